@@ -17,6 +17,23 @@ Framing = Literal["length", "chunked", "close"]
 """How the upstream marked the end of its body (RFC 9112 section 6.3); `close` cannot show a cut."""
 
 
+Verdict = Literal["", "complete", "marked", "error", "truncated"]
+"""How an answer ended: whole by its framing, by its protocol's end mark too, whole but reporting an
+error inside a success, or cut; empty where nobody looked (another tool's recording)."""
+
+FailureKind = Literal["cut", "reset", "timeout"]
+"""Ended in the middle, broken off without any answer, or silent for too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyFile:
+    """A body too large for memory: where its bytes lie, how many they are, their SHA-256 in hex."""
+
+    path: str
+    size: int
+    digest: str
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A request as it goes to the upstream, with the proxy's own addressing taken off.
@@ -31,6 +48,8 @@ class Request:
     headers: Headers = ()
     body: bytes = b""
     base: str = ""
+    file: BodyFile | None = None
+    """Holds the body instead of `body` when it is large."""
 
     @property
     def url(self) -> str:
@@ -59,11 +78,18 @@ class ResponseHead:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole answer. Under `length` framing the chunks are one piece."""
+    """A whole answer. Under `length` framing the chunks are one piece.
+
+    A large body lies in `file`; then there are no chunks, and `cuts` holds the time and the length
+    of each.
+    """
 
     head: ResponseHead
     chunks: tuple[ResponseChunk, ...] = ()
     latency_ms: float = 0.0
+    file: BodyFile | None = None
+    cuts: tuple[tuple[float, int], ...] = ()
+    verdict: Verdict = ""
 
     @property
     def status(self) -> int:
@@ -78,6 +104,14 @@ class Response:
         if len(self.chunks) == 1:
             return self.chunks[0].data
         return b"".join([chunk.data for chunk in self.chunks])
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an upstream's answer did not come whole; the response holds what did come."""
+
+    kind: FailureKind
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +136,8 @@ class Interaction:
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Json] = field(default_factory=dict)
     stored_keys: tuple[str, ...] = ()
+    failure: Failure | None = None
+    """Set for a recorded failure; its response has status 0 where not even a head came."""
 
 
 @dataclass(frozen=True, slots=True)
