@@ -29,7 +29,10 @@ ALLOWED: dict[str, frozenset[str]] = {
     "settings": frozenset({"core", "errors", "providers"}),
     "live": frozenset({"core", "errors", "ports", "providers"}),
     "report": frozenset({"core", "errors"}),
-    "broker": frozenset({"core", "errors", "journal", "live", "ports", "providers", "report"}),
+    "sharing": frozenset({"core", "errors", "live"}),
+    "broker": frozenset(
+        {"core", "errors", "journal", "live", "ports", "providers", "report", "sharing"}
+    ),
     "admin": frozenset(
         {"broker", "core", "errors", "formats", "journal", "ports", "report", "settings"}
     ),

@@ -11,7 +11,6 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -23,10 +22,11 @@ from tapeway.core.modes import RULES, Mode, Outcome
 from tapeway.core.plan import Answer, Ask, Incoming, Miss, Replay
 from tapeway.core.recognition import Recognised, Recogniser
 from tapeway.core.routing import DEFAULT, RouteTable, adopt, refuse
-from tapeway.errors import AdminError, Draining, StoreError, TapewayError, describe
-from tapeway.live import BROKEN_OFF, LiveCall, Policy
+from tapeway.errors import AdminError, StoreError, TapewayError, describe
+from tapeway.live import LiveCall, Policy
 from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
 from tapeway.report import CassetteReport, Tally, of_cassette
+from tapeway.sharing import LiveCalls
 
 log = logging.getLogger(__name__)
 
@@ -66,10 +66,8 @@ class Broker:
         self._tallies: dict[str, Tally] = {}
         self._doors: dict[str, asyncio.Lock] = {}
         self._unclaimed: set[str] = set()
-        self._shared: dict[tuple[str, bytes], asyncio.Task[Answer | TapewayError]] = {}
-        self._calls: dict[asyncio.Task[Answer | TapewayError], Cassette] = {}
         self._tasks = asyncio.TaskGroup()
-        self._draining = False
+        self._calls = LiveCalls(self._tasks, self._call)
 
     async def __aenter__(self) -> Self:
         await self.store.open()
@@ -123,29 +121,11 @@ class Broker:
 
         Raises UpstreamError or StoreError; an answer that could not be made durable is not given.
         """
-        shared = (ask.cassette.name, ask.key + ask.mark) if ask.rules.replays else None
-        running = self._shared.get(shared) if shared else None
-        if running is not None and running.done():
-            # Its answer was this take's turn before; whoever comes now has a turn of their own.
-            running = None
-        task = running or self._start(ask, shared)
-        try:
-            result = await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if not task.cancelled():
-                raise
-            # Broken off before its first step, where it could not say so itself.
-            raise Draining(BROKEN_OFF) from None
-        if isinstance(result, TapewayError):
-            raise type(result)(result.message, status=result.status, code=result.code)
-        if running is None or result.index is None:
-            return result
-        ask.take.touched.add(result.index)
-        return replace(result, outcome="replayed")
+        return await self._calls.perform(ask)
 
     def relay(self, ask: Ask) -> AbstractAsyncContextManager[LiveAnswer]:
         """The live answer as it comes, nothing recorded."""
-        self._refuse_when_draining()
+        self._calls.refuse_when_draining()
         return self.responder.ask(ask.request)
 
     def note(
@@ -233,17 +213,15 @@ class Broker:
 
     @property
     def draining(self) -> bool:
-        return self._draining
+        return self._calls.draining
 
     def drain(self) -> None:
         """Start no more live calls; those under way go on."""
-        self._draining = True
+        self._calls.drain()
 
     def cancel(self) -> None:
         """Break off the live calls under way; those who wait for them get Draining."""
-        self._draining = True
-        for task in self._calls:
-            task.cancel()
+        self._calls.cancel()
 
     # How it does it.
 
@@ -272,8 +250,7 @@ class Broker:
                     status=409,
                     code="not_inserted",
                 )
-            while calls := [task for task, of in self._calls.items() if of is cassette]:
-                await asyncio.wait(calls)
+            await self._calls.ended(cassette)
             report = of_cassette(cassette, self._tallies[name])
             if prune and cassette.unused():
                 try:
@@ -312,23 +289,6 @@ class Broker:
             cassette.name, redacted.method, redacted.target, key, cassette.count(key, seen.mark)
         )
 
-    def _start(
-        self, ask: Ask, shared: tuple[str, bytes] | None
-    ) -> "asyncio.Task[Answer | TapewayError]":
-        self._refuse_when_draining()
-        task = self._tasks.create_task(self._call(ask))
-        self._calls[task] = ask.cassette
-        if shared:
-            self._shared[shared] = task
-
-        def ended(_: object) -> None:
-            del self._calls[task]
-            if shared and self._shared[shared] is task:
-                del self._shared[shared]
-
-        task.add_done_callback(ended)
-        return task
-
     async def _call(self, ask: Ask) -> Answer | TapewayError:
         if ask.rules.records and ask.cassette.name in self._unclaimed:
             # What could not be recorded is not asked for, and not paid for.
@@ -340,10 +300,6 @@ class Broker:
     async def _claim(self, name: str) -> None:
         await self.store.load(name, writable=True)
         self._unclaimed.discard(name)
-
-    def _refuse_when_draining(self) -> None:
-        if self._draining:
-            raise Draining("tapeway is stopping and starts no more live calls; try again")
 
 
 def _held_key(cassette: Cassette, key: bytes, incoming: Incoming) -> bytes:

@@ -144,5 +144,5 @@ async def world(
         await asyncio.gather(*around.clients, return_exceptions=True)
     assert store.calls[-1] == "close"
     assert broker.in_flight == 0
-    assert (broker._shared, broker._calls) == ({}, {})
+    assert (broker._calls._shared, broker._calls._running) == ({}, {})
     assert asyncio.all_tasks() == before
