@@ -1,0 +1,141 @@
+"""Paths into a JSON value, as rules, differences and suggestions write them.
+
+`body.messages[2].content`, `query["odd key"]`; in a rule also `[*]` or `*` for any element or key,
+and `**` for any number of levels.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final, TypeAlias
+
+from tapeway.core.json_text import Json
+
+
+class Wild(Enum):
+    """A step that stands for several."""
+
+    ONE = "*"
+    ANY_DEPTH = "**"
+
+
+ONE: Final = Wild.ONE
+ANY_DEPTH: Final = Wild.ANY_DEPTH
+
+Step: TypeAlias = str | int | Wild
+Path: TypeAlias = tuple[Step, ...]
+
+# One step from where it stands. A quoted key is a string of JSON's, so that any key can be written.
+_STEP = re.compile(
+    r'\.?(?P<wild>\*\*?)(?=[.\[]|\Z)|\.?(?P<name>[^.\[\]"*\s](?:[^.\[\]"*\x00-\x1f]*[^.\[\]"*\s])?)'
+    r'|\[(?P<index>[0-9]{1,9})\]|(?P<each>\[\*\])|\[(?P<key>"(?:[^"\\]|\\.)*")\]'
+)
+_PLAIN = re.compile(r'[^.\[\]"*\s\x00-\x1f]+')
+
+
+class PathFault(ValueError):
+    """A text that is no path; says where it stops being one."""
+
+
+def parse(text: str) -> Path:
+    """The steps of a path. Raises PathFault."""
+    steps: list[Step] = []
+    at = 0
+    while at < len(text):
+        found = _STEP.match(text, at)
+        # Only the first step may begin without a dot, and must.
+        dotted = found is not None and found[0].startswith(".")
+        bare = found is not None and found.lastgroup in ("wild", "name")
+        if found is None or (bare and dotted == (at == 0)):
+            raise PathFault(f"'{text}' cannot be read from '{text[at:]}' on")
+        steps.append(_step(found, text))
+        at = found.end()
+    if not steps:
+        raise PathFault("a path cannot be empty")
+    return tuple(steps)
+
+
+def written(path: Sequence[Step]) -> str:
+    """A path as people write it; `parse` gives it back."""
+    return "".join([_written(step) for step in path]).removeprefix(".")
+
+
+def without(value: Json, paths: Sequence[Path]) -> Json:
+    """The value without what the paths lead to; the one given stays as it is."""
+    if not paths or not isinstance(value, dict | list):
+        return value
+    live = _opened(paths)
+    if isinstance(value, dict):
+        kept: dict[str, Json] = {}
+        for key, each in value.items():
+            if (onward := _onward(live, key)) is not None:
+                kept[key] = without(each, onward)
+        return kept
+    left: list[Json] = []
+    for index, each in enumerate(value):
+        if (onward := _onward(live, index)) is not None:
+            left.append(without(each, onward))
+    return left
+
+
+def leads_to(path: Path, place: Sequence[str | int]) -> bool:
+    """Whether a rule's path covers a place: leads to it, or to what holds it."""
+    live: Sequence[Path] = (path,)
+    for step in place:
+        onward = _onward(_opened(live), step)
+        if onward is None:
+            return True
+        live = onward
+    return False
+
+
+def _opened(paths: Sequence[Path]) -> list[Path]:
+    """The paths, those beginning with any depth also as beginning behind it."""
+    found: list[Path] = []
+    for path in paths:
+        found.append(path)
+        while len(path) > 1 and path[0] is ANY_DEPTH:
+            path = path[1:]
+            found.append(path)
+    return found
+
+
+def _onward(paths: Sequence[Path], step: str | int) -> list[Path] | None:
+    """What is left of the paths that take this step, None where one ends with it."""
+    found: list[Path] = []
+    for path in paths:
+        head = path[0]
+        if head is ANY_DEPTH:
+            if len(path) == 1:
+                return None
+            found.append(path)
+        elif head is ONE or (head == step and type(head) is type(step)):
+            if len(path) == 1:
+                return None
+            found.append(path[1:])
+    return found
+
+
+def _step(found: "re.Match[str]", text: str) -> Step:
+    if found["wild"]:
+        return Wild(found["wild"])
+    if found["each"]:
+        return ONE
+    if found["index"]:
+        return int(found["index"])
+    if found["name"]:
+        return found["name"]
+    try:
+        key: str = json.loads(found["key"])
+    except ValueError:
+        raise PathFault(f"'{text}' has a quoted key that JSON would not read") from None
+    return key
+
+
+def _written(step: Step) -> str:
+    if isinstance(step, int):
+        return f"[{step}]"
+    if isinstance(step, Wild):
+        return f".{step.value}"
+    return f".{step}" if _PLAIN.fullmatch(step) else f"[{json.dumps(step, ensure_ascii=False)}]"

@@ -1,0 +1,114 @@
+"""Normalisers: what varies from run to run inside a text or a number, replaced by a name.
+
+Two texts that differ only in such places become equal: `job 3f2b… at 10:00` and another run's are
+both `job <uuid> at <time>`. Keys of objects are left alone.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tapeway.core.json_text import Json
+from tapeway.core.patterns import compiled
+
+
+@dataclass(frozen=True, slots=True)
+class Normaliser:
+    """What stands for one kind of value; `numbers` says which numbers are of that kind too."""
+
+    pattern: str
+    example: str
+    numbers: Callable[[float], bool] | None = None
+
+
+def _is_epoch(number: float) -> bool:
+    # Seconds, milliseconds, microseconds or nanoseconds from 2001 to 2033.
+    return any(10**digits <= number < 2 * 10**digits for digits in (9, 12, 15, 18))
+
+
+NORMALISERS: dict[str, Normaliser] = {
+    "uuid": Normaliser(
+        r"\b[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}\b",
+        "3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e88",
+    ),
+    "ulid": Normaliser(r"\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b", "01J9Z3X5M8Q2W4E6R7T9Y1B3C5"),
+    "iso8601": Normaliser(
+        r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?"
+        r"(?:Z\b|[+-][0-9]{2}:?[0-9]{2}\b)?",
+        "2026-11-22T10:00:00.123Z",
+    ),
+    "date": Normaliser(r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}\b", "2026-11-22"),
+    "time": Normaliser(r"\b[0-9]{1,2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?\b", "10:00:59"),
+    "epoch": Normaliser(
+        r"\b1[0-9]{9}(?:[0-9]{3}|[0-9]{6}|[0-9]{9})?(?:\.[0-9]+)?\b", "1795312835", _is_epoch
+    ),
+    "duration": Normaliser(
+        r"\b[0-9]+(?:\.[0-9]+)? ?(?:ns|us|µs|ms|s|sec|secs|seconds|milliseconds)\b", "0.34s"
+    ),
+    "tmp_path": Normaliser(
+        r"(?:/private)?(?:/tmp|/var/tmp|/var/folders/[^/\s\"']+/[^/\s\"']+/T)"
+        r"/(?:pytest-of-[^/\s\"']+/pytest-[0-9]+|[^/\s\"']+)"
+        r"|[A-Za-z]:[\\/]+Users[\\/]+[^\\/\"]+[\\/]+AppData[\\/]+Local[\\/]+Temp[\\/]+[^\\/\s\"']+",
+        "/tmp/tmpa1b2c3d4",  # noqa: S108 - shown, not opened
+    ),
+    "tool_call_id": Normaliser(
+        r"\b(?:call|toolu|srvtoolu|tooluse|fc|chatcmpl-tool)[_-][A-Za-z0-9_-]{4,}",
+        "call_h5Xw0Vb1jZ",
+    ),
+    "response_id": Normaliser(
+        r"\b(?:resp|msg|rs|chatcmpl|cmpl|gen|run|thread|asst|req)[_-][A-Za-z0-9_-]{6,}",
+        "resp_68a1f0c2",
+    ),
+    "hex32": Normaliser(r"\b(?:[0-9a-f]{32}|[0-9A-F]{32})\b", "9e107d9d372bb6826bd81d3542a419d6"),
+    "sha1": Normaliser(
+        r"\b(?:[0-9a-f]{40}|[0-9A-F]{40})\b", "2fd4e1c67a2d28fced849ee1bb76e7391b93eb12"
+    ),
+    "sha256": Normaliser(
+        r"\b(?:[0-9a-f]{64}|[0-9A-F]{64})\b",
+        "d7a8fbb307d7809469ca9abcb0082e4f8d5651e46d3cdb762d02d0bf37c9e592",
+    ),
+    "port": Normaliser(r"\b(?:localhost|127\.0\.0\.1):[0-9]{2,5}\b", "127.0.0.1:54321"),
+    "float_tail": Normaliser(r"(\.[0-9]{5})[0-9]+", "0.123456789"),
+}
+"""By the name that a rule gives. Applied in this order, so that the longer kind comes first."""
+
+_REPLACED_BY = {"float_tail": r"\1"}
+
+
+class Normalising:
+    """What some normalisers and own patterns make of a value."""
+
+    def __init__(self, names: Sequence[str], patterns: Sequence[tuple[str, str]] = ()) -> None:
+        named = [(name, each) for name, each in NORMALISERS.items() if name in names]
+        # A person's own come first: they know better what a text of theirs is.
+        self._texts = [(compiled(text), f"<{name}>") for name, text in patterns]
+        self._texts += [
+            (compiled(each.pattern), _REPLACED_BY.get(name, f"<{name}>")) for name, each in named
+        ]
+        self._numbers = [(each.numbers, f"<{name}>") for name, each in named if each.numbers]
+        self._rounds = "float_tail" in names
+
+    def text(self, text: str) -> str:
+        """A text with every match replaced."""
+        for pattern, instead in self._texts:
+            text = pattern.sub(instead, text)
+        return text
+
+    def value(self, value: Json) -> Json:
+        """A value with every text and number in it replaced, however deep it stands."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {key: self.value(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self.value(each) for each in value]
+        if isinstance(value, bool) or value is None:
+            return value
+        return self._number(value)
+
+    def _number(self, number: float) -> Json:
+        for covers, instead in self._numbers:
+            if covers(number):
+                return instead
+        if self._rounds and isinstance(number, float):
+            return float(self.text(repr(number)))
+        return number

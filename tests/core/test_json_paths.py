@@ -1,0 +1,111 @@
+"""Paths: what is written is what is read, and each leads where it says."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapeway.core import json_paths
+from tapeway.core.json_paths import ANY_DEPTH, ONE, Path, PathFault
+from tapeway.core.json_text import Json
+
+STEPS = st.one_of(st.text(), st.integers(0, 999_999_999), st.sampled_from([ONE, ANY_DEPTH]))
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("body", ("body",)),
+        ("body.messages[2].content", ("body", "messages", 2, "content")),
+        ("body.messages[*].id", ("body", "messages", ONE, "id")),
+        ("body.*.id", ("body", ONE, "id")),
+        ("body.**.id", ("body", ANY_DEPTH, "id")),
+        ("**.id", (ANY_DEPTH, "id")),
+        ('query["odd key"]', ("query", "odd key")),
+        ('body["a.b"].c', ("body", "a.b", "c")),
+        ('body["*"]', ("body", "*")),
+        (r'body["say \"hi\""]', ("body", 'say "hi"')),
+        ("headers.anthropic-beta", ("headers", "anthropic-beta")),
+        ("body[0][1]", ("body", 0, 1)),
+        ("body.0", ("body", "0")),
+        ("body.größe", ("body", "größe")),
+    ],
+)
+def test_a_path_is_read_step_by_step(text: str, path: Path) -> None:
+    assert json_paths.parse(text) == path
+
+
+@pytest.mark.parametrize(
+    "text", ["", ".a", "a.", "a..b", "a[", "a[x]", "a[-1]", "a***", "*a", "a.[1]", 'a["b]', " a"]
+)
+def test_what_is_no_path_is_refused(text: str) -> None:
+    with pytest.raises(PathFault):
+        json_paths.parse(text)
+
+
+@given(st.lists(STEPS, min_size=1).map(tuple))
+def test_a_written_path_is_read_back(path: Path) -> None:
+    assert json_paths.parse(json_paths.written(path)) == path
+
+
+MESSAGES: list[Json] = [
+    {"id": 2, "text": "a"},
+    {"id": 3, "text": "b", "more": {"id": 4}},
+]
+DOCUMENT: Json = {
+    "id": 1,
+    "messages": MESSAGES,
+    "0": "zero",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("id", {"messages": MESSAGES, "0": "zero"}),
+        (
+            "messages[*].id",
+            {"id": 1, "messages": [{"text": "a"}, {"text": "b", "more": {"id": 4}}], "0": "zero"},
+        ),
+        ("**.id", {"messages": [{"text": "a"}, {"text": "b", "more": {}}], "0": "zero"}),
+        ("messages[0]", {"id": 1, "messages": [MESSAGES[1]], "0": "zero"}),
+        ("messages[0].id.x", DOCUMENT),
+        ("absent[3]", DOCUMENT),
+        ("0", {"id": 1, "messages": MESSAGES}),
+        ("[0]", DOCUMENT),
+        ("*", {}),
+    ],
+)
+def test_what_a_path_leads_to_is_left_out(text: str, left: Json) -> None:
+    assert json_paths.without(DOCUMENT, [json_paths.parse(text)]) == left
+
+
+def test_indexes_count_in_the_value_that_is_given() -> None:
+    paths = [json_paths.parse("[0]"), json_paths.parse("[1]")]
+
+    assert json_paths.without(["a", "b", "c"], paths) == ["c"]
+
+
+def test_what_was_given_is_not_changed() -> None:
+    value: Json = {"a": [{"b": 1}]}
+
+    json_paths.without(value, [json_paths.parse("a[0].b")])
+
+    assert value == {"a": [{"b": 1}]}
+
+
+@pytest.mark.parametrize(
+    ("rule", "place", "covered"),
+    [
+        ("body.id", ("body", "id"), True),
+        ("body.id", ("body", "id", "deep", 3), True),
+        ("body.id.deep", ("body", "id"), False),
+        ("body.messages[*].id", ("body", "messages", 7, "id"), True),
+        ("body.messages[*].id", ("body", "messages", 7, "name"), False),
+        ("body.**.id", ("body", "a", 1, "b", "id"), True),
+        ("body.**.id", ("query", "id"), False),
+    ],
+)
+def test_a_rule_covers_a_place_it_leads_to(
+    rule: str, place: tuple[str | int, ...], covered: bool
+) -> None:
+    assert json_paths.leads_to(json_paths.parse(rule), place) is covered

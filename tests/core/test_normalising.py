@@ -1,0 +1,86 @@
+"""Normalisers: each finds what it is named for, and leaves what only looks like it."""
+
+import pytest
+
+from tapeway.core.json_text import Json
+from tapeway.core.normalising import NORMALISERS, Normalising
+
+
+@pytest.mark.parametrize("name", [name for name in NORMALISERS if name != "float_tail"])
+def test_the_example_is_found_inside_a_text(name: str) -> None:
+    example = NORMALISERS[name].example
+
+    assert Normalising([name]).text(f"before {example} after") == f"before <{name}> after"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "becomes"),
+    [
+        ("uuid", "id=3F2B1C9E-8A57-4D3C-9E21-0B6F4C5D7E88;", "id=<uuid>;"),
+        ("iso8601", "2026-11-22 10:00", "<iso8601>"),
+        ("iso8601", "at 2026-11-22T10:00:00+01:00.", "at <iso8601>."),
+        ("date", "Today's date: 2026-11-22", "Today's date: <date>"),
+        ("epoch", "1795312835.25 1795312835123 1795312835123456", "<epoch> <epoch> <epoch>"),
+        ("tmp_path", "open /tmp/tmpab12/notes.txt now", "open <tmp_path>/notes.txt now"),
+        (
+            "tmp_path",
+            "/private/var/folders/zz/abc123/T/tmpx9/a /tmp/pytest-of-me/pytest-31/test_a0/f",
+            "<tmp_path>/a <tmp_path>/test_a0/f",
+        ),
+        ("tmp_path", "C:\\Users\\me\\AppData\\Local\\Temp\\tmpq1\\a.txt", "<tmp_path>\\a.txt"),
+        ("tool_call_id", "toolu_01AbC srvtoolu_9xYz fc_1234", " ".join(["<tool_call_id>"] * 3)),
+        ("response_id", "resp_0123456789 msg_abcdef", "<response_id> <response_id>"),
+        ("hex32", "9E107D9D372BB6826BD81D3542A419D6", "<hex32>"),
+        ("port", "http://localhost:8080/v1", "http://<port>/v1"),
+        ("duration", "took 12ms (0.5 seconds)", "took <duration> (<duration>)"),
+        ("float_tail", "score 0.1234567 and 1.5", "score 0.12345 and 1.5"),
+    ],
+)
+def test_what_varies_is_replaced(name: str, text: str, becomes: str) -> None:
+    assert Normalising([name]).text(text) == becomes
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("uuid", "3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e8"),
+        ("epoch", "phone 2795312835, 17953128351, a1795312835"),
+        ("hex32", "9e107d9d372bb6826bd81d3542a419d6a"),
+        ("sha1", "d7a8fbb307d7809469ca9abcb0082e4f8d5651e46d3cdb762d02d0bf37c9e592"),
+        ("tool_call_id", "please call me, call_x, recall_abcdef"),
+        ("tmp_path", "/home/me/tmp.txt"),
+        ("date", "12026-11-223"),
+    ],
+)
+def test_what_only_looks_like_it_is_left(name: str, text: str) -> None:
+    assert Normalising([name]).text(text) == text
+
+
+def test_texts_and_numbers_at_any_depth_are_replaced_but_no_key() -> None:
+    value: Json = {
+        "1795312835": [{"at": 1795312835, "ms": 1795312835123.5}, "1795312835"],
+        "n": [1, 2.5, True, None, 10**400],
+    }
+
+    assert Normalising(["epoch"]).value(value) == {
+        "1795312835": [{"at": "<epoch>", "ms": "<epoch>"}, "<epoch>"],
+        "n": [1, 2.5, True, None, 10**400],
+    }
+
+
+def test_the_tail_of_a_float_is_cut_and_the_float_stays_one() -> None:
+    assert Normalising(["float_tail"]).value([0.123456789, 3.5, 2]) == [0.12345, 3.5, 2]
+
+
+def test_an_own_pattern_comes_before_the_built_in_ones() -> None:
+    normalising = Normalising(["uuid"], [("job", "job-[0-9a-f-]{36}")])
+
+    text = "job-3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e88"
+
+    assert normalising.text(text) == "<job>"
+
+
+def test_without_any_everything_stays() -> None:
+    assert Normalising([]).value({"a": ["1795312835", 1795312835]}) == {
+        "a": ["1795312835", 1795312835]
+    }

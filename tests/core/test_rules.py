@@ -1,0 +1,112 @@
+"""Rules: read as they are written, merged, and refused with the place and what to do."""
+
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapeway.core import rules
+from tapeway.core.json_text import Json
+from tapeway.core.normalising import NORMALISERS
+from tapeway.core.rules import NONE, Rules, RulesFault
+
+WRITTEN = """
+ignore = ["body.messages[*].id", "query.ts"]
+normalise = ["uuid", "iso8601"]
+match = ["Anthropic-Beta"]
+patterns = { salt = "salt-[0-9a-f]{12}" }
+rewrite = { "/v1beta/" = "/v1/" }
+"""
+READ = Rules(
+    ignore=("body.messages[*].id", "query.ts"),
+    normalise=("uuid", "iso8601"),
+    patterns=(("salt", "salt-[0-9a-f]{12}"),),
+    match=("anthropic-beta",),
+    rewrite=(("/v1beta/", "/v1/"),),
+)
+ANY = st.builds(
+    Rules,
+    ignore=st.lists(
+        st.sampled_from(["body.a", "body.b[*].c", "query.page", 'body["odd key"]']), unique=True
+    ).map(tuple),
+    normalise=st.lists(st.sampled_from(sorted(NORMALISERS)), unique=True).map(tuple),
+    patterns=st.dictionaries(
+        st.sampled_from(["a", "salt", "x-1"]), st.sampled_from(["a+", "[0-9]{3}"])
+    ).map(lambda found: tuple(found.items())),
+    match=st.lists(st.sampled_from(["accept", "openai-beta"]), unique=True).map(tuple),
+    rewrite=st.dictionaries(st.sampled_from(["/v1beta/", "/a"]), st.sampled_from(["/v1/", ""])).map(
+        lambda found: tuple(found.items())
+    ),
+)
+
+
+def test_rules_are_read_as_people_write_them() -> None:
+    assert rules.read(tomllib.loads(WRITTEN)) == READ
+
+
+@given(ANY)
+def test_written_rules_are_read_back(any_rules: Rules) -> None:
+    assert rules.read(rules.written(any_rules)) == any_rules
+
+
+def test_no_rules_are_written_as_an_empty_table_and_are_false() -> None:
+    assert rules.written(NONE) == {}
+    assert rules.read({}) == NONE
+    assert not NONE
+    assert READ
+
+
+def test_a_rule_that_stands_twice_counts_once() -> None:
+    assert rules.read({"match": ["Accept", "accept"]}).match == ("accept",)
+
+
+@given(ANY)
+def test_merging_with_nothing_or_itself_changes_nothing(any_rules: Rules) -> None:
+    assert rules.merged(any_rules, NONE) == any_rules
+    assert rules.merged(NONE, any_rules) == any_rules
+    assert rules.merged(any_rules, any_rules) == any_rules
+
+
+def test_merged_rules_are_those_of_both_and_the_second_says_what_a_name_means() -> None:
+    first = Rules(ignore=("body.a",), patterns=(("x", "a+"), ("y", "b+")))
+    second = Rules(ignore=("body.b", "body.a"), patterns=(("x", "c+"),), match=("accept",))
+
+    assert rules.merged(first, second) == Rules(
+        ignore=("body.a", "body.b"), patterns=(("x", "c+"), ("y", "b+")), match=("accept",)
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "where", "says"),
+    [
+        ([], "rules", "must be a table"),
+        ({"ingore": []}, "rules.ingore", "did you mean 'ignore'?"),
+        ({"ignore": "body.a"}, "rules.ignore", "must be a list"),
+        ({"ignore": ["body.a", 3]}, "rules.ignore[1]", "must be a text"),
+        ({"ignore": ["body..a"]}, "rules.ignore[0]", "cannot be read from '..a' on"),
+        ({"ignore": ["messages"]}, "rules.ignore[0]", "begins with none of body, query, headers"),
+        ({"ignore": ["**.id"]}, "rules.ignore[0]", "begins with none of body, query, headers"),
+        ({"ignore": ["body.a.**"]}, "rules.ignore[0]", "write 'body.a'"),
+        ({"normalise": ["uid"]}, "rules.normalise[0]", "did you mean 'uuid'?"),
+        ({"normalise": ["what"]}, "rules.normalise[0]", "known are uuid, "),
+        ({"patterns": ["a"]}, "rules.patterns", "must be a table"),
+        ({"patterns": {"x": "(?<=a)b"}}, "rules.patterns.x", "no look-around"),
+        ({"patterns": {"x": "a*"}}, "rules.patterns.x", "match everywhere"),
+        ({"patterns": {"no name": "a"}}, 'rules.patterns["no name"]', "<name>"),
+        ({"patterns": {"x": 1}}, "rules.patterns.x", "must be a text"),
+        ({"match": ["bad header"]}, "rules.match[0]", "no name of a header"),
+        ({"match": ["Authorization"]}, "rules.match[0]", "no cassette holds"),
+        ({"match": ["cookie"]}, "rules.match[0]", "no cassette holds"),
+        ({"rewrite": {"": "/v1"}}, 'rules.rewrite[""]', "name the piece"),
+        ({"rewrite": {"/a?b": "/v1"}}, "rules.rewrite./a?b", "query.NAME"),
+    ],
+)
+def test_a_wrong_rule_is_named_with_its_place_and_what_to_do(
+    document: Json, where: str, says: str
+) -> None:
+    with pytest.raises(RulesFault) as caught:
+        rules.read(document)
+
+    assert caught.value.where == where
+    assert says in str(caught.value)
