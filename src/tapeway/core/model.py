@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tapeway.core.cuts import Cuts
 from tapeway.core.json_text import Json
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -26,12 +27,28 @@ FailureKind = Literal["cut", "reset", "timeout"]
 
 
 @dataclass(frozen=True, slots=True)
+class PartDigest:
+    """One part of a large multipart body; `digest` is the SHA-256 of its content in hex."""
+
+    name: str | None
+    filename: str | None
+    content_type: str | None
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class BodyFile:
-    """A body too large for memory: where its bytes lie, how many they are, their SHA-256 in hex."""
+    """A body too large for memory: where its bytes lie, how many they are, their SHA-256 in hex.
+
+    `path` is empty where only that is known; `parts` is set for a multipart request.
+    """
 
     path: str
     size: int
     digest: str
+    parts: tuple[PartDigest, ...] | None = None
+    hold: object = field(default=None, compare=False, repr=False)
+    """Keeps a temporary file in being as long as somebody refers to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +105,7 @@ class Response:
     chunks: tuple[ResponseChunk, ...] = ()
     latency_ms: float = 0.0
     file: BodyFile | None = None
-    cuts: tuple[tuple[float, int], ...] = ()
+    cuts: Cuts = field(default_factory=Cuts)
     verdict: Verdict = ""
 
     @property

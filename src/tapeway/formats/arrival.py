@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from tapeway.core.cuts import Cuts
 from tapeway.core.json_text import Json
 from tapeway.core.model import Framing, Response, ResponseChunk
 from tapeway.formats.fault import FormatFault
@@ -14,6 +15,10 @@ NAMES = ("framing", "at_ms", "chunks")
 _FRAMINGS: dict[str, Framing] = {"length": "length", "chunked": "chunked", "close": "close"}
 _EVENT = re.compile(rb".+?(?:\r\n\r\n|\n\n|\r\r|\Z)", re.DOTALL)
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+\Z")
+_PACKED = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\+(\d{1,15})(?: |\Z)")
+_UNFRAMED = "needs a 'framing' of chunked or close beside it"
+_MANY = 10_000
+"""From so many pieces on they stand as one text: as lists they would fill the memory."""
 _LINES_OF_JSON = frozenset(
     {
         "application/x-ndjson",
@@ -31,6 +36,8 @@ def encode(response: Response) -> dict[str, Json]:
     framing = response.head.framing
     if framing != "length":
         fields["framing"] = framing
+    if response.file is not None:
+        return fields | _encode_cuts(response.cuts, framing)
     # An empty chunk is nothing on the wire: it would end the body.
     chunks = [chunk for chunk in response.chunks if chunk.data]
     if len(chunks) > 1 and framing != "length":
@@ -38,6 +45,23 @@ def encode(response: Response) -> dict[str, Json]:
     elif chunks and (at_ms := millis(chunks[-1].at_ms)):
         fields["at_ms"] = at_ms
     return fields
+
+
+def cuts(fields: Fields, size: int) -> Cuts:
+    """The pieces of a body that lies in a file of this size. Raises FormatFault."""
+    if isinstance(packed := fields.values.get("chunks"), str):
+        found = _unpacked(packed, fields)
+    else:
+        pairs = fields.list("chunks")
+        found = Cuts(_pair(pair, fields, index) for index, pair in enumerate(pairs))
+    if not found:
+        return Cuts([(fields.number("at_ms"), size)] if size else ())
+    if framing(fields) == "length":
+        raise fields.fault("chunks", _UNFRAMED)
+    if found.total != size:
+        reason = f"they are {found.total} bytes together, the file has {size}: mend or remove them"
+        raise fields.fault("chunks", reason)
+    return found
 
 
 def framing(fields: Fields) -> Framing:
@@ -58,7 +82,7 @@ def decode(fields: Fields, body: bytes, content_type: str) -> tuple[ResponseChun
     if not recorded:
         return (ResponseChunk(body, fields.number("at_ms")),) if body else ()
     if framing(fields) == "length":
-        raise fields.fault("chunks", "needs a 'framing' of chunked or close beside it")
+        raise fields.fault("chunks", _UNFRAMED)
     if sum(length for _, length in recorded) == len(body):
         return tuple(_cut(body, recorded))
     pieces = _pieces(body, content_type.partition(";")[0].strip().lower())
@@ -66,6 +90,26 @@ def decode(fields: Fields, body: bytes, content_type: str) -> tuple[ResponseChun
     return tuple(
         [ResponseChunk(piece, recorded[min(at, last)][0]) for at, piece in enumerate(pieces)]
     )
+
+
+def _encode_cuts(cuts: Cuts, framing: Framing) -> dict[str, Json]:
+    if len(cuts) < 2 or framing == "length":
+        at_ms = millis(cuts[-1][0]) if cuts else 0.0
+        return {"at_ms": at_ms} if at_ms else {}
+    if len(cuts) < _MANY:
+        return {"chunks": [[millis(at_ms), length] for at_ms, length in cuts]}
+    return {"chunks": " ".join([f"{millis(at_ms)}+{length}" for at_ms, length in cuts])}
+
+
+def _unpacked(packed: str, fields: Fields) -> Cuts:
+    found, end = Cuts(), 0
+    while end < len(packed):
+        if (pair := _PACKED.match(packed, end)) is None:
+            shown = packed[end : end + 20]
+            raise fields.fault("chunks", f"must be milliseconds+bytes at '{shown}'")
+        found.add(float(pair[1]), int(pair[2]))
+        end = pair.end()
+    return found
 
 
 def _pair(value: Json, fields: Fields, index: int) -> tuple[float, int]:

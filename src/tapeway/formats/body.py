@@ -1,4 +1,4 @@
-"""A body's bytes and the fields that hold them: `json`, `form`, `text` or `body_b64`.
+"""A body's bytes and the fields that hold them: `json`, `form`, `text`, `body_b64`.
 
 JSON and forms are stored parsed, for people to read and edit, with what it takes to give back the
 same bytes: a `json_layout`, or else AgentTape's `raw_b64`. A raw copy counts only as long as it
@@ -14,10 +14,10 @@ from tapeway.formats import forms, json_layout
 from tapeway.formats.fault import FormatFault
 from tapeway.formats.fields import Fields
 
-NAMES = ("json", "json_layout", "form", "text", "content", "body_b64", "raw_b64")
+NAMES = ("json", "json_layout", "form", "text", "content", "body_b64", "raw_b64", "body_file")
 """All fields that speak of a body; `content` is what AgentTape once called `text`."""
 
-_FORMS = ("json", "form", "text", "content", "body_b64")
+_FORMS = ("json", "form", "text", "content", "body_b64", "body_file")
 # The cassette's own levels come on top of a body's.
 _MAX_BODY_DEPTH = MAX_DEPTH - 8
 # AgentTape takes an object with such a key for a reference of its own.
@@ -37,7 +37,7 @@ def encode(body: bytes, content_type: str) -> dict[str, Json]:
 
 
 def decode(fields: Fields) -> bytes:
-    """The body a request's or response's fields say. Raises FormatFault."""
+    """The body a request's or response's fields say, empty where a file has it. Raises FormatFault."""
     present = [name for name in _FORMS if name in fields.values]
     if len(present) > 1:
         reason = f"the body stands there twice, as '{present[0]}' and '{present[1]}': keep one"
@@ -54,6 +54,8 @@ def decode(fields: Fields) -> bytes:
             return raw if raw is not None and _form_of(raw) == form else forms.dump(form)
         case ["body_b64"]:
             return fields.base64("body_b64")
+        case ["body_file"]:
+            return b""
         case [name]:
             return fields.text(name).encode()
         case _:

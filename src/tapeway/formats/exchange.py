@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from tapeway.core.headers import OWN, end_to_end, find
 from tapeway.core.json_text import Json
 from tapeway.core.model import Headers, Interaction, Request, Response, ResponseHead
-from tapeway.formats import arrival, body, header_map, match_key
+from tapeway.formats import arrival, body, body_file, header_map, match_key
 from tapeway.formats.fault import FormatFault, Pointer
 from tapeway.formats.fields import Fields, millis
 
@@ -81,7 +81,10 @@ def _encode_request(request: Request, url: str, *, foreign: bool) -> dict[str, J
     fields: dict[str, Json] = {"method": request.method, "url": url}
     headers = header_map.encode(request.headers, "request")
     fields["headers"] = headers.pop("headers")
-    fields |= body.encode(request.body, _content_type(request.headers))
+    if request.file is not None:
+        fields |= body_file.encode(request.file)
+    else:
+        fields |= body.encode(request.body, _content_type(request.headers))
     # The route is what tells a recording of ours from another tool's.
     if not foreign:
         fields["route"] = request.route
@@ -109,6 +112,7 @@ def _decode_request(fields: Fields) -> Request:
         headers=header_map.decode(fields),
         body=body.decode(fields),
         base=base,
+        file=body_file.decode(fields),
     )
 
 
@@ -136,7 +140,10 @@ def _encode_response(response: Response, method: str) -> dict[str, Json]:
     fields: dict[str, Json] = {"status_code": head.status, "headers": headers.pop("headers")}
     fields["reason_phrase"] = head.reason
     fields["http_version"] = head.version
-    fields |= body.encode(response.body, _content_type(kept))
+    if response.file is not None:
+        fields |= body_file.encode(response.file)
+    else:
+        fields |= body.encode(response.body, _content_type(kept))
     fields |= arrival.encode(response) | headers
     if _UNWRITABLE.search(head.reason):
         octets = head.reason.encode("utf-8", "surrogateescape")
@@ -154,10 +161,13 @@ def _decode_response(fields: Fields, method: str) -> Response:
     if fields.flag("reason_latin1"):
         reason = reason.encode("latin-1", "replace").decode("utf-8", "surrogateescape")
     headers = _replayable(header_map.decode(fields), method, status)
-    chunks = arrival.decode(fields, body.decode(fields), _content_type(headers))
     framing = arrival.framing(fields)
     version = fields.text("http_version", "HTTP/1.1")
-    return Response(ResponseHead(status, reason, headers, framing, version), chunks)
+    head = ResponseHead(status, reason, headers, framing, version)
+    if (file := body_file.decode(fields)) is not None:
+        body.decode(fields)
+        return Response(head, file=file, cuts=arrival.cuts(fields, file.size))
+    return Response(head, arrival.decode(fields, body.decode(fields), _content_type(headers)))
 
 
 def _check_head(fields: Fields) -> None:

@@ -62,7 +62,12 @@ _FIXED_BOUNDARY = "AGENTTAPE_BOUNDARY"
 
 
 def of_http(request: Request) -> str:
-    """The key AgentTape's httpx adapter gives this request, or "" where it has none."""
+    """The key AgentTape's httpx adapter gives this request, or "" where it has none.
+
+    It has none for a body that lies in a file: AgentTape knows of no such thing.
+    """
+    if request.file is not None:
+        return ""
     headers = _headers(request.headers)
     fixed = f"boundary={_FIXED_BOUNDARY}"
     try:
