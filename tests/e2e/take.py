@@ -1,7 +1,7 @@
 """One recording of real clients, and its replay with the upstream gone."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,10 +90,10 @@ def _base(proxy: Tapeway, cassette: str, route: str) -> str:
 
 @contextmanager
 def taken(
-    folder: Path, route: str, runs: Mapping[str, Run], *, compress: bool = False
+    folder: Path, route: str, runs: Mapping[str, Run], *, codings: Sequence[str] = ()
 ) -> Iterator[Take]:
     """Record every run, each in a cassette of its own; stop the upstream; replay."""
-    with ThreadedStandIn(StandIn(require_credential=True, compress=compress)) as upstream:
+    with ThreadedStandIn(StandIn(require_credential=True, codings=codings)) as upstream:
         options = ("--route", f"{route}={upstream.url}")
         with Tapeway(folder, "--mode", "record", *options, name="recording") as recording:
             recorded = {

@@ -48,8 +48,8 @@ def takes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
 
         @cache
         def take_of(route: str) -> Take:
-            folder, compress = tmp_path_factory.mktemp(route), route == "raw"
-            return stack.enter_context(taken(folder, route, RUNS[route], compress=compress))
+            folder, codings = tmp_path_factory.mktemp(route), ("gzip",) if route == "raw" else ()
+            return stack.enter_context(taken(folder, route, RUNS[route], codings=codings))
 
         yield take_of
 

@@ -49,7 +49,7 @@ def test_a_reflected_key_in_a_compressed_answer_is_no_exception(
     tmp_path: Path, leaks: Leaks
 ) -> None:
     key = leaks.secret("the reflected key")
-    with ThreadedStandIn(StandIn(compress=True)) as upstream:
+    with ThreadedStandIn(StandIn(codings=("gzip",))) as upstream:
         with Tapeway(tmp_path, "--mode", "record", "--upstream", upstream.url) as proxy:
             fields = {"Authorization": f"Bearer {key}", "Accept_Encoding": "gzip"}
             live = post(proxy.proxy, "/v1/chat/completions", REFLECT, **fields)

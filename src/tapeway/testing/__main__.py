@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 
+from tapeway.testing.codings import CODINGS
 from tapeway.testing.stand_in import StandIn
 
 
@@ -28,10 +29,12 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--gap", type=float, default=0.0, help="seconds between two writes")
-    parser.add_argument("--compress", action="store_true", help="gzip whole JSON answers")
+    parser.add_argument(
+        "--codings", nargs="*", choices=CODINGS, default=(), help="compress for who accepts it"
+    )
     options = parser.parse_args()
     stand_in = StandIn(
-        host=options.host, port=options.port, gap_s=options.gap, compress=options.compress
+        host=options.host, port=options.port, gap_s=options.gap, codings=options.codings
     )
     asyncio.run(_serve(stand_in))
 

@@ -7,6 +7,7 @@ import orjson
 from tapeway.testing.answer import Answer, Headers, compact, stream, whole
 from tapeway.testing.call import Call
 from tapeway.testing.json_tree import JsonObject, at, objects_at, text_at
+from tapeway.testing.mishap import as_asked
 from tapeway.testing.reply import Reply, Tool, Turn, pieces, reply_to, slices, tokens
 from tapeway.testing.world import World
 
@@ -78,9 +79,8 @@ def create(call: Call, world: World) -> Answer:
     message = _message(call, world, reply)
     if at(call.json, "stream") is True:
         events = list(_events(message, reply))
-        if call.model == "stream-error":
-            events = [*events[: len(events) // 2], _overloaded()]
-        return stream(headers(world, "text/event-stream; charset=utf-8"), events)
+        fields = headers(world, "text/event-stream; charset=utf-8")
+        return stream(fields, as_asked(call, events, _overloaded()))
     return whole(200, headers(world, _JSON), compact(message))
 
 

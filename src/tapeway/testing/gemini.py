@@ -8,6 +8,7 @@ import orjson
 from tapeway.testing.answer import Answer, Headers, halves, pretty, spaced, stream, whole
 from tapeway.testing.call import Call
 from tapeway.testing.json_tree import JsonObject, at, int_at, objects_at, text_at
+from tapeway.testing.mishap import as_asked
 from tapeway.testing.reply import Reply, Tool, Turn, pieces, reply_to, tokens, vector
 from tapeway.testing.world import World
 
@@ -43,14 +44,18 @@ def failure(status: int, call: Call, world: World, message: str = "") -> Answer:
     """An error as Google answers it; inside an array where the call asked for one."""
     # A missing key is 403 here, not 401.
     status = 403 if status == 401 else status
+    body = _error(status, message)
+    as_array = call.path.endswith(":streamGenerateContent") and call.query.get("alt") != "sse"
+    return whole(status, headers(world, _JSON), pretty([body] if as_array else body))
+
+
+def _error(status: int, message: str = "") -> JsonObject:
     name, text = _FAILURES.get(status, ("INTERNAL", "An internal error has occurred."))
     error: JsonObject = {"code": status, "message": message or text, "status": name}
     if status == 429:
         retry = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1s"}
         error["details"] = [retry]
-    body: JsonObject = {"error": error}
-    as_array = call.path.endswith(":streamGenerateContent") and call.query.get("alt") != "sse"
-    return whole(status, headers(world, _JSON), pretty([body] if as_array else body))
+    return {"error": error}
 
 
 def generate(call: Call, world: World) -> Answer:
@@ -64,11 +69,16 @@ def stream_generate(call: Call, world: World) -> Answer:
     """POST …/models/{model}:streamGenerateContent, with `?alt=sse` or as a JSON array."""
     chunks = list(_chunks(call, world))
     if call.query.get("alt") == "sse":
-        events = [b"data: " + spaced(chunk) + b"\r\n\r\n" for chunk in chunks]
-        return stream(headers(world, "text/event-stream"), events)
+        events = [_event(chunk) for chunk in chunks]
+        error = _event(_error(503))
+        return stream(headers(world, "text/event-stream"), as_asked(call, events, error))
     items = [pretty(chunk).rstrip(b"\n") for chunk in chunks]
     opened = [b"[" + items[0], *(b",\r\n" + item for item in items[1:]), b"]"]
     return stream(headers(world, _JSON), opened)
+
+
+def _event(value: JsonObject) -> bytes:
+    return b"data: " + spaced(value) + b"\r\n\r\n"
 
 
 def _turn(body: JsonObject) -> Turn:

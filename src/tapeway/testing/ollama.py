@@ -7,6 +7,7 @@ import orjson
 from tapeway.testing.answer import Answer, Headers, compact, stream, whole
 from tapeway.testing.call import Call
 from tapeway.testing.json_tree import JsonObject, at, int_at, list_at, objects_at, text_at
+from tapeway.testing.mishap import as_asked
 from tapeway.testing.reply import Reply, Tool, Turn, pieces, reply_to, tokens, vector
 from tapeway.testing.world import World
 
@@ -132,7 +133,8 @@ def _lines(
     call: Call, world: World, parts: list[JsonObject], ending: JsonObject, reply: Reply
 ) -> Answer:
     lines = [*_open_lines(call, world, parts), compact(_last(call, world, ending, reply)) + b"\n"]
-    return stream(_NDJSON, lines)
+    error = compact({"error": "llama runner process has terminated"}) + b"\n"
+    return stream(_NDJSON, as_asked(call, lines, error))
 
 
 def _open_lines(call: Call, world: World, parts: list[JsonObject]) -> Iterator[bytes]:

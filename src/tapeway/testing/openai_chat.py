@@ -6,6 +6,7 @@ from tapeway.testing import openai_edge
 from tapeway.testing.answer import Answer, compact, halves, pretty, stream
 from tapeway.testing.call import Call
 from tapeway.testing.json_tree import JsonObject, at, int_at, objects_at, text_at
+from tapeway.testing.mishap import as_asked
 from tapeway.testing.reply import Reply, Tool, ToolCall, Turn, pieces, reply_to, slices, tokens
 from tapeway.testing.world import World
 
@@ -18,9 +19,10 @@ def complete(call: Call, world: World) -> Answer:
     head = _head(call, world)
     if at(call.json, "stream") is True:
         events = _events(call, world, head, reply)
-        if call.model == "stream-error":
-            events = [*events[: len(events) // 2], _event(openai_edge.error_body(500))]
-        return stream(openai_edge.headers(world, openai_edge.SSE_TYPE), events)
+        error = _event(openai_edge.error_body(500))
+        return stream(
+            openai_edge.headers(world, openai_edge.SSE_TYPE), as_asked(call, events, error)
+        )
     body: JsonObject = head | {
         "object": "chat.completion",
         "choices": [

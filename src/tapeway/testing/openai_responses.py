@@ -9,8 +9,19 @@ from tapeway.testing import openai_edge
 from tapeway.testing.answer import Answer, compact, halves, pretty, stream
 from tapeway.testing.call import Call
 from tapeway.testing.json_tree import JsonObject, at, list_at, objects_at, text_at
+from tapeway.testing.mishap import as_asked
 from tapeway.testing.reply import Reply, Tool, Turn, pieces, reply_to, slices, tokens
 from tapeway.testing.world import World
+
+_ERROR: JsonObject = {
+    "type": "error",
+    "error": {
+        "type": "server_error",
+        "code": "server_error",
+        "message": "The server had an error while processing your request. Sorry about that!",
+        "param": None,
+    },
+}
 
 
 def create(call: Call, world: World) -> Answer:
@@ -28,7 +39,10 @@ def create(call: Call, world: World) -> Answer:
     }
     if at(call.json, "stream") is True:
         events = list(_numbered(_events(response)))
-        return stream(openai_edge.headers(world, openai_edge.SSE_TYPE), events)
+        error = next(_numbered(iter([_ERROR])))
+        return stream(
+            openai_edge.headers(world, openai_edge.SSE_TYPE), as_asked(call, events, error)
+        )
     return halves(200, openai_edge.headers(world, openai_edge.JSON_TYPE), pretty(response))
 
 

@@ -7,7 +7,10 @@ from tapeway.testing.answer import Answer
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """Header fields keep order, case and repeats; `body` is as sent, content coding included."""
+    """Header fields keep order, case and repeats; `body` is as sent, content coding included.
+
+    `plain` is the answer before its content coding; the same where it has none.
+    """
 
     method: str
     target: str
@@ -17,6 +20,7 @@ class Received:
     raw: bytes
     connection: int
     answer: Answer
+    plain: Answer
 
     def header(self, name: str) -> str | None:
         """The first field of that name in any case."""

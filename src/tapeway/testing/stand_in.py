@@ -2,8 +2,10 @@
 
 import asyncio
 import gzip
+import socket
+import struct
 import zlib
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Self, cast
 
 import orjson
@@ -12,7 +14,9 @@ from multidict import CIMultiDict
 
 from tapeway.testing.answer import Answer
 from tapeway.testing.call import Call
+from tapeway.testing.codings import coded
 from tapeway.testing.json_tree import JsonObject
+from tapeway.testing.mishap import Mishap, mishap_of, shortened
 from tapeway.testing.received import Received
 from tapeway.testing.routes import respond
 from tapeway.testing.tap import Tap
@@ -23,9 +27,8 @@ class StandIn:
     """An upstream to record against without a key or a network.
 
     Answers depend on the request alone, save ids and times, which are new each time. Models
-    with these names do something else: `error-429` (any 4xx or 5xx) gets that error,
-    `stream-error` a stream that ends in an error event, `reflect` an answer that repeats the
-    caller's key, `cut` (or `cut-…`) an answer that breaks off in its middle.
+    with these names do something else: `error-429` (any 4xx or 5xx) gets that error, `reflect` an
+    answer that repeats the caller's key, and those in `tapeway.testing.mishap` one that ends badly.
     """
 
     def __init__(
@@ -34,16 +37,19 @@ class StandIn:
         host: str = "127.0.0.1",
         port: int = 0,
         gap_s: float = 0.0,
-        compress: bool = False,
+        codings: Sequence[str] = (),
         require_credential: bool = False,
         world: World | None = None,
     ) -> None:
-        """`gap_s` lies between the writes of an answer; `compress` gzips whole JSON answers."""
+        """`gap_s` lies between the writes of an answer.
+
+        Answers are compressed with the first of `codings` that a client accepts.
+        """
         self.requests: list[Received] = []
         self.connections = 0
         self._address = (host, port)
         self._gap_s = gap_s
-        self._compress = compress
+        self._codings = codings
         self._require_credential = require_credential
         self._world = world or World()
         self._taps: dict[asyncio.BaseTransport, tuple[int, Tap]] = {}
@@ -97,13 +103,14 @@ class StandIn:
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         call = _call(request, body)
-        answer = respond(call, self._world, require_credential=self._require_credential)
-        if self._compress and "gzip" in call.headers.get("accept-encoding", ""):
-            answer = _gzipped(answer)
-        self.requests.append(self._received(request, body, answer))
-        return await self._send(request, answer, cut=call.model.partition("-")[0] == "cut")
+        plain = respond(call, self._world, require_credential=self._require_credential)
+        answer = coded(plain, self._codings, call.headers.get("accept-encoding", ""))
+        self.requests.append(self._received(request, body, answer, plain))
+        return await self._send(request, answer, mishap_of(call))
 
-    def _received(self, request: web.Request, body: bytes, answer: Answer) -> Received:
+    def _received(
+        self, request: web.Request, body: bytes, answer: Answer, plain: Answer
+    ) -> Received:
         connection, tap = self._taps[cast(asyncio.Transport, request.transport)]
         return Received(
             method=request.method,
@@ -116,23 +123,40 @@ class StandIn:
             raw=tap.take(),
             connection=connection,
             answer=answer,
+            plain=plain,
         )
 
-    async def _send(self, request: web.Request, answer: Answer, *, cut: bool) -> web.StreamResponse:
+    async def _send(
+        self, request: web.Request, answer: Answer, mishap: Mishap | None
+    ) -> web.StreamResponse:
+        sent = shortened(answer, mishap) if mishap else answer
+        promised = sent if mishap and mishap.how == "end" else answer
         response = web.StreamResponse(status=answer.status, headers=CIMultiDict(answer.headers))
         if not answer.chunked:
-            response.content_length = len(answer.body)
+            response.content_length = len(promised.body)
         elif request.version >= (1, 1):
             response.enable_chunked_encoding()
         await response.prepare(request)
-        for write in _first_half(answer) if cut else answer.writes:
+        for write in sent.writes:
             await response.write(write)
             await asyncio.sleep(self._gap_s)
-        if cut and request.transport is not None:
-            request.transport.close()
-        else:
+        if mishap is None or mishap.how == "end":
             await response.write_eof()
+        else:
+            await self._break_off(request.transport, mishap)
         return response
+
+    async def _break_off(self, transport: asyncio.Transport | None, mishap: Mishap) -> None:
+        if transport is None:
+            return
+        if mishap.how == "stall":
+            # Until the client loses its patience, or the stand-in is stopped.
+            await self._taps[transport][1].lost.wait()
+        if mishap.how == "reset":
+            # Nothing lingers: what was written goes out first, then a reset instead of an end.
+            found = transport.get_extra_info("socket")
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        transport.close()
 
 
 async def _only_own_server_header(_: web.Request, response: web.StreamResponse) -> None:
@@ -157,23 +181,9 @@ def _decoded(coding: str, body: bytes) -> bytes:
             return body
 
 
-def _first_half(answer: Answer) -> tuple[bytes, ...]:
-    if len(answer.writes) == 1:
-        return (answer.body[: len(answer.body) // 2],)
-    return answer.writes[: len(answer.writes) // 2]
-
-
 def _json(body: bytes) -> JsonObject:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError:
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def _gzipped(answer: Answer) -> Answer:
-    if not dict(answer.headers).get("Content-Type", "").startswith("application/json"):
-        return answer
-    coded = gzip.compress(answer.body, mtime=0)
-    headers = (*answer.headers, ("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
-    return replace(answer, headers=headers, writes=(coded,))

@@ -12,6 +12,7 @@ class Tap(asyncio.Protocol):
         self._opened = opened
         self._received = bytearray()
         self.transport: asyncio.BaseTransport | None = None
+        self.lost = asyncio.Event()
 
     def take(self) -> bytes:
         """What came in since the last call; pipelined requests come out together."""
@@ -32,6 +33,7 @@ class Tap(asyncio.Protocol):
         return self._inner.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.set()
         self._inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
