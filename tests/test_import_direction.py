@@ -27,7 +27,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "stores": frozenset({"core", "errors", "formats", "ports"}),
     "upstream": frozenset({"core", "errors", "ports"}),
     "settings": frozenset({"core", "errors", "providers"}),
-    "live": frozenset({"core", "errors", "ports", "providers"}),
+    "tape": frozenset({"core"}),
+    "live": frozenset({"core", "errors", "ports", "providers", "tape"}),
     "report": frozenset({"core", "errors"}),
     "sharing": frozenset({"core", "errors", "live"}),
     "broker": frozenset(

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 from tapeway.core.credentials import of_response
 from tapeway.core.json_text import Json
-from tapeway.core.model import Interaction, Recording, Response, ResponseChunk
+from tapeway.core.model import Interaction, Recording, Response
 from tapeway.core.modes import Outcome, Repeats
 from tapeway.core.plan import Answer, Ask
 from tapeway.core.recognition import Recogniser
@@ -14,6 +14,7 @@ from tapeway.errors import Draining, TapewayError, describe
 from tapeway.ports import CassetteStore, LiveResponder
 from tapeway.providers.calls import describe as describe_call
 from tapeway.providers.usage import usage
+from tapeway.tape import Tape
 
 log = logging.getLogger(__name__)
 
@@ -65,10 +66,10 @@ class LiveCall:
 
     async def _collect(self) -> Response:
         async with self._responder.ask(self._ask.request) as live:
-            chunks = [chunk async for chunk in live.chunks(self._policy.max_body)]
-            if live.head.framing == "length" and len(chunks) > 1:
-                chunks = [ResponseChunk(b"".join([c.data for c in chunks]), chunks[-1].at_ms)]
-            return Response(live.head, tuple(chunks), live.elapsed_ms())
+            tape = Tape(live.head)
+            async for chunk in live.chunks(self._policy.max_body):
+                tape.add(chunk)
+            return tape.finish(live.elapsed_ms())
 
     def _keeps(self, response: Response) -> bool:
         rules = self._ask.rules
