@@ -17,6 +17,7 @@ from tapeway.core.recognition import Recogniser
 from tapeway.errors import Draining, StoreFull, TapewayError, UpstreamError
 from tapeway.live import LiveCall, Policy
 from tests.canary import canary, sightings
+from tests.core.codings import flushed
 from tests.fakes.responder import FakeAnswer, FakeResponder
 from tests.fakes.store import FakeStore
 from tests.fakes.world import HEAD
@@ -172,6 +173,21 @@ async def test_a_provider_call_is_recorded_with_its_usage_and_metadata() -> None
             "endpoint": "chat.completions",
             "model": "gpt-4.1",
         }
+
+
+async def test_a_coded_stream_reaches_the_client_as_it_came_and_the_cassette_readable() -> None:
+    events = [b"data: %d\n\n" % number for number in range(3)]
+    wire = flushed(b"gzip", events)
+    headers = ((b"Content-Type", b"text/event-stream"), (b"Content-Encoding", b"gzip"))
+    call = Call(FakeAnswer(*wire, headers=headers, framing="chunked"))
+
+    answer = await call.answer()
+    held = (await call.recording()).response
+
+    assert [chunk.data for chunk in answer.response.chunks] == wire
+    assert answer.response.headers == headers
+    assert [chunk.data for chunk in held.chunks] == events
+    assert held.headers == headers[:1]
 
 
 async def test_what_is_no_providers_call_has_neither() -> None:

@@ -9,6 +9,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.model import Interaction, Recording, Response
 from tapeway.core.modes import Outcome, Repeats
 from tapeway.core.plan import Answer, Ask
+from tapeway.core.readable import readable_response
 from tapeway.core.recognition import Recogniser
 from tapeway.errors import Draining, TapewayError, describe
 from tapeway.ports import CassetteStore, LiveResponder
@@ -88,19 +89,20 @@ class LiveCall:
 
     def _interaction(self, response: Response) -> Interaction:
         ask = self._ask
+        held = readable_response(response, ask.request.method)
         call = describe_call(ask.request.route, ask.redacted)
         metadata: dict[str, Json] = {}
         tokens = None
         if call is not None:
             metadata = {"provider": call.provider, "endpoint": call.endpoint, "model": call.model}
-            tokens = usage(call, response)
+            tokens = usage(call, held)
         redactor = self._recogniser.redactor(
             ask.cassette.head.run_id, ask.request, of_response(response.headers)
         )
         return Interaction(
             index=0,
             request=ask.redacted,
-            response=redactor.response(response),
+            response=redactor.response(held),
             latency_ms=response.latency_ms,
             usage=None if tokens is None else asdict(tokens),
             metadata=metadata,

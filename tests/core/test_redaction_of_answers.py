@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tapeway.core.credentials import Secret, of_response
 from tapeway.core.model import Response
+from tapeway.core.readable import readable_response
 from tapeway.core.redaction import PLACEHOLDER, Redactor
 from tests.canary import canary, sightings
 from tests.core.redacting import JSON, KEY, SALT, everything_of, make_response, redactor
@@ -21,7 +22,8 @@ from tests.core.test_disguises import WRITERS
 def respond(response: Response, *values: str) -> Response:
     """What is stored of an answer to a request with these credentials."""
     known = [Secret("authorization", value.encode()) for value in values]
-    return Redactor(SALT, [*known, *of_response(response.headers)]).response(response)
+    held = readable_response(response, "POST")
+    return Redactor(SALT, [*known, *of_response(response.headers)]).response(held)
 
 
 def echoing(write: Callable[[str], str]) -> Callable[[str], Response]:
@@ -142,19 +144,6 @@ def test_an_answer_without_a_credential_keeps_its_bytes(body: bytes) -> None:
     sent = make_response(body[:7], body[7:])
 
     assert respond(sent, KEY) == sent
-
-
-def test_an_encoded_answer_without_a_credential_keeps_its_bytes() -> None:
-    sent = make_response(gzip.compress(b"{}"), headers=(*JSON, (b"content-encoding", b"gzip")))
-
-    assert respond(sent, KEY) == sent
-
-
-def test_an_encoded_answer_that_hides_a_credential_is_stored_plain() -> None:
-    stored = respond(RESPONSES["gzip"](KEY), KEY)
-
-    assert stored.headers == JSON
-    assert json.loads(stored.body)["key"].startswith("REDACTED.")
 
 
 def recut(text: bytes, borders: list[int]) -> list[bytes]:

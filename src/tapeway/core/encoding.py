@@ -4,7 +4,6 @@ A coded body is a small thing that may claim to be a huge one, so every coding o
 twice: by how much may come out of it at all, and by how many times what went in.
 """
 
-import sys
 import zlib
 from collections.abc import Callable
 from typing import Literal, Protocol
@@ -13,10 +12,10 @@ import brotli  # type: ignore[import-untyped]
 
 from tapeway.core.model import Headers
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
+try:
     from backports import zstd
+except ImportError:  # from 3.14 on it is in the standard library
+    from compression import zstd  # type: ignore[import-not-found, no-redef]
 
 CONTENT_ENCODING = b"content-encoding"
 

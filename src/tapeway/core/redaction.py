@@ -24,9 +24,8 @@ from tapeway.core.credentials import (
     Secret,
     is_credential_header,
 )
-from tapeway.core.encoding import decode
-from tapeway.core.headers import find, without
 from tapeway.core.model import Headers, Request, Response, ResponseChunk
+from tapeway.core.readable import readable_request
 from tapeway.core.routing import without_userinfo
 
 PLACEHOLDER = re.compile(rb"REDACTED\.[A-Za-z0-9_-]+\.[0-9a-f]{8}")
@@ -36,7 +35,6 @@ SHORT = "short"
 """Marks the placeholder of a value too short to be a key for certain: it still tells requests
 apart in the match key, where a long one is left out."""
 
-_CODING = b"content-encoding"
 _ODD = re.compile(r"[^A-Za-z0-9_-]+")
 _UNDECODED = re.compile("[\udc80-\udcff]")
 _PARAMETER = re.compile(r"(?<=[?&#])([^=&#]*)=([^&#]+)")
@@ -61,35 +59,32 @@ class Redactor:
 
     def request(self, request: Request) -> Request:
         """The request as a cassette may hold it: allowed fields only, no credential anywhere."""
-        header, body = fields.read(request.headers), request.body
-        headers = header.stored
-        if header.content_encoding and (plain := self._opened(headers, body)) is not None:
-            headers, body = without(headers, _CODING), plain
+        header = fields.read(request.headers)
+        if header.content_encoding:
+            # Inside its coding it could not be mended.
+            request = readable_request(request)
+            header = fields.read(request.headers)
         return Request(
             request.route,
             request.method,
             self.target(request.target),
-            self._stored(headers),
-            self._body(body),
+            self._stored(header.stored),
+            self._body(request.body),
             without_userinfo(request.base) if "@" in request.base else request.base,
         )
 
     def response(self, response: Response) -> Response:
         """The answer as a cassette may hold it, its chunk boundaries where they were.
 
-        An encoded body that hides a secret is stored plain: it cannot be mended inside its coding.
+        Nothing is seen inside a content coding: take that off first.
         """
-        headers, chunks = response.headers, response.chunks
-        if (plain := self._opened(headers, response.body)) is not None:
-            headers = without(headers, _CODING)
-            chunks = (ResponseChunk(plain, chunks[-1].at_ms),)
         reason = self.value(response.head.reason.encode("utf-8", "surrogateescape"))
         head = replace(
             response.head,
             reason=reason.decode("utf-8", "surrogateescape"),
-            headers=self._fields(headers),
+            headers=self._fields(response.headers),
         )
-        return replace(response, head=head, chunks=self._chunks(chunks))
+        return replace(response, head=head, chunks=self._chunks(response.chunks))
 
     def target(self, target: str) -> str:
         """A raw target or URL without credential parameters or secret values.
@@ -123,14 +118,6 @@ class Redactor:
             if core in data:
                 return True
         return False
-
-    def _opened(self, headers: Headers, body: bytes) -> bytes | None:
-        coding = find(headers, _CODING)
-        if coding is None or not self._secrets or not body:
-            return None
-        plain = decode(coding, body)
-        found = plain is not None and self._shows(plain) and self._finder.search(plain)
-        return plain if found else None
 
     def _body(self, body: bytes) -> bytes:
         return self._finder.sub(self._stand_in_body, body) if self._shows(body) else body
