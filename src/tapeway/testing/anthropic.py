@@ -1,6 +1,7 @@
 """Anthropic's messages, whole and streamed."""
 
-from collections.abc import Iterator
+import base64
+from collections.abc import Callable, Iterator
 
 import orjson
 
@@ -9,9 +10,14 @@ from tapeway.testing.call import Call
 from tapeway.testing.json_tree import JsonObject, at, objects_at, text_at
 from tapeway.testing.mishap import as_asked
 from tapeway.testing.reply import Reply, Tool, Turn, pieces, reply_to, slices, tokens
+from tapeway.testing.tool_results import Refused, ToolResults
 from tapeway.testing.world import World
 
 _JSON = "application/json"
+_NO_CALL = (
+    "messages.2.content.0: unexpected `tool_use_id` found in `tool_result` blocks: {}. Each "
+    "`tool_result` block must have a corresponding `tool_use` block in the previous message."
+)
 _FAILURES = {
     400: ("invalid_request_error", "messages: the stand-in was asked for this error"),
     401: ("authentication_error", "invalid x-api-key"),
@@ -75,7 +81,7 @@ def count_tokens(call: Call, world: World) -> Answer:
 
 def create(call: Call, world: World) -> Answer:
     """POST /v1/messages."""
-    reply = reply_to(call, _turn(call.json))
+    reply = reply_to(call, _turn(call.json, world))
     message = _message(call, world, reply)
     if at(call.json, "stream") is True:
         events = list(_events(message, reply))
@@ -84,21 +90,27 @@ def create(call: Call, world: World) -> Answer:
     return whole(200, headers(world, _JSON), compact(message))
 
 
-def _turn(body: JsonObject) -> Turn:
-    prompt, results = "", list[str]()
+def _turn(body: JsonObject, world: World) -> Turn:
+    prompt, results = "", ToolResults(_NO_CALL)
     for message in objects_at(body, "messages"):
+        for thought in _parts(message, "thinking"):
+            if text_at(thought, "signature") not in world.kept:
+                raise Refused("messages.1.content.0: Invalid `signature` in `thinking` block")
+        for used in _parts(message, "tool_use"):
+            results.called(text_at(used, "id"))
         if text_at(message, "role") != "user":
             continue
-        found = [_words(part) for part in _parts(message, "tool_result")]
+        for part in _parts(message, "tool_result"):
+            results.answered(text_at(part, "tool_use_id"), _words(part))
         words = text_at(message, "content") or "".join(
             text_at(part, "text") for part in _parts(message, "text")
         )
         if words:
-            prompt, results = words, []
-        results += found
+            prompt = words
+            results.clear()
     offered = () if at(body, "tool_choice", "type") == "none" else objects_at(body, "tools")
     tools = tuple(Tool(text_at(tool, "name"), at(tool, "input_schema")) for tool in offered)
-    return Turn(prompt, tools, tuple(results), at(body, "output_config", "format", "schema"))
+    return Turn(prompt, tools, results.texts, at(body, "output_config", "format", "schema"))
 
 
 def _parts(message: JsonObject, kind: str) -> Iterator[JsonObject]:
@@ -126,7 +138,7 @@ def _message(call: Call, world: World, reply: Reply) -> JsonObject:
         "id": world.mint("msg_01", 22),
         "type": "message",
         "role": "assistant",
-        "content": [{"type": "text", "text": text}, *blocks],
+        "content": [*_thoughts(call, world), {"type": "text", "text": text}, *blocks],
         "stop_reason": "tool_use" if blocks else "end_turn",
         "stop_sequence": None,
         "usage": {
@@ -138,6 +150,15 @@ def _message(call: Call, world: World, reply: Reply) -> JsonObject:
             "service_tier": "standard",
         },
     }
+
+
+def _thoughts(call: Call, world: World) -> Iterator[JsonObject]:
+    if text_at(call.json, "thinking", "type") not in ("enabled", "adaptive"):
+        return
+    signature = base64.b64encode(bytes.fromhex(world.mint("", 160))).decode()
+    world.kept[signature] = {}
+    thought = "They want to know; let me think — naïvely."
+    yield {"type": "thinking", "thinking": thought, "signature": signature}
 
 
 def _events(message: JsonObject, reply: Reply) -> Iterator[bytes]:
@@ -154,12 +175,11 @@ def _events(message: JsonObject, reply: Reply) -> Iterator[bytes]:
 
 
 def _block_events(index: int, block: JsonObject) -> Iterator[bytes]:
-    is_text = text_at(block, "type") == "text"
-    nothing: JsonObject = {"text": ""} if is_text else {"input": {}}
+    nothing, deltas = _BLOCKS[text_at(block, "type")]
     yield _event({"type": "content_block_start", "index": index, "content_block": block | nothing})
     if index == 0:
         yield b'event: ping\ndata: {"type": "ping"}\n\n'
-    for delta in _text_deltas(block) if is_text else _input_deltas(block):
+    for delta in deltas(block):
         yield _event({"type": "content_block_delta", "index": index, "delta": delta})
     yield _event({"type": "content_block_stop", "index": index})
 
@@ -173,6 +193,19 @@ def _input_deltas(block: JsonObject) -> Iterator[JsonObject]:
     written = orjson.dumps(block["input"]).decode()
     for part in ["", *slices(written)]:
         yield {"type": "input_json_delta", "partial_json": part}
+
+
+def _thinking_deltas(block: JsonObject) -> Iterator[JsonObject]:
+    for piece in pieces(text_at(block, "thinking")):
+        yield {"type": "thinking_delta", "thinking": piece}
+    yield {"type": "signature_delta", "signature": block["signature"]}
+
+
+_BLOCKS: dict[str, tuple[JsonObject, Callable[[JsonObject], Iterator[JsonObject]]]] = {
+    "text": ({"text": ""}, _text_deltas),
+    "tool_use": ({"input": {}}, _input_deltas),
+    "thinking": ({"thinking": "", "signature": ""}, _thinking_deltas),
+}
 
 
 def _event(value: JsonObject) -> bytes:

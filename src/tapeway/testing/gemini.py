@@ -10,10 +10,12 @@ from tapeway.testing.call import Call
 from tapeway.testing.json_tree import JsonObject, at, int_at, objects_at, text_at
 from tapeway.testing.mishap import as_asked
 from tapeway.testing.reply import Reply, Tool, Turn, pieces, reply_to, tokens, vector
+from tapeway.testing.tool_results import ToolResults
 from tapeway.testing.world import World
 
 _JSON = "application/json; charset=UTF-8"
 _DIMENSIONS = 768
+_NO_CALL = "Please ensure that function response {} comes right after its function call turn."
 _FAILURES = {
     400: ("INVALID_ARGUMENT", "Request contains an invalid argument."),
     401: ("UNAUTHENTICATED", "API keys are not supported by this API. Expected OAuth2 access token."),
@@ -82,17 +84,25 @@ def _event(value: JsonObject) -> bytes:
 
 
 def _turn(body: JsonObject) -> Turn:
-    prompt, results = "", []
+    prompt, results, last_called = "", ToolResults(_NO_CALL), dict[str, str]()
     for content in objects_at(body, "contents"):
         for part in objects_at(content, "parts"):
-            answered = at(part, "functionResponse", "response")
-            if answered is not None:
-                results.append(orjson.dumps(answered).decode())
+            if "functionCall" in part:
+                call_id = text_at(part, "functionCall", "id")
+                last_called[text_at(part, "functionCall", "name")] = call_id
+                results.called(call_id)
+            elif "functionResponse" in part:
+                name = text_at(part, "functionResponse", "name")
+                # Older clients send no id back; then the function's name has to do.
+                call_id = text_at(part, "functionResponse", "id") or last_called.get(name, "")
+                answered = orjson.dumps(at(part, "functionResponse", "response")).decode()
+                results.answered(call_id, answered)
             elif text_at(content, "role") != "model" and text_at(part, "text"):
-                prompt, results = text_at(part, "text"), []
+                prompt = text_at(part, "text")
+                results.clear()
     config = at(body, "generationConfig")
     schema = at(config, "responseJsonSchema") or at(config, "responseSchema")
-    return Turn(prompt, _tools(body), tuple(results), schema)
+    return Turn(prompt, _tools(body), results.texts, schema)
 
 
 def _tools(body: JsonObject) -> tuple[Tool, ...]:

@@ -8,9 +8,13 @@ from tapeway.testing.call import Call
 from tapeway.testing.json_tree import JsonObject, at, int_at, objects_at, text_at
 from tapeway.testing.mishap import as_asked
 from tapeway.testing.reply import Reply, Tool, ToolCall, Turn, pieces, reply_to, slices, tokens
+from tapeway.testing.tool_results import ToolResults
 from tapeway.testing.world import World
 
 DONE = b"data: [DONE]\n\n"
+_NO_CALL = (
+    "Invalid parameter: 'tool_call_id' of '{}' not found in 'tool_calls' of previous message."
+)
 
 
 def complete(call: Call, world: World) -> Answer:
@@ -45,15 +49,18 @@ def _head(call: Call, world: World) -> JsonObject:
 
 
 def _turn(body: JsonObject) -> Turn:
-    prompt, results = "", list[str]()
+    prompt, results = "", ToolResults(_NO_CALL)
     for message in objects_at(body, "messages"):
         if text_at(message, "role") == "user":
-            prompt, results = _words(message), []
+            prompt = _words(message)
+            results.clear()
         elif text_at(message, "role") == "tool":
-            results.append(_words(message))
+            results.answered(text_at(message, "tool_call_id"), _words(message))
+        for call in objects_at(message, "tool_calls"):
+            results.called(text_at(call, "id"))
     tools = () if at(body, "tool_choice") == "none" else _tools(body)
     schema = at(body, "response_format", "json_schema", "schema")
-    return Turn(prompt, tools, tuple(results), schema)
+    return Turn(prompt, tools, results.texts, schema)
 
 
 def _tools(body: JsonObject) -> tuple[Tool, ...]:

@@ -11,8 +11,10 @@ from tapeway.testing.call import Call
 from tapeway.testing.json_tree import JsonObject, at, list_at, objects_at, text_at
 from tapeway.testing.mishap import as_asked
 from tapeway.testing.reply import Reply, Tool, Turn, pieces, reply_to, slices, tokens
+from tapeway.testing.tool_results import Refused, ToolResults
 from tapeway.testing.world import World
 
+_NO_CALL = "No tool call found for function call output with call_id {}."
 _ERROR: JsonObject = {
     "type": "error",
     "error": {
@@ -28,10 +30,10 @@ def create(call: Call, world: World) -> Answer:
     """POST /v1/responses."""
     previous = text_at(call.json, "previous_response_id")
     if previous and previous not in world.kept:
-        return _no_previous(previous, call, world)
+        raise Refused(f"Previous response with id '{previous}' not found.")
     items = [*list_at(world.kept.get(previous), "conversation"), *_input(call.json)]
-    reply = reply_to(call, _turn(call.json, items))
-    output = _output(reply, world)
+    reply = reply_to(call, _turn(call.json, items, world))
+    output = [*_reasoning(call.json, world), *_output(reply, world)]
     response = _response(call, world, output, reply)
     world.kept[text_at(response, "id")] = {
         "conversation": [*items, *output],
@@ -55,27 +57,43 @@ def retrieve(call: Call, world: World) -> Answer:
     return halves(200, openai_edge.headers(world, openai_edge.JSON_TYPE), pretty(kept))
 
 
-def _no_previous(previous: str, call: Call, world: World) -> Answer:
-    message = f"Previous response with id '{previous}' not found."
-    return openai_edge.failure(400, call, world, message)
-
-
 def _input(body: JsonObject) -> list[object]:
     words = text_at(body, "input")
     return [{"role": "user", "content": words}] if words else list_at(body, "input")
 
 
-def _turn(body: JsonObject, items: list[object]) -> Turn:
-    prompt, results = "", list[str]()
+def _turn(body: JsonObject, items: list[object], world: World) -> Turn:
+    prompt, results = "", ToolResults(_NO_CALL)
     for item in objects_at({"items": items}, "items"):
         if text_at(item, "role") == "user":
             parts = [text_at(part, "text") for part in objects_at(item, "content")]
-            prompt, results = text_at(item, "content") or "".join(parts), []
+            prompt = text_at(item, "content") or "".join(parts)
+            results.clear()
+        elif text_at(item, "type") == "function_call":
+            results.called(text_at(item, "call_id"))
         elif text_at(item, "type") == "function_call_output":
-            results.append(text_at(item, "output"))
+            results.answered(text_at(item, "call_id"), text_at(item, "output"))
+        elif text_at(item, "type") == "reasoning":
+            _check_reasoning(item, world)
     offered = () if at(body, "tool_choice") == "none" else objects_at(body, "tools")
     tools = tuple(Tool(text_at(tool, "name"), at(tool, "parameters")) for tool in offered)
-    return Turn(prompt, tools, tuple(results), at(body, "text", "format", "schema"))
+    return Turn(prompt, tools, results.texts, at(body, "text", "format", "schema"))
+
+
+def _reasoning(body: JsonObject, world: World) -> Iterator[JsonObject]:
+    if at(body, "reasoning", "effort") is None:
+        return
+    item: JsonObject = {"id": world.mint("rs_", 48), "type": "reasoning", "summary": []}
+    if "reasoning.encrypted_content" in list_at(body, "include"):
+        item["encrypted_content"] = world.mint("gAAAAAB", 200)
+    world.kept[text_at(item, "id")] = item
+    yield item
+
+
+def _check_reasoning(item: JsonObject, world: World) -> None:
+    kept = world.kept.get(text_at(item, "id"))
+    if kept is None or at(kept, "encrypted_content") != at(item, "encrypted_content"):
+        raise Refused("The encrypted content could not be verified.")
 
 
 def _output(reply: Reply, world: World) -> list[JsonObject]:
@@ -124,7 +142,7 @@ def _response(call: Call, world: World, output: list[JsonObject], reply: Reply) 
         "parallel_tool_calls": True,
         "previous_response_id": at(body, "previous_response_id"),
         "prompt_cache_key": at(body, "prompt_cache_key"),
-        "reasoning": {"effort": None, "summary": None},
+        "reasoning": {"effort": at(body, "reasoning", "effort"), "summary": None},
         "safety_identifier": None,
         "service_tier": "default",
         "store": True,
@@ -169,8 +187,11 @@ def _events(response: JsonObject) -> Iterator[JsonObject]:
         where: JsonObject = {"item_id": text_at(item, "id"), "output_index": index}
         if text_at(item, "type") == "function_call":
             yield from _function_call_events(index, item, where)
-        else:
+        elif text_at(item, "type") == "message":
             yield from _message_events(index, item, where)
+        else:
+            yield _item_event("added", index, item)
+            yield _item_event("done", index, item)
     yield {"type": "response.completed", "response": response}
 
 

@@ -13,6 +13,7 @@ from tapeway.testing.call import Call
 from tapeway.testing.json_tree import JsonObject, at, list_at
 
 ALL_AT_ONCE = "at once"
+IN_PAIRS = "in pairs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,9 @@ class Reply:
 
 
 def reply_to(call: Call, turn: Turn) -> Reply:
-    """Ask for each tool in turn (for all of them if the prompt says "at once"), then answer.
+    """Ask for each tool in turn, then answer with what they said, in the order of the calls.
+
+    All are asked for together if the prompt says "at once", two at a time if it says "in pairs".
 
     With a schema the answer is JSON that fits it. A model named `reflect` repeats the key.
     """
@@ -71,6 +74,8 @@ def _wanted(turn: Turn) -> tuple[Tool, ...]:
     answered = len(turn.results)
     if ALL_AT_ONCE in turn.prompt:
         return () if answered else turn.tools
+    if IN_PAIRS in turn.prompt:
+        return turn.tools[answered : answered + 2]
     return turn.tools[answered : answered + 1]
 
 

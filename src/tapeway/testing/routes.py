@@ -16,6 +16,7 @@ from tapeway.testing import (
 )
 from tapeway.testing.answer import Answer
 from tapeway.testing.call import Call
+from tapeway.testing.tool_results import Refused
 from tapeway.testing.world import World
 
 
@@ -106,6 +107,9 @@ def respond(call: Call, world: World, *, require_credential: bool = False) -> An
             return route.failure(401, call, world)
         if call.asked_status:
             return route.failure(call.asked_status, call, world)
-        return route.answer(call, world)
+        try:
+            return route.answer(call, world)
+        except Refused as refused:
+            return route.failure(400, call, world, str(refused))
     unknown = f"Invalid URL ({call.method} {call.path})"
     return openai_edge.failure(404, call, world, unknown)
