@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -106,7 +107,7 @@ class Broker:
         seen = self.recogniser.recognise(cassette.head.run_id, request)
         redacted, key, mark = seen.redacted, seen.key, seen.mark
         if rules.replays:
-            held = _held_key(cassette, key, incoming)
+            held = self._held_key(cassette, key, incoming)
             found = cassette.next(held, self.policy.repeats, mark, could_ask=rules.asks)
             if found is not None:
                 return Replay(cassette, found, redacted.target, held)
@@ -280,6 +281,17 @@ class Broker:
             if (cassette := self._loaded.get(name)) is not None:
                 cassette.start_take(self.takes)
 
+    def _held_key(self, cassette: Cassette, key: bytes, incoming: Incoming) -> bytes:
+        """The key to look under: a recording of the default route answers where no other does."""
+        if not incoming.guessed or key in cassette:
+            return key
+        if (default := on_route(key, DEFAULT)) in cassette:
+            return default
+        if incoming.written is not None:
+            request = replace(incoming.request, route=DEFAULT, target=incoming.written)
+            default = self.recogniser.recognise(cassette.head.run_id, request).key
+        return default if default in cassette else key
+
     def _miss(self, cassette: Cassette, seen: Recognised, key: bytes, incoming: Incoming) -> Miss:
         redacted = seen.redacted
         nowhere = incoming.guessed and redacted.route == DEFAULT
@@ -300,14 +312,6 @@ class Broker:
     async def _claim(self, name: str) -> None:
         await self.store.load(name, writable=True)
         self._unclaimed.discard(name)
-
-
-def _held_key(cassette: Cassette, key: bytes, incoming: Incoming) -> bytes:
-    """The key to look under: a recording of the default route answers where no other does."""
-    if not incoming.guessed or key in cassette:
-        return key
-    default = on_route(key, DEFAULT)
-    return default if default in cassette else key
 
 
 async def _settled(work: Awaitable[T]) -> T | TapewayError:

@@ -14,12 +14,14 @@ from tapeway.core.modes import Mode, ModeRules, Outcome
 class Incoming(NamedTuple):
     """A request as it came, and whether its route was only read off the path.
 
-    `mode` is the one in force when its head came, however long its body took.
+    `mode` is the one in force when its head came, however long its body took. `written` is the
+    target as it came where a slip in it was forgiven.
     """
 
     request: Request
     guessed: bool = False
     mode: Mode | None = None
+    written: str | None = None
 
 
 class Replay(NamedTuple):

@@ -9,6 +9,7 @@ The target is cut out of the raw request line and never re-encoded: signatures c
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from tapeway.core import fields
@@ -43,6 +44,27 @@ class RouteTable:
     default: Route | None = None
 
 
+SlipKind = Literal["doubled", "missing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Slip:
+    """A base URL that was forgiven: its version is there twice or not at all.
+
+    `prefix` is what a right target begins with, `written` the target as it came.
+    """
+
+    kind: SlipKind
+    prefix: str
+    written: str
+
+    @property
+    def fault(self) -> str:
+        """What is wrong, in words that show nothing of the request."""
+        how = "has its version twice" if self.kind == "doubled" else "lacks its version"
+        return f"the client's base URL {how}"
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where a request goes.
@@ -57,6 +79,7 @@ class Address:
     target: str
     prefix: str
     guessed: bool = False
+    slip: Slip | None = None
 
 
 def valid_cassette_name(name: str) -> bool:

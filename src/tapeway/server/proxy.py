@@ -17,8 +17,10 @@ from tapeway.core.request_line import origin_form, own_path
 from tapeway.core.routing import DEFAULT, Address, Owner, relocate, resolve
 from tapeway.errors import RequestError, TapewayError
 from tapeway.journal import Entry, Journal
+from tapeway.providers.forgiveness import forgive
 from tapeway.server.ready import ReadyAnswers
 from tapeway.server.refusals import of_error, of_miss
+from tapeway.server.slips import Slips
 from tapeway.server.waits import Waits
 from tapeway.server.wire import (
     Delivery,
@@ -28,6 +30,7 @@ from tapeway.server.wire import (
     begin,
     break_off,
     marks,
+    origin,
     read_body,
     serialise,
 )
@@ -88,6 +91,7 @@ class Proxy:
         self._visits = 0
         self._left = asyncio.Event()
         self._waits = Waits()
+        self._slips = Slips()
         self.draining = False
 
     async def __call__(self, raw: web.BaseRequest) -> web.StreamResponse:
@@ -115,7 +119,8 @@ class Proxy:
         self, method: str, target: str, version: tuple[int, int], headers: Headers
     ) -> Address:
         path = origin_form(method, target, version, headers)
-        return resolve(self._broker.routes, self._owner, path, headers)
+        routes = self._broker.routes
+        return forgive(resolve(routes, self._owner, path, headers), routes)
 
     async def _serve(self, visit: Visit) -> WireResponse:
         broker, raw = self._broker, visit.raw
@@ -123,6 +128,8 @@ class Proxy:
         if not target.startswith("/"):
             target = own_path(target, authorities(raw))
         visit.address = address = self._where(raw.method, target, raw.version, raw.raw_headers)
+        if (slip := address.slip) is not None:
+            self._slips.tell(address.route.name, slip, f"{origin(raw)}{address.prefix}")
         visit.cassette = address.cassette or broker.active
         mode = broker.mode_of(visit.cassette)
         body = arrived(raw, self._manners.max_body)
@@ -131,7 +138,8 @@ class Proxy:
                 body = await read_body(
                     raw, max_body=self._manners.max_body, idle_s=self._manners.body_idle_s
                 )
-        incoming = Incoming(_request(raw, address, body), address.guessed, mode)
+        written = slip.written if slip is not None else None
+        incoming = Incoming(_request(raw, address, body), address.guessed, mode, written)
         # An empty cassette is false, and loaded all the same.
         if (cassette := broker.cassette(visit.cassette)) is None:
             cassette = await broker.load(visit.cassette)
@@ -272,6 +280,7 @@ class Proxy:
         index: int | None,
         message: str | None = None,
     ) -> None:
+        slip = visit.address.slip if visit.address else None
         self._journal.add(
             Entry(
                 id=visit.id,
@@ -285,7 +294,7 @@ class Proxy:
                 interaction=index,
                 duration_ms=(self._clock() - visit.started) * 1000,
                 key=visit.key,
-                message=message,
+                message=slip.fault if message is None and slip is not None else message,
             )
         )
 

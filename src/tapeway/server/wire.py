@@ -175,6 +175,12 @@ def authorities(raw: web.BaseRequest) -> tuple[str, ...]:
     return (*names, host, "localhost") if port == 80 else names
 
 
+def origin(raw: web.BaseRequest) -> str:
+    """The listener's own address as a URL, as it looks from where the client connected."""
+    host, *_ = authorities(raw) or ("",)
+    return f"http://{host}"
+
+
 def break_off(raw: web.BaseRequest) -> None:
     """End a client's connection in the middle of an answer, so that it cannot pass for whole."""
     transport = raw.transport
