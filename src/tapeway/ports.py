@@ -3,11 +3,12 @@
 `stores/memory.py` is the smallest store there is, and the place to start when writing another.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, runtime_checkable
 
 from tapeway.core.model import (
+    BodyFile,
     CassetteHead,
     CassetteStat,
     Recording,
@@ -70,6 +71,22 @@ class Poisonable(Protocol):
     @property
     def poisoned(self) -> bool:
         """Whether a write or sync failed so that nothing can be recorded until it is reopened."""
+
+
+@runtime_checkable
+class BodyKeeper(Protocol):
+    """A store that takes bodies too large for memory."""
+
+    @property
+    def scratch(self) -> str | None:
+        """A folder with room for bodies on their way, or None for the system's own."""
+
+    async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
+        """A body, durable on return, for a recording of this cassette that is appended next.
+
+        The pieces are gone through in another thread; what that raises is raised, and nothing is
+        kept. Raises StoreFull, CassetteLocked. What no recording refers to is removed in time.
+        """
 
 
 class LiveAnswer(Protocol):

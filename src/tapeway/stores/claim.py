@@ -10,13 +10,13 @@ import hashlib
 import logging
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from tapeway.core.model import CassetteHead
-from tapeway.errors import CassetteEdited
+from tapeway.errors import CassetteEdited, StoreError
 from tapeway.formats import native
-from tapeway.stores import snapshot
+from tapeway.stores import bodies, snapshot
 from tapeway.stores.appendlog import AppendLog
 from tapeway.stores.disk import (
     create_file,
@@ -53,8 +53,11 @@ class Claim:
             paths.refuse_twin(folder)
             _refuse_unwritable(folder)
             lock = WriterLock.take(folder, paths.lock, paths.shown(paths.lock))
-            for leftover in paths.leftovers(folder):
-                os.unlink(leftover, dir_fd=folder)
+            try:
+                _remove_leftovers(folder, paths)
+            except BaseException:
+                lock.close()
+                raise
         except OSError as exc:
             os.close(folder)
             raise store_error(exc, paths.shown(paths.lock), "take the lock to record") from exc
@@ -114,10 +117,15 @@ class Claim:
             now = self._unedited()
             data = native.write(now.sheet.head, now.documents()) if now.entries else None
             self._replace(now, data)
+            self._sweep(data or (now.file.data if now.file else b""))
 
-    def replace(self, data: bytes) -> None:
-        """Put these bytes in the place of file and journal. Raises CassetteEdited."""
+    def replace(self, data: bytes, spared: Collection[str] = ()) -> None:
+        """Put these bytes in the place of file and journal. Raises CassetteEdited.
+
+        Large bodies they do not speak of are removed but for those spared by their digests.
+        """
         self._replace(self._unedited(), data)
+        self._sweep(data, spared)
 
     def close(self) -> None:
         # What was acknowledged was synced before: a close has nothing left to lose.
@@ -152,6 +160,14 @@ class Claim:
             place = self._paths.shown(self._paths.journal)
             raise CassetteEdited(f"{place} was removed or cut meanwhile: what it held is gone")
         return now
+
+    def _sweep(self, text: bytes, spared: Collection[str] = ()) -> None:
+        try:
+            bodies.sweep(self.folder, self._paths, text, spared)
+        except (OSError, StoreError) as exc:
+            # Only room is lost, and the next time it is tried again.
+            said = exc.message if isinstance(exc, StoreError) else exc.strerror
+            log.warning("%s: unused bodies could not be removed: %s", self._file, said)
 
     def _edited(self) -> CassetteEdited:
         journal = self._paths.shown(self._paths.journal)
@@ -216,6 +232,12 @@ def _write_new(folder: int, name: str, data: bytes) -> None:
         sync_data(fd)
     finally:
         os.close(fd)
+
+
+def _remove_leftovers(folder: int, paths: Paths) -> None:
+    for leftover in paths.leftovers(folder):
+        os.unlink(leftover, dir_fd=folder)
+    bodies.remove_leftovers(folder, paths)
 
 
 def _refuse_unwritable(folder: int) -> None:

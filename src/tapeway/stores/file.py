@@ -3,14 +3,20 @@
 import logging
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from tapeway.core.model import CassetteHead, CassetteStat, Recording, StoredCassette
+from tapeway.core.model import (
+    BodyFile,
+    CassetteHead,
+    CassetteStat,
+    Recording,
+    StoredCassette,
+)
 from tapeway.errors import StoreError, TapewayError
 from tapeway.stores.disk import store_error
 from tapeway.stores.document import payload_of
@@ -42,6 +48,13 @@ class FileStore:
         """Whether there is a cassette for which nothing is acknowledged until it is ejected."""
         return any(each.cassette.poisoned for each in self._open.values())
 
+    @property
+    def scratch(self) -> str | None:
+        for folder in (self._root, *self._root.parents):
+            if folder.is_dir():
+                return str(folder) if os.access(folder, os.W_OK) else None
+        return None
+
     async def open(self) -> None:
         try:
             other = self._root.exists() and not self._root.is_dir()
@@ -70,6 +83,12 @@ class FileStore:
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
         await self._opened(name).append(head, recording)
+
+    async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
+        opened = self._opened(name)
+        await opened.lane.run(opened.cassette.claim)
+        # Beside the lane: what takes seconds does not hold up other recordings.
+        return await outcome(self._pool.submit(partial(opened.cassette.keep, pieces)))
 
     async def save(self, name: str, cassette: StoredCassette) -> None:
         opened = self._opened(name)
@@ -123,6 +142,7 @@ class _OpenCassette:
         while self._waiting:
             head, recording, done = self._waiting.popleft()
             try:
+                self.cassette.check(recording.interaction)
                 payloads.append(payload_of(recording))
             except BaseException as exc:
                 done.set_exception(exc)

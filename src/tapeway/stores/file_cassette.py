@@ -7,13 +7,15 @@ Nothing here waits for anything but the disk; it runs in a thread, one call at a
 """
 
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tapeway.core.model import CassetteHead, StoredCassette
+from tapeway.core.model import BodyFile, CassetteHead, Interaction, StoredCassette
 from tapeway.errors import CassetteCorrupt, CassetteEdited
 from tapeway.formats import native
-from tapeway.stores import snapshot
+from tapeway.stores import bodies, snapshot
+from tapeway.stores.bodies import Draft
 from tapeway.stores.claim import Claim
 from tapeway.stores.disk import signature_of
 from tapeway.stores.document import document_of
@@ -29,6 +31,8 @@ class FileCassette:
         self._claim: Claim | None = None
         self._seen: tuple[str | None, str | None] | None = None
         self._suspect = False
+        self._guard = threading.Lock()
+        self._kept: set[str] = set()
 
     @property
     def poisoned(self) -> bool:
@@ -50,10 +54,43 @@ class FileCassette:
         """Add recordings, durable on return, all or none; claims first what was only read."""
         self._claimed().append(head, payloads)
 
+    def check(self, interaction: Interaction) -> None:
+        """Raise CassetteCorrupt where a large body it refers to is not beside the cassette."""
+        if interaction.request.file is not None or interaction.response.file is not None:
+            bodies.placed(self._claimed().folder, self._paths, interaction)
+
+    def claim(self) -> None:
+        """Claim it for writing, if it is not yet."""
+        self._claimed()
+
+    def keep(self, pieces: Iterable[bytes]) -> BodyFile:
+        """A large body, durable beside the cassette; call it when claimed, in any thread."""
+        folder = self._paths.make_folder()
+        try:
+            with self._guard:
+                draft = Draft(folder, self._paths)
+            try:
+                draft.write(pieces)
+                with self._guard:
+                    file = draft.adopt()
+                    self._kept.add(file.digest)
+                return file
+            finally:
+                draft.close()
+        finally:
+            os.close(folder)
+
     def save(self, cassette: StoredCassette) -> None:
         """Put this in the place of everything there is."""
         documents = [document_of(each) for each in cassette.interactions]
-        self._claimed().replace(native.write(cassette.head, documents))
+        text = native.write(cassette.head, documents)
+        claim = self._claimed()
+        for each in cassette.interactions:
+            if isinstance(each, Interaction):
+                self.check(each)
+        with self._guard:
+            # A body may be there whose recording is not yet.
+            claim.replace(text, self._kept)
 
     def release(self) -> None:
         """Fold the journal into the file and let go; the latter in any case."""
@@ -63,9 +100,11 @@ class FileCassette:
             return
         self._suspect = claim.poisoned
         try:
-            claim.fold()
+            with self._guard:
+                claim.fold()
             self._suspect = False
         finally:
+            self._kept.clear()
             claim.close()
 
     def _load_for_replay(self) -> StoredCassette | None:
@@ -74,9 +113,15 @@ class FileCassette:
             self._seen = (None, None)
             return None
         try:
-            now = snapshot.take(folder, self._paths)
-            self._seen = now.state
-            return self._read(folder, now)
+            while True:
+                now = snapshot.take(folder, self._paths)
+                self._seen = now.state
+                try:
+                    return self._read(folder, now)
+                except CassetteCorrupt:
+                    # Somebody who records may just have removed a body that was replaced.
+                    if snapshot.take(folder, self._paths).state == now.state:
+                        raise
         finally:
             os.close(folder)
 

@@ -4,11 +4,15 @@ It shows all a store has to do: keep what is appended, put a recording where the
 were, number by position on `save` and `release`, and never hand out its own live objects.
 """
 
+import asyncio
 import copy
+import hashlib
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from tapeway.core.model import (
+    BodyFile,
     CassetteHead,
     CassetteStat,
     ForeignInteraction,
@@ -18,6 +22,7 @@ from tapeway.core.model import (
 )
 from tapeway.core.routing import check_cassette_name
 from tapeway.formats import native
+from tapeway.spool import Temporary
 from tapeway.stores.document import document_of
 from tapeway.stores.placement import Placement
 
@@ -29,6 +34,7 @@ class MemoryStore:
 
     url = "memory:"
     durability = "process"
+    scratch = None
 
     def __init__(self) -> None:
         self._cassettes: dict[str, tuple[CassetteHead, Kept, datetime]] = {}
@@ -48,6 +54,11 @@ class MemoryStore:
         recording = copy.deepcopy(recording)
         kept.add(recording.interaction.index, recording.interaction, recording.supersedes)
         self._cassettes[name] = (head, kept, datetime.now(UTC))
+
+    async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
+        """In a temporary file that goes when no recording refers to it any more."""
+        check_cassette_name(name)
+        return await asyncio.to_thread(_kept, pieces)
 
     async def save(self, name: str, cassette: StoredCassette) -> None:
         self._keep(name, cassette, datetime.now(UTC))
@@ -76,3 +87,12 @@ class MemoryStore:
             return None
         head, kept, _ = self._cassettes[name]
         return StoredCassette(head, tuple(item for _, item in kept.items()))
+
+
+def _kept(pieces: Iterable[bytes]) -> BodyFile:
+    file, size, digest = Temporary(None), 0, hashlib.sha256()
+    for piece in pieces:
+        file.write(piece)
+        digest.update(piece)
+        size += len(piece)
+    return BodyFile("", size, digest.hexdigest(), hold=file)

@@ -3,6 +3,7 @@
 smoke/login ─► ROOT/smoke/login.json       the cassette
                ROOT/smoke/login.journal    what was recorded since
                ROOT/smoke/.login.lock      held by the one who records
+               ROOT/smoke/login.assets/    its large bodies
 """
 
 import errno
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tapeway.core.routing import check_cassette_name, valid_cassette_name
-from tapeway.errors import StoreError
+from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.stores.disk import FOLDER_MODE, store_error, sync_folder
 
 CASSETTE = ".json"
@@ -71,6 +72,18 @@ class Paths:
                 raise StoreError(message, status=503) from exc
             raise store_error(exc, str(path), "open the folder") from exc
         return folder
+
+    def open_assets(self, folder: int, *, create: bool = False) -> int:
+        """A descriptor of the folder beside the cassette. Raises OSError, CassetteCorrupt."""
+        if create:
+            _make_folder(folder, self.assets)
+        try:
+            return os.open(self.assets, _OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+        except OSError as exc:
+            if exc.errno in (errno.ELOOP, errno.ENOTDIR):
+                place = self.shown(self.assets)
+                raise CassetteCorrupt(f"{place} is no folder, or a link: move it away") from exc
+            raise
 
     def refuse_twin(self, folder: int) -> None:
         """Raise StoreError where the name is taken by one that differs only in case."""

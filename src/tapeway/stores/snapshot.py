@@ -10,7 +10,7 @@ from tapeway.core.model import CassetteHead, StoredCassette
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats import native
 from tapeway.formats.fault import FormatFault
-from tapeway.stores import journal_text
+from tapeway.stores import bodies, journal_text
 from tapeway.stores.disk import Content, read_file, signature_of, store_error
 from tapeway.stores.journal_text import Entry, Journal, JournalDamaged
 from tapeway.stores.paths import Paths
@@ -62,7 +62,8 @@ class Snapshot:
             items = _merge([(each.index, each) for each in found], self.entries, native.decode)
         except FormatFault as fault:
             raise _corrupt(self.paths.shown(self.paths.journal), fault) from fault
-        return StoredCassette(self.sheet.head, tuple(items))
+        found_bodies = [bodies.placed(folder, self.paths, item) for item in items]
+        return StoredCassette(self.sheet.head, tuple(found_bodies))
 
 
 def take(folder: int, paths: Paths, *, journal_size: int | None = None) -> Snapshot:
@@ -148,8 +149,7 @@ def _asset(folder: int, paths: Paths, digest: str) -> bytes | None:
     name = digest.replace(":", "-")
     place = paths.shown(f"{paths.assets}/{name}")
     try:
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        assets = os.open(paths.assets, flags, dir_fd=folder)
+        assets = paths.open_assets(folder)
         try:
             content = read_file(assets, name, place)
         finally:

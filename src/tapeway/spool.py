@@ -1,0 +1,149 @@
+"""Bodies too large for memory: written to temporary files and read back in pieces.
+
+A temporary file has no name, so nothing is left behind however the process ends; it lives as long
+as a `BodyFile` of it is referred to. The disk is waited for in threads.
+"""
+
+import asyncio
+import errno
+import hashlib
+import os
+import tempfile
+import weakref
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, closing
+
+from tapeway.core.model import BodyFile
+from tapeway.errors import CassetteCorrupt, StoreError, StoreFull
+
+KIB = 1024
+PIECE = 256 * KIB
+"""How much of a body is read at once."""
+
+_BUFFER = 1024 * KIB
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Temporary:
+    """A file without a name, open until nobody refers to it any more."""
+
+    def __init__(self, folder: str | None) -> None:
+        try:
+            with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+                self.fd = os.dup(file.fileno())
+        except OSError as exc:
+            raise _failed(exc, folder) from exc
+        self.folder = folder
+        weakref.finalize(self, os.close, self.fd)
+
+    def __deepcopy__(self, _: object) -> "Temporary":
+        return self
+
+    def write(self, data: bytes) -> None:
+        """Add bytes at the end. Raises StoreFull, StoreError."""
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(self.fd, rest) :]
+        except OSError as exc:
+            raise _failed(exc, self.folder) from exc
+
+
+class Spool:
+    """A body on its way into a temporary file. Used by one task."""
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = folder
+        self._file: Temporary | None = None
+        self._waiting: list[bytes] = []
+        self._unwritten = 0
+        self.size = 0
+
+    async def add(self, data: bytes) -> None:
+        """Take in more bytes. Raises StoreFull, StoreError."""
+        self._waiting.append(data)
+        self._unwritten += len(data)
+        self.size += len(data)
+        if self._unwritten >= _BUFFER:
+            await self._flush()
+
+    async def finish(self) -> BodyFile:
+        """The body collected; its digest is not known yet. Raises StoreFull, StoreError."""
+        await self._flush()
+        return BodyFile("", self.size, "", hold=self._file)
+
+    async def _flush(self) -> None:
+        data = b"".join(self._waiting)
+        self._waiting.clear()
+        self._unwritten = 0
+        await asyncio.to_thread(self._write, data)
+
+    def _write(self, data: bytes) -> None:
+        if self._file is None:
+            self._file = Temporary(self._folder)
+        self._file.write(data)
+
+
+def pieces(file: BodyFile) -> Generator[bytes]:
+    """The body from its beginning; waits for the disk, so iterate in a thread.
+
+    The last piece is given only when size and digest are what they should be, so that a file that
+    was changed never passes for whole. Raises CassetteCorrupt.
+    """
+    fd = _open(file)
+    try:
+        yield from _checked(fd, file)
+    except OSError as exc:
+        raise StoreError(f"{_shown(file)}: could not read it ({exc.strerror})") from exc
+    finally:
+        os.close(fd)
+
+
+async def stream(file: BodyFile) -> AsyncGenerator[bytes]:
+    """The same, waiting for the disk in threads."""
+    with closing(pieces(file)) as source:
+        while piece := await asyncio.to_thread(next, source, b""):
+            yield piece
+
+
+async def whole(file: BodyFile) -> bytes:
+    """All of it, for what is known to fit into memory."""
+    async with aclosing(stream(file)) as source:
+        return b"".join([piece async for piece in source])
+
+
+def _open(file: BodyFile) -> int:
+    if isinstance(file.hold, Temporary):
+        return os.dup(file.hold.fd)
+    try:
+        return os.open(file.path, _READ)
+    except OSError as exc:
+        raise CassetteCorrupt(f"{file.path} cannot be read ({exc.strerror}): restore it") from exc
+
+
+def _checked(fd: int, file: BodyFile) -> Generator[bytes]:
+    digest, at = hashlib.sha256(), 0
+    while at < file.size:
+        piece = os.pread(fd, min(PIECE, file.size - at), at)
+        at += len(piece)
+        if file.digest:
+            digest.update(piece)
+        if not piece or (at == file.size and not _ends(fd, file, digest.hexdigest())):
+            raise CassetteCorrupt(f"{_shown(file)} was changed since it was recorded: restore it")
+        yield piece
+
+
+def _ends(fd: int, file: BodyFile, digest: str) -> bool:
+    return os.fstat(fd).st_size == file.size and file.digest in ("", digest)
+
+
+def _shown(file: BodyFile) -> str:
+    return file.path or "a temporary file"
+
+
+def _failed(exc: OSError, folder: str | None) -> StoreError:
+    place = f"{folder or tempfile.gettempdir()}: could not write a large body ({exc.strerror})"
+    if exc.errno in _FULL:
+        return StoreFull(f"{place}; free some room, nothing was stored")
+    return StoreError(f"{place}; see whether it can be written", status=503)
