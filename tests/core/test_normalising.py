@@ -68,8 +68,10 @@ def test_texts_and_numbers_at_any_depth_are_replaced_but_no_key() -> None:
     }
 
 
-def test_the_tail_of_a_float_is_cut_and_the_float_stays_one() -> None:
-    assert Normalising(["float_tail"]).value([0.123456789, 3.5, 2]) == [0.12345, 3.5, 2]
+def test_a_number_is_rounded_and_a_whole_one_is_the_integer() -> None:
+    rounded = Normalising(["float_tail"]).value([0.123456789, 3.5, 2, 1.9999999])
+
+    assert repr(rounded) == "[0.12346, 3.5, 2, 2]"
 
 
 def test_an_own_pattern_comes_before_the_built_in_ones() -> None:

@@ -68,6 +68,14 @@ def dump(value: Json, *, indent: bool = False) -> bytes:
         return text.encode("utf-8")
 
 
+def canonical(value: Json) -> bytes:
+    """One text for all ways to write a value that was read by value; keys in order."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+
+
 def same(left: Json, right: Json) -> bool:
     """Whether two values are the same JSON, `1`, `1.0` and `true` being three different ones."""
     return _ordered(left) == _ordered(right)

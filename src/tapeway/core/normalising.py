@@ -110,5 +110,6 @@ class Normalising:
             if covers(number):
                 return instead
         if self._rounds and isinstance(number, float):
-            return float(self.text(repr(number)))
+            rounded = round(number, 5)
+            return int(rounded) if rounded.is_integer() else rounded
         return number
