@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tapeway.testing import StandIn, ThreadedStandIn
-from tests.clients import anthropic_sdk, gemini_sdk, ollama_sdk, openai_sdk
+from tests.clients import anthropic_sdk, bedrock_sdk, gemini_sdk, ollama_sdk, openai_sdk
 from tests.clients.target import Run, Target
 
 # google-genai subclasses aiohttp's session, which warns at the first asynchronous call.
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientS
 
 RUNS = {
     f"{package.__name__.rpartition('.')[2]}-{name}": run
-    for package in (openai_sdk, anthropic_sdk, gemini_sdk, ollama_sdk)
+    for package in (openai_sdk, anthropic_sdk, gemini_sdk, bedrock_sdk, ollama_sdk)
     for name, run in package.RUNS.items()
 }
 

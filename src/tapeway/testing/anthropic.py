@@ -9,7 +9,7 @@ from tapeway.testing.answer import Answer, Headers, compact, stream, whole
 from tapeway.testing.call import Call
 from tapeway.testing.json_tree import JsonObject, at, objects_at, text_at
 from tapeway.testing.mishap import as_asked
-from tapeway.testing.reply import Reply, Tool, Turn, pieces, reply_to, slices, tokens
+from tapeway.testing.reply import Tool, Turn, pieces, reply_to, slices, tokens
 from tapeway.testing.tool_results import Refused, ToolResults
 from tapeway.testing.world import World
 
@@ -81,13 +81,12 @@ def count_tokens(call: Call, world: World) -> Answer:
 
 def create(call: Call, world: World) -> Answer:
     """POST /v1/messages."""
-    reply = reply_to(call, _turn(call.json, world))
-    message = _message(call, world, reply)
+    made = message(call, world)
     if at(call.json, "stream") is True:
-        events = list(_events(message, reply))
+        written = [_event(value) for value in events(made)]
         fields = headers(world, "text/event-stream; charset=utf-8")
-        return stream(fields, as_asked(call, events, _overloaded()))
-    return whole(200, headers(world, _JSON), compact(message))
+        return stream(fields, as_asked(call, written, _overloaded()))
+    return whole(200, headers(world, _JSON), compact(made))
 
 
 def _turn(body: JsonObject, world: World) -> Turn:
@@ -122,7 +121,9 @@ def _words(result: JsonObject) -> str:
     return text_at(result, "content") or "".join(texts)
 
 
-def _message(call: Call, world: World, reply: Reply) -> JsonObject:
+def message(call: Call, world: World) -> JsonObject:
+    """The model's answer as one message."""
+    reply = reply_to(call, _turn(call.json, world))
     blocks: list[JsonObject] = [
         {
             "type": "tool_use",
@@ -161,27 +162,28 @@ def _thoughts(call: Call, world: World) -> Iterator[JsonObject]:
     yield {"type": "thinking", "thinking": thought, "signature": signature}
 
 
-def _events(message: JsonObject, reply: Reply) -> Iterator[bytes]:
+def events(message: JsonObject) -> Iterator[JsonObject]:
+    """The events that bring a message piece by piece."""
     usage = at(message, "usage")
     opening_usage = usage | {"output_tokens": 1} if isinstance(usage, dict) else {}
     opening = message | {"content": [], "stop_reason": None, "usage": opening_usage}
-    yield _event({"type": "message_start", "message": opening})
+    yield {"type": "message_start", "message": opening}
     for index, block in enumerate(objects_at(message, "content")):
         yield from _block_events(index, block)
     stop = {"stop_reason": message["stop_reason"], "stop_sequence": None}
     counted = {"output_tokens": at(usage, "output_tokens")}
-    yield _event({"type": "message_delta", "delta": stop, "usage": counted})
-    yield _event({"type": "message_stop"})
+    yield {"type": "message_delta", "delta": stop, "usage": counted}
+    yield {"type": "message_stop"}
 
 
-def _block_events(index: int, block: JsonObject) -> Iterator[bytes]:
+def _block_events(index: int, block: JsonObject) -> Iterator[JsonObject]:
     nothing, deltas = _BLOCKS[text_at(block, "type")]
-    yield _event({"type": "content_block_start", "index": index, "content_block": block | nothing})
+    yield {"type": "content_block_start", "index": index, "content_block": block | nothing}
     if index == 0:
-        yield b'event: ping\ndata: {"type": "ping"}\n\n'
+        yield {"type": "ping"}
     for delta in deltas(block):
-        yield _event({"type": "content_block_delta", "index": index, "delta": delta})
-    yield _event({"type": "content_block_stop", "index": index})
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+    yield {"type": "content_block_stop", "index": index}
 
 
 def _text_deltas(block: JsonObject) -> Iterator[JsonObject]:
@@ -210,6 +212,8 @@ _BLOCKS: dict[str, tuple[JsonObject, Callable[[JsonObject], Iterator[JsonObject]
 
 def _event(value: JsonObject) -> bytes:
     name = text_at(value, "type").encode()
+    if name == b"ping":
+        return b'event: ping\ndata: {"type": "ping"}\n\n'
     data = compact(value)
     # The real service pads its events with blanks, so that their length tells nothing.
     padding = b" " * (len(data) % 12)

@@ -6,7 +6,13 @@ from dataclasses import dataclass, field
 from tapeway.testing.json_tree import JsonObject, text_at
 
 _ASKED_STATUS = re.compile(r"error-([45]\d\d)")
-_CREDENTIAL_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
+_CREDENTIAL_HEADERS = (
+    "x-amz-security-token",  # beside it, Authorization is but a signature
+    "authorization",
+    "x-api-key",
+    "api-key",
+    "x-goog-api-key",
+)
 
 
 @dataclass(frozen=True, slots=True)

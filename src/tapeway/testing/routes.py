@@ -7,6 +7,7 @@ from typing import Protocol
 
 from tapeway.testing import (
     anthropic,
+    bedrock,
     gemini,
     ollama,
     openai_chat,
@@ -56,6 +57,11 @@ def _gemini(method: str, path: str, answer: Callable[[Call, World], Answer]) -> 
     return _Route(method, re.compile(_GEMINI_PREFIX + path), answer, gemini.failure)
 
 
+def _bedrock(action: str, answer: Callable[[Call, World], Answer]) -> _Route:
+    path = re.compile("/model/(?P<model>.+)/" + action)
+    return _Route("POST", path, answer, bedrock.failure)
+
+
 def _ollama(method: str, path: str, answer: Callable[[Call, World], Answer]) -> _Route:
     return _Route(method, re.compile(path), answer, ollama.failure, keyed=False)
 
@@ -75,6 +81,10 @@ ROUTES = (
     _gemini("POST", _MODEL + ":batchEmbedContents", gemini.embed_batch),
     _gemini("POST", _MODEL + ":countTokens", gemini.count_tokens),
     replace(_gemini("GET", "", gemini.list_models), header="x-goog-api-key"),
+    _bedrock("converse", bedrock.converse),
+    _bedrock("converse-stream", bedrock.converse_stream),
+    _bedrock("invoke", bedrock.invoke),
+    _bedrock("invoke-with-response-stream", bedrock.invoke_stream),
     _ollama("POST", "/api/chat", ollama.chat),
     _ollama("POST", "/api/generate", ollama.generate),
     _ollama("POST", "/api/embed", ollama.embed),

@@ -1,4 +1,4 @@
-"""A server on loopback that answers as OpenAI, Anthropic, Gemini and Ollama do."""
+"""A server on loopback that answers as OpenAI, Anthropic, Gemini, Bedrock and Ollama do."""
 
 import asyncio
 import gzip
