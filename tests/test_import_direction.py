@@ -28,8 +28,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "stores": frozenset({"core", "errors", "formats", "ports", "spool"}),
     "upstream": frozenset({"core", "errors", "ports"}),
     "settings": frozenset({"core", "errors", "providers"}),
-    "tape": frozenset({"core"}),
-    "live": frozenset({"core", "errors", "ports", "providers", "tape"}),
+    "tape": frozenset({"core", "errors", "spool"}),
+    "live": frozenset({"core", "errors", "ports", "providers", "spool", "tape"}),
     "report": frozenset({"core", "errors"}),
     "sharing": frozenset({"core", "errors", "live"}),
     "broker": frozenset(

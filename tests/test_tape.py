@@ -1,9 +1,17 @@
 """What was taken in can be read while the rest is still to come, piece by piece as it came."""
 
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.model import ResponseChunk, ResponseHead
+from tapeway.core.cuts import Cuts
+from tapeway.core.model import LARGE_BODY, ResponseChunk, ResponseHead
+from tapeway.errors import StoreError
+from tapeway.spool import whole
 from tapeway.tape import Tape
 
 
@@ -47,3 +55,54 @@ def test_a_read_goes_no_further_than_its_chunk() -> None:
     made = tape(b"one", b"", b"two")
 
     assert [made.read(0, 6), made.read(1, 2), made.read(3, 6)] == [b"one", b"n", b"two"]
+
+
+@pytest.mark.parametrize("framing", ["chunked", "length"])
+async def test_a_large_body_lies_in_a_file_and_reads_as_before(
+    framing: str, tmp_path: Path
+) -> None:
+    piece = os.urandom(300_001)
+    made = Tape(ResponseHead(200, framing=framing), str(tmp_path))  # type: ignore[arg-type]
+    most = read = 0
+    for at in range(20):
+        made.add(ResponseChunk(piece, float(at)))
+        most = max(most, sum(len(chunk.data) for chunk in made._chunks))
+        if made.heavy:
+            await made.spill()
+        while read < made.size:
+            found = made.read(read, made.size)
+            assert found == piece[read % 300_001 :][: len(found)]
+            assert found
+            read += len(found)
+    response = made.finish(9.0, "complete")
+
+    assert most < 2 * LARGE_BODY
+    assert (response.chunks, response.verdict) == ((), "complete")
+    assert response.file is not None
+    assert await whole(response.file) == piece * 20
+    cut = [(float(at), 300_001) for at in range(20)]
+    assert response.cuts == Cuts(cut if framing == "chunked" else [(19.0, 20 * 300_001)])
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_piece_that_comes_while_others_are_moved_is_not_lost(tmp_path: Path) -> None:
+    made = tape(b"x" * LARGE_BODY, b"y")
+    moving = asyncio.create_task(made.spill())
+    await asyncio.sleep(0)
+    made.add(ResponseChunk(b"z", 2.0))
+    await moving
+    made.add(ResponseChunk(b"end", 3.0))
+
+    response = made.finish(0)
+
+    assert response.file is not None
+    assert await whole(response.file) == b"x" * LARGE_BODY + b"yzend"
+    assert response.cuts == Cuts([(0.0, LARGE_BODY), (1.0, 1), (2.0, 1), (3.0, 3)])
+
+
+async def test_where_no_file_can_be_made_it_says_so(tmp_path: Path) -> None:
+    made = Tape(ResponseHead(200), str(tmp_path / "gone"))
+    made.add(ResponseChunk(b"x"))
+
+    with pytest.raises(StoreError, match="could not write a large body"):
+        await made.spill()

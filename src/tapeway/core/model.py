@@ -17,6 +17,8 @@ Headers = tuple[tuple[bytes, bytes], ...]
 Framing = Literal["length", "chunked", "close"]
 """How the upstream marked the end of its body (RFC 9112 section 6.3); `close` cannot show a cut."""
 
+LARGE_BODY = 1024 * 1024
+"""A body with more bytes than this lies in a file."""
 
 Verdict = Literal["", "complete", "marked", "error", "truncated"]
 """How an answer ended: whole by its framing, by its protocol's end mark too, whole but reporting an
