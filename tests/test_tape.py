@@ -87,10 +87,10 @@ async def test_a_large_body_lies_in_a_file_and_reads_as_before(
 
 async def test_a_piece_that_comes_while_others_are_moved_is_not_lost(tmp_path: Path) -> None:
     made = tape(b"x" * LARGE_BODY, b"y")
-    moving = asyncio.create_task(made.spill())
-    await asyncio.sleep(0)
-    made.add(ResponseChunk(b"z", 2.0))
-    await moving
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(made.spill())
+        await asyncio.sleep(0)
+        made.add(ResponseChunk(b"z", 2.0))
     made.add(ResponseChunk(b"end", 3.0))
 
     response = made.finish(0)
