@@ -168,3 +168,43 @@ async def test_errors_have_their_shape_and_a_rate_limit_says_when_to_retry() -> 
 async def test_kindred_services_have_the_endpoint_below_their_own_prefix(target: str) -> None:
     async with StandIn() as upstream:
         assert (await post(upstream.url, target, chat("hello"))).status == 200
+
+
+@pytest.mark.parametrize("model", ["crlf", "gpt-4o"])
+async def test_openrouter_says_in_comments_that_it_is_still_there(model: str) -> None:
+    async with StandIn() as upstream:
+        wire = await post(
+            upstream.url, "/api/v1/chat/completions", chat("hello", model=model, stream=True)
+        )
+        end = b"\r\n" if model == "crlf" else b"\n"
+
+        assert wire.body.startswith(b": OPENROUTER PROCESSING" + end * 2)
+        assert wire.body.endswith(b"data: [DONE]" + end * 2)
+        assert wire.body.count(b"\n") == wire.body.count(end)
+
+
+async def test_speech_comes_in_chunks_that_cut_its_frames() -> None:
+    async with StandIn() as upstream:
+        wire = await post(upstream.url, "/v1/audio/speech", {"input": "hello"})
+
+        assert [len(chunk) for chunk in wire.chunks] == [999, 999, 999, 999, 8]
+
+
+@pytest.mark.parametrize("stream", ["true", "false"])
+async def test_a_transcription_depends_on_the_upload(stream: str) -> None:
+    async def heard(sound: bytes) -> bytes:
+        part = b'--x\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n'
+        parts = part % (b"file", b'; filename="a.mp3"', sound) + part % (
+            b"stream",
+            b"",
+            stream.encode(),
+        )
+        fields = (("Content-Type", "multipart/form-data; boundary=x"),)
+        target = "/v1/audio/transcriptions"
+        wire = await exchange(upstream.url, "POST", target, fields, parts + b"--x--\r\n")
+        assert wire.status == 200
+        assert ("event-stream" in wire.values("content-type")[0]) is (stream == "true")
+        return wire.body
+
+    async with StandIn() as upstream:
+        assert await heard(b"one") == await heard(b"one") != await heard(b"two")

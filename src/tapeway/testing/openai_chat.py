@@ -1,5 +1,7 @@
 """OpenAI's chat completions, whole and streamed."""
 
+from collections.abc import Sequence
+
 import orjson
 
 from tapeway.testing import openai_edge
@@ -12,20 +14,26 @@ from tapeway.testing.tool_results import ToolResults
 from tapeway.testing.world import World
 
 DONE = b"data: [DONE]\n\n"
+_WAITING = b": OPENROUTER PROCESSING\n\n"
 _NO_CALL = (
     "Invalid parameter: 'tool_call_id' of '{}' not found in 'tool_calls' of previous message."
 )
 
 
 def complete(call: Call, world: World) -> Answer:
-    """POST /v1/chat/completions."""
+    """POST /v1/chat/completions.
+
+    Streams at OpenRouter's path carry its comments; a model whose name begins with `crlf` ends
+    its lines so.
+    """
     reply = reply_to(call, _turn(call.json))
     head = _head(call, world)
     if at(call.json, "stream") is True:
         events = _events(call, world, head, reply)
         error = _event(openai_edge.error_body(500))
         return stream(
-            openai_edge.headers(world, openai_edge.SSE_TYPE), as_asked(call, events, error)
+            openai_edge.headers(world, openai_edge.SSE_TYPE),
+            _dressed(call, as_asked(call, events, error)),
         )
     body: JsonObject = head | {
         "object": "chat.completion",
@@ -37,6 +45,15 @@ def complete(call: Call, world: World) -> Answer:
         "system_fingerprint": "fp_standin000",
     }
     return halves(200, openai_edge.headers(world, openai_edge.JSON_TYPE), pretty(body))
+
+
+def _dressed(call: Call, events: Sequence[bytes]) -> Sequence[bytes]:
+    if call.path.startswith("/api/v1/"):
+        # OpenRouter says that it is still there while it waits for a provider.
+        events = [_WAITING, *events[:1], _WAITING, *events[1:]]
+    if call.model.startswith("crlf"):
+        events = [event.replace(b"\n", b"\r\n") for event in events]
+    return events
 
 
 def _head(call: Call, world: World) -> JsonObject:

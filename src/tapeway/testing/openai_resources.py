@@ -1,7 +1,6 @@
-"""OpenAI's other endpoints: embeddings, files, models and speech."""
+"""OpenAI's other endpoints: embeddings, files and models."""
 
 import base64
-import hashlib
 import struct
 
 from tapeway.testing import openai_edge
@@ -110,12 +109,6 @@ def list_models(call: Call, world: World) -> Answer:
         for name in _MODELS
     ]
     return _answer(world, {"object": "list", "data": models})
-
-
-def speak(call: Call, world: World) -> Answer:
-    """POST /v1/audio/speech: bytes with an MP3 frame's head that are no text in any encoding."""
-    noise = hashlib.shake_256(text_at(call.json, "input").encode()).digest(3000)
-    return halves(200, openai_edge.headers(world, "audio/mpeg"), b"\xff\xf3\xe4\xc4" + noise)
 
 
 def _answer(world: World, body: JsonObject) -> Answer:

@@ -10,6 +10,7 @@ from tapeway.testing import (
     bedrock,
     gemini,
     ollama,
+    openai_audio,
     openai_chat,
     openai_edge,
     openai_resources,
@@ -102,7 +103,8 @@ ROUTES = (
     _openai("GET", "/files/(?P<id>[^/]+)/content", openai_resources.file_content),
     _openai("DELETE", "/files/(?P<id>[^/]+)", openai_resources.delete_file),
     _openai("GET", "/models", openai_resources.list_models),
-    _openai("POST", "/audio/speech", openai_resources.speak),
+    _openai("POST", "/audio/speech", openai_audio.speak),
+    _openai("POST", "/audio/transcriptions", openai_audio.transcribe),
 )
 
 
