@@ -46,6 +46,15 @@ async def collect(stream: Any) -> list[Any]:
     return list(stream)
 
 
+async def finished(manager: Any, getter: str) -> Any:
+    """What a streaming helper of either kind of client has put together at the end."""
+    if hasattr(manager, "__aenter__"):
+        async with manager as stream:
+            return await getattr(stream, getter)()
+    with manager as stream:
+        return getattr(stream, getter)()
+
+
 def dumped(*objects: Any) -> list[object]:
     """The clients' objects as plain values, to compare two runs with."""
     return [one.model_dump() for one in objects]

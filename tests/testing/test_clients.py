@@ -5,15 +5,34 @@ from collections.abc import Iterator
 import pytest
 
 from tapeway.testing import StandIn, ThreadedStandIn
-from tests.clients import anthropic_sdk, bedrock_sdk, gemini_sdk, ollama_sdk, openai_sdk
+from tests.clients import (
+    anthropic_agents,
+    anthropic_sdk,
+    bedrock_sdk,
+    gemini_agents,
+    gemini_sdk,
+    ollama_sdk,
+    openai_agents,
+    openai_sdk,
+)
 from tests.clients.target import Run, Target
 
 # google-genai subclasses aiohttp's session, which warns at the first asynchronous call.
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession")
 
+PACKAGES = (
+    openai_sdk,
+    anthropic_sdk,
+    gemini_sdk,
+    bedrock_sdk,
+    ollama_sdk,
+    openai_agents,
+    anthropic_agents,
+    gemini_agents,
+)
 RUNS = {
     f"{package.__name__.rpartition('.')[2]}-{name}": run
-    for package in (openai_sdk, anthropic_sdk, gemini_sdk, bedrock_sdk, ollama_sdk)
+    for package in PACKAGES
     for name, run in package.RUNS.items()
 }
 
