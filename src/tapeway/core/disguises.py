@@ -2,16 +2,70 @@
 
 A key echoed by a service may come back percent-encoded, or escaped as some JSON writer does it:
 PHP escapes every slash, Go `<>&`, Gson also `='`, and JSON inside JSON doubles the backslashes.
+It may also have been wrapped: in base64, where it begins at any of three places, and in hex.
 """
 
+import base64
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
+
+SHORTEST_WRAPPED = 12
+"""Shorter values are not looked for in base64 and hex: too few characters are theirs alone."""
 
 # Left as they are by all these writers.
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 # A run of backslashes is one piece: its number may be anything, and none of them is looked for alone.
 _PIECES = re.compile(r"\\+|[^\\]")
 _PADDING = "(?:%s){0,2}"
+
+_ALPHANUMERIC = re.compile("[A-Za-z0-9]+")
+_BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
+
+
+@dataclass(frozen=True, slots=True)
+class Disguise:
+    """One way a value is written: a piece of it that is always there, and the whole.
+
+    In base64 its first character may hold bits of what stands before the value; that one goes with
+    it, since it depends on both.
+    """
+
+    core: bytes
+    whole: re.Pattern[bytes]
+    shares_first: bool = False
+
+    def find(self, text: bytes, start: int = 0) -> Iterator[tuple[int, int]]:
+        """Where the text has the value in this disguise, from `start` on."""
+        if self.core in text:
+            for match in self.whole.finditer(text, start):
+                yield self._start(text, match.start()), match.end()
+
+    def _start(self, text: bytes, start: int) -> int:
+        if not self.shares_first or start == 0 or text[start - 1] not in _BASE64:
+            return start
+        before = start - 1
+        while before and text[before - 1] == _BACKSLASH:
+            # Of an escaped slash; any other escape is none of base64's.
+            if text[start - 1] != _SLASH:
+                return start
+            before -= 1
+        return before
+
+
+_BACKSLASH, _SLASH = b"\\/"
+
+
+@lru_cache(maxsize=1024)
+def disguises(value: bytes) -> tuple[Disguise, ...]:
+    """Every way the value is looked for."""
+    found = [Disguise(core(value), re.compile(pattern(value)))]
+    if len(value) >= SHORTEST_WRAPPED:
+        found += [_in_base64(value, offset) for offset in range(3)]
+        digits = value.hex().encode()
+        found += [Disguise(each, re.compile(each)) for each in (digits, digits.upper())]
+    return tuple(found)
 
 
 @lru_cache(maxsize=1024)
@@ -58,5 +112,24 @@ def _ways(piece: str) -> tuple[str, ...]:
     return itself, percented, "".join([rf"\\{{1,8}}u{_hex(unit)}" for unit in units])
 
 
+def _in_base64(value: bytes, offset: int) -> Disguise:
+    # What depends on the value alone; two zero bytes stand for whatever follows it.
+    coded = base64.b64encode(bytes(offset) + value + bytes(2)).decode()
+    own = coded[(offset * 8 + 5) // 6 : (offset + len(value)) * 8 // 6]
+    whole = "".join([_SIXTY_THIRD.get(each, each) for each in own])
+    if (offset + len(value)) * 8 % 6:
+        whole += _SHARED
+    cores = _ALPHANUMERIC.findall(own)
+    whole += _PADDING % _written("=")
+    return Disguise(
+        max(cores, key=len, default="").encode(), re.compile(whole.encode()), offset > 0
+    )
+
+
 def _hex(digits: str) -> str:
     return "".join([f"[{each}{each.upper()}]" if each.isalpha() else each for each in digits])
+
+
+# Both alphabets, in whatever way they are written.
+_SIXTY_THIRD = {"+": f"(?:-|{_written('+')})", "/": f"(?:_|{_written('/')})"}
+_SHARED = rf"(?:[A-Za-z0-9_-]|{'|'.join([_SIXTY_THIRD[each] for each in '+/'])})"

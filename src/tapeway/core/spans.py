@@ -1,0 +1,57 @@
+"""Places in a text that hold a secret, and the text with something else in those places."""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+
+from tapeway.core.credentials import Secret
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A secret from `start` to before `end`.
+
+    `quote` goes around what stands for it: where a number stood, JSON needs a string. Without a
+    secret the span is a further piece of the one before and is emptied.
+    """
+
+    start: int
+    end: int
+    secret: Secret | None
+    quote: bytes = b""
+
+
+def apart(spans: Iterable[Span]) -> list[Span]:
+    """The spans in order, overlapping ones made one that is named after the first and longest."""
+    found: list[Span] = []
+    for span in sorted(spans, key=lambda each: (each.start, -each.end)):
+        if not found or span.start >= found[-1].end:
+            found.append(span)
+        elif span.end > found[-1].end:
+            found[-1] = replace(found[-1], end=span.end)
+    return found
+
+
+def exchanged(
+    whole: bytes, lengths: Sequence[int], spans: Sequence[tuple[Span, bytes]]
+) -> list[bytes]:
+    """The pieces of these lengths with each span exchanged, every border where it was.
+
+    A span that a border cut in two goes to the piece it began in.
+    """
+    borders = deque(accumulate(lengths))
+    moved: list[int] = []
+    pieces: list[bytes] = []
+    at = size = 0
+    for span, instead in [*spans, (Span(len(whole), len(whole), None), b"")]:
+        while borders and borders[0] <= span.start:
+            moved.append(size + borders.popleft() - at)
+        pieces += whole[at : span.start], instead
+        size += span.start - at + len(instead)
+        at = span.end
+        while borders and borders[0] < span.end:
+            borders.popleft()
+            moved.append(size)
+    mended = b"".join(pieces)
+    return [mended[start:end] for start, end in pairwise([0, *moved])]
