@@ -7,10 +7,8 @@ from enum import Enum
 from itertools import islice
 from typing import TypeAlias
 
-import orjson
-
 from tapeway.core import json_paths
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, canonical
 
 Steps = tuple[str | int, ...]
 """The names and positions that lead to a value."""
@@ -63,7 +61,7 @@ def shown(difference: Difference) -> dict[str, Json]:
     """The difference as people see it: long values cut to where they differ, absent ones left out."""
     recorded, requested = difference.recorded, difference.requested
     if isinstance(recorded, str) and isinstance(requested, str):
-        start = max(0, _common(recorded, requested) - _BEFORE)
+        start = max(0, common_head(recorded, requested) - _BEFORE)
         return {
             "path": legible(difference.path),
             "recorded": _excerpt(recorded, start),
@@ -75,6 +73,15 @@ def shown(difference: Difference) -> dict[str, Json]:
     if not isinstance(requested, Absent):
         found["requested"] = _short(requested)
     return found
+
+
+def common_head(left: str, right: str) -> int:
+    """How many characters two texts begin with alike."""
+    low, high = 0, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if left[:middle] == right[:middle] else (low, middle - 1)
+    return low
 
 
 def legible(text: str) -> str:
@@ -121,7 +128,7 @@ def _walk_lists(steps: Steps, recorded: list[Json], requested: list[Json]) -> It
 
 def _anchors(recorded: list[Json], requested: list[Json]) -> list[tuple[int, int]]:
     """Positions of equal elements in both lists, in order: as many as there are."""
-    left, right = [_text(each) for each in recorded], [_text(each) for each in requested]
+    left, right = [canonical(each) for each in recorded], [canonical(each) for each in requested]
     shorter = min(len(left), len(right))
     head = next((at for at in range(shorter) if left[at] != right[at]), shorter)
     rest = shorter - head
@@ -159,22 +166,6 @@ def _longest(left: Sequence[bytes], right: Sequence[bytes]) -> list[tuple[int, i
 def _same(recorded: Json, requested: Json) -> bool:
     # True is 1 in Python, and in no document.
     return isinstance(recorded, bool) == isinstance(requested, bool) and recorded == requested
-
-
-def _text(value: Json) -> bytes:
-    try:
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-    except TypeError:
-        return json.dumps(value, sort_keys=True).encode()
-
-
-def _common(left: str, right: str) -> int:
-    """How many characters two texts begin with alike."""
-    low, high = 0, min(len(left), len(right))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if left[:middle] == right[:middle] else (low, middle - 1)
-    return low
 
 
 def _excerpt(text: str, start: int) -> str:

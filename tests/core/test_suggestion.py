@@ -1,0 +1,192 @@
+"""A suggestion makes the keys equal, and no more than that."""
+
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapeway.core import rules as rules_module
+from tapeway.core.json_text import Json
+from tapeway.core.model import Request
+from tapeway.core.rules import NONE, Rules, merged
+from tapeway.core.suggestion import matches, rules_text, suggestion
+from tests.core.requests import asked, chat
+
+UUID = "3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e8"
+TEMPORARY = "/tmp/tmp"  # noqa: S108 - said, not opened
+
+
+def suggested(recorded: Request, requested: Request, rules: Rules = NONE) -> str | None:
+    found = suggestion(recorded, requested, rules)
+    return None if found is None else rules_text(found)
+
+
+def turns(*messages: dict[str, Json]) -> dict[str, Json]:
+    return {"messages": list(messages)}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "requested", "expected"),
+    [
+        (chat("a", temperature=0.5), chat("a", temperature=0.7), ["body.temperature"]),
+        (chat("a"), chat("a", stream=True), ["body.stream"]),
+        (chat("a", n=1), chat("a"), ["body.n"]),
+        (chat("one word"), chat("two words"), ["body.messages[0].content"]),
+        (
+            chat("a", "b1"),
+            chat("a2", "b2"),
+            ["body.messages[0].content", "body.messages[1].content"],
+        ),
+        (chat("1"), chat("2"), ["body.messages[0].content"]),
+        (chat("a", **{"odd key": 1}), chat("a"), ['body["odd key"]']),
+        ({"a": {}}, {"a": []}, ["body.a"]),
+        (
+            turns({"id": "m1", "content": "a"}, {"id": "m2", "content": "b"}),
+            turns({"id": "m3", "content": "a"}, {"id": "m4", "content": "b"}),
+            ["body.messages[*].id"],
+        ),
+        (
+            turns({"id": "m1", "content": "a"}, {"content": "b"}),
+            turns({"id": "m3", "content": "a"}, {"content": "b"}),
+            ["body.messages[0].id"],
+        ),
+        (
+            turns({"content": "1"}, {"content": "2"}),
+            turns({"content": "3"}, {"content": "4"}),
+            ["body.messages[0].content", "body.messages[1].content"],
+        ),
+        (
+            turns({"note": "so long"}, {"note": "farewell then"}),
+            turns({"note": "good day"}, {"note": "hello again"}),
+            ["body.messages[0].note", "body.messages[1].note"],
+        ),
+    ],
+)
+def test_what_differs_is_ignored_where_it_stands(
+    recorded: Json, requested: Json, expected: list[str]
+) -> None:
+    found = suggestion(asked(recorded), asked(requested), NONE)
+
+    assert found == Rules(ignore=tuple(expected))
+
+
+@pytest.mark.parametrize(
+    ("recorded", "requested", "expected"),
+    [
+        (f"job {UUID}1", f"job {UUID}2", 'normalise = ["uuid"]'),
+        ("at 2026-11-22T10:00:00Z", "at 2026-11-23T11:00:00Z", 'normalise = ["iso8601"]'),
+        (1795312835, 1795312999, 'normalise = ["epoch"]'),
+        (f"{TEMPORARY}a1b2c3/x", f"{TEMPORARY}d4e5f6/x", 'normalise = ["tmp_path"]'),
+        (
+            f"{UUID}1 on 2026-11-22T10:00:00Z",
+            f"{UUID}2 on 2026-11-23T11:00:00Z",
+            'normalise = ["uuid", "iso8601"]',
+        ),
+        (f"job {UUID}1", f"task {UUID}2", 'ignore = ["body.messages[0].content"]'),
+    ],
+)
+def test_what_varies_in_a_known_form_is_normalised(
+    recorded: Json, requested: Json, expected: str
+) -> None:
+    bodies = [turns({"content": content}) for content in (recorded, requested)]
+
+    assert suggested(asked(bodies[0]), asked(bodies[1])) == expected
+
+
+def test_what_is_normalised_and_what_is_not_come_together() -> None:
+    recorded = asked({"run": f"{UUID}1", "temperature": 1})
+    requested = asked({"run": f"{UUID}2", "temperature": 2})
+
+    assert suggested(recorded, requested) == 'ignore = ["body.temperature"]\nnormalise = ["uuid"]'
+
+
+@pytest.mark.parametrize(
+    ("recorded", "requested", "expected"),
+    [
+        ("/v1/models/m", "/v1beta/models/m", 'rewrite = { "/v1beta/" = "/v1/" }'),
+        ("/a/v2/b", "/a/v1/b", 'rewrite = { "/v1/" = "/v2/" }'),
+        ("/v1/b", "/b", 'rewrite = { "/v1/" = "/" }'),
+        ("/b", "/v1/b", 'rewrite = { "/v1/" = "/" }'),
+        (
+            "/2024-05-01/b",
+            "/2024-09-01-preview/b",
+            'rewrite = { "/2024-09-01-preview/" = "/2024-05-01/" }',
+        ),
+        ("/v1/models/one", "/v1/models/two", None),
+        ("/v1/a", "/v2/b", None),
+        ("/b/v1", "/b/v2", None),
+        ("/v1/b?page=1", "/v2/b?page=2", 'ignore = ["query.page"]\nrewrite = { "/v2/" = "/v1/" }'),
+    ],
+)
+def test_another_version_in_the_path_is_rewritten(
+    recorded: str, requested: str, expected: str | None
+) -> None:
+    requests = [asked(chat("a"), target=target) for target in (recorded, requested)]
+
+    assert suggested(requests[0], requests[1]) == expected
+
+
+def test_nothing_is_suggested_where_no_rule_could_help() -> None:
+    here = asked(chat("a"))
+
+    assert suggested(here, here) is None
+    assert suggested(here, asked(chat("a"), route="groq")) is None
+    assert suggested(here, asked(chat("a"), method="PUT")) is None
+    assert suggested(here, asked(chat("a", "b"))) is None
+    assert suggested(asked(chat("b", "c")), asked(chat("a", "b", "c"))) is None
+
+
+def test_requests_that_differ_in_many_places_are_no_two_takes_of_one() -> None:
+    recorded = asked({f"field-{number}": "one thing" for number in range(13)})
+    requested = asked({f"field-{number}": "another" for number in range(13)})
+
+    assert suggested(recorded, requested) is None
+
+
+def test_rules_in_force_are_not_suggested_again() -> None:
+    rules = Rules(ignore=("body.user",), normalise=("uuid",))
+    recorded = asked(chat(f"{UUID}1", user="a", n=1))
+    requested = asked(chat(f"{UUID}2", user="b", n=2))
+
+    assert suggested(recorded, requested, rules) == 'ignore = ["body.n"]'
+
+
+LEAVES: st.SearchStrategy[Json] = st.sampled_from(
+    [None, True, 1, 2, 0.5, "a b", "c1", "d2", f"{UUID}1", f"{UUID}2", "2026-11-22", "\x7f", "ü"]
+)
+BODIES: st.SearchStrategy[Json] = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["id", "content", "odd key", "\x7f", "*"]), inner, max_size=3
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(BODIES, BODIES, st.sampled_from(["/v1/x", "/v2/x", "/x"]))
+def test_a_suggestion_can_be_pasted_and_makes_the_keys_equal(
+    recorded: Json, requested: Json, target: str
+) -> None:
+    requests = asked({"a": recorded}), asked({"a": requested}, target=target)
+    text = suggested(*requests)
+
+    if text is not None:
+        pasted = rules_module.read(tomllib.loads(text))
+        assert not matches(*requests, NONE)
+        assert matches(*requests, merged(NONE, pasted))
+
+
+OBJECTS: st.SearchStrategy[Json] = st.dictionaries(
+    st.sampled_from(["id", "content", "odd key", "*"]), LEAVES, max_size=3
+)
+
+
+@given(OBJECTS, OBJECTS)
+def test_fields_that_differ_can_always_be_ignored(recorded: Json, requested: Json) -> None:
+    requests = asked({"a": recorded}), asked({"a": requested})
+
+    assert (suggested(*requests) is None) == matches(*requests, NONE)
