@@ -26,7 +26,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "journal": frozenset({"core", "errors"}),
     "spool": frozenset({"core", "errors"}),
     "stores": frozenset({"core", "errors", "formats", "ports", "spool"}),
-    "upstream": frozenset({"core", "errors", "ports"}),
+    "upstream": frozenset({"core", "errors", "ports", "spool"}),
     "settings": frozenset({"core", "errors", "providers"}),
     "tape": frozenset({"core", "errors", "spool"}),
     "live": frozenset({"core", "errors", "ports", "providers", "spool", "tape"}),

@@ -33,12 +33,13 @@ class CrashState:
     def put(self, folder: Path) -> None:
         folder.mkdir()
         for name, content in self.files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(content)
 
 
 @dataclass
 class WatchedDisk:
-    """Notes all crash states of one flat folder; add to `acknowledged` what the caller was told.
+    """Notes all crash states of a folder and those in it; add to `acknowledged` what was told.
 
     A call it `forgets` is taken for done without effect, to see that the effect was needed.
     """
@@ -49,8 +50,9 @@ class WatchedDisk:
     states: list[CrashState] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     _synced: dict[int, bytes] = field(default_factory=dict)
-    _names: dict[str, int] = field(default_factory=dict)
+    _names: dict[int, dict[str, int]] = field(default_factory=dict)
     _held: list[int] = field(default_factory=list)
+    _folders: set[int] = field(default_factory=set)
 
     @contextmanager
     def watching(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -67,13 +69,10 @@ class WatchedDisk:
     def settle(self) -> None:
         """Take everything that is there now for synced long ago."""
         os.sync()
-        for path in self.folder.iterdir():
+        for path in (self.folder, *self.folder.rglob("*")):
             fd = os.open(path, os.O_RDONLY)
             self._held.append(fd)
             self._sync(fd)
-        folder = os.open(self.folder, os.O_RDONLY)
-        self._sync(folder)
-        os.close(folder)
 
     def crashes(self, place: Path) -> Iterator[tuple[Path, CrashState]]:
         """Each different state in a folder of its own, below a place."""
@@ -111,15 +110,25 @@ class WatchedDisk:
     def _sync(self, fd: int) -> None:
         found = os.fstat(fd)
         if stat.S_ISDIR(found.st_mode):
-            self._names = {path.name: path.stat().st_ino for path in self.folder.iterdir()}
+            entries = Path(f"/proc/self/fd/{fd}").iterdir()
+            self._names[found.st_ino] = names = {}
+            for each in entries:
+                names[each.name] = each.stat().st_ino
+                if each.is_dir():
+                    self._folders.add(names[each.name])
         else:
             self._synced[found.st_ino] = Path(f"/proc/self/fd/{fd}").read_bytes()
 
     def _note(self, at: str) -> None:
         at = f"{at} #{len(self.calls)}"
-        now = {path.name: path for path in self.folder.iterdir()}
+        now = {
+            str(path.relative_to(self.folder)): path
+            for path in self.folder.rglob("*")
+            if not path.is_dir()
+        }
         killed = {name: path.read_bytes() for name, path in now.items()}
-        unplugged = {name: self._synced.get(inode, b"") for name, inode in self._names.items()}
+        durable = self._durable(self.folder.stat().st_ino)
+        unplugged = {name: self._synced.get(inode, b"") for name, inode in durable.items()}
         removed = {name: content for name, content in unplugged.items() if name in now}
         named = {name: self._synced.get(path.stat().st_ino, b"") for name, path in now.items()}
         conditions = {
@@ -130,3 +139,14 @@ class WatchedDisk:
         }
         for condition, files in conditions.items():
             self.states.append(CrashState(at, condition, files, list(self.acknowledged)))
+
+    def _durable(self, folder: int) -> dict[str, int]:
+        """The files whose names, and the names of the folders they are in, were synced."""
+        found: dict[str, int] = {}
+        for name, inode in self._names.get(folder, {}).items():
+            if inode in self._folders:
+                inner = self._durable(inode)
+                found |= {f"{name}/{each}": file for each, file in inner.items()}
+            else:
+                found[name] = inode
+        return found

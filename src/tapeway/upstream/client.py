@@ -25,6 +25,7 @@ from tapeway.errors import UpstreamError
 from tapeway.upstream.answer import Clock, UpstreamAnswer, WatchedResponse
 from tapeway.upstream.faults import translated
 from tapeway.upstream.guard import AddressGuard
+from tapeway.upstream.upload import Upload
 
 KIB = 1024
 MAX_LINE = 16 * KIB
@@ -113,15 +114,13 @@ class UpstreamClient:
         self, session: aiohttp.ClientSession, request: Request, url: URL
     ) -> WatchedResponse:
         headers = _outgoing(request)
-        # A large body as plain bytes would hold up the event loop, and the library warns.
-        large = len(request.body) > 512 * KIB
         while True:
             try:
                 response = await session.request(
                     Method(request.method),
                     url,
                     headers=headers,
-                    data=BytesIO(request.body) if large else request.body or None,
+                    data=_sent(request),
                     allow_redirects=False,
                     trace_request_ctx=headers,
                 )
@@ -198,11 +197,19 @@ async def _as_written(
     params.headers.extend(context.trace_request_ctx)
 
 
+def _sent(request: Request) -> Upload | BytesIO | bytes | None:
+    if request.file is not None:
+        return Upload(request.file)
+    # A large body as plain bytes would hold up the event loop, and the library warns.
+    return BytesIO(request.body) if len(request.body) > 512 * KIB else request.body or None
+
+
 def _outgoing(request: Request) -> list[tuple[str, str]]:
     headers: list[tuple[str, str]] = []
+    size = len(request.body) if request.file is None else request.file.size
     for name, value in end_to_end(request.headers, drop=_NOT_FORWARDED):
         # The client's own place for the length is kept, its value is ours.
-        text = str(len(request.body)) if name.lower() == b"content-length" else value.decode()
+        text = str(size) if name.lower() == b"content-length" else value.decode()
         headers.append((name.decode(), text))
     userinfo = urlsplit(request.base).netloc.rpartition("@")[0]
     if userinfo and find(request.headers, b"authorization") is None:
