@@ -71,6 +71,7 @@ class Redactor:
             self._stored(header.stored),
             self._body(request.body),
             without_userinfo(request.base) if "@" in request.base else request.base,
+            credentials=request.credentials,
         )
 
     def response(self, response: Response) -> Response:
