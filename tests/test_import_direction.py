@@ -29,17 +29,18 @@ ALLOWED: dict[str, frozenset[str]] = {
     "upstream": frozenset({"core", "errors", "ports", "spool"}),
     "settings": frozenset({"core", "errors", "providers"}),
     "tape": frozenset({"core", "errors", "spool"}),
-    "live": frozenset({"core", "errors", "ports", "providers", "spool", "tape"}),
+    "feed": frozenset({"core", "tape"}),
+    "live": frozenset({"core", "errors", "feed", "ports", "providers", "spool", "tape"}),
     "report": frozenset({"core", "errors"}),
-    "sharing": frozenset({"core", "errors", "live"}),
+    "sharing": frozenset({"core", "errors", "feed", "live"}),
     "broker": frozenset(
-        {"core", "errors", "journal", "live", "ports", "providers", "report", "sharing"}
+        {"core", "errors", "feed", "journal", "live", "ports", "providers", "report", "sharing"}
     ),
     "admin": frozenset(
         {"broker", "core", "errors", "formats", "journal", "ports", "report", "settings"}
     ),
     "server": frozenset(
-        {"broker", "core", "errors", "formats", "journal", "ports", "providers", "settings"}
+        {"broker", "core", "errors", "feed", "formats", "journal", "ports", "providers", "settings"}
     ),
     # The stand-in upstream knows only wires: were it to share code with the proxy, a fault in
     # that code would stand on both sides of a test and cancel out.

@@ -15,6 +15,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self, TypeVar
 
+from tapeway.core.attempts import Attempt
 from tapeway.core.cassette import Cassette
 from tapeway.core.credentials import Secret
 from tapeway.core.matching import on_route
@@ -24,10 +25,11 @@ from tapeway.core.plan import Answer, Ask, Incoming, Miss, Replay
 from tapeway.core.recognition import Recognised, Recogniser
 from tapeway.core.routing import DEFAULT, RouteTable, adopt, refuse
 from tapeway.errors import AdminError, StoreError, TapewayError, describe
+from tapeway.feed import Feed
 from tapeway.live import LiveCall, Policy
 from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
 from tapeway.report import CassetteReport, Tally, of_cassette
-from tapeway.sharing import LiveCalls
+from tapeway.sharing import LiveCalls, Pending
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +124,14 @@ class Broker:
 
         Raises UpstreamError or StoreError; an answer that could not be made durable is not given.
         """
-        return await self._calls.perform(ask)
+        return await self._calls.join(ask).answer()
+
+    def follow(self, ask: Ask, feed: Feed) -> Pending:
+        """The same for who is to have the answer as it comes, unless another one asked first.
+
+        Raises Draining.
+        """
+        return self._calls.join(ask, feed)
 
     def relay(self, ask: Ask) -> AbstractAsyncContextManager[LiveAnswer]:
         """The live answer as it comes, nothing recorded."""
@@ -136,11 +145,12 @@ class Broker:
         *,
         interaction: Interaction | None = None,
         miss: Miss | None = None,
+        attempt: Attempt | None = None,
     ) -> None:
         """Count how a request ended."""
         self.counts[outcome] += 1
         if (tally := self._tallies.get(cassette)) is not None:
-            tally.note(outcome, interaction, miss)
+            tally.note(outcome, interaction, miss, attempt)
 
     # Steering.
 
@@ -301,13 +311,14 @@ class Broker:
             cassette.name, redacted.method, redacted.target, key, cassette.count(key, seen.mark)
         )
 
-    async def _call(self, ask: Ask) -> Answer | TapewayError:
+    async def _call(self, ask: Ask, feed: Feed | None) -> Answer | TapewayError:
         if ask.rules.records and ask.cassette.name in self._unclaimed:
             # What could not be recorded is not asked for, and not paid for.
             unclaimed = await _settled(self._claim(ask.cassette.name))
             if unclaimed is not None:
                 return unclaimed
-        return await LiveCall(ask, self.responder, self.store, self.policy, self.recogniser).run()
+        call = LiveCall(ask, self.responder, self.store, self.policy, self.recogniser, feed)
+        return await call.run()
 
     async def _claim(self, name: str) -> None:
         await self.store.load(name, writable=True)

@@ -4,16 +4,27 @@ import asyncio
 import logging
 from dataclasses import asdict, dataclass
 
+from tapeway.core.completeness import ends_with_head
 from tapeway.core.credentials import of_response
+from tapeway.core.failure import failure
 from tapeway.core.json_text import Json
-from tapeway.core.model import Interaction, Recording, Response
+from tapeway.core.model import (
+    Failure,
+    Interaction,
+    Recording,
+    Response,
+    ResponseHead,
+    Verdict,
+)
 from tapeway.core.modes import Outcome, Repeats
 from tapeway.core.plan import Answer, Ask
 from tapeway.core.readable import readable_response
 from tapeway.core.recognition import Recogniser
-from tapeway.errors import Draining, TapewayError, describe
-from tapeway.ports import CassetteStore, LiveResponder
+from tapeway.errors import Draining, TapewayError, UpstreamError, describe
+from tapeway.feed import Feed
+from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
 from tapeway.providers.calls import describe as describe_call
+from tapeway.providers.endings import ending as end_of
 from tapeway.providers.usage import usage
 from tapeway.tape import Tape
 
@@ -21,6 +32,14 @@ log = logging.getLogger(__name__)
 
 MIB = 1024 * 1024
 BROKEN_OFF = "tapeway is stopping and broke off this live call; ask again when it is back"
+TRUNCATED = (
+    "the stream ended without the mark its protocol ends with: it was passed on as it came, and not "
+    "stored; --record-failures stores such streams"
+)
+REPORTED = (
+    "the stream reported an error although its status is a success: it was passed on, and not "
+    "stored; mode record stores it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +49,14 @@ class Policy:
     repeats: Repeats = "last"
     record_statuses: frozenset[int] = frozenset(range(200, 300))
     max_body: int = 64 * MIB
+    record_failures: bool = False
 
 
 class LiveCall:
-    """A call on behalf of one request, or of all equal requests at the time."""
+    """A call on behalf of one request, or of all equal requests at the time.
+
+    `feed` is for a client that is to have the answer as it comes.
+    """
 
     def __init__(
         self,
@@ -42,21 +65,26 @@ class LiveCall:
         store: CassetteStore,
         policy: Policy,
         recogniser: Recogniser,
+        feed: Feed | None = None,
     ) -> None:
         self._ask = ask
         self._responder = responder
         self._store = store
         self._policy = policy
         self._recogniser = recogniser
+        self._feed = feed
+        self._call = describe_call(ask.request.route, ask.redacted)
+        self._tape: Tape | None = None
+        self._index: int | None = None
 
     async def run(self) -> Answer | TapewayError:
         """The answer, or the error that all who wait for it get. Raises nothing."""
         try:
             response = await self._collect()
-            if not self._keeps(response):
-                return self._answer("live", response, None)
-            recording = await self._record(response)
-            return self._answer("recorded", response, recording.interaction.index)
+            answer = await self._kept(response)
+            if self._feed is not None and self._tape is not None:
+                self._feed.release(self._tape.size)
+            return answer
         except TapewayError as exc:
             return exc
         except asyncio.CancelledError:
@@ -66,31 +94,89 @@ class LiveCall:
             return TapewayError("tapeway failed while recording; its log says where")
 
     async def _collect(self) -> Response:
-        async with self._responder.ask(self._ask.request) as live:
-            tape = Tape(live.head)
-            async for chunk in live.chunks(self._policy.max_body):
-                tape.add(chunk)
-            return tape.finish(live.elapsed_ms())
+        """The whole answer. One that did not come whole is recorded as such, if that is wanted."""
+        now = asyncio.get_running_loop().time
+        started = now()
+        try:
+            async with self._responder.ask(self._ask.request) as live:
+                return await self._take_in(live)
+        except UpstreamError as exc:
+            if (trouble := self._trouble(exc)) is not None:
+                await self._record(self._part((now() - started) * 1000), trouble)
+            raise
 
-    def _keeps(self, response: Response) -> bool:
+    async def _take_in(self, live: LiveAnswer) -> Response:
+        self._tape = tape = Tape(live.head)
+        ending = end_of(self._call, live.head)
+        feed = self._begin(tape)
+        async for chunk in live.chunks(self._policy.max_body):
+            tape.add(chunk)
+            ending.feed(chunk.data)
+            if feed is not None:
+                feed.release(ending.free)
+        return tape.finish(live.elapsed_ms(), ending.finish())
+
+    def _begin(self, tape: Tape) -> Feed | None:
+        """Let the client have the head, unless that is the whole answer and so has to wait."""
+        head = tape.head
+        if self._feed is None or ends_with_head(self._ask.request.method, head):
+            return None
+        if self._keeps(head.status):
+            self._index = self._ask.cassette.reserve()
+        self._feed.begin(tape, "live" if self._index is None else "recorded", self._index)
+        return self._feed
+
+    async def _kept(self, response: Response) -> Answer:
+        note = self._objection(response.verdict)
+        if note or not self._keeps(response.status):
+            return self._answer("live", response, note=note)
+        recording = await self._record(response)
+        return self._answer("recorded", response, recording.interaction.index)
+
+    def _keeps(self, status: int) -> bool:
         rules = self._ask.rules
-        return rules.records and (
-            not rules.replays or response.status in self._policy.record_statuses
-        )
+        return rules.records and (not rules.replays or status in self._policy.record_statuses)
 
-    async def _record(self, response: Response) -> Recording:
+    def _objection(self, verdict: Verdict) -> str | None:
+        """Why a stream is not kept although its status is that of a success."""
+        rules = self._ask.rules
+        if not rules.records:
+            return None
+        if verdict == "truncated" and not self._policy.record_failures:
+            return TRUNCATED
+        return REPORTED if verdict == "error" and rules.replays else None
+
+    def _trouble(self, error: UpstreamError) -> Failure | None:
+        """The failure to record for an error, if it is one and is to be recorded."""
+        head = self._tape.head if self._tape is not None else None
+        if not (self._policy.record_failures and self._ask.rules.records):
+            return None
+        if head is not None and not self._keeps(head.status):
+            return None
+        return failure(error.code, begun=head is not None)
+
+    def _part(self, latency_ms: float) -> Response:
+        """What came before it failed."""
+        if self._tape is None:
+            return Response(ResponseHead(0), latency_ms=latency_ms)
+        return self._tape.finish(latency_ms, "truncated")
+
+    async def _record(self, response: Response, failure: Failure | None = None) -> Recording:
         ask = self._ask
         recording = ask.cassette.recording(
-            self._interaction(response), ask.key, ask.take, replaces=ask.rules.replaces
+            self._interaction(response, failure),
+            ask.key,
+            ask.take,
+            replaces=ask.rules.replaces,
+            index=self._index,
         )
         await self._store.append(ask.cassette.name, ask.cassette.head, recording)
         ask.cassette.add(recording, ask.key, ask.take)
         return recording
 
-    def _interaction(self, response: Response) -> Interaction:
-        ask = self._ask
-        held = readable_response(response, ask.request.method)
-        call = describe_call(ask.request.route, ask.redacted)
+    def _interaction(self, response: Response, failure: Failure | None) -> Interaction:
+        ask, call = self._ask, self._call
+        held = readable_response(response, ask.request.method, cut=response.verdict == "truncated")
         metadata: dict[str, Json] = {}
         tokens = None
         if call is not None:
@@ -106,7 +192,15 @@ class LiveCall:
             latency_ms=response.latency_ms,
             usage=None if tokens is None else asdict(tokens),
             metadata=metadata,
+            failure=failure,
         )
 
-    def _answer(self, outcome: Outcome, response: Response, index: int | None) -> Answer:
-        return Answer(outcome, self._ask.cassette.name, response, index, self._ask.key)
+    def _answer(
+        self,
+        outcome: Outcome,
+        response: Response,
+        index: int | None = None,
+        *,
+        note: str | None = None,
+    ) -> Answer:
+        return Answer(outcome, self._ask.cassette.name, response, index, self._ask.key, note)

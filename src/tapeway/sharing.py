@@ -10,10 +10,36 @@ from dataclasses import replace
 from tapeway.core.cassette import Cassette
 from tapeway.core.plan import Answer, Ask
 from tapeway.errors import Draining, TapewayError
+from tapeway.feed import Feed
 from tapeway.live import BROKEN_OFF
 
 _Task = asyncio.Task[Answer | TapewayError]
 _Key = tuple[str, bytes]
+
+
+class Pending:
+    """One client's share in a call."""
+
+    def __init__(self, task: _Task, ask: Ask, *, first: bool) -> None:
+        self._task = task
+        self._ask = ask
+        self._first = first
+
+    async def answer(self) -> Answer:
+        """The answer, `replayed` for all but the first. Raises the call's error, or Draining."""
+        try:
+            result = await asyncio.shield(self._task)
+        except asyncio.CancelledError:
+            if not self._task.cancelled():
+                raise
+            # Broken off before its first step, where it could not say so itself.
+            raise Draining(BROKEN_OFF) from None
+        if isinstance(result, TapewayError):
+            raise type(result)(result.message, status=result.status, code=result.code)
+        if self._first or result.index is None:
+            return result
+        self._ask.take.touched.add(result.index)
+        return replace(result, outcome="replayed")
 
 
 class LiveCalls:
@@ -22,7 +48,7 @@ class LiveCalls:
     def __init__(
         self,
         tasks: asyncio.TaskGroup,
-        call: Callable[[Ask], Coroutine[None, None, Answer | TapewayError]],
+        call: Callable[[Ask, Feed | None], Coroutine[None, None, Answer | TapewayError]],
     ) -> None:
         self._tasks = tasks
         self._call = call
@@ -33,22 +59,19 @@ class LiveCalls:
     def __len__(self) -> int:
         return len(self._running)
 
-    async def perform(self, ask: Ask) -> Answer:
-        """The answer of the call that asks this. Raises its error, or Draining."""
-        task, first = self._join(ask)
-        try:
-            result = await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if not task.cancelled():
-                raise
-            # Broken off before its first step, where it could not say so itself.
-            raise Draining(BROKEN_OFF) from None
-        if isinstance(result, TapewayError):
-            raise type(result)(result.message, status=result.status, code=result.code)
-        if first or result.index is None:
-            return result
-        ask.take.touched.add(result.index)
-        return replace(result, outcome="replayed")
+    def join(self, ask: Ask, feed: Feed | None = None) -> "Pending":
+        """Wait for the call that asks this already, or start one that fills `feed`.
+
+        Raises Draining where one would have to be started.
+        """
+        shared = (ask.cassette.name, ask.key + ask.mark) if ask.rules.replays else None
+        running = self._shared.get(shared) if shared else None
+        # The answer of one that is done was this take's turn before; who comes now has their own.
+        if running is not None and not running.done():
+            if feed is not None:
+                feed.close()
+            return Pending(running, ask, first=False)
+        return Pending(self._start(ask, feed, shared), ask, first=True)
 
     async def ended(self, cassette: Cassette) -> None:
         """Wait until no call records on this cassette."""
@@ -70,17 +93,9 @@ class LiveCalls:
         if self.draining:
             raise Draining("tapeway is stopping and starts no more live calls; try again")
 
-    def _join(self, ask: Ask) -> tuple[_Task, bool]:
-        shared = (ask.cassette.name, ask.key + ask.mark) if ask.rules.replays else None
-        running = self._shared.get(shared) if shared else None
-        # The answer of one that is done was this take's turn before; who comes now has their own.
-        if running is not None and not running.done():
-            return running, False
-        return self._start(ask, shared), True
-
-    def _start(self, ask: Ask, shared: _Key | None) -> _Task:
+    def _start(self, ask: Ask, feed: Feed | None, shared: _Key | None) -> _Task:
         self.refuse_when_draining()
-        task = self._tasks.create_task(self._call(ask))
+        task = self._tasks.create_task(self._call(ask, feed))
         self._running[task] = ask.cassette
         if shared:
             self._shared[shared] = task
@@ -89,6 +104,8 @@ class LiveCalls:
             del self._running[task]
             if shared and self._shared[shared] is task:
                 del self._shared[shared]
+            if feed is not None:
+                feed.close()
 
         task.add_done_callback(ended)
         return task

@@ -102,10 +102,23 @@ class Cassette:
         """How many recordings answer this key."""
         return len(self._alike(key, mark))
 
+    def reserve(self) -> int:
+        """An index for a recording to come; one that never comes leaves a gap."""
+        index, self._next = self._next, self._next + 1
+        return index
+
     def recording(
-        self, interaction: Interaction, key: bytes, take: Take, *, replaces: bool
+        self,
+        interaction: Interaction,
+        key: bytes,
+        take: Take,
+        *,
+        replaces: bool,
+        index: int | None = None,
     ) -> Recording:
-        """The step that records an answer in a take, its index given out; nothing changes yet.
+        """The step that records an answer in a take, under a reserved or a new index.
+
+        Nothing changes yet.
 
         Until a take has recorded a first durable answer, each step replaces what earlier takes
         held: a failed one leaves that to the next.
@@ -118,7 +131,7 @@ class Cassette:
                 for each in self._alike(key, mark)
                 if self._take_of.get(each.index, 0) < take.number
             )
-        index, self._next = self._next, self._next + 1
+        index = self.reserve() if index is None else index
         return Recording(replace(interaction, index=index), superseded)
 
     def add(self, recording: Recording, key: bytes, take: Take) -> None:

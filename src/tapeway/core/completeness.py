@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from tapeway.core.encoding import Decoder
-from tapeway.core.model import Verdict
+from tapeway.core.model import ResponseHead, Verdict
 
 Mark = Literal["", "end", "error", "cut"]
 """What a stream said about its end: nothing, that this is it, an error, half a frame."""
+
+
+_BODILESS = frozenset({204, 205, 304})
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,11 @@ class Terms:
     texts: frozenset[bytes] = frozenset()
     names: frozenset[str] = frozenset()
     errors: frozenset[str] = frozenset()
+
+
+def ends_with_head(method: str, head: ResponseHead) -> bool:
+    """Whether no body follows, so that an answer has ended when its head is out."""
+    return method.upper() == "HEAD" or head.status in _BODILESS or head.length == 0
 
 
 class Scanner(Protocol):

@@ -52,13 +52,17 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer and where it came from; `index` names the recording, if there is one."""
+    """A whole answer and where it came from; `index` names the recording, if there is one.
+
+    `note` says why there is none although the status is that of a success.
+    """
 
     outcome: Outcome
     cassette: str
     response: Response
     index: int | None
     key: bytes
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
