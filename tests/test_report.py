@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from tapeway.core.attempts import Attempt
 from tapeway.core.cassette import Cassette
 from tapeway.core.json_text import Json
 from tapeway.core.matching import request_key
@@ -16,8 +17,9 @@ from tapeway.core.model import (
     ResponseHead,
     StoredCassette,
 )
+from tapeway.core.modes import Outcome
 from tapeway.core.plan import Miss
-from tapeway.report import MOST_MISSES, Item, Tally, of_cassette
+from tapeway.report import MOST_MISSES, CassetteReport, Item, Tally, of_cassette
 
 
 def make_interaction(
@@ -104,3 +106,50 @@ def test_a_client_that_goes_on_missing_does_not_fill_the_memory() -> None:
     named = of_cassette(make_cassette(), tally).misses
 
     assert (named[0], len(named)) == ("GET /0", MOST_MISSES)
+
+
+def tried(*outcomes: Outcome) -> CassetteReport:
+    """The report after the tries of one call."""
+    tally = Tally()
+    for at, outcome in enumerate(outcomes):
+        missed = miss("/a") if outcome == "miss" else None
+        tally.note(outcome, None, missed, Attempt(b"r\0key", at + 1))
+    return of_cassette(make_cassette(), tally)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "replayed", "recorded", "live", "misses", "retries"),
+    [
+        (("replayed",), 1, 0, 0, 0, 0),
+        (("replayed", "replayed", "replayed"), 1, 0, 0, 0, 2),
+        (("recorded", "recorded"), 0, 1, 0, 0, 1),
+        (("live", "live", "recorded"), 0, 1, 0, 0, 2),
+        (("error", "recorded"), 0, 1, 0, 0, 1),
+        (("error", "error", "error"), 0, 0, 0, 0, 2),
+        (("miss", "miss", "miss"), 0, 0, 0, 1, 2),
+        (("replayed", "miss"), 0, 0, 0, 1, 1),
+        (("miss", "replayed"), 1, 0, 0, 1, 1),
+    ],
+)
+def test_a_call_that_its_sdk_repeated_counts_once_as_what_its_last_try_got(
+    outcomes: tuple[Outcome, ...],
+    replayed: int,
+    recorded: int,
+    live: int,
+    misses: int,
+    retries: int,
+) -> None:
+    report = tried(*outcomes)
+
+    assert (report.replayed, report.recorded, report.live) == (replayed, recorded, live)
+    assert report.misses == misses * ("GET /a",)
+    assert report.retries == retries
+
+
+def test_a_client_that_does_not_number_its_tries_makes_a_call_each_time() -> None:
+    tally = Tally()
+    for _ in range(2):
+        tally.note("miss", None, miss("/a"))
+    report = of_cassette(make_cassette(), tally)
+
+    assert (len(report.misses), report.retries) == (2, 0)

@@ -30,6 +30,7 @@ class Entry(NamedTuple):
     message: str | None = None
     nearest: tuple[object, ...] = ()
     suggestion: str | None = None
+    attempt: int | None = None
 
     @property
     def match_key(self) -> str | None:

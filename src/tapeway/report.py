@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from tapeway.core.attempts import Attempt, Attempts
 from tapeway.core.cassette import Cassette
 from tapeway.core.model import Interaction
 from tapeway.core.modes import Outcome
@@ -15,30 +16,48 @@ _TOKENS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 @dataclass(slots=True)
 class Tally:
-    """Counts for one cassette since it was loaded."""
+    """Counts for one cassette since it was loaded.
+
+    A call that its SDK repeated is one call, counted as what its last try got. A miss stays listed
+    whatever came of a later try.
+    """
 
     replayed: int = 0
     recorded: int = 0
     live: int = 0
+    retries: int = 0
     misses: list[str] = field(default_factory=list)
     tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_TOKENS, 0))
+    attempts: Attempts = field(default_factory=Attempts)
 
-    def note(self, outcome: Outcome, interaction: Interaction | None, miss: Miss | None) -> None:
+    def note(
+        self,
+        outcome: Outcome,
+        interaction: Interaction | None,
+        miss: Miss | None,
+        attempt: Attempt | None = None,
+    ) -> None:
         """Count a request, and for a hit the tokens the upstream would have charged for it."""
-        if miss is not None:
-            if len(self.misses) < MOST_MISSES:
-                self.misses.append(f"{miss.method} {miss.target}")
-        elif outcome == "replayed":
-            self.replayed += 1
-        elif outcome == "recorded":
-            self.recorded += 1
-        elif outcome == "live":
-            self.live += 1
+        before = self.attempts.follow(attempt, outcome) if attempt is not None else None
+        if before is not None:
+            self.retries += 1
+            self._count(before, -1)
+        self._count(outcome, 1)
+        if miss is not None and before != "miss" and len(self.misses) < MOST_MISSES:
+            self.misses.append(f"{miss.method} {miss.target}")
         if interaction is not None and interaction.usage is not None:
             for name in _TOKENS:
                 count = interaction.usage.get(name)
                 # People edit usage by hand, and `true` is an int too.
                 self.tokens[name] += count if type(count) is int else 0
+
+    def _count(self, outcome: Outcome, by: int) -> None:
+        if outcome == "replayed":
+            self.replayed += by
+        elif outcome == "recorded":
+            self.recorded += by
+        elif outcome == "live":
+            self.live += by
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +77,7 @@ class CassetteReport:
     replayed: int
     recorded: int
     live: int
+    retries: int
     misses: tuple[str, ...]
     unused: tuple[Item, ...]
     duplicates: tuple[tuple[Item, ...], ...]
@@ -71,6 +91,7 @@ def of_cassette(cassette: Cassette, tally: Tally) -> CassetteReport:
         replayed=tally.replayed,
         recorded=tally.recorded,
         live=tally.live,
+        retries=tally.retries,
         misses=tuple(tally.misses),
         unused=_items(cassette, cassette.unused()),
         duplicates=tuple(_items(cassette, group) for group in cassette.duplicates()),

@@ -5,7 +5,7 @@ from tests.admin.world import World
 
 KEYS = [
     *("id", "at", "cassette", "route", "method", "path", "outcome", "status", "interaction"),
-    *("duration_ms", "match_key", "message", "nearest", "suggestion"),
+    *("duration_ms", "match_key", "message", "nearest", "suggestion", "attempt"),
 ]
 
 
@@ -32,6 +32,7 @@ async def test_an_entry_says_what_became_of_a_request_and_why(open_world: World)
         "message": None,
         "nearest": [],
         "suggestion": None,
+        "attempt": None,
     }
     assert hit["match_key"].startswith("v1:")
     assert (miss["outcome"], miss["status"], miss["interaction"]) == ("miss", 424, None)

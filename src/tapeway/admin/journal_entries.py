@@ -40,6 +40,7 @@ def entered(entry: Entry) -> JournalEntry:
         status=entry.status,
         interaction=entry.interaction,
         duration_ms=round(entry.duration_ms, 3),
+        attempt=entry.attempt,
         match_key=entry.match_key,
         message=None if entry.message is None else legible(entry.message),
         nearest=list(entry.nearest),

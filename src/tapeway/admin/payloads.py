@@ -186,9 +186,12 @@ class JournalEntry(Said):
     interaction: int | None = Field(description="The index of the recording, if there is one.")
     duration_ms: float
     match_key: str | None
-    message: str | None = Field(description="What the client was told of a miss or an error.")
+    message: str | None = Field(
+        description="What the client was told of a miss or an error, or what was forgiven."
+    )
     nearest: list[object]
     suggestion: str | None
+    attempt: int | None = Field(description="Which try of one call it is, where the SDK says so.")
 
 
 class JournalPage(Said):
@@ -234,6 +237,7 @@ class ReportedCassette(Said):
     duplicates: list[list[Recorded]] = Field(description="Recordings of one and the same request.")
     usage: Tokens = Field(description="What the upstream would have charged for the replays.")
     saved: Saved
+    retries: int = Field(description="Tries beyond the first of calls that SDKs repeated.")
 
 
 class Report(Said):

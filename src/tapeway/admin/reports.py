@@ -32,6 +32,7 @@ def reported(found: CassetteReport) -> ReportedCassette:
         replayed=found.replayed,
         recorded=found.recorded,
         live=found.live,
+        retries=found.retries,
         misses=[legible(each) for each in found.misses],
         unused=_recorded(found.unused),
         duplicates=[_recorded(group) for group in found.duplicates],

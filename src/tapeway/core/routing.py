@@ -71,7 +71,8 @@ class Address:
 
     `prefix` is what the client wrote before the target, so that a Location can be given back in
     the client's terms. `guessed` says the route was read off the path and not written in it, so
-    that recordings of the `default` route may answer too.
+    that recordings of the `default` route may answer too. `attempt` is which try of its call this
+    is, where the client says so.
     """
 
     cassette: str | None
@@ -80,6 +81,7 @@ class Address:
     prefix: str
     guessed: bool = False
     slip: Slip | None = None
+    attempt: int = 0
 
 
 def valid_cassette_name(name: str) -> bool:

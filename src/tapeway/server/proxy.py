@@ -8,6 +8,8 @@ from functools import lru_cache
 from aiohttp import web
 
 from tapeway.broker import Broker
+from tapeway.core import attempts
+from tapeway.core.attempts import Attempt
 from tapeway.core.headers import find
 from tapeway.core.json_text import Json
 from tapeway.core.model import Headers, Interaction, Request, Response, ResponseHead
@@ -61,6 +63,11 @@ class Visit:
     address: Address | None = None
     path: str | None = None
     key: bytes | None = None
+
+    @property
+    def attempt(self) -> Attempt | None:
+        number = self.address.attempt if self.address is not None else 0
+        return Attempt(self.key, number) if number and self.key is not None else None
 
 
 class Proxy:
@@ -120,7 +127,9 @@ class Proxy:
     ) -> Address:
         path = origin_form(method, target, version, headers)
         routes = self._broker.routes
-        return forgive(resolve(routes, self._owner, path, headers), routes)
+        address = forgive(resolve(routes, self._owner, path, headers), routes)
+        tried = attempts.number(headers)
+        return replace(address, attempt=tried) if tried else address
 
     async def _serve(self, visit: Visit) -> WireResponse:
         broker, raw = self._broker, visit.raw
@@ -154,7 +163,9 @@ class Proxy:
         return self._answer(visit, plan, await broker.perform(plan))
 
     def _replay(self, visit: Visit, interaction: Interaction) -> WireResponse:
-        self._broker.note("replayed", visit.cassette, interaction=interaction)
+        self._broker.note(
+            "replayed", visit.cassette, interaction=interaction, attempt=visit.attempt
+        )
         response, index = interaction.response, interaction.index
         stays = self._stays(visit.raw)
         pieces = self._ready.pieces(
@@ -170,11 +181,11 @@ class Proxy:
         return WireResponse(pieces, keep_alive=stays)
 
     def _answer(self, visit: Visit, ask: Ask, answer: Answer) -> WireResponse:
-        self._broker.note(answer.outcome, visit.cassette)
+        self._broker.note(answer.outcome, visit.cassette, attempt=visit.attempt)
         return self._reply(visit, answer.response, answer.outcome, ask.request.base, answer.index)
 
     def _miss(self, visit: Visit, miss: Miss) -> WireResponse:
-        self._broker.note("miss", visit.cassette, miss=miss)
+        self._broker.note("miss", visit.cassette, miss=miss, attempt=visit.attempt)
         journal = self._manners.admin and f"{self._manners.admin}/api/v1/journal?outcome=miss"
         response = of_miss(
             miss,
@@ -187,7 +198,7 @@ class Proxy:
         return self._write(visit, response, "miss", None)
 
     def _refuse(self, visit: Visit, error: TapewayError) -> WireResponse:
-        self._broker.note("error", visit.cassette)
+        self._broker.note("error", visit.cassette, attempt=visit.attempt)
         tapeway: dict[str, Json] = {
             "cassette": visit.cassette,
             "method": visit.raw.method,
@@ -241,7 +252,7 @@ class Proxy:
                     version=raw.version,
                     keep_alive=stays,
                 )
-                self._broker.note("live", visit.cassette)
+                self._broker.note("live", visit.cassette, attempt=visit.attempt)
                 await raw.writer.write(delivery.head)
                 async for piece in live.pieces():
                     await raw.writer.write(delivery.piece(piece))
@@ -280,13 +291,14 @@ class Proxy:
         index: int | None,
         message: str | None = None,
     ) -> None:
-        slip = visit.address.slip if visit.address else None
+        address = visit.address
+        slip = address.slip if address else None
         self._journal.add(
             Entry(
                 id=visit.id,
                 at=visit.at,
                 cassette=visit.cassette,
-                route=visit.address.route.name if visit.address else "",
+                route=address.route.name if address else "",
                 method=visit.raw.method,
                 path=self._path(visit),
                 outcome=outcome,
@@ -295,6 +307,7 @@ class Proxy:
                 duration_ms=(self._clock() - visit.started) * 1000,
                 key=visit.key,
                 message=slip.fault if message is None and slip is not None else message,
+                attempt=(address.attempt or None) if address else None,
             )
         )
 

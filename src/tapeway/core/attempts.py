@@ -1,0 +1,54 @@
+"""Which requests are one call that an SDK repeated.
+
+SDKs that retry say so on each try: Stainless ones (OpenAI, Anthropic, Groq, …) count repeats in
+`x-stainless-retry-count`, AWS's count tries in `amz-sdk-request: attempt=2; max=3`.
+"""
+
+import re
+from typing import NamedTuple
+
+from tapeway.core.headers import find
+from tapeway.core.model import Headers
+from tapeway.core.modes import Outcome
+
+OPEN = 1024
+"""Calls that may be repeated and are remembered; of more, the oldest are taken for done."""
+
+_ALIKE = 16
+"""Equal calls at the same time, of which each may be repeated."""
+
+_NUMBER = re.compile(rb"[0-9]{1,6}")
+_AMAZON = re.compile(rb"(?:^|;)\s*attempt=([0-9]{1,6})\s*(?:;|$)")
+
+
+class Attempt(NamedTuple):
+    """One try of a call: the match key of what is asked, and which try it is, from 1."""
+
+    key: bytes
+    number: int
+
+
+def number(headers: Headers) -> int:
+    """Which try of its call a request is, from 1; 0 where the client does not say."""
+    retries = find(headers, b"x-stainless-retry-count")
+    if retries is not None and _NUMBER.fullmatch(retries):
+        return int(retries) + 1
+    found = _AMAZON.search(find(headers, b"amz-sdk-request") or b"")
+    return int(found[1]) if found is not None else 0
+
+
+class Attempts:
+    """Remembers how each try ended, so that the next one can be told from a call of its own."""
+
+    def __init__(self) -> None:
+        self._ended: dict[Attempt, list[Outcome]] = {}
+
+    def follow(self, attempt: Attempt, outcome: Outcome) -> Outcome | None:
+        """Note how a try ended; how the one ended that it repeats, None where there was none."""
+        before = self._ended.get(attempt._replace(number=attempt.number - 1))
+        repeated = before.pop() if before else None
+        ended = self._ended.pop(attempt, [])
+        self._ended[attempt] = [*ended[1 - _ALIKE :], outcome]
+        if len(self._ended) > OPEN:
+            del self._ended[next(iter(self._ended))]
+        return repeated
