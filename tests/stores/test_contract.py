@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tapeway.core.credentials import Secret
+from tapeway.core.guard import Guard
 from tapeway.core.model import CassetteHead, ForeignInteraction, Recording, StoredCassette
 from tapeway.errors import RequestError, StoreError
 from tapeway.ports import CassetteStore
@@ -238,6 +240,24 @@ async def test_a_recording_that_could_not_be_read_again_is_refused(store: Casset
         await store.append("x", HEAD, bad)
     await store.append("x", HEAD, good)
 
+    assert bodies(await store.load("x", writable=True)) == answers(0)
+
+
+async def test_a_recording_that_still_shows_a_credential_is_refused_and_says_where(
+    store: CassetteStore,
+) -> None:
+    guard = Guard([Secret("x-api-key", b"the-very-secret-value")])
+    good = replace(recording(0), check=guard.check)
+    leaking = replace(recording(1, body=b'{"answer": "the-very-secret-value"}'), check=guard.check)
+
+    with pytest.raises(StoreError) as refused:
+        await store.append("x", HEAD, leaking)
+    assert await store.load("x", writable=True) is None
+    await store.append("x", HEAD, good)
+
+    assert (refused.value.status, refused.value.code) == (502, "recording_failed")
+    assert "'x-api-key' would still stand in response.json.answer" in refused.value.message
+    assert "very-secret" not in repr(refused.value)
     assert bodies(await store.load("x", writable=True)) == answers(0)
 
 

@@ -4,7 +4,7 @@ Header names and values are bytes, so that order, case, repeats and odd octets a
 came. Bodies are whole; a response remembers where its chunks ended and when they came.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -69,6 +69,8 @@ class Request:
     base: str = ""
     file: BodyFile | None = None
     """Holds the body instead of `body` when it is large."""
+    credentials: tuple[tuple[str, str], ...] = ()
+    """Of a request a cassette holds: the headers that carried a credential, each with placeholders."""
 
     @property
     def url(self) -> str:
@@ -176,12 +178,19 @@ class CassetteHead:
     meta: Mapping[str, Json] = field(default_factory=dict)
 
 
+Check = Callable[[Interaction, Json, bytes], None]
+"""Raises `core.guard.Sighted` when an interaction, its document, or the text that is written shows
+a credential."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recording:
     """One durable step: an interaction, and the indexes of the earlier ones it takes the place of."""
 
     interaction: Interaction
     supersedes: tuple[int, ...] = ()
+    check: Check | None = field(default=None, compare=False, repr=False)
+    """Asked before the interaction is written; a store that does not is no store."""
 
 
 @dataclass(frozen=True, slots=True)

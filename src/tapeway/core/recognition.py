@@ -4,14 +4,18 @@ Tests poll, retry and ask the same again, so what was recognised lately is remem
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tapeway.core import fields
 from tapeway.core.credentials import Secret, of_userinfo
+from tapeway.core.guard import Guard
+from tapeway.core.headers import STORED_REQUEST_HEADERS
+from tapeway.core.likeness import trace
 from tapeway.core.matching import credential_mark, request_key
-from tapeway.core.model import Request
+from tapeway.core.model import Headers, Request
 from tapeway.core.redaction import Redactor
+from tapeway.core.rules import NONE, Rules
 
 REMEMBERED = 512
 REMEMBERED_BODY = 16 * 1024
@@ -33,20 +37,40 @@ class Recogniser:
     def __init__(self, known: Sequence[Secret] = ()) -> None:
         self._known = tuple(known)
         self._redactor = lru_cache(maxsize=256)(Redactor)
+        self._guard = lru_cache(maxsize=256)(Guard)
         self._remembered = lru_cache(maxsize=REMEMBERED)(self._look)
 
-    def recognise(self, salt: str, request: Request) -> Recognised:
-        """The request as the cassette with this salt would hold it."""
+    def recognise(self, salt: str, request: Request, rules: Rules = NONE) -> Recognised:
+        """The request as the cassette with this salt and these rules would hold it."""
         if len(request.body) > REMEMBERED_BODY:
-            return self._look(salt, request)
-        return self._remembered(salt, request)
+            return self._look(salt, request, rules)
+        return self._remembered(salt, request, rules)
 
     def redactor(self, salt: str, request: Request, more: Sequence[Secret] = ()) -> Redactor:
         """What takes this request's secrets, the process's, and `more` out of anything."""
+        return self._redactor(salt, (*self._secrets(request), *more))
+
+    def guard(self, request: Request) -> Guard:
+        """What refuses to have this request's secrets, or the process's, written anywhere."""
+        return self._guard(self._secrets(request))
+
+    def _secrets(self, request: Request) -> tuple[Secret, ...]:
         shown = fields.secrets(request.headers, request.target)
         given = of_userinfo(request.base) if "@" in request.base else ()
-        return self._redactor(salt, (*self._known, *given, *shown, *more))
+        return (*self._known, *given, *shown)
 
-    def _look(self, salt: str, request: Request) -> Recognised:
-        redacted = self.redactor(salt, request).request(request)
-        return Recognised(redacted, request_key(redacted), credential_mark(redacted))
+    def _look(self, salt: str, request: Request, rules: Rules) -> Recognised:
+        redactor = self.redactor(salt, request)
+        redacted = redactor.request(request)
+        if seen := trace(request.headers, redactor.placeholder):
+            redacted = replace(redacted, credentials=seen)
+        if more := _matched(request.headers, rules):
+            kept = tuple([(name, redactor.value(value)) for name, value in more])
+            redacted = replace(redacted, headers=redacted.headers + kept)
+        return Recognised(redacted, request_key(redacted, rules), credential_mark(redacted))
+
+
+def _matched(headers: Headers, rules: Rules) -> Headers:
+    """The fields that a rule makes count and that a cassette would not hold otherwise."""
+    names = {name.encode() for name in rules.match} - STORED_REQUEST_HEADERS
+    return tuple([pair for pair in headers if pair[0].lower() in names]) if names else ()

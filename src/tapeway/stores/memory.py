@@ -23,7 +23,7 @@ from tapeway.core.model import (
 from tapeway.core.routing import check_cassette_name
 from tapeway.formats import native
 from tapeway.spool import Temporary
-from tapeway.stores.document import document_of
+from tapeway.stores.document import payload_of
 from tapeway.stores.placement import Placement
 
 Kept = Placement[Interaction | ForeignInteraction]
@@ -48,11 +48,11 @@ class MemoryStore:
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
         check_cassette_name(name)
-        document_of(recording.interaction)
+        payload_of(recording)
         empty: Kept = Placement()
         head, kept, _ = self._cassettes.get(name, (copy.deepcopy(head), empty, None))
-        recording = copy.deepcopy(recording)
-        kept.add(recording.interaction.index, recording.interaction, recording.supersedes)
+        interaction = copy.deepcopy(recording.interaction)
+        kept.add(interaction.index, interaction, recording.supersedes)
         self._cassettes[name] = (head, kept, datetime.now(UTC))
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
