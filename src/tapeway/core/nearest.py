@@ -59,12 +59,18 @@ def nearest(
         Neighbour(each, _differences(each.request, missed, asked, rules))
         for each in _worth_comparing(missed, _same_endpoint(missed, held, rules))
     ]
-    return tuple(sorted(found, key=_distance)[:most])
+    return tuple(sorted(found, key=lambda each: distance(each.differences))[:most])
 
 
 def compared(recorded: Request, missed: Request, rules: Rules) -> tuple[Difference, ...]:
     """What sets two requests apart under these rules, by route and then by document."""
     return _differences(recorded, missed, document(missed, rules), rules)
+
+
+def distance(found: Sequence[Difference]) -> float:
+    """How far apart differences put two requests: at most their number."""
+    weighed = found[:_WEIGHED]
+    return sum(map(_weight, weighed)) + len(found) - len(weighed)
 
 
 def _differences(
@@ -79,19 +85,20 @@ def _differences(
 def _same_endpoint(
     missed: Request, held: Iterable[Interaction | ForeignInteraction], rules: Rules
 ) -> list[Interaction]:
-    method, path = missed.method, _path(missed, rules)
+    method, path = missed.method, path_of(missed, rules)
     known = [
         each for each in held if isinstance(each, Interaction) and len(each.request.body) <= LARGEST
     ]
     there = [
         each
         for each in known
-        if each.request.method == method and _path(each.request, rules) == path
+        if each.request.method == method and path_of(each.request, rules) == path
     ]
     return [each for each in there if each.request.route == missed.route] or there or known
 
 
-def _path(request: Request, rules: Rules) -> str:
+def path_of(request: Request, rules: Rules) -> str:
+    """The path as rules rewrite it, not decoded: good enough to tell endpoints apart."""
     path = request.target.partition("?")[0]
     for old, new in rules.rewrite:
         path = path.replace(old, new)
@@ -142,11 +149,6 @@ def _likeness(
     theirs, where = request.body.split(separator), _TARGET.split(request.target)
     shared = len(body.intersection(theirs)) + len(target.intersection(where))
     return shared / (len(body) + len(target) + len(theirs) + len(where) - shared)
-
-
-def _distance(neighbour: Neighbour) -> float:
-    weighed = neighbour.differences[:_WEIGHED]
-    return sum(map(_weight, weighed)) + len(neighbour.differences) - len(weighed)
 
 
 def _weight(difference: Difference) -> float:

@@ -39,11 +39,11 @@ def suggestion(recorded: Request, requested: Request, rules: Rules) -> Rules | N
     return None
 
 
-def addition(found: Sequence[Difference], rules: Rules) -> Rules:
+def addition(found: Sequence[Difference], rules: Rules, most: int = MOST_PATHS) -> Rules:
     """The rules that should explain these differences; whether they do is for the keys to tell."""
     names, left = _normalisers(found, rules)
     rewrites = [_rewrite(each) for each in left if each.steps == ("path",)]
-    ignored = _ignoring([each for each in left if each.steps[0] in ROOTS])
+    ignored = _ignoring([each for each in left if each.steps[0] in ROOTS], most)
     return Rules(
         ignore=ignored.ignore,
         normalise=names,
@@ -114,16 +114,17 @@ def _rewrite(difference: Difference) -> tuple[str, str] | None:
     return f"/{old[0]}/", f"/{new[0]}/" if new else "/"
 
 
-def _ignoring(found: Sequence[Difference]) -> Rules:
+def _ignoring(found: Sequence[Difference], most: int = MOST_PATHS) -> Rules:
     # An element more or less is another conversation, and no field that varies.
     if any(each.steps[0] not in ROOTS or _is_element(each) for each in found):
         return NONE
-    alike = Counter(_widened(each.steps) for each in found if _may_widen(each))
+    open_places = {each.steps for each in found if _may_widen(each)}
+    alike = Counter(map(_widened, open_places))
     paths: dict[str, None] = {}
     for each in found:
         widened = _widened(each.steps)
         paths[widened if alike[widened] > 1 else json_paths.written(each.steps)] = None
-    return Rules(ignore=tuple(paths)) if len(paths) <= MOST_PATHS else NONE
+    return Rules(ignore=tuple(paths)) if len(paths) <= most else NONE
 
 
 def _is_element(difference: Difference) -> bool:
