@@ -219,6 +219,29 @@ async def test_an_answer_that_is_not_durable_is_no_answer() -> None:
     assert not await call.kept()
 
 
+@pytest.mark.parametrize("mode", ["auto", "record"])
+async def test_what_still_shows_a_credential_is_neither_kept_nor_given_out(mode: Mode) -> None:
+    key = canary().replace("/", "-").replace("+", "-")
+    request = Request("openai", "GET", "/v1/x", ((b"x-api-key", key.encode()),), base="https://up")
+    # Redaction does not go to the names of fields.
+    call = Call(FakeAnswer(b"x", headers=((key.encode(), b"1"),)), mode=mode, request=request)
+    error = await call.error()
+
+    assert (error.status, error.code) == (502, "recording_failed")
+    assert "'x-api-key' would still stand in response.headers.…" in error.message
+    assert sightings({"key": key}, {"error": repr(error).encode()}) == []
+    assert not await call.kept()
+
+
+async def test_an_error_about_what_cannot_be_kept_does_not_repeat_a_credential() -> None:
+    key = canary("no/name")
+    request = Request("openai", "GET", "/v1/x", ((b"x-api-key", key.encode()),), base="https://up")
+    error = await Call(FakeAnswer(b"x", headers=((key.encode(), b"1"),)), request=request).error()
+
+    assert (error.status, error.code) == (502, "recording_failed")
+    assert sightings({"key": key}, {"error": repr(error).encode()}) == []
+
+
 async def test_an_unexpected_error_is_told_and_logged_without_its_text(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

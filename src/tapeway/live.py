@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from tapeway.core.completeness import ends_with_head
 from tapeway.core.credentials import of_response
@@ -170,7 +170,8 @@ class LiveCall:
             replaces=ask.rules.replaces,
             index=self._index,
         )
-        await self._store.append(ask.cassette.name, ask.cassette.head, recording)
+        checked = replace(recording, check=self._recogniser.guard(ask.request).check)
+        await self._store.append(ask.cassette.name, ask.cassette.head, checked)
         ask.cassette.add(recording, ask.key, ask.take)
         return recording
 

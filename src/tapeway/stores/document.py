@@ -18,21 +18,27 @@ def document_of(interaction: Interaction | ForeignInteraction) -> native.Documen
 
 def payload_of(recording: Recording) -> bytes:
     """What the journal holds, checked. Raises StoreError like `document_of`, and for a credential."""
-    document = document_of(recording.interaction)
     try:
+        document = document_of(recording.interaction)
         text = payload(Entry(document, recording.supersedes))
+    except StoreError as exc:
+        # It may repeat what the service sent.
+        _check(recording, {}, exc.message.encode("utf-8", "backslashreplace"))
+        raise
     except (UnicodeEncodeError, TypeError, RecursionError) as exc:
         raise StoreError("this answer cannot be kept in a cassette: it is no JSON") from exc
-    if recording.check is not None:
-        try:
-            recording.check(recording.interaction, document, text)
-        except Sighted as leak:
-            raise StoreError(_refusal(leak.secret.label, shown(leak.place))) from None
+    _check(recording, document, text)
     return text
 
 
-def _refusal(label: str, place: str) -> str:
-    return (
-        f"nothing was recorded: the credential '{label}' would still stand in {place or 'the file'} "
-        "of the recording; keep it out of there, or ask in mode passthrough, which records nothing"
-    )
+def _check(recording: Recording, document: native.Document, text: bytes) -> None:
+    if recording.check is None:
+        return
+    try:
+        recording.check(recording.interaction, document, text)
+    except Sighted as leak:
+        place = shown(leak.place) or "an error about it"
+        raise StoreError(
+            f"nothing was recorded: the credential '{leak.secret.label}' would still stand in "
+            f"{place}; keep it out of there, or ask in mode passthrough, which records nothing"
+        ) from None
