@@ -71,6 +71,7 @@ class Redactor:
             self._stored(header.stored),
             self._body(request.body),
             without_userinfo(request.base) if "@" in request.base else request.base,
+            file=request.file,
             credentials=request.credentials,
         )
 

@@ -15,18 +15,18 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 import orjson
 
-from tapeway.core import fields, json_paths, multipart
+from tapeway.core import fields, json_paths, large_body, multipart
 from tapeway.core.credentials import MIN_VALUE, PARAMETERS
 from tapeway.core.encoding import decode
 from tapeway.core.fields import RequestFields
 from tapeway.core.json_text import Json, NotJson, canonical, parse
-from tapeway.core.model import Headers, Request
+from tapeway.core.model import LARGE_BODY, Headers, Request
 from tapeway.core.normalising import Normalising
 from tapeway.core.redaction import SHORT
 from tapeway.core.rules import NONE, Rules
 
 Content = Literal["empty", "json", "form", "parts", "text", "bytes", "coded", "large"]
-"""How a body was read: `coded` under a content coding nobody could take off, `large` from a file."""
+"""How a body was read: `coded` under a content coding nobody could take off, `large` by its digest."""
 
 # How orjson writes what it may have blurred: an integral float (1.0 is the value 1), and anything
 # from 1e16 on, which was perhaps an integer that a double cannot hold. Those take the exact way.
@@ -84,10 +84,12 @@ def query(raw: str) -> dict[str, Json]:
 def body(request: Request) -> tuple[Content, Json]:
     """How a request's body is to be read, and what it says."""
     if request.file is not None:
-        return "large", {"sha256": request.file.digest, "size": request.file.size}
+        return "large", large_body.said(request.file)
     header, plain = fields.read(request.headers), request.body
     if not plain:
         return "empty", None
+    if len(plain) > LARGE_BODY and len(plain) > large_body.most_in_memory(request.headers):
+        return "large", large_body.said(large_body.digested(request.headers, plain))
     plain, readable = readable_body(header, plain)
     if not readable:
         return "coded", _hash(plain)
