@@ -4,25 +4,32 @@ Encoding refuses what decoding would refuse, so that nothing is written that can
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from tapeway.core.headers import OWN, end_to_end, find
 from tapeway.core.json_text import Json
-from tapeway.core.model import Headers, Interaction, Request, Response, ResponseHead
-from tapeway.formats import arrival, body, body_file, header_map, match_key
+from tapeway.core.model import Headers, Interaction, Request, Response, ResponseHead, Verdict
+from tapeway.formats import arrival, body, body_file, failing, header_map, match_key
 from tapeway.formats.fault import FormatFault, Pointer
 from tapeway.formats.fields import Fields, millis
 
 INTERACTION = (
-    *("index", "kind", "boundary", "request", "response", "error"),
+    *("index", "kind", "boundary", "request", "response", "error", failing.PARTIAL),
     *("match_key", "latency_ms", "usage", "tags", "metadata"),
 )
-REQUEST = ("method", "url", *header_map.NAMES, *body.NAMES, "route", "base")
+REQUEST = ("method", "url", *header_map.NAMES, *body.NAMES, "route", "base", "credentials")
 RESPONSE = (
     *("status_code", "reason_phrase", "reason", "reason_latin1", "http_version"),
-    *(*header_map.NAMES, *body.NAMES, *arrival.NAMES),
+    *(*header_map.NAMES, *body.NAMES, *arrival.NAMES, "verdict"),
 )
+ANNOUNCED = "length"
+"""Stands beside a body that is shorter than its head had said."""
+_VERDICTS: Mapping[str, Verdict] = {
+    each: each for each in ("complete", "marked", "error", "truncated")
+}
 _STATUSES = range(200, 600)
+_LONGEST = 2**63
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VERSION = re.compile(r"HTTP/[0-9](\.[0-9])?")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -40,7 +47,12 @@ def encode(interaction: Interaction) -> dict[str, Json]:
     if boundary := _boundary(url):
         document["boundary"] = boundary
     document["request"] = _encode_request(request, url, foreign=foreign)
-    document["response"] = _encode_response(interaction.response, request.method)
+    if interaction.failure is None:
+        document["response"] = _encode_response(interaction.response, request.method)
+    else:
+        document["error"] = failing.encode(interaction.failure)
+        if interaction.response.status:
+            document[failing.PARTIAL] = _encode_part(interaction.response, request.method)
     key = interaction.stored_keys[0] if foreign else match_key.of_http(request)
     if key:
         document["match_key"] = key
@@ -58,13 +70,19 @@ def decode(document: Mapping[str, Json], index: int, at: Pointer) -> Interaction
     """The interaction a document says. Raises FormatFault with the place of what is wrong."""
     fields = Fields(document, at)
     fields.only(INTERACTION)
-    fields.require("request", "response")
+    failure = failing.decode(fields.object("error")) if "error" in fields else None
+    unfit, needed = ("response", ()) if failure else (failing.PARTIAL, ("response",))
+    if unfit in fields:
+        raise fields.fault(unfit, "says otherwise than the 'response' or 'error' beside it")
+    fields.require("request", *needed)
     request = _decode_request(fields.object("request"))
     key = fields.text("match_key")
     return Interaction(
         index=index,
         request=request,
-        response=_decode_response(fields.object("response"), request.method),
+        response=_decode_part(fields, request.method)
+        if failure
+        else _decode_response(fields.object("response"), request.method),
         match_key=key,
         latency_ms=fields.number("latency_ms"),
         usage=fields.object("usage").values if "usage" in fields else None,
@@ -72,6 +90,7 @@ def decode(document: Mapping[str, Json], index: int, at: Pointer) -> Interaction
         metadata=fields.object("metadata").values,
         # Another tool took its key before it redacted: only the stored one can be found again.
         stored_keys=(key,) if key and not request.route else (),
+        failure=failure,
     )
 
 
@@ -85,6 +104,8 @@ def _encode_request(request: Request, url: str, *, foreign: bool) -> dict[str, J
         fields |= body_file.encode(request.file)
     else:
         fields |= body.encode(request.body, _content_type(request.headers))
+    if request.credentials:
+        fields["credentials"] = dict(request.credentials)
     # The route is what tells a recording of ours from another tool's.
     if not foreign:
         fields["route"] = request.route
@@ -113,7 +134,13 @@ def _decode_request(fields: Fields) -> Request:
         body=body.decode(fields),
         base=base,
         file=body_file.decode(fields),
+        credentials=tuple(_texts(fields.object("credentials"))),
     )
+
+
+def _texts(fields: Fields) -> Iterator[tuple[str, str]]:
+    for name in fields.values:
+        yield name, fields.text(name)
 
 
 def _divide(fields: Fields) -> tuple[str, str]:
@@ -145,11 +172,32 @@ def _encode_response(response: Response, method: str) -> dict[str, Json]:
     else:
         fields |= body.encode(response.body, _content_type(kept))
     fields |= arrival.encode(response) | headers
+    if response.verdict:
+        fields["verdict"] = response.verdict
     if _UNWRITABLE.search(head.reason):
         octets = head.reason.encode("utf-8", "surrogateescape")
         fields |= {"reason_phrase": octets.decode("latin-1"), "reason_latin1": True}
     _check_head(Fields(fields, ("response",)))
     return fields
+
+
+def _encode_part(response: Response, method: str) -> dict[str, Json]:
+    fields = _encode_response(response, method)
+    if response.head.length is not None:
+        fields[ANNOUNCED] = response.head.length
+    return fields
+
+
+def _decode_part(interaction: Fields, method: str) -> Response:
+    if failing.PARTIAL not in interaction:
+        return Response(ResponseHead(0))
+    fields = interaction.object(failing.PARTIAL)
+    plain = {name: value for name, value in fields.values.items() if name != ANNOUNCED}
+    part = _decode_response(Fields(plain, fields.at), method)
+    if ANNOUNCED not in fields:
+        return part
+    length = fields.integer(ANNOUNCED, low=0, high=_LONGEST)
+    return replace(part, head=replace(part.head, length=length))
 
 
 def _decode_response(fields: Fields, method: str) -> Response:
@@ -166,8 +214,19 @@ def _decode_response(fields: Fields, method: str) -> Response:
     head = ResponseHead(status, reason, headers, framing, version)
     if (file := body_file.decode(fields)) is not None:
         body.decode(fields)
-        return Response(head, file=file, cuts=arrival.cuts(fields, file.size))
-    return Response(head, arrival.decode(fields, body.decode(fields), _content_type(headers)))
+        cuts = arrival.cuts(fields, file.size)
+        return Response(head, file=file, cuts=cuts, verdict=_verdict(fields))
+    chunks = arrival.decode(fields, body.decode(fields), _content_type(headers))
+    return Response(head, chunks, verdict=_verdict(fields))
+
+
+def _verdict(fields: Fields) -> Verdict:
+    if "verdict" not in fields:
+        return ""
+    said = fields.text("verdict")
+    if said not in _VERDICTS:
+        raise fields.fault("verdict", f"must be one of {', '.join(_VERDICTS)}, not '{said}'")
+    return _VERDICTS[said]
 
 
 def _check_head(fields: Fields) -> None:

@@ -11,7 +11,7 @@ from itertools import count
 
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.model import CassetteHead, ForeignInteraction, Interaction, StoredCassette
-from tapeway.formats import assets, exchange, json_lines
+from tapeway.formats import assets, exchange, failing, json_lines
 from tapeway.formats.fault import FormatFault, Pointer
 from tapeway.formats.fields import Fields
 
@@ -77,7 +77,7 @@ def decode_all(
 def decode(
     document: Document, index: int, at: Pointer = (), fetch: assets.Fetch | None = None
 ) -> Interaction | ForeignInteraction:
-    """What a document says; kinds that HTTP does not carry, and errors, stay as they are."""
+    """What a document says; kinds that HTTP does not carry, and other tools' errors, stay as they are."""
     fields = Fields(document, at)
     fields.require("kind")
     kind = fields.text("kind")
@@ -87,7 +87,7 @@ def decode(
         raise fields.fault("kind", f"there is no kind '{kind}'; {advice}")
     if "error" not in fields and "response" not in document:
         raise FormatFault("there is neither a 'response' nor an 'error'", at)
-    if kind != "http" or "error" in fields:
+    if kind != "http" or ("error" in fields and not failing.is_ours(document.get("error"))):
         return ForeignInteraction(index, document)
     if fetch is not None:
         inlined = assets.inline(document, fetch, at)
@@ -121,7 +121,7 @@ def write(head: CassetteHead, documents: Iterable[Document]) -> bytes:
 def _indented(index: int, document: Document) -> bytes:
     numbered = document | {"index": index} if "index" in document else {"index": index, **document}
     text = dump(numbered, indent=True)
-    match document.get("response"):
+    match document.get("response", document.get(failing.PARTIAL)):
         case {"chunks": [[int() | float(), int()], *_] as chunks}:
             text = text.replace(*_spread_and_narrow(chunks))
     # A line break inside a string is an escape, so each one here begins a line.
