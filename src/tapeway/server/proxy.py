@@ -16,6 +16,7 @@ from tapeway.core.model import Headers, Interaction, Request, Response, Response
 from tapeway.core.modes import Outcome
 from tapeway.core.plan import Answer, Ask, Incoming, Miss, Replay
 from tapeway.core.request_line import origin_form, own_path
+from tapeway.core.retry_after import AT_ONCE, paced
 from tapeway.core.routing import DEFAULT, Address, Owner, relocate, resolve
 from tapeway.errors import RequestError, TapewayError
 from tapeway.journal import Entry, Journal
@@ -176,6 +177,7 @@ class Proxy:
             keep_alive=stays,
         )
         if pieces is None:
+            response = replace(response, head=paced(response.head, AT_ONCE))
             return self._reply(visit, response, "replayed", interaction.request.base, index)
         self._enter(visit, "replayed", response.status, index)
         return WireResponse(pieces, keep_alive=stays)

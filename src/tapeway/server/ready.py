@@ -1,7 +1,10 @@
 """Replays as they leave, kept for the next time: the same recording is the same bytes."""
 
+from dataclasses import replace
+
 from tapeway.core.headers import find
 from tapeway.core.model import Interaction
+from tapeway.core.retry_after import AT_ONCE, paced
 from tapeway.server.wire import marks, serialise
 
 KEPT = 256
@@ -38,7 +41,7 @@ class ReadyAnswers:
         if find(interaction.response.headers, b"location") is not None:
             return None
         pieces = serialise(
-            interaction.response,
+            replace(interaction.response, head=paced(interaction.response.head, AT_ONCE)),
             marks("replayed", cassette, interaction.index),
             method=method,
             version=version,
