@@ -12,7 +12,8 @@ from tapeway.core.credentials import Secret
 from tapeway.core.matching import request_key
 from tapeway.core.model import Request
 from tapeway.core.recognition import Recogniser
-from tapeway.core.redaction import PLACEHOLDER, Redactor
+from tapeway.core.placeholders import PLACEHOLDER
+from tapeway.core.redaction import Redactor
 from tests.canary import canary, sightings
 from tests.core.redacting import (
     JSON,

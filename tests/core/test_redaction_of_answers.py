@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tapeway.core.credentials import Secret, of_response
 from tapeway.core.model import Response
 from tapeway.core.readable import readable_response
-from tapeway.core.redaction import PLACEHOLDER, Redactor
+from tapeway.core.placeholders import PLACEHOLDER
+from tapeway.core.redaction import Redactor
 from tests.canary import canary, sightings
 from tests.core.redacting import JSON, KEY, SALT, everything_of, make_response, redactor
 from tests.core.test_disguises import WRITERS

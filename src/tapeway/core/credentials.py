@@ -105,7 +105,7 @@ def of_headers(headers: Headers) -> list[Secret]:
         if lower == b"cookie":
             found += _of_cookies(value)
         elif is_credential_header(lower):
-            found += _of_field(lower.decode("latin-1"), value)
+            found += of_value(lower.decode("latin-1"), value)
     return found
 
 
@@ -146,7 +146,8 @@ def _of_parameters(url: bytes) -> list[Secret]:
     return found
 
 
-def _of_field(label: str, value: bytes) -> list[Secret]:
+def of_value(label: str, value: bytes) -> list[Secret]:
+    """The credentials in a value that has a scheme before it, or is one as a whole."""
     scheme, _, rest = value.strip().partition(b" ")
     rest = rest.strip()
     if not rest:

@@ -5,10 +5,8 @@ from collections.abc import Iterable, Iterator
 
 from tapeway.core.credentials import Secret
 from tapeway.core.disguises import disguises
+from tapeway.core.placeholders import PLACEHOLDER
 from tapeway.core.spans import Span
-
-PLACEHOLDER = re.compile(rb"REDACTED\.[A-Za-z0-9_-]+\.[0-9a-f]{8}")
-"""Letters, digits, dots, dashes: safe in JSON, URLs, header fields and cookies alike."""
 
 _BEHIND_NUMBER = re.compile(rb"\s*(?:[,\]}]|\Z)")
 _ESCAPED = re.compile(rb"\\.")
@@ -25,7 +23,7 @@ class KnownValues:
             if secret.value and not PLACEHOLDER.fullmatch(secret.value)
         }
         self.secrets = tuple(by_value.values())
-        self.cores = [each.core for value in by_value for each in disguises(value)]
+        self.cores = tuple([each.core for value in by_value for each in disguises(value)])
 
     def shows(self, text: bytes) -> bool:
         """Whether it is worth looking closer: a plain search is many times as fast."""

@@ -11,6 +11,7 @@ from tapeway.core import fields
 from tapeway.core.credentials import Secret, of_userinfo
 from tapeway.core.guard import Guard
 from tapeway.core.headers import STORED_REQUEST_HEADERS
+from tapeway.core.known_values import KnownValues
 from tapeway.core.likeness import trace
 from tapeway.core.matching import credential_mark, request_key
 from tapeway.core.model import Headers, Request
@@ -36,7 +37,8 @@ class Recogniser:
 
     def __init__(self, known: Sequence[Secret] = ()) -> None:
         self._known = tuple(known)
-        self._redactor = lru_cache(maxsize=256)(Redactor)
+        self._values = KnownValues(known)
+        self._redactor = lru_cache(maxsize=256)(self._made)
         self._guard = lru_cache(maxsize=256)(Guard)
         self._remembered = lru_cache(maxsize=REMEMBERED)(self._look)
 
@@ -48,19 +50,27 @@ class Recogniser:
 
     def redactor(self, salt: str, request: Request, more: Sequence[Secret] = ()) -> Redactor:
         """What takes this request's secrets, the process's, and `more` out of anything."""
-        return self._redactor(salt, (*self._secrets(request), *more))
+        shown = self._shown(request)
+        in_body = self._redactor(salt, shown).in_body(request)
+        return self._redactor(salt, (*shown, *in_body, *more))
 
     def guard(self, request: Request) -> Guard:
         """What refuses to have this request's secrets, or the process's, written anywhere."""
         return self._guard(self._secrets(request))
 
     def _secrets(self, request: Request) -> tuple[Secret, ...]:
+        return (*self._known, *self._shown(request))
+
+    def _shown(self, request: Request) -> tuple[Secret, ...]:
         shown = fields.secrets(request.headers, request.target)
         given = of_userinfo(request.base) if "@" in request.base else ()
-        return (*self._known, *given, *shown)
+        return (*given, *shown)
+
+    def _made(self, salt: str, secrets: tuple[Secret, ...]) -> Redactor:
+        return Redactor(salt, secrets, self._values)
 
     def _look(self, salt: str, request: Request, rules: Rules) -> Recognised:
-        redactor = self.redactor(salt, request)
+        redactor = self._redactor(salt, self._shown(request))
         redacted = redactor.request(request)
         if seen := trace(request.headers, redactor.placeholder):
             redacted = replace(redacted, credentials=seen)

@@ -9,14 +9,13 @@ within a cassette and none can be looked up in a table of hashes.
 import hashlib
 import hmac
 import re
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import chain
 from urllib.parse import quote, unquote, unquote_to_bytes
 
-from tapeway.core import credentials, disguises, fields
+from tapeway.core import credentials, event_splits, fields, secret_fields, shapes
 from tapeway.core.credentials import (
     MIN_VALUE,
     PARAMETERS,
@@ -24,38 +23,42 @@ from tapeway.core.credentials import (
     Secret,
     is_credential_header,
 )
+from tapeway.core.glance import Glance, glance
+from tapeway.core.headers import find
+from tapeway.core.known_values import KnownValues, in_json
 from tapeway.core.model import Headers, Request, Response, ResponseChunk
+from tapeway.core.placeholders import PLACEHOLDER, SHORT
 from tapeway.core.readable import readable_request
 from tapeway.core.routing import without_userinfo
-
-PLACEHOLDER = re.compile(rb"REDACTED\.[A-Za-z0-9_-]+\.[0-9a-f]{8}")
-"""Letters, digits, dots, dashes: safe in JSON, URLs, header fields and cookies alike."""
-
-SHORT = "short"
-"""Marks the placeholder of a value too short to be a key for certain: it still tells requests
-apart in the match key, where a long one is left out."""
+from tapeway.core.spans import Span, apart, exchanged
+from tapeway.core.windows import Windowed
 
 _ODD = re.compile(r"[^A-Za-z0-9_-]+")
 _UNDECODED = re.compile("[\udc80-\udcff]")
 _PARAMETER = re.compile(r"(?<=[?&#])([^=&#]*)=([^&#]+)")
-_BEHIND_NUMBER = re.compile(rb"\s*(?:[,\]}]|\Z)")
-_ESCAPED = re.compile(rb"\\.")
+_NOBODYS = KnownValues()
+# `%25252525xx` for each of four octets, or a `\u00xx` behind eight backslashes.
+_LONGEST_CHARACTER = 48
 
 
 class Redactor:
-    """Replaces a fixed set of secrets, and every credential in a place known to hold one."""
+    """Replaces known secrets, those that their shape or their field's name gives away, and every
+    credential in a place known to hold one.
 
-    def __init__(self, salt: str, secrets: Iterable[Secret] = ()) -> None:
+    `known` are the process's own, the same for every exchange; `secrets` those of this one.
+    """
+
+    def __init__(
+        self, salt: str, secrets: Iterable[Secret] = (), known: KnownValues = _NOBODYS
+    ) -> None:
         self._salt = salt.encode()
-        # A client that follows a recorded link sends a placeholder back: that is no secret.
-        by_value = {
-            secret.value: secret
-            for secret in secrets
-            if secret.value and not PLACEHOLDER.fullmatch(secret.value)
-        }
-        # Longest first, so that a secret holding another is replaced whole.
-        self._secrets = sorted(by_value.values(), key=lambda secret: -len(secret.value))
-        self._cores = [disguises.core(secret.value) for secret in self._secrets]
+        self._known = known
+        self._shown = KnownValues(secrets)
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """The values it replaces wherever they stand."""
+        return (*self._known.secrets, *self._shown.secrets)
 
     def request(self, request: Request) -> Request:
         """The request as a cassette may hold it: allowed fields only, no credential anywhere."""
@@ -64,12 +67,14 @@ class Redactor:
             # Inside its coding it could not be mended.
             request = readable_request(request)
             header = fields.read(request.headers)
+        named = self._named(request.body, header.content_type, answer=False)
+        redactor = self._knowing(named)
         return Request(
             request.route,
             request.method,
-            self.target(request.target),
-            self._stored(header.stored),
-            self._body(request.body),
+            redactor.target(request.target),
+            redactor._stored(header.stored),
+            redactor._body(request.body, named),
             without_userinfo(request.base) if "@" in request.base else request.base,
             file=request.file,
             credentials=request.credentials,
@@ -80,13 +85,45 @@ class Redactor:
 
         Nothing is seen inside a content coding: take that off first.
         """
-        reason = self.value(response.head.reason.encode("utf-8", "surrogateescape"))
+        content_type, body = find(response.headers, b"content-type") or b"", response.body
+        named = self._named(body, content_type, answer=True)
+        redactor = self._knowing(named)
+        told = redactor._told_bit_by_bit(body, content_type)
+        reason = redactor.value(response.head.reason.encode("utf-8", "surrogateescape"))
         head = replace(
             response.head,
             reason=reason.decode("utf-8", "surrogateescape"),
-            headers=self._fields(response.headers),
+            headers=redactor._fields(response.headers),
         )
-        return replace(response, head=head, chunks=self._chunks(response.chunks))
+        return replace(
+            response, head=head, chunks=redactor._chunks(body, response.chunks, [*named, *told])
+        )
+
+    def message(self, data: bytes, *, answer: bool) -> bytes:
+        """One message or frame of a socket, text or binary, without its secrets.
+
+        `answer` tells the upstream's from the client's: names mean more in what a client sends.
+        """
+        named = self._named(data, b"", answer=answer)
+        return self._knowing(named)._body(data, named)
+
+    def windowed(self) -> Windowed:
+        """The same for a body of any length in pieces: known values and shapes, no names.
+
+        Digits are exchanged as they are, since no one can tell what the rest of the line was.
+        """
+        longest = max([len(secret.value) for secret in self.secrets], default=0)
+        return Windowed(
+            lambda data, start: list(self._found(data, start)),
+            self._stand_in,
+            max(shapes.LONGEST, _LONGEST_CHARACTER * longest),
+        )
+
+    def in_body(self, request: Request) -> list[Secret]:
+        """The secrets that a request's body shows by the names of its fields."""
+        content_type = fields.read(request.headers).content_type
+        named = self._named(readable_request(request).body, content_type, answer=False)
+        return _long(named)
 
     def target(self, target: str) -> str:
         """A raw target or URL without credential parameters or secret values.
@@ -94,15 +131,14 @@ class Redactor:
         Octets that are no UTF-8 come back percent-encoded, so that it can be written anywhere.
         """
         if self._shows(octets := target.encode("utf-8", "surrogateescape")):
-            octets = self.value(octets)
-            target = octets.decode("utf-8", "surrogateescape")
+            target = self._mended(octets, self._found(octets)).decode("utf-8", "surrogateescape")
         if not target.isascii():
             target = _UNDECODED.sub(lambda odd: quote(odd[0], errors="surrogateescape"), target)
         return _PARAMETER.sub(self._parameter, target) if "=" in target else target
 
     def value(self, data: bytes) -> bytes:
-        """Bytes with every known secret replaced."""
-        return self._finder.sub(self._stand_in, data) if self._shows(data) else data
+        """Bytes with every known secret replaced, and every one of a known shape."""
+        return self._mended(data, self._found(data)) if self._shows(data) else data
 
     def placeholder(self, label: str, value: bytes) -> bytes:
         """What stands for a secret in this cassette."""
@@ -110,36 +146,56 @@ class Redactor:
         return f"REDACTED.{_ODD.sub('-', label) or 'value'}.{mark}".encode()
 
     @cached_property
-    def _finder(self) -> re.Pattern[bytes]:
-        # Without groups: they would keep the search from skipping to where a secret can begin.
-        return re.compile(b"|".join([disguises.pattern(each.value) for each in self._secrets]))
+    def _glance(self) -> Glance:
+        return glance(self._known.cores)
 
     def _shows(self, data: bytes) -> bool:
-        """Whether it is worth looking closer: a plain search is many times as fast."""
-        for core in self._cores:  # noqa: SIM110 - any() costs five times the search
-            if core in data:
-                return True
-        return False
+        """Whether it is worth looking closer."""
+        return self._shown.shows(data) or self._glance.search(data) is not None
 
-    def _body(self, body: bytes) -> bytes:
-        return self._finder.sub(self._stand_in_body, body) if self._shows(body) else body
+    def _found(self, data: bytes, start: int = 0) -> Iterable[Span]:
+        return chain(
+            self._known.find(data, start),
+            self._shown.find(data, start),
+            shapes.find(data, start),
+        )
 
-    def _stand_in(self, match: re.Match[bytes]) -> bytes:
-        secret = self._found(match[0])
-        return self.placeholder(secret.label, secret.value)
+    def _named(self, body: bytes, content_type: bytes, *, answer: bool) -> list[Span]:
+        if not body:
+            return []
+        if not secret_fields.reads_whole(content_type) and self._glance.search(body) is None:
+            return []
+        return secret_fields.find(body, content_type, answer=answer)
 
-    def _stand_in_body(self, match: re.Match[bytes]) -> bytes:
-        placeholder = self._stand_in(match)
-        if not match[0].isdigit() or (before := _before_number(match)) is None:
-            return placeholder
-        # JSON must stay JSON; and behind a minus it is another number.
-        return match[0] if before.endswith(b"-") else b'"%b"' % placeholder
+    def _knowing(self, named: Sequence[Span]) -> "Redactor":
+        more = _long(named)
+        if not more:
+            return self
+        return Redactor(self._salt.decode(), (*self._shown.secrets, *more), self._known)
 
-    def _found(self, text: bytes) -> Secret:
-        for secret in self._secrets:
-            if re.fullmatch(disguises.pattern(secret.value), text):
-                return secret
-        raise AssertionError("the finder is made of these secrets")
+    def _body(self, body: bytes, named: Sequence[Span]) -> bytes:
+        if not named and not self._shows(body):
+            return body
+        return self._mended(body, [*named, *in_json(body, self._found(body))])
+
+    def _mended(self, data: bytes, spans: Iterable[Span]) -> bytes:
+        found = [(span, self._stand_in(span)) for span in apart(spans)]
+        return exchanged(data, [len(data)], found)[0] if found else data
+
+    def _stand_in(self, span: Span) -> bytes:
+        if span.secret is None:
+            return b""
+        placeholder = self.placeholder(span.secret.label, span.secret.value)
+        return span.quote + placeholder + span.quote
+
+    def _told_bit_by_bit(self, body: bytes, content_type: bytes) -> list[Span]:
+        def search(text: bytes) -> list[Span]:
+            if not self._shows(text):
+                return []
+            named = secret_fields.find(text, b"", answer=True)
+            return [*named, *self._found(text)]
+
+        return list(event_splits.find(body, content_type, search))
 
     def _parameter(self, match: re.Match[str]) -> str:
         name, value = match[1], match[2]
@@ -151,16 +207,17 @@ class Redactor:
         return f"{name}={self.placeholder(label, octets).decode()}"
 
     def _stored(self, headers: Headers) -> Headers:
-        for _, value in headers:
-            if self._shows(value):
-                return tuple([(name, self.value(value)) for name, value in headers])
-        return headers
+        if not self._shows(b"\n".join([value for _, value in headers])):
+            return headers
+        return tuple([(name, self.value(value)) for name, value in headers])
 
     def _fields(self, headers: Headers) -> Headers:
-        return tuple([(name, self._field(name.lower(), value)) for name, value in headers])
+        shown = self._shows(b"\n".join([value for _, value in headers]))
+        return tuple([(name, self._field(name.lower(), value, shown)) for name, value in headers])
 
-    def _field(self, name: bytes, value: bytes) -> bytes:
-        value = self.value(value)
+    def _field(self, name: bytes, value: bytes, shown: bool) -> bytes:
+        if shown:
+            value = self.value(value)
         if name == b"set-cookie":
             return self._set_cookie(value)
         if is_credential_header(name):
@@ -183,44 +240,22 @@ class Redactor:
             return value
         return self.placeholder(label, value)
 
-    def _chunks(self, chunks: Sequence[ResponseChunk]) -> tuple[ResponseChunk, ...]:
-        whole = b"".join([chunk.data for chunk in chunks]) if self._secrets else b""
-        if not self._shows(whole):
+    def _chunks(
+        self, whole: bytes, chunks: Sequence[ResponseChunk], named: Sequence[Span]
+    ) -> tuple[ResponseChunk, ...]:
+        if not named and not self._shows(whole):
             return tuple(chunks)
-        found = [(each.span(), self._stand_in_body(each)) for each in self._finder.finditer(whole)]
-        pieces = _recut(whole, [len(chunk.data) for chunk in chunks], found)
+        spans = apart([*named, *in_json(whole, self._found(whole))])
+        found = [(span, self._stand_in(span)) for span in spans]
+        pieces = exchanged(whole, [len(chunk.data) for chunk in chunks], found)
         return tuple(
             [replace(chunk, data=data) for chunk, data in zip(chunks, pieces, strict=True)]
         )
 
 
-def _recut(
-    whole: bytes, lengths: Sequence[int], found: Sequence[tuple[tuple[int, int], bytes]]
-) -> list[bytes]:
-    """Replace over chunk borders: what a border cut in two goes to the chunk it began in."""
-    borders = deque(accumulate(lengths))
-    moved: list[int] = []
-    pieces: list[bytes] = []
-    at = size = 0
-    for (start, end), instead in [*found, ((len(whole), len(whole)), b"")]:
-        while borders and borders[0] <= start:
-            moved.append(size + borders.popleft() - at)
-        pieces += whole[at:start], instead
-        size += start - at + len(instead)
-        at = end
-        while borders and borders[0] < end:
-            borders.popleft()
-            moved.append(size)
-    mended = b"".join(pieces)
-    return [mended[start:end] for start, end in pairwise([0, *moved])]
-
-
-def _before_number(match: re.Match[bytes]) -> bytes | None:
-    """What stands before digits on their line, or None where they are no number of JSON's."""
-    text, start = match.string, match.start()
-    before = text[text.rfind(b"\n", 0, start) + 1 : start]
-    if before.rstrip(b"- \t\r")[-1:] not in (b"", b":", b",", b"["):
-        return None
-    # A string of JSON's ends on its line.
-    inside_string = _ESCAPED.sub(b"", before).count(b'"') % 2
-    return None if inside_string or not _BEHIND_NUMBER.match(text, match.end()) else before
+def _long(named: Sequence[Span]) -> list[Secret]:
+    found: list[Secret] = []
+    for span in named:
+        if span.secret is not None:
+            found += credentials.of_value(span.secret.label, span.secret.value)
+    return found

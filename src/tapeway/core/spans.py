@@ -25,11 +25,13 @@ class Span:
 def apart(spans: Iterable[Span]) -> list[Span]:
     """The spans in order, overlapping ones made one that is named after the first and longest."""
     found: list[Span] = []
-    for span in sorted(spans, key=lambda each: (each.start, -each.end)):
+    for span in sorted(spans, key=lambda each: (each.start, -each.end, each.secret is None)):
         if not found or span.start >= found[-1].end:
             found.append(span)
-        elif span.end > found[-1].end:
-            found[-1] = replace(found[-1], end=span.end)
+        else:
+            last = found[-1]
+            end, secret = max(last.end, span.end), last.secret or span.secret
+            found[-1] = replace(last, end=end, secret=secret)
     return found
 
 

@@ -22,7 +22,7 @@ from tapeway.core.fields import RequestFields
 from tapeway.core.json_text import Json, NotJson, canonical, parse
 from tapeway.core.model import LARGE_BODY, Headers, Request
 from tapeway.core.normalising import Normalising
-from tapeway.core.redaction import SHORT
+from tapeway.core.placeholders import SHORT
 from tapeway.core.rules import NONE, Rules
 
 Content = Literal["empty", "json", "form", "parts", "text", "bytes", "coded", "large"]
