@@ -1,0 +1,109 @@
+"""Agents of several turns replay with no rule written by hand, and nothing but what they said."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tapeway.testing import Received
+from tests.clients import anthropic_agents, gemini_agents, openai_agents
+from tests.clients.conversations import CHANGES, reordered, swap_results
+from tests.clients.raw_socket import Wire
+from tests.clients.target import Run
+from tests.e2e.take import Take, taken
+
+RUNS: dict[str, Mapping[str, Run]] = {
+    "openai": openai_agents.RUNS,
+    "anthropic": anthropic_agents.RUNS,
+    "gemini": gemini_agents.RUNS,
+}
+
+EACH = [(route, name) for route, runs in RUNS.items() for name in runs]
+# On the wire the asynchronous clients are like the others.
+EACH_ONCE = [(route, name) for route, name in EACH if name.startswith("sync_")]
+
+every_agent = pytest.mark.parametrize(("route", "name"), EACH)
+each_conversation = pytest.mark.parametrize(("route", "name"), EACH_ONCE)
+
+# google-genai subclasses aiohttp's session, which warns at the first asynchronous call.
+pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession")
+
+
+@pytest.fixture(scope="module")
+def takes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Take]]:
+    with ExitStack() as stack:
+
+        @cache
+        def take_of(route: str) -> Take:
+            return stack.enter_context(taken(tmp_path_factory.mktemp(route), route, RUNS[route]))
+
+        yield take_of
+
+
+@pytest.fixture
+def take(takes: Callable[[str], Take], route: str) -> Take:
+    return takes(route)
+
+
+@pytest.fixture(autouse=True)
+def secrets_reach_the_upstream_and_nothing_else(take: Take, name: str) -> Iterator[None]:
+    yield
+    assert take.recorded[name].withheld() == []
+    assert take.leaks(name) == []
+    assert take.proxy.status()["upstream_connections"] == 0
+
+
+def saying(request: Received, body: Any, **how: Any) -> Received:
+    """The same request with another body."""
+    return replace(request, body=json.dumps(body, **how).encode())
+
+
+def missed(wire: Wire) -> bool:
+    return (wire.status, wire.values("tapeway-outcome")) == (424, ["miss"])
+
+
+@every_agent
+def test_the_agent_comes_to_the_same_end(take: Take, name: str) -> None:
+    outcome = take.recorded[name].outcome
+    if isinstance(outcome, Exception):
+        raise outcome
+    misses = take.proxy.status()["counts"]["miss"]
+
+    assert take.replay(name) == outcome
+    assert take.proxy.status()["counts"]["miss"] == misses
+
+
+@each_conversation
+def test_other_spacing_and_another_order_of_keys_still_hit(take: Take, name: str) -> None:
+    for request in take.recorded[name].received:
+        respaced = saying(request, reordered(json.loads(request.body)), indent=3)
+        wire = take.replay_bytes(name, respaced)
+
+        assert respaced.body != request.body
+        assert (wire.status, wire.body) == (200, request.answer.body)
+
+
+@each_conversation
+def test_results_told_under_each_other_s_call_miss(take: Take, name: str) -> None:
+    swapped = 0
+    for request in take.recorded[name].received:
+        body = json.loads(request.body)
+        if swap_results(body):
+            swapped += 1
+            assert missed(take.replay_bytes(name, saying(request, body)))
+
+    assert swapped == 2
+
+
+@each_conversation
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_request_that_says_something_else_misses(take: Take, name: str, change: str) -> None:
+    request = take.recorded[name].received[0 if change == "a word of the prompt" else -1]
+    body = json.loads(request.body)
+    CHANGES[change](body)
+
+    assert missed(take.replay_bytes(name, saying(request, body)))
