@@ -24,6 +24,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "formats": frozenset({"core", "errors"}),
     "ports": frozenset({"core", "errors"}),
     "journal": frozenset({"core", "errors"}),
+    "explanation": frozenset({"core", "errors"}),
     "spool": frozenset({"core", "errors"}),
     "stores": frozenset({"core", "errors", "formats", "ports", "spool"}),
     "upstream": frozenset({"core", "errors", "ports", "spool"}),
@@ -33,14 +34,21 @@ ALLOWED: dict[str, frozenset[str]] = {
     "live": frozenset({"core", "errors", "feed", "ports", "providers", "spool", "tape"}),
     "report": frozenset({"core", "errors"}),
     "sharing": frozenset({"core", "errors", "feed", "live"}),
+    "rulebook": frozenset({"core", "errors", "ports"}),
     "broker": frozenset(
-        {"core", "errors", "feed", "journal", "live", "ports", "providers", "report", "sharing"}
+        {
+            *("core", "errors", "feed", "journal", "live", "ports", "providers", "report"),
+            *("rulebook", "sharing"),
+        }
     ),
     "admin": frozenset(
         {"broker", "core", "errors", "formats", "journal", "ports", "report", "settings"}
     ),
     "server": frozenset(
-        {"broker", "core", "errors", "feed", "formats", "journal", "ports", "providers", "settings"}
+        {
+            *("broker", "core", "errors", "explanation", "feed", "formats", "journal", "ports"),
+            *("providers", "settings"),
+        }
     ),
     # The stand-in upstream knows only wires: were it to share code with the proxy, a fault in
     # that code would stand on both sides of a test and cancel out.

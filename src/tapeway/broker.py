@@ -19,16 +19,19 @@ from tapeway.core.attempts import Attempt
 from tapeway.core.cassette import Cassette
 from tapeway.core.credentials import Secret
 from tapeway.core.matching import on_route
+from tapeway.core.miss import Miss
 from tapeway.core.model import CassetteHead, Interaction, StoredCassette
 from tapeway.core.modes import RULES, Mode, Outcome
-from tapeway.core.plan import Answer, Ask, Incoming, Miss, Replay
+from tapeway.core.plan import Answer, Ask, Incoming, Replay
 from tapeway.core.recognition import Recognised, Recogniser
 from tapeway.core.routing import DEFAULT, RouteTable, adopt, refuse
+from tapeway.core.rules import NONE, Rules
 from tapeway.errors import AdminError, StoreError, TapewayError, describe
 from tapeway.feed import Feed
 from tapeway.live import LiveCall, Policy
 from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
 from tapeway.report import CassetteReport, Tally, of_cassette
+from tapeway.rulebook import Rulebook
 from tapeway.sharing import LiveCalls, Pending
 
 log = logging.getLogger(__name__)
@@ -53,6 +56,7 @@ class Broker:
         policy: Policy,
         new_head: NewHead,
         known: Sequence[Secret] = (),
+        rules: Rules = NONE,
     ) -> None:
         self.store = store
         self.responder = responder
@@ -64,6 +68,7 @@ class Broker:
         self.counts: Counter[Outcome] = Counter()
         self._new_head = new_head
         self.recogniser = Recogniser(known)
+        self._rulebook = Rulebook(store, rules)
         self._modes: dict[str, Mode] = {}
         self._loaded: dict[str, Cassette] = {}
         self._tallies: dict[str, Tally] = {}
@@ -88,6 +93,8 @@ class Broker:
                 self.cancel()
             # The group only waits here: told of `exc`, it would wrap it in a group of exceptions.
             await self._tasks.__aexit__(None, None, None)
+            for cassette in self._loaded.values():
+                await self._rulebook.close(cassette)
         finally:
             await self.store.close()
 
@@ -106,11 +113,13 @@ class Broker:
         """Decide. Raises NoRoute where no recording answers and nobody could be asked."""
         request = incoming.request
         rules = RULES[incoming.mode or self.mode_of(cassette.name)]
-        seen = self.recogniser.recognise(cassette.head.run_id, request)
+        seen = self.recogniser.recognise(cassette.head.run_id, request, cassette.rules)
         redacted, key, mark = seen.redacted, seen.key, seen.mark
         if rules.replays:
             held = self._held_key(cassette, key, incoming)
-            found = cassette.next(held, self.policy.repeats, mark, could_ask=rules.asks)
+            found = cassette.next(
+                held, self.policy.repeats, mark, could_ask=rules.asks, asked=redacted
+            )
             if found is not None:
                 return Replay(cassette, found, redacted.target, held)
             if not rules.asks:
@@ -197,6 +206,13 @@ class Broker:
             raise result
         return result
 
+    async def add_rules(self, name: str, rules: Rules) -> None:
+        """Put further rules in force for a cassette, at once and for good. Raises StoreError."""
+        cassette = await self.load(name)
+        async with self._door(name):
+            await self._calls.ended(cassette)
+            await self._rulebook.add(cassette, rules)
+
     def reports(self) -> list[CassetteReport]:
         """A report for every loaded cassette."""
         return [of_cassette(each, self._tallies[each.name]) for each in self._loaded.values()]
@@ -239,11 +255,11 @@ class Broker:
     async def _load(self, name: str, mode: Mode) -> Cassette:
         async with self._door(name):
             if (cassette := self._loaded.get(name)) is None:
-                stored = await self.store.load(name, writable=RULES[mode].records)
+                stored = await self._rulebook.load(name, writable=RULES[mode].records)
                 if not RULES[mode].records:
                     self._unclaimed.add(name)
                 if stored is None:
-                    stored = StoredCassette(self._new_head())
+                    stored = self._rulebook.applied(name, StoredCassette(self._new_head()))
                 cassette = Cassette(name, adopt(stored, self.routes), take=self.takes)
                 self._loaded[name] = cassette
                 self._tallies[name] = Tally()
@@ -263,15 +279,18 @@ class Broker:
                 )
             await self._calls.ended(cassette)
             report = of_cassette(cassette, self._tallies[name])
-            if prune and cassette.unused():
-                try:
+            try:
+                if prune and cassette.unused():
                     await self.store.save(name, cassette.stored(touched_only=True))
-                except StoreError:
-                    # Nothing was written or let go: it is in as before.
-                    self._loaded[name] = cassette
-                    raise
+                else:
+                    await self._rulebook.close(cassette)
+            except StoreError:
+                # Nothing was written or let go: it is in as before.
+                self._loaded[name] = cassette
+                raise
             del self._tallies[name]
             self._unclaimed.discard(name)
+            self._rulebook.forget(name)
             self.takes += 1
             await self.store.release(name)
             return report
@@ -299,7 +318,7 @@ class Broker:
             return default
         if incoming.written is not None:
             request = replace(incoming.request, route=DEFAULT, target=incoming.written)
-            default = self.recogniser.recognise(cassette.head.run_id, request).key
+            default = self.recogniser.recognise(cassette.head.run_id, request, cassette.rules).key
         return default if default in cassette else key
 
     def _miss(self, cassette: Cassette, seen: Recognised, key: bytes, incoming: Incoming) -> Miss:
@@ -307,9 +326,7 @@ class Broker:
         nowhere = incoming.guessed and redacted.route == DEFAULT
         if nowhere and not cassette.has_route(DEFAULT):
             raise refuse(self.routes, redacted.route, redacted.target)
-        return Miss(
-            cassette.name, redacted.method, redacted.target, key, cassette.count(key, seen.mark)
-        )
+        return Miss(cassette.name, redacted, key, seen.mark, cassette.indexes(key, seen.mark))
 
     async def _call(self, ask: Ask, feed: Feed | None) -> Answer | TapewayError:
         if ask.rules.records and ask.cassette.name in self._unclaimed:
@@ -323,6 +340,8 @@ class Broker:
     async def _claim(self, name: str) -> None:
         await self.store.load(name, writable=True)
         self._unclaimed.discard(name)
+        if (cassette := self._loaded.get(name)) is not None:
+            await self._rulebook.claimed(cassette)
 
 
 async def _settled(work: Awaitable[T]) -> T | TapewayError:

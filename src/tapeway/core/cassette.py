@@ -7,18 +7,21 @@ takes held for the same request.
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from tapeway.core import likeness, rules
 from tapeway.core.matching import credential_mark, request_key
 from tapeway.core.model import (
     CassetteHead,
     ForeignInteraction,
     Interaction,
     Recording,
+    Request,
     StoredCassette,
 )
 from tapeway.core.modes import Repeats
+from tapeway.core.rules import Rules
 
 
 @dataclass(slots=True)
@@ -44,21 +47,22 @@ class Take:
 
 
 class Cassette:
-    """The recordings of one cassette while it is loaded."""
+    """The recordings of one cassette while it is loaded.
+
+    Its rules are those its `meta` states. Raises RulesFault where that cannot be read.
+    """
 
     def __init__(self, name: str, stored: StoredCassette, *, take: int) -> None:
         self.name = name
         self.head: CassetteHead = stored.head
+        self.rules: Rules = rules.of_meta(stored.head.meta)
         self.take = Take(take)
         self._interactions: dict[int, Interaction | ForeignInteraction] = {}
-        self._by_key: dict[bytes, list[Interaction]] = {}
-        self._key_of: dict[int, bytes] = {}
         self._take_of: dict[int, int] = {}
-        self._by_mark: dict[bytes, dict[bytes, list[Interaction]]] = {}
-        self._routes: Counter[bytes] = Counter()
         self._next = 0
-        for interaction in stored.interactions:
-            self._insert(interaction)
+        self.generation = 0
+        """Another number whenever what is held or what it is found under has changed."""
+        self._index(stored.interactions)
 
     def __len__(self) -> int:
         return len(self._interactions)
@@ -69,38 +73,76 @@ class Cassette:
     def __contains__(self, key: bytes) -> bool:
         return key in self._by_key
 
+    @property
+    def in_order(self) -> bool:
+        """Whether each recording's number is its position, and none is on its way."""
+        return len(self._interactions) == self._next
+
     def get(self, index: int) -> Interaction | ForeignInteraction | None:
         return self._interactions.get(index)
+
+    def snapshot(self) -> list[Interaction | ForeignInteraction]:
+        """All that is held at this moment, in any order; cheap enough for the event loop."""
+        return list(self._interactions.values())
 
     def has_route(self, route: str) -> bool:
         """Whether any recording was made on this route."""
         return self._routes[route.encode()] > 0
 
+    def with_rules(self, more: Rules) -> None:
+        """Put further rules in force at once: everything is found under its new key from now on.
+
+        What this take has used up stays so. The cost is that of loading the cassette.
+        """
+        self.rules = rules.merged(self.rules, more)
+        self.head = replace(self.head, meta=rules.in_meta(self.head.meta, self.rules))
+        self._index([self._interactions[index] for index in sorted(self._interactions)])
+        before, self.take = self.take, Take(self.take.number, touched=self.take.touched)
+        for index in sorted(before.touched & self._key_of.keys()):
+            self._count_turn(index, recorded=self._take_of.get(index) == before.number)
+
     def next(
-        self, key: bytes, repeats: Repeats, mark: bytes = b"", *, could_ask: bool = False
+        self,
+        key: bytes,
+        repeats: Repeats,
+        mark: bytes = b"",
+        *,
+        could_ask: bool = False,
+        asked: Request | None = None,
     ) -> Interaction | None:
         """The recording whose turn it is, moving the cursor, or None where there is none (left).
 
         `mark` is the credential it is asked with. One other than the recorded one is taken for the
         same request: another run has another API key. But while the upstream could be asked, a
         second value within one take is a second page, and not for the first one's answer.
+        Where recordings differ in their headers, the one nearest to `asked` comes first.
         """
         found = self._alike(key, mark)
         if not found or (could_ask and self._is_other(key, mark)):
             return None
         cursor = self._cursor(key, mark)
         turn = position = self.take.cursors.get(cursor, 0)
-        if turn >= len(found):
-            if repeats == "miss":
+        if asked is not None and len(found) > 1 and self._varies(key):
+            chosen = self._nearest(found, asked, turn, repeats)
+            if chosen is None:
                 return None
-            position = turn % len(found) if repeats == "cycle" else -1
+        else:
+            if turn >= len(found):
+                if repeats == "miss":
+                    return None
+                position = turn % len(found) if repeats == "cycle" else -1
+            chosen = found[position]
         self.take.ask(cursor, mark)
-        self.take.touched.add(found[position].index)
-        return found[position]
+        self.take.touched.add(chosen.index)
+        return chosen
 
     def count(self, key: bytes, mark: bytes = b"") -> int:
         """How many recordings answer this key."""
         return len(self._alike(key, mark))
+
+    def indexes(self, key: bytes, mark: bytes = b"") -> tuple[int, ...]:
+        """Which recordings answer this key."""
+        return tuple([each.index for each in self._alike(key, mark)])
 
     def reserve(self) -> int:
         """An index for a recording to come; one that never comes leaves a gap."""
@@ -173,12 +215,43 @@ class Cassette:
         ]
         return StoredCassette(self.head, tuple(kept))
 
-    def _insert(self, interaction: Interaction | ForeignInteraction) -> None:
-        self._next = max(self._next, interaction.index + 1)
-        if isinstance(interaction, ForeignInteraction):
-            self._interactions[interaction.index] = interaction
-        else:
-            self._place(interaction, request_key(interaction.request))
+    def _index(self, interactions: Iterable[Interaction | ForeignInteraction]) -> None:
+        self._by_key: dict[bytes, list[Interaction]] = {}
+        self._key_of: dict[int, bytes] = {}
+        self._by_mark: dict[bytes, dict[bytes, list[Interaction]]] = {}
+        self._varied: dict[bytes, bool] = {}
+        self._routes: Counter[bytes] = Counter()
+        for interaction in interactions:
+            self._next = max(self._next, interaction.index + 1)
+            if isinstance(interaction, ForeignInteraction):
+                self._interactions[interaction.index] = interaction
+            else:
+                self._place(interaction, request_key(interaction.request, self.rules))
+
+    def _count_turn(self, index: int, *, recorded: bool) -> None:
+        key, interaction = self._key_of[index], self._interactions[index]
+        if isinstance(interaction, Interaction):
+            mark = credential_mark(interaction.request)
+            self.take.ask(self._cursor(key, mark), mark)
+            if recorded:
+                self.take.recorded.add((key, mark))
+
+    def _varies(self, key: bytes) -> bool:
+        if (known := self._varied.get(key)) is None:
+            known = self._varied[key] = likeness.vary(self._by_key[key])
+        return known
+
+    def _nearest(
+        self, found: Sequence[Interaction], asked: Request, turn: int, repeats: Repeats
+    ) -> Interaction | None:
+        own = likeness.of_same_caller(asked, found)
+        unused = [each for each in own if each.index not in self.take.touched]
+        if unused:
+            return likeness.nearest(asked, unused)[0]
+        if repeats == "miss":
+            return None
+        again = likeness.nearest(asked, own)
+        return again[turn % len(again)] if repeats == "cycle" else again[-1]
 
     def _tells_apart(self, key: bytes) -> bool:
         """Whether this key was recorded with several credentials, so that they are part of it."""
@@ -199,16 +272,18 @@ class Cassette:
         return self._by_key.get(key, [])
 
     def _place(self, interaction: Interaction, key: bytes) -> None:
+        self.generation += 1
         self._interactions[interaction.index] = interaction
         mark = credential_mark(interaction.request)
         if mark and key not in self._by_mark:
             # Most keys never carry a credential, and need no second index.
             unmarked = self._by_key.get(key)
             self._by_mark[key] = {b"": list(unmarked)} if unmarked else {}
+        self._varied.pop(key, None)
         # In index order, so that a reload serves repeats as this process did.
-        insort(self._by_key.setdefault(key, []), interaction, key=_index)
+        insort(self._by_key.setdefault(key, []), interaction, key=_number)
         if key in self._by_mark:
-            insort(self._by_mark[key].setdefault(mark, []), interaction, key=_index)
+            insort(self._by_mark[key].setdefault(mark, []), interaction, key=_number)
         self._key_of[interaction.index] = key
         self._routes[_route(key)] += 1
 
@@ -216,7 +291,9 @@ class Cassette:
         key = self._key_of.pop(index, None)
         if key is None:
             return
+        self.generation += 1
         removed = self._interactions.pop(index)
+        self._varied.pop(key, None)
         self._take_of.pop(index, None)
         self._routes[_route(key)] -= 1
         _drop(self._by_key, key, index)
@@ -228,12 +305,12 @@ class Cassette:
 
 def _drop(lists: dict[bytes, list[Interaction]], key: bytes, index: int) -> None:
     found = lists[key]
-    del found[bisect_left(found, index, key=_index)]
+    del found[bisect_left(found, index, key=_number)]
     if not found:
         del lists[key]
 
 
-def _index(interaction: Interaction) -> int:
+def _number(interaction: Interaction) -> int:
     return interaction.index
 
 

@@ -86,6 +86,16 @@ def written(rules: Rules) -> dict[str, Json]:
     return {key: value for key, value in document.items() if value}
 
 
+def of_meta(meta: Mapping[str, Json]) -> Rules:
+    """The rules a cassette states in its `meta`. Raises RulesFault."""
+    return read(meta["rules"]) if "rules" in meta else NONE
+
+
+def in_meta(meta: Mapping[str, Json], rules: Rules) -> dict[str, Json]:
+    """The same `meta` stating these rules."""
+    return {**meta, "rules": dict(written(rules))}
+
+
 def merged(first: Rules, second: Rules) -> Rules:
     """The rules of both; where both give one name or path piece a meaning, the second's is it."""
     return Rules(

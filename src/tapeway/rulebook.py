@@ -1,0 +1,77 @@
+"""The rules in force: those a cassette states itself, and those of the settings besides.
+
+What is in force is written into the cassette's `meta`, so that it means the same everywhere: at
+once where that changes the number of no recording, otherwise when the cassette is let go.
+"""
+
+from dataclasses import replace
+
+from tapeway.core.cassette import Cassette
+from tapeway.core.model import StoredCassette
+from tapeway.core.rules import NONE, Rules, RulesFault, in_meta, merged, of_meta
+from tapeway.errors import CassetteCorrupt
+from tapeway.ports import CassetteStore
+
+
+class Rulebook:
+    """Adds rules to cassettes, and sees to it that the store learns of them."""
+
+    def __init__(self, store: CassetteStore, rules: Rules = NONE) -> None:
+        self._store = store
+        self._rules = rules
+        self._lacking: set[str] = set()
+        self._unsaved: set[str] = set()
+
+    async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
+        """The cassette as the store has it, with all rules in force in its meta.
+
+        They are saved where it is writable. Raises StoreError, also for rules that cannot be read.
+        """
+        stored = await self._store.load(name, writable=writable)
+        if stored is None or (ruled := self.applied(name, stored)) is stored:
+            return stored
+        if not writable:
+            self._lacking.add(name)
+            return ruled
+        await self._store.save(name, ruled)
+        # Saving numbers what is there by its position.
+        return await self._store.load(name, writable=True)
+
+    def applied(self, name: str, stored: StoredCassette) -> StoredCassette:
+        """The same cassette with all rules in force in its meta. Raises CassetteCorrupt."""
+        try:
+            own = of_meta(stored.head.meta)
+        except RulesFault as exc:
+            raise CassetteCorrupt(f"cassette '{name}': meta.{exc}") from exc
+        rules = merged(own, self._rules)
+        if rules == own:
+            return stored
+        return replace(stored, head=replace(stored.head, meta=in_meta(stored.head.meta, rules)))
+
+    async def add(self, cassette: Cassette, more: Rules) -> None:
+        """Put further rules in force for a loaded cassette, at once. Raises StoreError."""
+        cassette.with_rules(more)
+        self._unsaved.add(cassette.name)
+        if cassette.in_order:
+            await self.close(cassette)
+
+    async def claimed(self, cassette: Cassette) -> None:
+        """A cassette that was loaded for replay is recorded on from now. Raises StoreError."""
+        if cassette.name in self._lacking:
+            self._lacking.discard(cassette.name)
+            self._unsaved.add(cassette.name)
+        if cassette.in_order:
+            await self.close(cassette)
+
+    async def close(self, cassette: Cassette) -> None:
+        """Save what the store does not know of yet. Raises StoreError."""
+        if cassette.name in self._unsaved:
+            # One without recordings is written with its first.
+            if len(cassette):
+                await self._store.save(cassette.name, cassette.stored())
+            self._unsaved.discard(cassette.name)
+
+    def forget(self, name: str) -> None:
+        """A cassette is let go."""
+        self._lacking.discard(name)
+        self._unsaved.discard(name)
