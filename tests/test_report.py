@@ -8,6 +8,7 @@ from tapeway.core.attempts import Attempt
 from tapeway.core.cassette import Cassette
 from tapeway.core.json_text import Json
 from tapeway.core.matching import request_key
+from tapeway.core.miss import Miss
 from tapeway.core.model import (
     CassetteHead,
     ForeignInteraction,
@@ -18,7 +19,6 @@ from tapeway.core.model import (
     StoredCassette,
 )
 from tapeway.core.modes import Outcome
-from tapeway.core.plan import Miss
 from tapeway.report import MOST_MISSES, CassetteReport, Item, Tally, of_cassette
 
 
@@ -34,7 +34,7 @@ def make_cassette(*interactions: Interaction | ForeignInteraction) -> Cassette:
 
 
 def miss(target: str) -> Miss:
-    return Miss("c", "GET", target, b"r\0key")
+    return Miss("c", Request("r", "GET", target), b"r\0key")
 
 
 USAGE: Mapping[str, Json] = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}

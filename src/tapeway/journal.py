@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from tapeway.core.matching import key_text
+from tapeway.core.miss import Near
 from tapeway.core.modes import Outcome
 
 _WAITING = 1000
@@ -28,7 +29,7 @@ class Entry(NamedTuple):
     duration_ms: float
     key: bytes | None
     message: str | None = None
-    nearest: tuple[object, ...] = ()
+    nearest: tuple[Near, ...] = ()
     suggestion: str | None = None
     attempt: int | None = None
 

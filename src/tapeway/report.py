@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 from tapeway.core.attempts import Attempt, Attempts
 from tapeway.core.cassette import Cassette
+from tapeway.core.miss import Miss
 from tapeway.core.model import Interaction
 from tapeway.core.modes import Outcome
-from tapeway.core.plan import Miss
 
 MOST_MISSES = 10_000
 """Further ones are not named: a client that goes on missing must not fill the memory."""

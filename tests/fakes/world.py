@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tapeway.broker import Broker
 from tapeway.core.credentials import Secret
+from tapeway.core.miss import Miss
 from tapeway.core.model import (
     CassetteHead,
     Headers,
@@ -18,7 +19,7 @@ from tapeway.core.model import (
     ResponseHead,
 )
 from tapeway.core.modes import Mode
-from tapeway.core.plan import Answer, Incoming, Miss, Replay
+from tapeway.core.plan import Answer, Incoming, Replay
 from tapeway.core.routing import Route, RouteTable
 from tapeway.live import Policy
 from tests.fakes.responder import FakeResponder

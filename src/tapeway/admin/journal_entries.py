@@ -5,7 +5,14 @@ from itertools import dropwhile, islice
 
 from tapeway.admin.console import Console
 from tapeway.admin.legible import legible, moment
-from tapeway.admin.payloads import Cleared, JournalEntry, JournalPage, JournalQuery, Nothing
+from tapeway.admin.payloads import (
+    Cleared,
+    JournalEntry,
+    JournalPage,
+    JournalQuery,
+    NearRecording,
+    Nothing,
+)
 from tapeway.admin.route import Call, Plain
 from tapeway.journal import Entry
 
@@ -43,7 +50,10 @@ def entered(entry: Entry) -> JournalEntry:
         attempt=entry.attempt,
         match_key=entry.match_key,
         message=None if entry.message is None else legible(entry.message),
-        nearest=list(entry.nearest),
+        nearest=[
+            NearRecording(index=each.index, differences=list(each.differences), more=each.more)
+            for each in entry.nearest
+        ],
         suggestion=None if entry.suggestion is None else legible(entry.suggestion),
     )
 

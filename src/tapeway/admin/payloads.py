@@ -1,5 +1,6 @@
 """What admin calls carry and are answered with; the OpenAPI document describes these models."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -172,6 +173,16 @@ class InteractionPage(Said):
     next: int | None = Field(description="`after` for the next page, null on the last.")
 
 
+class NearRecording(Said):
+    """A recording and what sets its request apart from the one that was missed."""
+
+    index: int
+    differences: list[Mapping[str, object]] = Field(
+        description="Each a `path` and of `recorded` and `requested` what there is."
+    )
+    more: int = Field(description="How many further differences there are.")
+
+
 class JournalEntry(Said):
     """One proxied request, credentials taken out."""
 
@@ -189,8 +200,10 @@ class JournalEntry(Said):
     message: str | None = Field(
         description="What the client was told of a miss or an error, or what was forgiven."
     )
-    nearest: list[object]
-    suggestion: str | None
+    nearest: list[NearRecording] = Field(description="Of a miss: the nearest recordings first.")
+    suggestion: str | None = Field(
+        description="Of a miss: what would make the nearest match, to be pasted below `[rules]`."
+    )
     attempt: int | None = Field(description="Which try of one call it is, where the SDK says so.")
 
 

@@ -63,27 +63,3 @@ class Answer:
     index: int | None
     key: bytes
     note: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Miss:
-    """Why no recording answers; `nearest` and `suggestion` are what would explain it further."""
-
-    cassette: str
-    method: str
-    target: str
-    key: bytes
-    used_up: int = 0
-    nearest: tuple[object, ...] = ()
-    suggestion: str | None = None
-
-    @property
-    def message(self) -> str:
-        path = self.target.partition("?")[0]
-        said = f"replay miss: {self.method} {path} is not in cassette '{self.cassette}'"
-        if self.used_up:
-            said = (
-                f"replay miss: {self.method} {path} is in cassette '{self.cassette}' "
-                f"{self.used_up} time(s), all used up in this take"
-            )
-        return said

@@ -12,13 +12,15 @@ from tapeway.core import attempts
 from tapeway.core.attempts import Attempt
 from tapeway.core.headers import find
 from tapeway.core.json_text import Json
+from tapeway.core.miss import NOTHING, Explanation, Miss
 from tapeway.core.model import Headers, Interaction, Request, Response, ResponseHead
 from tapeway.core.modes import Outcome
-from tapeway.core.plan import Answer, Ask, Incoming, Miss, Replay
+from tapeway.core.plan import Answer, Ask, Incoming, Replay
 from tapeway.core.request_line import origin_form, own_path
 from tapeway.core.retry_after import AT_ONCE, paced
 from tapeway.core.routing import DEFAULT, Address, Owner, relocate, resolve
 from tapeway.errors import RequestError, TapewayError
+from tapeway.explanation import Explainer
 from tapeway.journal import Entry, Journal
 from tapeway.providers.forgiveness import forgive
 from tapeway.server.ready import ReadyAnswers
@@ -93,6 +95,7 @@ class Proxy:
         self._now = now
         self._new_id = new_id
         self._salt = new_id()
+        self._explainer = Explainer(broker.recogniser)
         self._ready = ReadyAnswers()
         # Clients ask few paths with few sets of fields, so where they lead is remembered.
         self._where = lru_cache(maxsize=512)(self._locate)
@@ -158,7 +161,7 @@ class Proxy:
         if isinstance(plan, Replay):
             return self._replay(visit, plan.interaction)
         if isinstance(plan, Miss):
-            return self._miss(visit, plan)
+            return self._miss(visit, await self._explainer.explain(cassette, plan))
         if not plan.rules.records:
             return await self._relay(visit, plan)
         return self._answer(visit, plan, await broker.perform(plan))
@@ -196,7 +199,7 @@ class Proxy:
             journal=journal,
             ollama=self._is_ollama(visit),
         )
-        self._enter(visit, "miss", response.status, None, miss.message)
+        self._enter(visit, "miss", response.status, None, miss.message, miss.explanation)
         return self._write(visit, response, "miss", None)
 
     def _refuse(self, visit: Visit, error: TapewayError) -> WireResponse:
@@ -292,6 +295,7 @@ class Proxy:
         status: int,
         index: int | None,
         message: str | None = None,
+        explanation: Explanation = NOTHING,
     ) -> None:
         address = visit.address
         slip = address.slip if address else None
@@ -309,6 +313,8 @@ class Proxy:
                 duration_ms=(self._clock() - visit.started) * 1000,
                 key=visit.key,
                 message=slip.fault if message is None and slip is not None else message,
+                nearest=explanation.nearest,
+                suggestion=explanation.suggestion,
                 attempt=(address.attempt or None) if address else None,
             )
         )

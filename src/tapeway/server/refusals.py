@@ -8,8 +8,8 @@ from http import HTTPStatus
 from tapeway.core.error_document import error_document
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching import key_text
+from tapeway.core.miss import Miss
 from tapeway.core.model import Headers, Response, ResponseChunk, ResponseHead
-from tapeway.core.plan import Miss
 from tapeway.errors import StoreError, TapewayError
 from tapeway.server.wire import WireResponse, serialise
 
@@ -43,8 +43,8 @@ def of_miss(
         "method": miss.method,
         "path": miss.target,
         "match_key": key_text(miss.key),
-        "nearest": [],
-        "suggestion": miss.suggestion,
+        "nearest": [each.document for each in miss.explanation.nearest],
+        "suggestion": miss.explanation.suggestion,
         "journal": journal,
     }
     body = _body("replay_miss", miss.message, request_id, tapeway, ollama=ollama)

@@ -1,0 +1,51 @@
+"""What a miss says, in the order a person reads it."""
+
+import pytest
+
+from tapeway.core.miss import Explanation, Miss, Near
+from tapeway.core.model import Request
+
+
+def message(
+    target: str = "/v1/x", used_up: tuple[int, ...] = (), explanation: Explanation | None = None
+) -> str:
+    request = Request("openai", "POST", target)
+    return Miss("a/b", request, b"openai\0key", b"", used_up, explanation or Explanation()).message
+
+
+def near(*paths: str, more: int = 0) -> Explanation:
+    return Explanation((Near(3, tuple({"path": path} for path in paths), more), Near(4)))
+
+
+@pytest.mark.parametrize("target", ["/v1/x", "/v1/x?limit=2"])
+def test_a_miss_says_what_was_asked_for_and_where(target: str) -> None:
+    assert message(target) == "replay miss: POST /v1/x is not in cassette 'a/b'"
+
+
+@pytest.mark.parametrize(
+    ("explanation", "said"),
+    [
+        (near("body.messages[2].content"), "nearest #3 differs at messages[2].content"),
+        (near("body.a", "query.b"), "nearest #3 differs at a and query.b"),
+        (near("body.a", "path", "body.c"), "nearest #3 differs at a, path and 1 more"),
+        (near("body.a", "body.b", more=7), "nearest #3 differs at a, b and 7 more"),
+        (near("body"), "nearest #3 differs at body"),
+        (near("body[0].a"), "nearest #3 differs at body[0].a"),
+        (near("body." + "x" * 500), "nearest #3 differs at " + "x" * 120 + "…"),
+        (near(), "nearest #3 says the same, but with another credential"),
+        (Explanation(note="it is too large"), "it is too large"),
+    ],
+)
+def test_it_names_where_the_nearest_recording_differs(explanation: Explanation, said: str) -> None:
+    assert message(explanation=explanation) == (
+        f"replay miss: POST /v1/x is not in cassette 'a/b'; {said}"
+    )
+
+
+def test_it_names_the_recordings_that_are_used_up() -> None:
+    assert message(used_up=(3, 7)) == (
+        "replay miss: POST /v1/x is in cassette 'a/b' 2 time(s), all used up in this take: #3, #7"
+    )
+    assert message(used_up=tuple(range(9))).endswith(
+        "9 time(s), all used up in this take: #0, #1, #2, #3, #4 …"
+    )
