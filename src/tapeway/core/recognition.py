@@ -56,10 +56,7 @@ class Recogniser:
 
     def guard(self, request: Request) -> Guard:
         """What refuses to have this request's secrets, or the process's, written anywhere."""
-        return self._guard(self._secrets(request))
-
-    def _secrets(self, request: Request) -> tuple[Secret, ...]:
-        return (*self._known, *self._shown(request))
+        return self._guard(self.redactor("", request).secrets)
 
     def _shown(self, request: Request) -> tuple[Secret, ...]:
         shown = fields.secrets(request.headers, request.target)
