@@ -17,7 +17,7 @@ def readable_request(request: Request) -> Request:
     coding = coding_of(request.headers)
     if not coding or not request.body or (plain := decode(coding, request.body)) is None:
         return request
-    return replace(request, headers=_uncoded(request.headers), body=plain)
+    return replace(request, headers=uncoded(request.headers), body=plain)
 
 
 def readable_response(response: Response, method: str, *, cut: bool = False) -> Response:
@@ -28,8 +28,7 @@ def readable_response(response: Response, method: str, *, cut: bool = False) -> 
     out of bounds. `cut` says that the answer is known to have broken off: what came is read.
     """
     coding = coding_of(response.headers)
-    bodyless = method.upper() == "HEAD" or response.status == _NOT_MODIFIED
-    if not coding or not response.chunks or bodyless or response.status == _PARTIAL:
+    if not response.chunks or not may_be_read(response, method):
         return response
     if (made := decoder(coding)) is None:
         return response
@@ -37,9 +36,17 @@ def readable_response(response: Response, method: str, *, cut: bool = False) -> 
     if (ending := made.finish()) != "complete" and not (cut and ending == "cut"):
         return response
     chunks = tuple([replace(chunk, data=plain) for chunk, plain in fed if plain])
-    head = replace(response.head, headers=_uncoded(response.headers))
+    head = replace(response.head, headers=uncoded(response.headers))
     return replace(response, head=head, chunks=chunks)
 
 
-def _uncoded(headers: Headers) -> Headers:
+def may_be_read(response: Response, method: str) -> bool:
+    """Whether there is a content coding, on a whole body."""
+    if method.upper() == "HEAD" or response.status in (_PARTIAL, _NOT_MODIFIED):
+        return False
+    return bool(coding_of(response.headers))
+
+
+def uncoded(headers: Headers) -> Headers:
+    """The fields of a body whose coding was taken off."""
     return tuple([pair for pair in headers if pair[0].lower() not in _OF_THE_CODING])

@@ -23,6 +23,9 @@ class Windowed:
         self._find, self._stand_in, self._bound = find, stand_in, bound + _BEHIND
         self._held = b""
         self._gone = 0
+        self._base = 0
+        self.exchanged: list[tuple[int, int, int]] = []
+        """Of each secret exchanged: where it began and ended, and how much stands for it."""
 
     def feed(self, piece: bytes) -> bytes:
         """What is certain after this piece; often nothing."""
@@ -41,8 +44,11 @@ class Windowed:
             if span.start < cut < span.end:
                 cut = span.start
         settled = [(span, self._stand_in(span)) for span in spans if span.end <= cut]
+        for span, instead in settled:
+            self.exchanged.append((self._base + span.start, self._base + span.end, len(instead)))
         [mended] = exchanged(self._held[:cut], [cut], settled)
         out = mended[self._gone :]
         behind = max(0, cut - _BEHIND)
         self._held, self._gone = self._held[behind:], cut - behind
+        self._base += behind
         return out

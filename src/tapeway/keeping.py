@@ -1,0 +1,148 @@
+"""Large bodies on their way into a cassette: plain, without secrets, from file to file in pieces.
+
+What goes through the processor here is gone through in threads; none of it is held in memory whole.
+"""
+
+import asyncio
+from collections.abc import Generator, Iterable
+from dataclasses import replace
+
+from tapeway.core.cuts import Cuts
+from tapeway.core.encoding import Decoder, coding_of, decoder
+from tapeway.core.large_body import Digester
+from tapeway.core.model import LARGE_BODY, BodyFile, Interaction, Request, Response
+from tapeway.core.readable import may_be_read, uncoded
+from tapeway.core.recutting import recut
+from tapeway.core.redaction import Redactor
+from tapeway.errors import StoreError
+from tapeway.ports import BodyKeeper, CassetteStore
+from tapeway.spool import pieces
+
+
+class Unreadable(Exception):
+    """The body is not in its content coding, or grows out of bounds in it."""
+
+
+async def digest(request: Request, redactor: Redactor) -> BodyFile:
+    """What a cassette would say of a request's large body. Raises StoreError."""
+
+    def read(file: BodyFile) -> BodyFile:
+        digester = Digester(request.headers)
+        for piece in _Redacting(redactor, Cuts()).through(pieces(file)):
+            digester.feed(piece)
+        return digester.finish()
+
+    if request.file is None:
+        raise ValueError("there is no large body")
+    return await asyncio.to_thread(read, request.file)
+
+
+class Keeping:
+    """Brings the large bodies of one recording into the store."""
+
+    def __init__(self, store: CassetteStore, name: str, redactor: Redactor, limit: int) -> None:
+        self._store = store
+        self._name = name
+        self._redactor = redactor
+        self._limit = limit
+
+    async def keep(self, asked: Request, interaction: Interaction) -> Interaction:
+        """The interaction with its large bodies kept; `asked` is the request as it was sent.
+
+        Raises StoreFull, StoreError; then nothing refers to what was kept by then.
+        """
+        request, response = interaction.request, interaction.response
+        if request.file is not None and asked.file is not None:
+            file = await self._redacted(asked.file, Cuts())
+            request = replace(request, file=replace(file, parts=request.file.parts))
+        if response.file is not None:
+            response = await self._answer(asked.method, response, response.file)
+        elif sum(len(chunk.data) for chunk in response.chunks) > LARGE_BODY:
+            # It was small as long as it was coded.
+            cuts = Cuts((chunk.at_ms, len(chunk.data)) for chunk in response.chunks)
+            kept = await self._keep([chunk.data for chunk in response.chunks])
+            response = replace(response, chunks=(), file=kept, cuts=cuts)
+        if request is interaction.request and response is interaction.response:
+            return interaction
+        return replace(interaction, request=request, response=response)
+
+    async def _answer(self, method: str, response: Response, raw: BodyFile) -> Response:
+        cut = response.verdict == "truncated"
+        made = decoder(coding_of(response.headers), limit=self._limit)
+        if made is not None and may_be_read(response, method):
+            try:
+                reading = _Reading(made, response.cuts, cut=cut)
+                redacting = _Redacting(self._redactor, reading.cuts)
+                file = await self._keep(redacting.through(reading.through(pieces(raw))))
+            except Unreadable:
+                pass
+            else:
+                head = replace(response.head, headers=uncoded(response.headers))
+                return replace(response, head=head, file=file, cuts=redacting.recut())
+        redacting = _Redacting(self._redactor, response.cuts)
+        file = await self._keep(redacting.through(pieces(raw)))
+        return replace(response, file=file, cuts=redacting.recut())
+
+    async def _redacted(self, raw: BodyFile, cuts: Cuts) -> BodyFile:
+        return await self._keep(_Redacting(self._redactor, cuts).through(pieces(raw)))
+
+    async def _keep(self, source: Iterable[bytes]) -> BodyFile:
+        if not isinstance(self._store, BodyKeeper):
+            raise StoreError(
+                f"the store {self._store.url} cannot keep a body of more than {LARGE_BODY} bytes: "
+                "use a folder, or a smaller --max-body"
+            )
+        return await self._store.keep(self._name, source)
+
+
+class _Redacting:
+    """Takes secrets out of a body that goes through, and moves its cuts accordingly."""
+
+    def __init__(self, redactor: Redactor, cuts: Cuts) -> None:
+        self._window = redactor.windowed()
+        self._cuts = cuts
+
+    def through(self, source: Iterable[bytes]) -> Generator[bytes]:
+        for piece in source:
+            if out := self._window.feed(piece):
+                yield out
+        if out := self._window.finish():
+            yield out
+
+    def recut(self) -> Cuts:
+        return recut(self._cuts, self._window.exchanged)
+
+
+class _Reading:
+    """Takes the content coding off a body that goes through; cuts stay where the wire's were."""
+
+    def __init__(self, made: Decoder, cuts: Cuts, *, cut: bool) -> None:
+        self.cuts = Cuts()
+        self._decoder = made
+        self._of_the_wire = cuts
+        self._cut = cut
+
+    def through(self, source: Iterable[bytes]) -> Generator[bytes]:
+        borders = iter(self._of_the_wire)
+        at_ms, left = next(borders, (0.0, 0))
+        plain = 0
+        for piece in source:
+            start = 0
+            while start < len(piece):
+                part = piece[start : start + left] if left else piece[start:]
+                start += len(part)
+                left -= len(part)
+                if out := self._decoder.feed(part):
+                    plain += len(out)
+                    yield out
+                if left <= 0:
+                    if plain:
+                        self.cuts.add(at_ms, plain)
+                        plain = 0
+                    at_ms, left = next(borders, (at_ms, 0))
+        self._check()
+
+    def _check(self) -> None:
+        ending = self._decoder.finish()
+        if ending != "complete" and not (self._cut and ending == "cut"):
+            raise Unreadable
