@@ -1,0 +1,154 @@
+"""Misses are explained one at a time, equal ones once, and never at the cost of the answer."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tapeway import explanation
+from tapeway.core.cassette import Cassette
+from tapeway.core.matching import request_key
+from tapeway.core.miss import Explanation, Miss
+from tapeway.core.model import CassetteHead, Recording, Request, StoredCassette
+from tapeway.core.recognition import Recogniser
+from tapeway.core.rules import Rules
+from tapeway.explanation import BUSY, FAILED, MOST_WAITING, Explainer
+from tests.core.requests import asked, chat, held
+from tests.fakes.world import until
+
+
+def make_cassette(*requests: Request) -> Cassette:
+    return Cassette("c", StoredCassette(CassetteHead("", "run"), tuple(held(*requests))), take=1)
+
+
+def miss(content: str = "b") -> Miss:
+    request = asked(chat(content))
+    return Miss("c", request, request_key(request))
+
+
+class Counting:
+    """Stands where misses are explained, and counts; waits for the gate if there is one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, explain: Callable[[], Explanation]) -> None:
+        self.calls = self.now = self.most = 0
+        self.gate = threading.Event()
+        self._explain = explain
+        monkeypatch.setattr(explanation, "explain", self)
+
+    def __call__(self, *_: object) -> Explanation:
+        self.calls, self.now = self.calls + 1, self.now + 1
+        self.most = max(self.most, self.now)
+        self.gate.wait(30)
+        self.now -= 1
+        return self._explain()
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
+    return Counting(monkeypatch, Explanation)
+
+
+async def test_a_miss_comes_back_explained() -> None:
+    found = await Explainer(Recogniser()).explain(make_cassette(asked(chat("a"))), miss())
+
+    assert found.message == (
+        "replay miss: POST /v1/chat/completions is not in cassette 'c'; "
+        "nearest #0 differs at messages[0].content"
+    )
+    assert found.explanation.suggestion == 'ignore = ["body.messages[0].content"]'
+
+
+async def test_equal_misses_at_the_same_time_are_explained_once(counting: Counting) -> None:
+    explainer, cassette = Explainer(Recogniser()), make_cassette()
+    async with asyncio.TaskGroup() as group:
+        burst = [group.create_task(explainer.explain(cassette, miss())) for _ in range(100)]
+        await until(lambda: counting.calls)
+        counting.gate.set()
+
+    assert {task.result().explanation for task in burst} == {Explanation()}
+    assert counting.calls == 1
+
+
+async def test_different_misses_are_explained_one_at_a_time(counting: Counting) -> None:
+    explainer, cassette = Explainer(Recogniser()), make_cassette()
+    async with asyncio.TaskGroup() as group:
+        for number in range(MOST_WAITING):
+            group.create_task(explainer.explain(cassette, miss(str(number))))
+        counting.gate.set()
+
+    assert (counting.calls, counting.most) == (MOST_WAITING, 1)
+
+
+async def test_one_too_many_is_answered_at_once_and_says_so(counting: Counting) -> None:
+    explainer, cassette = Explainer(Recogniser()), make_cassette()
+    async with asyncio.TaskGroup() as group:
+        for number in range(MOST_WAITING):
+            group.create_task(explainer.explain(cassette, miss(str(number))))
+        await until(lambda: counting.calls)
+
+        assert (await explainer.explain(cassette, miss("more"))).explanation == BUSY
+        counting.gate.set()
+
+    assert (await explainer.explain(cassette, miss("more"))).explanation == Explanation()
+
+
+async def test_an_explanation_is_remembered_until_the_cassette_changes(counting: Counting) -> None:
+    explainer, cassette = Explainer(Recogniser()), make_cassette(asked(chat("a")))
+    counting.gate.set()
+
+    async def calls() -> int:
+        await explainer.explain(cassette, miss())
+        return counting.calls
+
+    assert [await calls(), await calls()] == [1, 1]
+    recording = Recording(held(asked(), asked(chat("c")))[1])
+    cassette.add(recording, request_key(recording.interaction.request), cassette.take)
+    assert [await calls(), await calls()] == [2, 2]
+    cassette.with_rules(Rules(ignore=("body.user",)))
+    assert [await calls(), await calls()] == [3, 3]
+    await explainer.explain(make_cassette(asked(chat("a"))), miss())
+    assert counting.calls == 4
+
+
+async def test_no_more_than_some_are_remembered(
+    counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explanation, "_REMEMBERED", 2)
+    explainer, cassette = Explainer(Recogniser()), make_cassette()
+    counting.gate.set()
+    for content in ("a", "b", "c", "b", "a"):
+        await explainer.explain(cassette, miss(content))
+
+    assert counting.calls == 4
+
+
+async def test_a_client_that_leaves_does_not_leave_the_others_waiting(counting: Counting) -> None:
+    explainer, cassette = Explainer(Recogniser()), make_cassette()
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(explainer.explain(cassette, miss()))
+        await until(lambda: counting.calls)
+        second = group.create_task(explainer.explain(cassette, miss()))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert (await second).explanation == BUSY
+        counting.gate.set()
+
+    assert (await explainer.explain(cassette, miss())).explanation == Explanation()
+
+
+async def test_a_failure_leaves_the_miss_a_miss(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> Explanation:
+        raise ValueError("sk-secret")
+
+    counting = Counting(monkeypatch, broken)
+    counting.gate.set()
+    explainer, cassette = Explainer(Recogniser()), make_cassette()
+
+    assert (await explainer.explain(cassette, miss())).explanation == FAILED
+    assert (await explainer.explain(cassette, miss())).explanation == FAILED
+    assert counting.calls == 2
+    assert "a miss could not be explained: ValueError at test_explanation.py" in caplog.text
+    assert "sk-secret" not in caplog.text
