@@ -6,6 +6,7 @@ event's JSON. Read one after the other, those strings hold the key; none of them
 
 import re
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import NamedTuple
@@ -29,12 +30,14 @@ class _Document(NamedTuple):
     value: Json
 
 
-class _Leaf(NamedTuple):
-    """A string value of a document."""
+class _Column:
+    """One place of the documents: the strings that stand there, and the places inside it."""
 
-    text: bytes
-    document: _Document
-    path: Path
+    __slots__ = ("inner", "strings")
+
+    def __init__(self) -> None:
+        self.inner: defaultdict[str | int, _Column] = defaultdict(_Column)
+        self.strings: list[tuple[str, _Document]] = []
 
 
 _Places = dict[tuple[int, int], dict[Path, tuple[int, int]]]
@@ -47,18 +50,21 @@ def find(
 
     The first span of each has its secret, the further ones none.
     """
-    by_path: dict[Path, list[_Leaf]] = {}
+    top = _Column()
     for document in _documents(body, content_type):
-        for leaf in _leaves(document):
-            by_path.setdefault(leaf.path, []).append(leaf)
+        _sort_in(document, top)
     places: _Places = {}
-    for leaves in by_path.values():
-        # What is the same in each event, as an id or a model's name is, is told by none bit by bit.
-        if all(leaf.text == leaves[0].text for leaf in leaves):
-            continue
-        ends = list(accumulate([len(leaf.text) for leaf in leaves]))
-        for span in apart(search(b"".join([leaf.text for leaf in leaves]))):
-            yield from _spread(body, leaves, ends, span, places)
+    for path, strings in _told(top):
+        texts = [text.encode() for text, _ in strings]
+        ends = list(accumulate([len(text) for text in texts]))
+        for span in apart(search(b"".join(texts))):
+            secret = span.secret
+            for number in range(bisect_right(ends, span.start), bisect_left(ends, span.end) + 1):
+                text, at = texts[number], ends[number] - len(texts[number])
+                start, written = _written(body, strings[number][1], path, places)
+                first = start + _length(written, text[: max(span.start - at, 0)])
+                yield Span(first, start + _length(written, text[: span.end - at]), secret)
+                secret = None
 
 
 def _documents(body: bytes, content_type: bytes) -> Iterator[_Document]:
@@ -79,34 +85,38 @@ def _documents(body: bytes, content_type: bytes) -> Iterator[_Document]:
             yield _Document(0, len(body), (index,), element)
 
 
-def _leaves(document: _Document) -> Iterator[_Leaf]:
+def _sort_in(document: _Document, top: _Column) -> None:
     # Not by recursion: what a service nests may be deeper than that goes.
-    nodes: list[tuple[Json, Path]] = [(document.value, ())]
+    nodes: list[tuple[Json, _Column]] = [(document.value, top)]
     while nodes:
-        value, path = nodes.pop()
-        if isinstance(value, dict):
-            nodes += [(inner, (*path, name)) for name, inner in value.items()]
+        value, column = nodes.pop()
+        if isinstance(value, str):
+            if value:
+                column.strings.append((value, document))
+        elif isinstance(value, dict):
+            nodes += [(value[name], column.inner[name]) for name in value]
         elif isinstance(value, list):
-            nodes += [(inner, (*path, index)) for index, inner in enumerate(value)]
-        elif isinstance(value, str) and value:
-            yield _Leaf(value.encode(), document, path)
+            nodes += [(inner, column.inner[index]) for index, inner in enumerate(value)]
 
 
-def _spread(
-    body: bytes, leaves: list[_Leaf], ends: list[int], span: Span, places: _Places
-) -> Iterator[Span]:
-    secret = span.secret
-    for number in range(bisect_right(ends, span.start), bisect_left(ends, span.end) + 1):
-        text, document, path = leaves[number]
-        at = ends[number] - len(text)
-        extent = (document.start, document.end)
-        if extent not in places:
-            places[extent] = {found: (start, end) for found, start, end in placed(body, *extent)}
-        start, end = places[extent][(*document.root, *path)]
-        written = units(body[start:end])
-        first = start + _length(written, text[: max(span.start - at, 0)])
-        yield Span(first, start + _length(written, text[: span.end - at]), secret)
-        secret = None
+def _told(top: _Column) -> Iterator[tuple[Path, list[tuple[str, _Document]]]]:
+    columns: list[tuple[Path, _Column]] = [((), top)]
+    while columns:
+        path, column = columns.pop()
+        columns += [((*path, name), inner) for name, inner in column.inner.items()]
+        # What is the same in each event, as an id or a model's name is, is not told bit by bit.
+        if len({text for text, _ in column.strings}) > 1:
+            yield path, column.strings
+
+
+def _written(
+    body: bytes, document: _Document, path: Path, places: _Places
+) -> tuple[int, list[str]]:
+    extent = (document.start, document.end)
+    if extent not in places:
+        places[extent] = {found: (start, end) for found, start, end in placed(body, *extent)}
+    start, end = places[extent][(*document.root, *path)]
+    return start, units(body[start:end])
 
 
 def _length(written: list[str], text: bytes) -> int:

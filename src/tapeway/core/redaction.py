@@ -67,14 +67,19 @@ class Redactor:
             # Inside its coding it could not be mended.
             request = readable_request(request)
             header = fields.read(request.headers)
-        named = self._named(request.body, header.content_type, answer=False)
+        shown = self._shows(
+            _together(
+                request.target.encode("utf-8", "surrogateescape"), header.stored, request.body
+            )
+        )
+        named = self._named(request.body, header.content_type, shown=shown, answer=False)
         redactor = self._knowing(named)
         return Request(
             request.route,
             request.method,
             redactor.target(request.target),
-            redactor._stored(header.stored),
-            redactor._body(request.body, named),
+            redactor._stored(header.stored) if shown or named else header.stored,
+            redactor._body(request.body, named) if shown or named else request.body,
             without_userinfo(request.base) if "@" in request.base else request.base,
             file=request.file,
             credentials=request.credentials,
@@ -86,25 +91,30 @@ class Redactor:
         Nothing is seen inside a content coding: take that off first.
         """
         content_type, body = find(response.headers, b"content-type") or b"", response.body
-        named = self._named(body, content_type, answer=True)
+        reason = response.head.reason.encode("utf-8", "surrogateescape")
+        shown = self._shows(_together(reason, response.headers, body))
+        named = self._named(body, content_type, shown=shown, answer=True)
         redactor = self._knowing(named)
-        told = redactor._told_bit_by_bit(body, content_type)
-        reason = redactor.value(response.head.reason.encode("utf-8", "surrogateescape"))
+        named += redactor._told_bit_by_bit(body, content_type)
+        if shown:
+            reason = redactor.value(reason)
         head = replace(
             response.head,
             reason=reason.decode("utf-8", "surrogateescape"),
-            headers=redactor._fields(response.headers),
+            headers=redactor._fields(response.headers, shown=shown or bool(named)),
         )
-        return replace(
-            response, head=head, chunks=redactor._chunks(body, response.chunks, [*named, *told])
-        )
+        if not shown and not named:
+            return replace(response, head=head)
+        return replace(response, head=head, chunks=redactor._chunks(body, response.chunks, named))
 
     def message(self, data: bytes, *, answer: bool) -> bytes:
         """One message or frame of a socket, text or binary, without its secrets.
 
         `answer` tells the upstream's from the client's: names mean more in what a client sends.
         """
-        named = self._named(data, b"", answer=answer)
+        if not self._shows(data):
+            return data
+        named = self._named(data, b"", shown=True, answer=answer)
         return self._knowing(named)._body(data, named)
 
     def windowed(self) -> Windowed:
@@ -122,8 +132,9 @@ class Redactor:
     def in_body(self, request: Request) -> list[Secret]:
         """The secrets that a request's body shows by the names of its fields."""
         content_type = fields.read(request.headers).content_type
-        named = self._named(readable_request(request).body, content_type, answer=False)
-        return _long(named)
+        body = readable_request(request).body
+        shown = self._glance.search(body) is not None
+        return _long(self._named(body, content_type, shown=shown, answer=False))
 
     def target(self, target: str) -> str:
         """A raw target or URL without credential parameters or secret values.
@@ -160,12 +171,10 @@ class Redactor:
             shapes.find(data, start),
         )
 
-    def _named(self, body: bytes, content_type: bytes, *, answer: bool) -> list[Span]:
-        if not body:
-            return []
-        if not secret_fields.reads_whole(content_type) and self._glance.search(body) is None:
-            return []
-        return secret_fields.find(body, content_type, answer=answer)
+    def _named(self, body: bytes, content_type: bytes, *, shown: bool, answer: bool) -> list[Span]:
+        if body and (shown or secret_fields.reads_whole(content_type)):
+            return secret_fields.find(body, content_type, answer=answer)
+        return []
 
     def _knowing(self, named: Sequence[Span]) -> "Redactor":
         more = _long(named)
@@ -174,8 +183,6 @@ class Redactor:
         return Redactor(self._salt.decode(), (*self._shown.secrets, *more), self._known)
 
     def _body(self, body: bytes, named: Sequence[Span]) -> bytes:
-        if not named and not self._shows(body):
-            return body
         return self._mended(body, [*named, *in_json(body, self._found(body))])
 
     def _mended(self, data: bytes, spans: Iterable[Span]) -> bytes:
@@ -207,12 +214,9 @@ class Redactor:
         return f"{name}={self.placeholder(label, octets).decode()}"
 
     def _stored(self, headers: Headers) -> Headers:
-        if not self._shows(b"\n".join([value for _, value in headers])):
-            return headers
         return tuple([(name, self.value(value)) for name, value in headers])
 
-    def _fields(self, headers: Headers) -> Headers:
-        shown = self._shows(b"\n".join([value for _, value in headers]))
+    def _fields(self, headers: Headers, *, shown: bool) -> Headers:
         return tuple([(name, self._field(name.lower(), value, shown)) for name, value in headers])
 
     def _field(self, name: bytes, value: bytes, shown: bool) -> bytes:
@@ -243,14 +247,16 @@ class Redactor:
     def _chunks(
         self, whole: bytes, chunks: Sequence[ResponseChunk], named: Sequence[Span]
     ) -> tuple[ResponseChunk, ...]:
-        if not named and not self._shows(whole):
-            return tuple(chunks)
         spans = apart([*named, *in_json(whole, self._found(whole))])
         found = [(span, self._stand_in(span)) for span in spans]
         pieces = exchanged(whole, [len(chunk.data) for chunk in chunks], found)
         return tuple(
             [replace(chunk, data=data) for chunk, data in zip(chunks, pieces, strict=True)]
         )
+
+
+def _together(first: bytes, headers: Headers, body: bytes) -> bytes:
+    return b"\n".join([first, *[value for _, value in headers], body])
 
 
 def _long(named: Sequence[Span]) -> list[Secret]:
