@@ -3,7 +3,7 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
-from tapeway.core.modes import Mode, Repeats
+from tapeway.core.modes import Delivery, Mode, Repeats
 from tapeway.core.notation import HostPort
 from tapeway.core.routing import Route
 from tapeway.providers.catalogue import PROVIDERS
@@ -20,7 +20,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert settings.listen == HostPort("127.0.0.1", 8080)
     assert settings.admin_listen == HostPort("127.0.0.1", 8081)
     assert (settings.mode, settings.store, settings.cassette) == ("auto", "./cassettes", "default")
-    assert (settings.delivery, settings.pace, settings.repeats) == ("buffer", "none", "last")
+    assert (settings.delivery, settings.pace, settings.repeats) == ("buffer", 0.0, "last")
     assert settings.record_statuses == frozenset(range(200, 300))
     assert settings.miss_status == 424
     assert settings.max_body == 64 * 2**20
@@ -40,28 +40,26 @@ def test_every_way_to_repeat_can_be_set(repeats: str) -> None:
     assert make_settings(repeats=repeats).repeats == repeats
 
 
+@pytest.mark.parametrize("delivery", get_args(Delivery))
+def test_every_delivery_there_is_can_be_set(delivery: str) -> None:
+    assert make_settings(delivery=delivery).delivery == delivery
+
+
 @pytest.mark.parametrize(
-    "values",
-    [
-        {"delivery": "stream"},
-        {"pace": "recorded"},
-        {"pace": "2x"},
-        {"pace": "0.5x"},
-        {"record_failures": True},
-    ],
+    ("written", "pace"), [("none", 0.0), ("recorded", 1.0), ("2x", 0.5), ("0.5x", 2.0)]
 )
-def test_what_a_later_version_will_do_is_refused_in_so_many_words(
-    values: dict[str, object],
-) -> None:
-    with pytest.raises(ValidationError, match="not available in this version"):
-        make_settings(**values)
+def test_a_pace_is_how_long_a_recorded_second_takes(written: str, pace: float) -> None:
+    assert make_settings(pace=written).pace == pace
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
         ({"mode": "once"}, "use replay, record, auto, passthrough"),
-        ({"pace": "fast"}, "'fast' is not accepted; use none"),
+        ({"pace": "fast"}, "'fast' is no pace; give none, recorded, or how many times as fast"),
+        ({"pace": "0x"}, "'0x' is no pace"),
+        ({"pace": "1001x"}, "'1001x' is no pace"),
+        ({"pace": "-1x"}, "'-1x' is no pace"),
         ({"repeats": "first"}, "use last, miss, cycle"),
         ({"log_level": "trace"}, "use debug, info, warning, error"),
         ({"cassette": "../x"}, "a cassette's name is"),

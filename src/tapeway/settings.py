@@ -4,7 +4,6 @@ The flags, the `TAPEWAY_…` variables, the keys of tapeway.toml and docs/config
 derived from the fields of Settings.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +12,11 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, SecretStr, model_validator
 
-from tapeway.core import notation
+from tapeway.core import notation, rules
 from tapeway.core.addresses import Network
-from tapeway.core.modes import Mode, Repeats
+from tapeway.core.modes import Delivery, Mode, Repeats
 from tapeway.core.notation import HostPort, RouteChoice
+from tapeway.core.pacing import Pace
 from tapeway.core.routing import (
     DEFAULT,
     Route,
@@ -25,20 +25,25 @@ from tapeway.core.routing import (
     valid_cassette_name,
     without_userinfo,
 )
+from tapeway.core.rules import Rules, RulesFault
 from tapeway.providers.catalogue import PROVIDERS
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How a value is written. Repeatable ones are lists; a flag takes no value."""
+    """How a value is written. Repeatable ones are lists; a flag takes no value.
+
+    A table stands in the file alone.
+    """
 
     metavar: str = ""
     repeatable: bool = False
     flag: bool = False
+    table: bool = False
 
 
-def _one_of(*accepted: str, later: tuple[str, ...] = ()) -> PlainValidator:
-    return PlainValidator(partial(notation.one_of, accepted=accepted, later=later))
+def _one_of(*accepted: str) -> PlainValidator:
+    return PlainValidator(partial(notation.one_of, accepted=accepted))
 
 
 def _token(value: object) -> SecretStr:
@@ -64,15 +69,13 @@ def _route(value: object) -> RouteChoice:
     return choice
 
 
-def _pace(value: object) -> str:
-    later = ("recorded", str(value)) if re.fullmatch(r"[0-9.]+x", str(value)) else ("recorded",)
-    return notation.one_of(value, ("none",), later)
-
-
-def _not_yet(value: object) -> bool:
-    if notation.truth(value):
-        raise ValueError("this is not available in this version; leave it out")
-    return False
+def _rules(value: object) -> Rules:
+    if isinstance(value, Rules):
+        return value
+    try:
+        return rules.read(value)  # type: ignore[arg-type] # it looks at every value itself
+    except RulesFault as exc:
+        raise ValueError(str(exc).removeprefix("rules.").removeprefix("rules: ")) from exc
 
 
 Address = Annotated[HostPort, PlainValidator(notation.host_port), Written("HOST:PORT")]
@@ -97,6 +100,7 @@ CassetteName = Annotated[str, PlainValidator(_cassette_name), Written("NAME")]
 Size = Annotated[int, PlainValidator(notation.size), Written("SIZE")]
 Statuses = Annotated[frozenset[int], PlainValidator(notation.statuses), Written("RANGES")]
 Timeout = Annotated[float, PlainValidator(notation.seconds), Written("SECONDS")]
+RulesTable = Annotated[Rules, PlainValidator(_rules), Written("TABLE", table=True)]
 Flag = Annotated[bool, PlainValidator(notation.truth), Written(flag=True)]
 
 
@@ -141,14 +145,17 @@ class Settings(BaseModel):
     cassette: CassetteName = _option(
         "default", "The cassette of requests that name none themselves."
     )
-    delivery: Annotated[
-        Literal["buffer"], _one_of("buffer", later=("stream",)), Written("buffer")
-    ] = _option(
+    delivery: Annotated[Delivery, _one_of("buffer", "stream"), Written("buffer|stream")] = _option(
         "buffer",
-        "`buffer`: a live answer is durable in the store before its first byte is sent.",
+        "`buffer`: a live answer is durable in the store before its first byte is sent. `stream`: "
+        "it is passed on as it comes, and only its end waits for that.",
     )
-    pace: Annotated[Literal["none"], PlainValidator(_pace), Written("none")] = _option(
-        "none", "`none`: a replayed answer is sent as fast as it is read."
+    pace: Annotated[Pace, PlainValidator(notation.pace), Written("none|recorded|FACTORx")] = (
+        _option(
+            "none",
+            "`none`: a replayed answer is sent as fast as it is read. `recorded`: its pieces come when "
+            "they came; `2x` is twice as fast, `0.5x` half as fast.",
+        )
     )
     repeats: Annotated[Repeats, _one_of("last", "miss", "cycle"), Written("last|miss|cycle")] = (
         _option(
@@ -157,8 +164,10 @@ class Settings(BaseModel):
             "a miss, or the first one again.",
         )
     )
-    record_failures: Annotated[bool, PlainValidator(_not_yet), Written(flag=True)] = _option(
-        "false", "Record answers that were cut. Not available in this version."
+    record_failures: Flag = _option(
+        "false",
+        "Record answers that were cut, connections that were reset and timeouts, and replay them "
+        "as what they were.",
     )
     record_statuses: Statuses = _option(
         "200-299", "The statuses that mode auto records, such as 200-299,404."
@@ -200,6 +209,11 @@ class Settings(BaseModel):
     )
     insecure_upstream: Flag = _option(
         "false", "Accept any certificate of an upstream. Whoever is in between can read keys."
+    )
+
+    rules: RulesTable = Field(
+        rules.NONE,
+        description="What requests may differ in and still be equal, and which headers count.",
     )
 
     @model_validator(mode="after")

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from tapeway.core import notation
 from tapeway.core.notation import HostPort, RouteChoice
+from tapeway.core.pacing import Pace
 
 READERS: list[Callable[[object], object]] = [
     notation.host_port,
@@ -18,6 +19,7 @@ READERS: list[Callable[[object], object]] = [
     notation.route,
     notation.statuses,
     notation.network,
+    notation.pace,
     notation.token,
     notation.word,
 ]
@@ -257,11 +259,24 @@ def test_a_token_that_no_header_can_carry_is_refused_and_not_repeated(value: obj
     assert not value or str(value) not in str(caught.value)
 
 
-def test_a_word_that_is_to_come_is_told_from_one_that_is_not() -> None:
-    with pytest.raises(ValueError, match=r"'stream' is not available in this version; use buffer"):
-        notation.one_of("stream", ("buffer",), ("stream",))
-    with pytest.raises(ValueError, match=r"'flow' is not accepted; use buffer"):
-        notation.one_of("flow", ("buffer",), ("stream",))
+def test_a_word_is_one_of_those_there_are() -> None:
+    assert notation.one_of("stream", ("buffer", "stream")) == "stream"
+    with pytest.raises(ValueError, match=r"'flow' is not accepted; use buffer, stream"):
+        notation.one_of("flow", ("buffer", "stream"))
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [("none", 0.0), ("recorded", 1.0), ("1x", 1.0), ("2x", 0.5), ("0.5x", 2.0), (Pace(3), 3.0)],
+)
+def test_a_pace_is_how_long_a_recorded_second_takes(written: object, read: float) -> None:
+    assert notation.pace(written) == read
+
+
+@pytest.mark.parametrize("value", ["", "x", "2", 2.0, "0x", "1001x", "-1x", "2 x", "1e3x", None])
+def test_what_is_no_pace_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="is no pace; give none, recorded, or how many times"):
+        notation.pace(value)
 
 
 def test_a_list_is_cut_at_commas_only_where_it_is_one_text() -> None:

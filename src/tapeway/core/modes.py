@@ -5,6 +5,7 @@ from typing import Literal
 
 Mode = Literal["replay", "record", "auto", "passthrough"]
 Repeats = Literal["last", "miss", "cycle"]
+Delivery = Literal["buffer", "stream"]
 Outcome = Literal["replayed", "recorded", "live", "miss", "error"]
 
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from tapeway.core.addresses import Network
+from tapeway.core.pacing import AS_RECORDED, AT_ONCE, Pace
 
 T = TypeVar("T")
 
@@ -24,6 +25,9 @@ _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})")
 _ROUTE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
 _NOT_IN_URL = re.compile(r"[^\x21-\x7e]|[?#\\]")
+_PACES: Mapping[str, Pace] = {"none": AT_ONCE, "recorded": AS_RECORDED}
+_FACTOR = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,4})?)x", re.ASCII)
+_SLOWEST, _FASTEST = 0.001, 1000
 _TRUTHS: Mapping[str, bool] = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
     **dict.fromkeys(("false", "no", "off", "0"), False),
@@ -133,11 +137,26 @@ def truth(value: object) -> bool:
     return found
 
 
-def one_of(value: object, accepted: tuple[str, ...], later: tuple[str, ...] = ()) -> str:
-    """One of the words accepted; `later` are those that a coming version will take."""
+def pace(value: object) -> Pace:
+    """`none`, `recorded`, or how many times as fast."""
+    if isinstance(value, Pace):
+        return value
+    text = str(value).strip()
+    if text in _PACES:
+        return _PACES[text]
+    found = _FACTOR.fullmatch(text)
+    factor = float(found[1]) if found else 0.0
+    if not _SLOWEST <= factor <= _FASTEST:
+        raise ValueError(
+            f"{_quoted(value)} is no pace; give none, recorded, or how many times as fast, such as "
+            "2x or 0.5x"
+        )
+    return Pace(1 / factor)
+
+
+def one_of(value: object, accepted: tuple[str, ...]) -> str:
+    """One of the words accepted."""
     words = ", ".join(accepted)
-    if value in later:
-        raise ValueError(f"{_quoted(value)} is not available in this version; use {words}")
     if not isinstance(value, str) or value not in accepted:
         raise ValueError(f"{_quoted(value)} is not accepted; use {words}")
     return value
