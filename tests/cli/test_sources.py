@@ -6,6 +6,7 @@ import pytest
 
 from tapeway.cli.sources import OPTIONS, Loaded, flag_of, load, variable_of
 from tapeway.core.notation import RouteChoice
+from tapeway.core.rules import Rules
 from tapeway.errors import ConfigError
 
 FILE = "tapeway.toml"
@@ -76,6 +77,17 @@ def test_the_file_holds_toml_s_own_kinds_and_either_spelling(tmp_path: Path) -> 
     assert settings.admin_listen is None
 
 
+def test_rules_are_a_table_of_the_file(tmp_path: Path) -> None:
+    toml = '[rules]\nignore = ["body.seed"]\nrewrite = { "/v1beta/" = "/v1/" }\n'
+
+    loaded = load_from(tmp_path, toml=toml, environ={"TAPEWAY_RULES": "x"})
+
+    assert loaded.settings.rules == Rules(ignore=("body.seed",), rewrite=(("/v1beta/", "/v1/"),))
+    assert loaded.warnings == (
+        "unknown variable TAPEWAY_RULES is ignored, [rules] stands in the file alone",
+    )
+
+
 def test_an_empty_variable_counts_as_not_set(tmp_path: Path) -> None:
     assert load_from(tmp_path, environ={"TAPEWAY_UPSTREAM": ""}).settings.upstream is None
 
@@ -91,6 +103,21 @@ def test_an_empty_variable_counts_as_not_set(tmp_path: Path) -> None:
         ({"toml": 'lisen = "x"'}, "tapeway.toml: unknown key lisen, did you mean listen?"),
         ({"toml": "zzz = 1"}, "tapeway.toml: unknown key zzz"),
         ({"toml": "[serve]\nmode = 1"}, "tapeway.toml: unknown key serve"),
+        ({"toml": "[rule]"}, "tapeway.toml: unknown key rule, did you mean rules?"),
+        ({"toml": "rules = 1"}, "tapeway.toml: rules: must be a table; its keys are ignore"),
+        (
+            {"toml": '[rules]\nignore = ["body.a", "body..b"]'},
+            "tapeway.toml: rules: ignore[1]: 'body..b' cannot be read from '..b' on; write it like",
+        ),
+        (
+            {"toml": "[rules]\ningore = []"},
+            "tapeway.toml: rules: ingore: there is no such rule; did you mean 'ignore'?",
+        ),
+        (
+            {"toml": '[rules.patterns]\nx = "(?=a)"'},
+            "tapeway.toml: rules: patterns.x: the pattern cannot be used: invalid perl operator",
+        ),
+        ({"toml": "[rules]\nnormalise = [1979-05-27]"}, "tapeway.toml: rules: normalise[0]: must"),
         ({"toml": 'config = "x"'}, "tapeway.toml: unknown key config"),
         (
             {"toml": "max_body = 1\nmax-body = 2"},

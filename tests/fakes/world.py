@@ -21,6 +21,7 @@ from tapeway.core.model import (
 from tapeway.core.modes import Mode
 from tapeway.core.plan import Answer, Incoming, Replay
 from tapeway.core.routing import Route, RouteTable
+from tapeway.core.rules import NONE, Rules
 from tapeway.live import Policy
 from tests.fakes.responder import FakeResponder
 from tests.fakes.store import FakeStore
@@ -123,6 +124,7 @@ async def world(
     known: Sequence[Secret] = (),
     store: FakeStore | None = None,
     routes: RouteTable = ROUTES,
+    rules: Rules = NONE,
 ) -> AsyncIterator[World]:
     """A running broker; when it has stopped, it has left nothing behind."""
     before = asyncio.all_tasks()
@@ -136,6 +138,7 @@ async def world(
         policy=policy or Policy(),
         new_head=lambda: HEAD,
         known=known,
+        rules=rules,
     )
     around = World(broker, store, responder)
     try:

@@ -6,7 +6,7 @@ from typing import TypeVar
 import click
 from pydantic.fields import FieldInfo
 
-from tapeway.cli.sources import flag_of
+from tapeway.cli.sources import OPTIONS, flag_of
 from tapeway.settings import Settings, Written
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -20,7 +20,7 @@ def settings_options(*names: str) -> Callable[[F], F]:
 
     def add(function: F) -> F:
         for name, field in reversed(Settings.model_fields.items()):
-            if not names or name in names:
+            if name in OPTIONS and (not names or name in names):
                 function = _option(name, field)(function)
         return function
 

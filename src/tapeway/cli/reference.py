@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pydantic.fields import FieldInfo
 
 from tapeway.cli.options import written
-from tapeway.cli.sources import flag_of, variable_of
+from tapeway.cli.sources import OPTIONS, flag_of, variable_of
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.settings import Settings
 
@@ -29,6 +29,8 @@ route = ["local=http://127.0.0.1:9000", "azure=https://RESOURCE.openai.azure.com
 - An unknown key in the file is an error, an unknown `TAPEWAY_…` variable a warning. An empty
   variable counts as not set.
 - Lists: repeat the flag, separate by commas in a variable, write a list in the file.
+- What requests may differ in and still be equal stands in the table `[rules]` of the file, and in it
+  alone: see [matching](matching.md).
 - A flag without a value is `true` or `false` in a variable and in the file.
 - SIZE is a number of bytes, or one with `KiB`, `MiB` or `GiB`.
 - An option that cannot be used ends the start with exit code 2 and one line that names where the
@@ -61,7 +63,8 @@ def page() -> str:
 def _rows() -> Iterator[str]:
     yield "| Flag | Variable | Default | |"
     yield "| --- | --- | --- | --- |"
-    for name, field in Settings.model_fields.items():
+    for name in OPTIONS:
+        field = Settings.model_fields[name]
         default = f"`{field.default}`" if field.default else "none"
         cells = [f"`{_flag(name, field)}`", f"`{variable_of(name)}`", default, field.description]
         yield f"| {' | '.join(str(cell) for cell in cells)} |"

@@ -9,11 +9,16 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tapeway.errors import ConfigError
-from tapeway.settings import Settings
+from tapeway.settings import Settings, Written
 
 PREFIX = "TAPEWAY_"
 DEFAULT_FILE = "tapeway.toml"
-OPTIONS = tuple(Settings.model_fields)
+TABLES = tuple(
+    name
+    for name, field in Settings.model_fields.items()
+    if any(isinstance(entry, Written) and entry.table for entry in field.metadata)
+)
+OPTIONS = tuple(name for name in Settings.model_fields if name not in TABLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,7 @@ def _of_file(config: _Given | None, directory: Path) -> dict[str, _Given]:
     given: dict[str, _Given] = {}
     for key, value in keys.items():
         option = key.replace("-", "_")
-        if option not in OPTIONS or option == "config":
+        if option not in (*OPTIONS, *TABLES) or option == "config":
             raise ConfigError(f"{shown}: unknown key {key}{_nearest(option)}")
         if option in given:
             raise ConfigError(f"{shown}: {key} is there twice, as {given[option].source}")
@@ -97,12 +102,14 @@ def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
     known = set(map(variable_of, OPTIONS))
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known:
-            nearest = _nearest(name.removeprefix(PREFIX).lower(), variable_of)
-            yield f"unknown variable {name} is ignored{nearest}"
+            option = name.removeprefix(PREFIX).lower()
+            hint = f", [{option}] stands in the file alone" if option in TABLES else ""
+            yield f"unknown variable {name} is ignored{hint or _nearest(option, variable_of)}"
 
 
 def _nearest(option: str, shown: Callable[[str], str] = str) -> str:
-    matches = get_close_matches(option, OPTIONS, n=1)
+    known = OPTIONS if shown is variable_of else (*OPTIONS, *TABLES)
+    matches = get_close_matches(option, known, n=1)
     return f", did you mean {shown(matches[0])}?" if matches else ""
 
 

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 from tapeway.core import json_paths, patterns
 from tapeway.core.credentials import is_credential_header
-from tapeway.core.json_paths import ANY_DEPTH, PathFault
+from tapeway.core.json_paths import ANY_DEPTH, PathFault, Wild
 from tapeway.core.json_text import Json
 from tapeway.core.normalising import NORMALISERS
 from tapeway.core.patterns import PatternFault
@@ -30,6 +30,11 @@ class RulesFault(ValueError):
         self.where = where
         self.what = what
         self.remedy = remedy
+
+    @property
+    def pointer(self) -> tuple[str | int, ...]:
+        """The same place step by step."""
+        return tuple([step for step in json_paths.parse(self.where) if not isinstance(step, Wild)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import count
 
+from tapeway.core import rules
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.model import CassetteHead, ForeignInteraction, Interaction, StoredCassette
+from tapeway.core.rules import RulesFault
 from tapeway.formats import assets, exchange, failing, json_lines
 from tapeway.formats.fault import FormatFault, Pointer
 from tapeway.formats.fields import Fields
@@ -155,7 +157,15 @@ def _sheet(value: Json) -> Sheet:
         run_id=fields.text("run_id"),
         meta=fields.object("meta").values,
     )
+    _check_rules(head)
     return Sheet(head, tuple(zip(_indexes(found), documents, strict=True)))
+
+
+def _check_rules(head: CassetteHead) -> None:
+    try:
+        rules.of_meta(head.meta)
+    except RulesFault as exc:
+        raise FormatFault(f"{exc.what}; {exc.remedy}", ("meta", *exc.pointer)) from exc
 
 
 def _indexes(documents: Sequence[Fields]) -> list[int]:

@@ -12,8 +12,8 @@ import ssl
 import sys
 import time
 import uuid
-from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -72,7 +72,7 @@ class _Side:
 
 
 @dataclass(frozen=True, slots=True)
-class _Service:
+class Service:
     """What runs while serving."""
 
     settings: Settings
@@ -82,17 +82,31 @@ class _Service:
     proxy_side: _Side
     admin_side: _Side | None
 
+    @property
+    def url(self) -> str:
+        """Where apps connect."""
+        return self.proxy_side.listener.url
+
+
+@asynccontextmanager
+async def serving(settings: Settings) -> AsyncIterator[Service]:
+    """Serve inside the block; what is under way at its end is let end. Raises what `serve` does."""
+    async with AsyncExitStack() as stack:
+        service = await _start(settings, stack)
+        try:
+            yield service
+        finally:
+            await _drain(service)
+
 
 async def _serve(settings: Settings) -> None:
-    async with AsyncExitStack() as stack:
-        stopping = _stop_on_signals()
-        service = await _start(settings, stack)
+    stopping = _stop_on_signals()
+    async with serving(settings) as service:
         _announce(service)
         await stopping.wait()
-        await _drain(service)
 
 
-async def _start(settings: Settings, stack: AsyncExitStack) -> _Service:
+async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     proxy_listener = listen("--listen", settings.listen.host, settings.listen.port)
     stack.callback(proxy_listener.socket.close)
     admin_listener = None
@@ -130,7 +144,7 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> _Service:
     # is nearly all freed by counting, so the collector need not look after every few of them.
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-    return _Service(settings, broker, journal, proxy, proxy_side, admin_side)
+    return Service(settings, broker, journal, proxy, proxy_side, admin_side)
 
 
 def _broker(settings: Settings, client: UpstreamClient) -> Broker:
@@ -143,6 +157,7 @@ def _broker(settings: Settings, client: UpstreamClient) -> Broker:
         policy=Policy(settings.repeats, settings.record_statuses, settings.max_body),
         new_head=_new_head,
         known=_known(settings),
+        rules=settings.rules,
     )
 
 
@@ -170,7 +185,7 @@ async def _mount(
     return _Side(listener, runner)
 
 
-async def _drain(service: _Service) -> None:
+async def _drain(service: Service) -> None:
     """Let what is under way end, up to the drain timeout, then break it off with an answer."""
     log.info("stopping: waiting for %d calls in flight", service.broker.in_flight)
     end = time.monotonic() + service.settings.drain_timeout
@@ -193,7 +208,7 @@ async def _close(side: _Side) -> None:
         await site.stop()
 
 
-async def _answered(service: _Service) -> None:
+async def _answered(service: Service) -> None:
     await service.proxy.empty()
     await _ended(service.proxy_side)
 
@@ -213,7 +228,7 @@ async def _within(seconds: float, work: Coroutine[None, None, None]) -> bool:
     return False
 
 
-def _announce(service: _Service) -> None:
+def _announce(service: Service) -> None:
     settings = service.settings
     store = service.broker.store
     log.info("cassettes in %s, durable once on %s", store.url, store.durability)
@@ -223,7 +238,7 @@ def _announce(service: _Service) -> None:
         log.warning("recordings are kept in memory only and end with this process")
     ready: dict[str, Json] = {
         "event": "ready",
-        "proxy": service.proxy_side.listener.url,
+        "proxy": service.url,
         "admin": service.admin_side.listener.url if service.admin_side else None,
         "mode": settings.mode,
         "cassette": settings.cassette,
