@@ -31,14 +31,15 @@ ALLOWED: dict[str, frozenset[str]] = {
     "settings": frozenset({"core", "errors", "providers"}),
     "tape": frozenset({"core", "errors", "spool"}),
     "feed": frozenset({"core", "tape"}),
-    "live": frozenset({"core", "errors", "feed", "ports", "providers", "spool", "tape"}),
+    "keeping": frozenset({"core", "errors", "ports", "spool"}),
+    "live": frozenset({"core", "errors", "feed", "keeping", "ports", "providers", "tape"}),
     "report": frozenset({"core", "errors"}),
     "sharing": frozenset({"core", "errors", "feed", "live"}),
     "rulebook": frozenset({"core", "errors", "ports"}),
     "broker": frozenset(
         {
-            *("core", "errors", "feed", "journal", "live", "ports", "providers", "report"),
-            *("rulebook", "sharing"),
+            *("core", "errors", "feed", "journal", "keeping", "live", "ports", "providers"),
+            *("report", "rulebook", "sharing"),
         }
     ),
     "admin": frozenset(
@@ -47,7 +48,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "server": frozenset(
         {
             *("broker", "core", "errors", "explanation", "feed", "formats", "journal", "ports"),
-            *("providers", "settings"),
+            *("providers", "settings", "spool"),
         }
     ),
     # The stand-in upstream knows only wires: were it to share code with the proxy, a fault in

@@ -28,8 +28,9 @@ from tapeway.core.routing import DEFAULT, RouteTable, adopt, refuse
 from tapeway.core.rules import NONE, Rules
 from tapeway.errors import AdminError, StoreError, TapewayError, describe
 from tapeway.feed import Feed
+from tapeway.keeping import digest_of
 from tapeway.live import LiveCall, Policy
-from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
+from tapeway.ports import BodyKeeper, CassetteStore, LiveAnswer, LiveResponder
 from tapeway.report import CassetteReport, Tally, of_cassette
 from tapeway.rulebook import Rulebook
 from tapeway.sharing import LiveCalls, Pending
@@ -66,6 +67,7 @@ class Broker:
         self.policy = policy
         self.takes = 1
         self.counts: Counter[Outcome] = Counter()
+        self.scratch: str | None = None
         self._new_head = new_head
         self.recogniser = Recogniser(known)
         self._rulebook = Rulebook(store, rules)
@@ -79,6 +81,7 @@ class Broker:
 
     async def __aenter__(self) -> Self:
         await self.store.open()
+        self.scratch = self.store.scratch if isinstance(self.store, BodyKeeper) else None
         await self._tasks.__aenter__()
         return self
 
@@ -109,11 +112,17 @@ class Broker:
         name = name or self.active
         return await self._load(name, self.mode_of(name))
 
+    async def digest(self, cassette: Cassette, incoming: Incoming) -> Incoming:
+        """What came with what its large body is known by: that is read through in a thread."""
+        redactor = self.recogniser.redactor(cassette.head.run_id, incoming.request)
+        return incoming._replace(digest=await digest_of(incoming.request, redactor))
+
     def plan(self, cassette: Cassette, incoming: Incoming) -> Replay | Ask | Miss:
         """Decide. Raises NoRoute where no recording answers and nobody could be asked."""
         request = incoming.request
         rules = RULES[incoming.mode or self.mode_of(cassette.name)]
-        seen = self.recogniser.recognise(cassette.head.run_id, request, cassette.rules)
+        known = request if incoming.digest is None else replace(request, file=incoming.digest)
+        seen = self.recogniser.recognise(cassette.head.run_id, known, cassette.rules)
         redacted, key, mark = seen.redacted, seen.key, seen.mark
         if rules.replays:
             held = self._held_key(cassette, key, incoming)
@@ -334,7 +343,11 @@ class Broker:
             unclaimed = await _settled(self._claim(ask.cassette.name))
             if unclaimed is not None:
                 return unclaimed
-        call = LiveCall(ask, self.responder, self.store, self.policy, self.recogniser, feed)
+        call = LiveCall(
+            *(ask, self.responder, self.store, self.policy, self.recogniser),
+            feed,
+            self.scratch,
+        )
         return await call.run()
 
     async def _claim(self, name: str) -> None:

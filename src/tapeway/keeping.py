@@ -23,7 +23,7 @@ class Unreadable(Exception):
     """The body is not in its content coding, or grows out of bounds in it."""
 
 
-async def digest(request: Request, redactor: Redactor) -> BodyFile:
+async def digest_of(request: Request, redactor: Redactor) -> BodyFile:
     """What a cassette would say of a request's large body. Raises StoreError."""
 
     def read(file: BodyFile) -> BodyFile:

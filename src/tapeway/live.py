@@ -20,8 +20,10 @@ from tapeway.core.modes import Outcome, Repeats
 from tapeway.core.plan import Answer, Ask
 from tapeway.core.readable import readable_response
 from tapeway.core.recognition import Recogniser
+from tapeway.core.redaction import Redactor
 from tapeway.errors import Draining, TapewayError, UpstreamError, describe
 from tapeway.feed import Feed
+from tapeway.keeping import Keeping
 from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
 from tapeway.providers.calls import describe as describe_call
 from tapeway.providers.endings import ending as end_of
@@ -55,7 +57,7 @@ class Policy:
 class LiveCall:
     """A call on behalf of one request, or of all equal requests at the time.
 
-    `feed` is for a client that is to have the answer as it comes.
+    `feed` is for a client that is to have the answer as it comes, `scratch` a folder for large ones.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class LiveCall:
         policy: Policy,
         recogniser: Recogniser,
         feed: Feed | None = None,
+        scratch: str | None = None,
     ) -> None:
         self._ask = ask
         self._responder = responder
@@ -73,6 +76,7 @@ class LiveCall:
         self._policy = policy
         self._recogniser = recogniser
         self._feed = feed
+        self._scratch = scratch
         self._call = describe_call(ask.request.route, ask.redacted)
         self._tape: Tape | None = None
         self._index: int | None = None
@@ -106,11 +110,13 @@ class LiveCall:
             raise
 
     async def _take_in(self, live: LiveAnswer) -> Response:
-        self._tape = tape = Tape(live.head)
+        self._tape = tape = Tape(live.head, self._scratch)
         ending = end_of(self._call, live.head)
         feed = self._begin(tape)
         async for chunk in live.chunks(self._policy.max_body):
             tape.add(chunk)
+            if tape.heavy:
+                await tape.spill()
             ending.feed(chunk.data)
             if feed is not None:
                 feed.release(ending.free)
@@ -163,8 +169,12 @@ class LiveCall:
 
     async def _record(self, response: Response, failure: Failure | None = None) -> Recording:
         ask = self._ask
+        redactor = self._recogniser.redactor(
+            ask.cassette.head.run_id, ask.request, of_response(response.headers)
+        )
+        keeping = Keeping(self._store, ask.cassette.name, redactor, self._policy.max_body)
         recording = ask.cassette.recording(
-            self._interaction(response, failure),
+            await keeping.keep(ask.request, self._interaction(response, failure, redactor)),
             ask.key,
             ask.take,
             replaces=ask.rules.replaces,
@@ -175,7 +185,9 @@ class LiveCall:
         ask.cassette.add(recording, ask.key, ask.take)
         return recording
 
-    def _interaction(self, response: Response, failure: Failure | None) -> Interaction:
+    def _interaction(
+        self, response: Response, failure: Failure | None, redactor: Redactor
+    ) -> Interaction:
         ask, call = self._ask, self._call
         held = readable_response(response, ask.request.method, cut=response.verdict == "truncated")
         metadata: dict[str, Json] = {}
@@ -183,9 +195,6 @@ class LiveCall:
         if call is not None:
             metadata = {"provider": call.provider, "endpoint": call.endpoint, "model": call.model}
             tokens = usage(call, held)
-        redactor = self._recogniser.redactor(
-            ask.cassette.head.run_id, ask.request, of_response(response.headers)
-        )
         return Interaction(
             index=0,
             request=ask.redacted,

@@ -85,6 +85,46 @@ class Spool:
         self._file.write(data)
 
 
+class Intake:
+    """A body that is kept in memory up to so many bytes and goes into a file beyond."""
+
+    def __init__(self, most: int, folder: str | None) -> None:
+        self._most = most
+        self._folder = folder
+        self._pieces: list[bytes] = []
+        self._spool: Spool | None = None
+        self.size = 0
+
+    async def add(self, data: bytes) -> None:
+        """Take in more bytes. Raises StoreFull, StoreError."""
+        self.size += len(data)
+        if self._spool is not None:
+            await self._spool.add(data)
+            return
+        self._pieces.append(data)
+        if self.size > self._most:
+            self._spool = Spool(self._folder)
+            for piece in self._pieces:
+                await self._spool.add(piece)
+            self._pieces.clear()
+
+    async def finish(self) -> bytes | BodyFile:
+        """The body. Raises StoreFull, StoreError."""
+        return b"".join(self._pieces) if self._spool is None else await self._spool.finish()
+
+
+def check(file: BodyFile) -> None:
+    """Raise CassetteCorrupt where a body's file is gone or has another size."""
+    if isinstance(file.hold, Temporary):
+        return
+    try:
+        size = os.stat(file.path, follow_symlinks=False).st_size
+    except OSError as exc:
+        raise CassetteCorrupt(f"{file.path} cannot be read ({exc.strerror}): restore it") from exc
+    if size != file.size:
+        raise CassetteCorrupt(f"{file.path} was changed since it was recorded: restore it")
+
+
 def pieces(file: BodyFile) -> Generator[bytes]:
     """The body from its beginning; waits for the disk, so iterate in a thread.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tapeway.core.cassette import Cassette, Take
-from tapeway.core.model import Interaction, Request, Response
+from tapeway.core.model import BodyFile, Interaction, Request, Response
 from tapeway.core.modes import Mode, ModeRules, Outcome
 
 
@@ -15,13 +15,14 @@ class Incoming(NamedTuple):
     """A request as it came, and whether its route was only read off the path.
 
     `mode` is the one in force when its head came, however long its body took. `written` is the
-    target as it came where a slip in it was forgiven.
+    target as it came where a slip in it was forgiven. `digest` is what a large body is known by.
     """
 
     request: Request
     guessed: bool = False
     mode: Mode | None = None
     written: str | None = None
+    digest: BodyFile | None = None
 
 
 class Replay(NamedTuple):

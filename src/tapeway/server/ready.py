@@ -31,7 +31,8 @@ class ReadyAnswers:
     ) -> list[bytes] | None:
         """The bytes of a recorded answer for this kind of request.
 
-        None where it has a Location: what that must say depends on the request.
+        None where it has a Location, since what that must say depends on the request, and for a
+        large body.
         """
         variant = (id(interaction), method == "HEAD", version, keep_alive)
         kept = self._kept.get(variant)
@@ -39,6 +40,8 @@ class ReadyAnswers:
         if kept is not None and kept[0] is interaction:
             return kept[1]
         if find(interaction.response.headers, b"location") is not None:
+            return None
+        if interaction.response.file is not None:
             return None
         pieces = serialise(
             replace(interaction.response, head=paced(interaction.response.head, AT_ONCE)),

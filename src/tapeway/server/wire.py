@@ -16,9 +16,11 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_exceptions import HTTPException
 
 from tapeway.core import fields
-from tapeway.core.model import Headers, Response, ResponseHead
+from tapeway.core.large_body import most_in_memory
+from tapeway.core.model import BodyFile, Headers, Response, ResponseHead
 from tapeway.core.modes import Outcome
 from tapeway.errors import RequestError
+from tapeway.spool import Intake
 
 _BODILESS = frozenset({204, 304})
 _JOIN_BELOW = 256 * 1024
@@ -65,8 +67,10 @@ def arrived(raw: web.BaseRequest, max_body: int) -> bytes | None:
     return body
 
 
-async def read_body(raw: web.BaseRequest, *, max_body: int, idle_s: float) -> bytes:
-    """The whole body as it comes, answering `Expect: 100-continue` first.
+async def read_body(
+    raw: web.BaseRequest, *, max_body: int, idle_s: float, scratch: str | None
+) -> bytes | BodyFile:
+    """The whole body as it comes, answering `Expect: 100-continue` first; a large one in a file.
 
     Raises RequestError: 413 beyond `max_body`, 408 when nothing comes for `idle_s` seconds or the
     whole takes twenty times that, 400 for broken framing.
@@ -76,17 +80,15 @@ async def read_body(raw: web.BaseRequest, *, max_body: int, idle_s: float) -> by
         raise _too_large(max_body)
     if raw.version >= (1, 1) and fields.read(raw.raw_headers).expect and raw.transport:
         raw.transport.write(_CONTINUE)
-    pieces: list[bytes] = []
-    size = 0
+    intake = Intake(most_in_memory(raw.raw_headers), scratch)
     try:
         async with asyncio.timeout(20 * idle_s):
             while not content.at_eof():
                 async with asyncio.timeout(idle_s):
                     piece = await content.readany()
-                size += len(piece)
-                if size > max_body:
+                if intake.size + len(piece) > max_body:
                     raise _too_large(max_body)
-                pieces.append(piece)
+                await intake.add(piece)
     except TimeoutError:
         raise RequestError(
             "the request's body did not come in time", status=408, code="request_timeout"
@@ -95,7 +97,7 @@ async def read_body(raw: web.BaseRequest, *, max_body: int, idle_s: float) -> by
         raise RequestError("the request's body is not framed as it says") from None
     except ConnectionError:
         raise RequestError("the client left before its request ended") from None
-    return b"".join(pieces)
+    return await intake.finish()
 
 
 def serialise(
