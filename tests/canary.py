@@ -1,16 +1,16 @@
 """Secrets made up for one test, and the search for them in everything a process produced."""
 
 import base64
-import gzip
 import json
 import re
 import secrets
-import zlib
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from urllib.parse import quote
 
-# A compressed body in a cassette starts like this: gzip's magic and method, in base64.
-_GZIP_IN_BASE64 = re.compile(rb"H4sI[A-Za-z0-9+/\\n]+=*")
+import re2  # type: ignore[import-untyped]
+
+from tests.unwrapping import unwrapped
 
 
 def canary(label: str = "canary") -> str:
@@ -22,19 +22,37 @@ def sightings(canaries: Mapping[str, str], places: Mapping[str, bytes]) -> list[
     """One line for each canary seen, with its name, its disguise and the place; none is good.
 
     Looks for the value itself, its base64 in all three alignments and both alphabets, hex,
-    percent-encoding, JSON escapes, and all of these inside what gzip and base64 had wrapped.
+    percent-encoding, JSON escapes, and all of these inside what `unwrapped` takes apart.
     """
-    searched = {**places, **dict(_unwrapped(places))}
-    return [
-        f"{name} as {disguise} in {place} at byte {found}"
+    needles = [
+        (name, disguise, needle)
         for name, value in canaries.items()
-        for disguise, needle in _disguises(value)
-        for place, content in searched.items()
-        if (found := content.find(needle)) >= 0
+        for disguise, needle in disguises(value)
+    ]
+    # One pass over each place, whatever the number of needles; hits are looked at one by one.
+    any_of_them = re2.compile(b"|".join(re2.escape(needle) for _, _, needle in needles))
+    return [
+        f"{name} as {disguise} in {where} at byte {found}"
+        for place, content in places.items()
+        if any_of_them.search(_everything(content))
+        for where, searched in ((place, content), *_inside(place, content))
+        for name, disguise, needle in needles
+        if (found := searched.find(needle)) >= 0
     ]
 
 
-def _disguises(value: str) -> Iterator[tuple[str, bytes]]:
+@lru_cache(maxsize=2048)
+def _everything(content: bytes) -> bytes:
+    return b"\0\0\0".join([content, *(inner for _, inner in unwrapped(content))])
+
+
+def _inside(place: str, content: bytes) -> Iterator[tuple[str, bytes]]:
+    for how, inner in unwrapped(content):
+        yield f"{place}, {how}", inner
+
+
+def disguises(value: str) -> Iterator[tuple[str, bytes]]:
+    """Every form in which a value can stand in bytes, with its name."""
     raw = value.encode()
     yield "itself", raw
     for before in range(3):
@@ -60,32 +78,3 @@ def _base64_core(raw: bytes, before: int) -> bytes:
 
 def _urlsafe(coded: bytes) -> bytes:
     return coded.replace(b"+", b"-").replace(b"/", b"_")
-
-
-def _unwrapped(places: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
-    for place, content in places.items():
-        if content.startswith(b"\x1f\x8b"):
-            yield f"{place}, unpacked", _gunzipped(content)
-        for number, found in enumerate(_GZIP_IN_BASE64.findall(content)):
-            coded = found.replace(b"\\n", b"")
-            coded = coded[: len(coded) // 4 * 4]
-            yield f"{place}, packed body {number}", _gunzipped(base64.b64decode(coded))
-
-
-def _gunzipped(content: bytes) -> bytes:
-    try:
-        return gzip.decompress(content)
-    except (OSError, EOFError, zlib.error):
-        # Cut short or damaged: what came out before counts too.
-        return _as_far_as_it_goes(content)
-
-
-def _as_far_as_it_goes(content: bytes) -> bytes:
-    decoder = zlib.decompressobj(31)
-    out = b""
-    try:
-        for position in range(len(content)):
-            out += decoder.decompress(content[position : position + 1])
-    except zlib.error:
-        pass
-    return out
