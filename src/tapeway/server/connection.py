@@ -30,7 +30,7 @@ _BAD_VERSION = "Bad status line:\n  Invalid HTTP version"
 class Connection(RequestHandler):
     """One client's connection."""
 
-    __slots__ = ("_finished", "_requests")
+    __slots__ = ("_finished", "_requests", "lost")
 
     def __init__(self, server: web.Server, *, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
@@ -50,6 +50,11 @@ class Connection(RequestHandler):
         )
         self._parser = cast(HttpRequestParser, self._requests)
         self._finished = False
+        self.lost = asyncio.Event()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self.lost.set()
+        super().connection_lost(exc)
 
     @property
     def ended(self) -> bool:

@@ -25,8 +25,6 @@ from aiohttp import web
 from tapeway.admin.application import make_application
 from tapeway.admin.listener import AdminRunner
 from tapeway.broker import Broker
-from tapeway.core.credentials import MIN_VALUE, Secret
-from tapeway.core.environment import environment_credentials
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model import CassetteHead
 from tapeway.errors import ConfigError
@@ -37,7 +35,7 @@ from tapeway.providers.paths import owner
 from tapeway.server.connection import ProxyServer
 from tapeway.server.listeners import BACKLOG, Listener, listen
 from tapeway.server.proxy import Manners, Proxy
-from tapeway.settings import Settings, known_secrets, resolve_routes
+from tapeway.settings import Settings, process_secrets, resolve_routes
 from tapeway.stores.opening import open_store
 from tapeway.upstream.client import Limits, UpstreamClient
 from tapeway.upstream.guard import AddressGuard
@@ -104,6 +102,7 @@ async def _serve(settings: Settings) -> None:
     async with serving(settings) as service:
         _announce(service)
         await stopping.wait()
+        log.info("stopping: waiting for %d calls in flight", service.broker.in_flight)
 
 
 async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
@@ -154,9 +153,14 @@ def _broker(settings: Settings, client: UpstreamClient) -> Broker:
         mode=settings.mode,
         cassette=settings.cassette,
         routes=resolve_routes(settings),
-        policy=Policy(settings.repeats, settings.record_statuses, settings.max_body),
+        policy=Policy(
+            repeats=settings.repeats,
+            record_statuses=settings.record_statuses,
+            max_body=settings.max_body,
+            record_failures=settings.record_failures,
+        ),
         new_head=_new_head,
-        known=_known(settings),
+        known=process_secrets(settings, os.environ),
         rules=settings.rules,
     )
 
@@ -170,6 +174,8 @@ def _proxy(
         miss_status=settings.miss_status,
         rewrite_location=settings.rewrite_location,
         admin=admin_listener.url if admin_listener else None,
+        delivery=settings.delivery,
+        pace=settings.pace,
     )
     return Proxy(
         broker, journal, owner, manners, clock=time.monotonic, now=_now, new_id=_id_source()
@@ -187,7 +193,6 @@ async def _mount(
 
 async def _drain(service: Service) -> None:
     """Let what is under way end, up to the drain timeout, then break it off with an answer."""
-    log.info("stopping: waiting for %d calls in flight", service.broker.in_flight)
     end = time.monotonic() + service.settings.drain_timeout
     service.proxy.draining = True
     service.broker.drain()
@@ -290,15 +295,6 @@ def _tls(settings: Settings) -> ssl.SSLContext | bool:
             f"--upstream-ca {settings.upstream_ca} cannot be read as PEM certificates"
         ) from exc
     return context
-
-
-def _known(settings: Settings) -> list[Secret]:
-    found = [
-        Secret(name.lower().replace("_", "-"), value.encode())
-        for name, value in environment_credentials(os.environ)
-    ]
-    given = [value for value in known_secrets(settings) if len(value) >= MIN_VALUE]
-    return found + [Secret("configured", value.encode()) for value in given]
 
 
 def _new_head() -> CassetteHead:

@@ -9,38 +9,49 @@ from aiohttp import web
 
 from tapeway.broker import Broker
 from tapeway.core import attempts
-from tapeway.core.attempts import Attempt
-from tapeway.core.headers import find
 from tapeway.core.json_text import Json
-from tapeway.core.miss import NOTHING, Explanation, Miss
-from tapeway.core.model import Headers, Interaction, Request, Response, ResponseHead
-from tapeway.core.modes import Outcome
+from tapeway.core.miss import Miss
+from tapeway.core.model import (
+    BodyFile,
+    Failure,
+    Headers,
+    Interaction,
+    Request,
+    Response,
+    ResponseHead,
+)
+from tapeway.core.modes import Delivery, Outcome
+from tapeway.core.pacing import AT_ONCE, Pace, Schedule
 from tapeway.core.plan import Answer, Ask, Incoming, Replay
 from tapeway.core.request_line import origin_form, own_path
-from tapeway.core.retry_after import AT_ONCE, paced
-from tapeway.core.routing import DEFAULT, Address, Owner, relocate, resolve
-from tapeway.errors import RequestError, TapewayError
+from tapeway.core.retry_after import paced
+from tapeway.core.routing import DEFAULT, Address, Owner, resolve
+from tapeway.errors import RequestError, TapewayError, UpstreamError
 from tapeway.explanation import Explainer
-from tapeway.journal import Entry, Journal
+from tapeway.feed import Feed
+from tapeway.journal import Journal
 from tapeway.providers.forgiveness import forgive
+from tapeway.server.large import LargeAnswer
+from tapeway.server.ledger import Ledger
+from tapeway.server.location import localised
+from tapeway.server.outgoing import Outgoing, Playback, abort
 from tapeway.server.ready import ReadyAnswers
 from tapeway.server.refusals import of_error, of_miss
 from tapeway.server.slips import Slips
+from tapeway.server.visit import Visit
 from tapeway.server.waits import Waits
 from tapeway.server.wire import (
-    Delivery,
     WireResponse,
     arrived,
     authorities,
-    begin,
-    break_off,
     marks,
     origin,
     read_body,
     serialise,
 )
+from tapeway.spool import check
 
-_LOCATION = b"location"
+_LEFT = "the client left before the answer ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +63,8 @@ class Manners:
     miss_status: int = 424
     rewrite_location: bool = True
     admin: str | None = None
-
-
-@dataclass(slots=True)
-class Visit:
-    """One request on its way, filled in as it becomes known, for the journal."""
-
-    raw: web.BaseRequest
-    id: str
-    at: float
-    started: float
-    cassette: str
-    address: Address | None = None
-    path: str | None = None
-    key: bytes | None = None
-
-    @property
-    def attempt(self) -> Attempt | None:
-        number = self.address.attempt if self.address is not None else 0
-        return Attempt(self.key, number) if number and self.key is not None else None
+    delivery: Delivery = "buffer"
+    pace: Pace = AT_ONCE
 
 
 class Proxy:
@@ -88,13 +82,12 @@ class Proxy:
         new_id: Callable[[], str],
     ) -> None:
         self._broker = broker
-        self._journal = journal
+        self._ledger = Ledger(broker, journal, clock, salt=new_id())
         self._owner = owner
         self._manners = manners
         self._clock = clock
         self._now = now
         self._new_id = new_id
-        self._salt = new_id()
         self._explainer = Explainer(broker.recogniser)
         self._ready = ReadyAnswers()
         # Clients ask few paths with few sets of fields, so where they lead is remembered.
@@ -145,25 +138,34 @@ class Proxy:
             self._slips.tell(address.route.name, slip, f"{origin(raw)}{address.prefix}")
         visit.cassette = address.cassette or broker.active
         mode = broker.mode_of(visit.cassette)
-        body = arrived(raw, self._manners.max_body)
+        body: bytes | BodyFile | None = arrived(raw, self._manners.max_body)
         if body is None:
             async with self._waits.wait():
                 body = await read_body(
-                    raw, max_body=self._manners.max_body, idle_s=self._manners.body_idle_s
+                    raw,
+                    max_body=self._manners.max_body,
+                    idle_s=self._manners.body_idle_s,
+                    scratch=broker.scratch,
                 )
         written = slip.written if slip is not None else None
         incoming = Incoming(_request(raw, address, body), address.guessed, mode, written)
         # An empty cassette is false, and loaded all the same.
         if (cassette := broker.cassette(visit.cassette)) is None:
             cassette = await broker.load(visit.cassette)
+        if incoming.request.file is not None:
+            incoming = await broker.digest(cassette, incoming)
         plan = broker.plan(cassette, incoming)
         visit.key, visit.path = plan.key, plan.target
         if isinstance(plan, Replay):
+            if (file := plan.interaction.response.file) is not None:
+                check(file)
             return self._replay(visit, plan.interaction)
         if isinstance(plan, Miss):
             return self._miss(visit, await self._explainer.explain(cassette, plan))
         if not plan.rules.records:
             return await self._relay(visit, plan)
+        if self._manners.delivery == "stream":
+            return await self._follow(visit, plan)
         return self._answer(visit, plan, await broker.perform(plan))
 
     def _replay(self, visit: Visit, interaction: Interaction) -> WireResponse:
@@ -182,12 +184,13 @@ class Proxy:
         if pieces is None:
             response = replace(response, head=paced(response.head, AT_ONCE))
             return self._reply(visit, response, "replayed", interaction.request.base, index)
-        self._enter(visit, "replayed", response.status, index)
+        self._ledger.enter(visit, "replayed", response.status, index)
         return WireResponse(pieces, keep_alive=stays)
 
     def _answer(self, visit: Visit, ask: Ask, answer: Answer) -> WireResponse:
         self._broker.note(answer.outcome, visit.cassette, attempt=visit.attempt)
-        return self._reply(visit, answer.response, answer.outcome, ask.request.base, answer.index)
+        base = ask.request.base
+        return self._reply(visit, answer.response, answer.outcome, base, answer.index, answer.note)
 
     def _miss(self, visit: Visit, miss: Miss) -> WireResponse:
         self._broker.note("miss", visit.cassette, miss=miss, attempt=visit.attempt)
@@ -199,26 +202,33 @@ class Proxy:
             journal=journal,
             ollama=self._is_ollama(visit),
         )
-        self._enter(visit, "miss", response.status, None, miss.message, miss.explanation)
+        self._ledger.enter(visit, "miss", response.status, None, miss.message, miss.explanation)
         return self._write(visit, response, "miss", None)
 
     def _refuse(self, visit: Visit, error: TapewayError) -> WireResponse:
         self._broker.note("error", visit.cassette, attempt=visit.attempt)
+        response = self._page(visit, error)
+        self._ledger.enter(visit, "error", response.status, None, f"{error.code}: {error.message}")
+        return self._write(visit, response, "error", None)
+
+    def _page(self, visit: Visit, error: TapewayError) -> Response:
         tapeway: dict[str, Json] = {
             "cassette": visit.cassette,
             "method": visit.raw.method,
-            "path": self._path(visit),
+            "path": self._ledger.path(visit),
         }
-        response = of_error(
-            error, request_id=visit.id, tapeway=tapeway, ollama=self._is_ollama(visit)
-        )
-        self._enter(visit, "error", response.status, None, f"{error.code}: {error.message}")
-        return self._write(visit, response, "error", None)
+        return of_error(error, request_id=visit.id, tapeway=tapeway, ollama=self._is_ollama(visit))
 
     def _reply(
-        self, visit: Visit, response: Response, outcome: Outcome, base: str, index: int | None
+        self,
+        visit: Visit,
+        response: Response,
+        outcome: Outcome,
+        base: str,
+        index: int | None,
+        note: str | None = None,
     ) -> WireResponse:
-        self._enter(visit, outcome, response.status, index)
+        self._ledger.enter(visit, outcome, response.status, index, note)
         head = self._localised(visit, response.head, base)
         if head is not response.head:
             response = replace(response, head=head)
@@ -229,9 +239,12 @@ class Proxy:
     ) -> WireResponse:
         raw = visit.raw
         stays = self._stays(raw)
+        said = marks(outcome, visit.cassette, index)
+        if response.file is not None:
+            return LargeAnswer(raw, response, response.file, said, keep_alive=stays)
         pieces = serialise(
             response,
-            marks(outcome, visit.cassette, index),
+            said,
             method=raw.method,
             version=raw.version,
             keep_alive=stays,
@@ -243,93 +256,98 @@ class Proxy:
         return bool(raw.keep_alive) and not self.draining and raw.content.is_eof()
 
     async def _relay(self, visit: Visit, ask: Ask) -> WireResponse:
-        raw = visit.raw
-        delivery: Delivery | None = None
+        head: ResponseHead | None = None
         try:
             async with self._waits.wait(), self._broker.relay(ask) as live:
-                head = self._localised(visit, live.head, ask.request.base)
-                sized = raw.version >= (1, 1) or head.length is not None
-                stays = raw.keep_alive and not self.draining and sized
-                delivery = begin(
-                    head,
-                    marks("live", visit.cassette, None),
-                    method=raw.method,
-                    version=raw.version,
-                    keep_alive=stays,
-                )
+                head = live.head
+                outgoing = self._outgoing(visit, head, marks("live", visit.cassette, None), ask)
                 self._broker.note("live", visit.cassette, attempt=visit.attempt)
-                await raw.writer.write(delivery.head)
+                await outgoing.begin()
                 async for piece in live.pieces():
-                    await raw.writer.write(delivery.piece(piece))
+                    await outgoing.send(piece)
         except TapewayError as error:
-            if delivery is None:
+            if head is None:
                 raise
             return self._cut(visit, error)
         except ConnectionError:
-            return self._cut(visit, RequestError("the client left before the answer ended"))
-        self._enter(visit, "live", head.status, None)
-        return WireResponse((delivery.last,), keep_alive=stays)
+            return self._cut(visit, RequestError(_LEFT))
+        self._ledger.enter(visit, "live", head.status, None)
+        return outgoing.end()
+
+    async def _follow(self, visit: Visit, ask: Ask) -> WireResponse:
+        """Pass an answer on as it comes; its end waits until the recording is durable."""
+        feed = Feed()
+        pending = self._broker.follow(ask, feed)
+        if (head := await feed.head()) is None:
+            return self._answer(visit, ask, await pending.answer())
+        said = marks(feed.outcome, visit.cassette, feed.index)
+        outgoing = self._outgoing(visit, head, said, ask)
+        left = None
+        try:
+            async with self._waits.wait():
+                await outgoing.begin()
+                async for piece in feed.pieces():
+                    await outgoing.send(piece)
+        except ConnectionError:
+            left = _LEFT
+        except TapewayError as error:
+            return self._cut(visit, error)
+        try:
+            answer = await pending.answer()
+        except TapewayError as error:
+            return self._cut(visit, error)
+        self._broker.note(answer.outcome, visit.cassette, attempt=visit.attempt)
+        self._ledger.enter(visit, answer.outcome, head.status, answer.index, left or answer.note)
+        return abort(visit.raw) if left else outgoing.end()
+
+    async def _play(self, visit: Visit, interaction: Interaction) -> WireResponse:
+        """Replay at the recorded pace, or what was no whole answer."""
+        failure, head = interaction.failure, interaction.response.head
+        pace = self._manners.pace
+        schedule = Schedule(interaction.response, interaction.latency_ms, pace)
+        playback = Playback(visit.raw, interaction, schedule)
+        said = marks("replayed", visit.cassette, interaction.index)
+        self._broker.note(
+            "replayed", visit.cassette, interaction=interaction, attempt=visit.attempt
+        )
+        try:
+            async with self._waits.wait():
+                if failure is not None and not head.status:
+                    await playback.until(schedule.end_s)
+                    return self._fail(visit, failure, interaction.index)
+                outgoing = self._outgoing(visit, paced(playback.head, pace), said, interaction)
+                await playback.play(outgoing)
+        except ConnectionError:
+            return self._cut(visit, RequestError(_LEFT))
+        except TapewayError as error:
+            return self._cut(visit, error)
+        note = failure.message if failure is not None else None
+        self._ledger.enter(visit, "replayed", head.status, interaction.index, note)
+        return abort(visit.raw) if failure else outgoing.end()
+
+    def _fail(self, visit: Visit, failure: Failure, index: int) -> WireResponse:
+        """Replay a failure that came before any answer."""
+        status = 504 if failure.kind == "timeout" else 502
+        self._ledger.enter(visit, "replayed", status, index, failure.message)
+        if failure.kind != "timeout":
+            return abort(visit.raw)
+        error = UpstreamError(failure.message, status=status, code="upstream_timeout")
+        return self._write(visit, self._page(visit, error), "replayed", index)
+
+    def _outgoing(
+        self, visit: Visit, head: ResponseHead, said: Headers, asked: Ask | Interaction
+    ) -> Outgoing:
+        head = self._localised(visit, head, asked.request.base)
+        return Outgoing(visit.raw, head, said, draining=self.draining)
 
     def _cut(self, visit: Visit, error: TapewayError) -> WireResponse:
-        """Break the client's connection: a clean end would pass half an answer for a whole one."""
-        self._enter(visit, "error", error.status, None, f"{error.code}: {error.message}")
-        break_off(visit.raw)
-        return WireResponse((), keep_alive=False)
+        self._ledger.enter(visit, "error", error.status, None, f"{error.code}: {error.message}")
+        return abort(visit.raw)
 
     def _localised(self, visit: Visit, head: ResponseHead, base: str) -> ResponseHead:
-        """The head with a Location on the upstream's own origin pointing at the proxy."""
-        if not self._manners.rewrite_location or not base or visit.address is None:
+        if not self._manners.rewrite_location or visit.address is None:
             return head
-        if find(head.headers, _LOCATION) is None:
-            return head
-        host = find(visit.raw.raw_headers, b"host")
-        if not host:
-            return head
-        proxy = f"http://{host.decode('latin-1')}{visit.address.prefix}"
-        return replace(head, headers=_relocated(head.headers, base, proxy))
-
-    def _enter(
-        self,
-        visit: Visit,
-        outcome: Outcome,
-        status: int,
-        index: int | None,
-        message: str | None = None,
-        explanation: Explanation = NOTHING,
-    ) -> None:
-        address = visit.address
-        slip = address.slip if address else None
-        self._journal.add(
-            Entry(
-                id=visit.id,
-                at=visit.at,
-                cassette=visit.cassette,
-                route=address.route.name if address else "",
-                method=visit.raw.method,
-                path=self._path(visit),
-                outcome=outcome,
-                status=status,
-                interaction=index,
-                duration_ms=(self._clock() - visit.started) * 1000,
-                key=visit.key,
-                message=slip.fault if message is None and slip is not None else message,
-                nearest=explanation.nearest,
-                suggestion=explanation.suggestion,
-                attempt=(address.attempt or None) if address else None,
-            )
-        )
-
-    def _path(self, visit: Visit) -> str:
-        """The target as people may see it, with every credential taken out."""
-        if visit.path is None:
-            target = visit.address.target if visit.address else visit.raw.raw_path
-            if not target.startswith("/"):
-                # An address, where a password may stand before the host.
-                target = target.rpartition("@")[2]
-            request = Request("", visit.raw.method, target, visit.raw.raw_headers)
-            redactor = self._broker.recogniser.redactor(self._salt, request)
-            visit.path = redactor.target(target)
-        return visit.path
+        return localised(head, visit.raw.raw_headers, base, visit.address.prefix)
 
     def _is_ollama(self, visit: Visit) -> bool:
         if visit.address is None or not visit.address.target.startswith("/api/"):
@@ -340,21 +358,13 @@ class Proxy:
         )
 
 
-def _request(raw: web.BaseRequest, address: Address, body: bytes) -> Request:
+def _request(raw: web.BaseRequest, address: Address, body: bytes | BodyFile) -> Request:
     return Request(
         route=address.route.name,
         method=raw.method,
         target=address.target,
         headers=raw.raw_headers,
-        body=body,
+        body=body if isinstance(body, bytes) else b"",
         base=address.route.url or "",
-    )
-
-
-def _relocated(headers: Headers, base: str, proxy: str) -> Headers:
-    return tuple(
-        (name, relocate(value.decode("latin-1"), base, proxy).encode("latin-1"))
-        if name.lower() == _LOCATION
-        else (name, value)
-        for name, value in headers
+        file=body if isinstance(body, BodyFile) else None,
     )

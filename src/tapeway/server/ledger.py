@@ -1,0 +1,65 @@
+"""What is written down of every request that was served."""
+
+from collections.abc import Callable
+
+from tapeway.broker import Broker
+from tapeway.core.miss import NOTHING, Explanation
+from tapeway.core.model import Request
+from tapeway.core.modes import Outcome
+from tapeway.journal import Entry, Journal
+from tapeway.server.visit import Visit
+
+
+class Ledger:
+    """Enters visits in the journal, with nothing in them that is a secret."""
+
+    def __init__(
+        self, broker: Broker, journal: Journal, clock: Callable[[], float], *, salt: str
+    ) -> None:
+        self._broker = broker
+        self._journal = journal
+        self._clock = clock
+        self._salt = salt
+
+    def enter(
+        self,
+        visit: Visit,
+        outcome: Outcome,
+        status: int,
+        index: int | None,
+        message: str | None = None,
+        explanation: Explanation = NOTHING,
+    ) -> None:
+        address = visit.address
+        slip = address.slip if address else None
+        self._journal.add(
+            Entry(
+                id=visit.id,
+                at=visit.at,
+                cassette=visit.cassette,
+                route=address.route.name if address else "",
+                method=visit.raw.method,
+                path=self.path(visit),
+                outcome=outcome,
+                status=status,
+                interaction=index,
+                duration_ms=(self._clock() - visit.started) * 1000,
+                key=visit.key,
+                message=slip.fault if message is None and slip is not None else message,
+                nearest=explanation.nearest,
+                suggestion=explanation.suggestion,
+                attempt=(address.attempt or None) if address else None,
+            )
+        )
+
+    def path(self, visit: Visit) -> str:
+        """The target as people may see it, with every credential taken out."""
+        if visit.path is None:
+            target = visit.address.target if visit.address else visit.raw.raw_path
+            if not target.startswith("/"):
+                # An address, where a password may stand before the host.
+                target = target.rpartition("@")[2]
+            request = Request("", visit.raw.method, target, visit.raw.raw_headers)
+            redactor = self._broker.recogniser.redactor(self._salt, request)
+            visit.path = redactor.target(target)
+        return visit.path

@@ -1,0 +1,27 @@
+"""One request on its way, filled in as it becomes known."""
+
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from tapeway.core.attempts import Attempt
+from tapeway.core.routing import Address
+
+
+@dataclass(slots=True)
+class Visit:
+    """What the journal will say of a request, and where to answer it."""
+
+    raw: web.BaseRequest
+    id: str
+    at: float
+    started: float
+    cassette: str
+    address: Address | None = None
+    path: str | None = None
+    key: bytes | None = None
+
+    @property
+    def attempt(self) -> Attempt | None:
+        number = self.address.attempt if self.address is not None else 0
+        return Attempt(self.key, number) if number and self.key is not None else None
