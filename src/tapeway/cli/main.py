@@ -8,6 +8,8 @@ from importlib.metadata import version
 import click
 
 from tapeway.cli import outputs
+from tapeway.cli.cassette import cassette
+from tapeway.cli.doctor import doctor
 from tapeway.cli.env import env
 from tapeway.cli.serve import serve
 from tapeway.errors import ConfigError, TapewayError, describe
@@ -26,6 +28,8 @@ def tapeway() -> None:
 
 tapeway.add_command(serve)
 tapeway.add_command(env)
+tapeway.add_command(cassette)
+tapeway.add_command(doctor)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

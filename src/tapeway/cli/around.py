@@ -1,0 +1,103 @@
+"""A proxy around one command: it serves on free ports while the command runs, and then reports."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+import uvloop
+
+from tapeway.cli.env import variables
+from tapeway.core.model import StoredCassette
+from tapeway.errors import ConfigError, TapewayError
+from tapeway.report import CassetteReport
+from tapeway.server.lifecycle import Service, serving
+from tapeway.settings import Settings, resolve_routes
+
+FREE = {"listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0"}
+"""The flags of a proxy that nobody has to find by its port."""
+
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What became of a command and of the cassettes it used.
+
+    `code` is the command's own, 128 and the signal's number where it died of one. `failures` are
+    the cassettes that could not be written, as one line each.
+    """
+
+    code: int
+    reports: tuple[CassetteReport, ...]
+    cassettes: Mapping[str, StoredCassette]
+    failures: tuple[str, ...] = ()
+    connections: int = 0
+
+
+def run_around(
+    settings: Settings,
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    stdout: IO[str] | None = None,
+) -> Finished:
+    """Run a command whose SDKs are pointed at the proxy, and eject what it used.
+
+    Its output goes to `stdout` where that is given. Raises ConfigError for a command that cannot
+    be started, and what `serve` raises.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_around(settings, command, environ, stdout))
+
+
+async def _around(
+    settings: Settings,
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    stdout: IO[str] | None,
+) -> Finished:
+    async with serving(settings) as service:
+        pointed = {**environ, **variables(resolve_routes(settings), service.url)}
+        code = await _run(command, pointed, stdout)
+        return await _finish(service, code)
+
+
+async def _run(command: Sequence[str], environ: Mapping[str, str], stdout: IO[str] | None) -> int:
+    try:
+        process = await asyncio.create_subprocess_exec(*command, env=environ, stdout=stdout)
+    except (OSError, ValueError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else "its name holds a NUL"
+        raise ConfigError(f"{command[0]} cannot be started: {reason}") from exc
+    loop = asyncio.get_running_loop()
+
+    def pass_on(number: signal.Signals) -> None:
+        # What is typed at a terminal, the command gets from there.
+        if process.returncode is None and not (number == signal.SIGINT and sys.stdin.isatty()):
+            process.send_signal(number)
+
+    for number in _PASSED_ON:
+        loop.add_signal_handler(number, pass_on, number)
+    try:
+        code = await process.wait()
+    finally:
+        for number in _PASSED_ON:
+            loop.remove_signal_handler(number)
+    return code if code >= 0 else 128 - code
+
+
+async def _finish(service: Service, code: int) -> Finished:
+    broker = service.broker
+    reports: list[CassetteReport] = []
+    cassettes: dict[str, StoredCassette] = {}
+    failures: list[str] = []
+    for cassette in broker.loaded():
+        try:
+            reports.append(await broker.eject(cassette.name))
+            if (stored := await broker.read(cassette.name)) is not None:
+                cassettes[cassette.name] = stored
+        except TapewayError as exc:
+            failures.append(exc.message)
+    return Finished(code, tuple(reports), cassettes, tuple(failures), broker.responder.connections)

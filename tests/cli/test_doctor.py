@@ -1,0 +1,220 @@
+"""Two cassettes of one run laid beside each other on the command line."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tapeway.cli.main import main
+from tapeway.core.json_text import Json, dump
+from tapeway.core.model import (
+    CassetteHead,
+    Interaction,
+    Request,
+    Response,
+    ResponseChunk,
+    ResponseHead,
+    StoredCassette,
+)
+from tapeway.core.rules import Rules, of_meta
+from tapeway.formats import native
+from tests.core.requests import asked, chat
+
+UUID = "3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e8"
+
+
+def write(name: str, *requests: Request, meta: dict[str, Json] | None = None) -> Path:
+    """A cassette of these requests in the folder where cassettes are looked for."""
+    response = Response(ResponseHead(200), (ResponseChunk(dump("ok")),))
+    found = [Interaction(at, request, response) for at, request in enumerate(requests)]
+    head = CassetteHead("2026-01-01T00:00:00+00:00", f"run-{name}", meta or {})
+    path = Path("cassettes", f"{name}.json")
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(native.save(StoredCassette(head, tuple(found))))
+    return path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", *arguments])
+    out, err = capsys.readouterr()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, out, err
+
+
+def diagnosed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
+    code, out, _ = run(capsys, "--format", "json", *arguments)
+    return code, json.loads(out)
+
+
+def rules_of(path: Path) -> Rules:
+    return of_meta(native.load(path.read_bytes()).head.meta)
+
+
+def test_two_takes_that_match_need_no_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    write("one", asked(chat("a")), asked(chat("b")))
+    write("two", asked(chat("b")), asked(chat("a")))
+
+    assert run(capsys, "one", "two") == (
+        0,
+        "one and two: 2 calls equal\n\nNo rule is needed.\n",
+        "",
+    )
+
+
+def test_what_differs_is_told_with_the_rules_to_paste(capsys: pytest.CaptureFixture[str]) -> None:
+    write("one", asked(chat("a", user=f"{UUID}1", n=1)), asked(chat("b", user=f"{UUID}2", n=1)))
+    write("two", asked(chat("a", user=f"{UUID}3", n=2)), asked(chat("b", user=f"{UUID}4", n=1)))
+    code, out, err = run(capsys, "one", "two")
+
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "one and two: 0 calls equal",
+        "  body.user differs in 2 calls",
+        f'    first: "{UUID}1"',
+        f'    second: "{UUID}3"',
+        "  body.n differs in 1 call",
+        "    first: 1",
+        "    second: 2",
+        "",
+        "Add under [rules] in tapeway.toml, in place of lines of the same name:",
+        "",
+        'ignore = ["body.n"]',
+        'normalise = ["uuid"]',
+        "",
+        "What is ignored matches whatever it says: keep what a test is about.",
+    ]
+
+
+def test_the_lines_to_paste_hold_what_the_file_says_already(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("tapeway.toml").write_text('[rules]\nignore = ["body.seed"]\nnormalise = ["hex32"]\n')
+    write("one", asked(chat("a", user="me", seed=1)))
+    write("two", asked(chat("a", user="you", seed=2)))
+    code, found = diagnosed(capsys, "one", "two")
+
+    assert code == 0
+    assert found["rules"] == {"ignore": ["body.user"]}
+    assert tomllib.loads(found["toml"]) == {"ignore": ["body.seed", "body.user"]}
+
+
+def test_another_conversation_stays_unexplained(capsys: pytest.CaptureFixture[str]) -> None:
+    write("one", asked(chat("a", user=f"{UUID}1")))
+    write("two", asked(chat("a", "b", user=f"{UUID}2")), asked(chat("z"), target="/v1/other"))
+    code, out, _ = run(capsys, "one", "two")
+
+    assert code == 1
+    assert "No rule explains 1 call:\n  #0 POST /v1/chat/completions and #0 POST" in out
+    assert '    body.messages[1]\n      first: nothing\n      second: {"' in out
+    assert "1 call only in two:\n  #1 POST /v1/other\n" in out
+    assert "No rule is needed" not in out
+
+
+def test_a_script_gets_all_of_it_as_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    write("one", asked(chat("a", user="me")), asked(chat("gone")))
+    write("two", asked(chat("a", user="you")))
+    code, found = diagnosed(capsys, "one", "two")
+
+    assert code == 0
+    assert found == {
+        "explained": True,
+        "rules": {"ignore": ["body.user"]},
+        "toml": 'ignore = ["body.user"]',
+        "cassettes": [
+            {
+                "first": "one",
+                "second": "two",
+                "equal": 0,
+                "explained": True,
+                "differences": [
+                    {
+                        "path": "body.user",
+                        "recorded": "me",
+                        "requested": "you",
+                        "calls": 1,
+                        "echoed": False,
+                    }
+                ],
+                "rules": {"ignore": ["body.user"]},
+                "unexplained": [],
+                "only_first": [{"index": 1, "method": "POST", "path": "/v1/chat/completions"}],
+                "only_second": [],
+            }
+        ],
+    }
+
+
+def test_write_puts_the_rules_into_the_first_and_then_they_match(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    meta: dict[str, Json] = {"rules": {"ignore": ["body.seed"]}, "mine": "kept"}
+    path = write("one", asked(chat("a", user="me", seed=1)), meta=meta)
+    other = write("two", asked(chat("a", user="you", seed=2)))
+    before = other.read_bytes()
+
+    assert run(capsys, "--write", "one", "two")[::2] == (0, "Added to the rules of one.\n")
+    assert rules_of(path) == Rules(ignore=("body.seed", "body.user"))
+    assert native.load(path.read_bytes()).head.meta["mine"] == "kept"
+    assert other.read_bytes() == before
+    assert run(capsys, "one", "two")[:2] == (0, "one and two: 1 call equal\n\nNo rule is needed.\n")
+
+
+def test_nothing_is_written_where_no_rule_was_found(capsys: pytest.CaptureFixture[str]) -> None:
+    path = write("one", asked(chat("a")))
+    write("two", asked(chat("a")))
+    before = path.read_bytes()
+
+    assert run(capsys, "--write", "one", "two")[::2] == (0, "")
+    assert path.read_bytes() == before
+
+
+def test_files_and_names_and_another_store_are_all_the_same(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write("one", asked(chat("a")))
+    write("two", asked(chat("a")))
+    Path("cassettes").rename("kept")
+
+    assert run(capsys, "kept/one.json", "kept/two.json")[0] == 0
+    assert run(capsys, "--store", "kept", "one", "kept/two.json")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "give two cassettes, or a command behind --."),
+        (("one",), "give two cassettes, or a command behind --."),
+        (("one", "one", "one"), "give two cassettes, or a command behind --."),
+        (("--",), "there is no command behind --."),
+        (("one", "--", "true"), "give two cassettes or a command, not both."),
+        (("--write", "--", "true"), "leave out --write."),
+        (("--mode", "auto", "--store", "x", "--", "true"), "leave out --mode, --store."),
+        (("one", "nowhere"), "there is no cassette nowhere in file:cassettes"),
+        (("one", "kept/nowhere.json"), "there is no cassette kept/nowhere.json in file:kept"),
+        (("one", "no name"), "neither the name of a cassette"),
+        (("--format", "xml", "one", "one"), "'xml' is not one of"),
+    ],
+)
+def test_what_cannot_be_used_is_said_and_is_code_2(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("one", asked(chat("a")))
+    code, out, err = run(capsys, *arguments)
+
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_a_cassette_that_cannot_be_read_is_code_1_and_is_left_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write("one", asked(chat("a")))
+    Path("cassettes/two.json").write_text("{")
+    code, _, err = run(capsys, "one", "two")
+
+    assert code == 1
+    assert "two.json" in err
+    assert Path("cassettes/two.json").read_text() == "{"

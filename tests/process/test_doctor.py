@@ -1,0 +1,145 @@
+"""`tapeway doctor -- COMMAND`: the command runs twice around a proxy of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tapeway.testing import ThreadedStandIn
+from tests.process.serving import DEADLINE_S
+
+TAPEWAY = (sys.executable, str(Path(sys.executable).with_name("tapeway")))
+
+APP = """
+import json, os, sys, urllib.request, uuid
+
+def ask(words, **more):
+    body = {"model": "m", "messages": [{"role": "user", "content": words}], **more}
+    request = urllib.request.Request(
+        os.environ["OPENAI_BASE_URL"] + "/chat/completions",
+        data=json.dumps(body).encode(),
+        headers={"Content-Type": "application/json", "Authorization": "Bearer sk-of-the-app-0123"},
+    )
+    print("the app said", urllib.request.urlopen(request).status)
+"""
+
+
+def doctor(folder: Path, app: str, *options: str) -> "subprocess.CompletedProcess[str]":
+    script = folder / "app.py"
+    script.write_text(APP + app)
+    return subprocess.run(
+        [*TAPEWAY, "doctor", *options, "--", sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        cwd=folder,
+        env={k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "PYTHONPATH")},
+        check=False,
+    )
+
+
+def found(ended: "subprocess.CompletedProcess[str]") -> Any:
+    return json.loads(ended.stdout)
+
+
+def test_what_varies_from_run_to_run_is_found_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    with ThreadedStandIn() as upstream:
+        ended = doctor(
+            tmp_path,
+            'ask("hello", user=str(uuid.uuid4()), prompt_cache_key=f"pid-{os.getpid()}")\n',
+            *("--format", "json", "--route", f"openai={upstream.url}"),
+        )
+        asked = [request.target for request in upstream.requests]
+
+    assert ended.returncode == 0, ended.stderr
+    assert found(ended)["rules"] == {"ignore": ["body.prompt_cache_key"], "normalise": ["uuid"]}
+    assert asked == 2 * ["/v1/chat/completions"]
+    assert ended.stderr.count("the app said 200") == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["app.py"]
+
+
+def test_each_cassette_of_a_run_is_compared_with_its_own(tmp_path: Path) -> None:
+    with ThreadedStandIn() as upstream:
+        ended = doctor(
+            tmp_path,
+            'base = os.environ["OPENAI_BASE_URL"]\n'
+            'for name in ("a", "b"):\n'
+            '    os.environ["OPENAI_BASE_URL"] = base.replace("/openai", f"/@{name}/openai")\n'
+            "    ask(name, seed=os.getpid())\n",
+            *("--format", "json", "--route", f"openai={upstream.url}"),
+        )
+
+    parts = found(ended)["cassettes"]
+    assert [part["first"] for part in parts] == ["a (first run)", "b (first run)"]
+    assert [part["rules"] for part in parts] == 2 * [{"ignore": ["body.seed"]}]
+
+
+def test_a_run_that_asks_something_else_is_code_1(tmp_path: Path) -> None:
+    with ThreadedStandIn() as upstream:
+        ended = doctor(
+            tmp_path,
+            'ask("once")\n'
+            'if os.path.exists("again"):\n'
+            '    ask("and again")\n'
+            'open("again", "w").close()\n',
+            *("--route", f"openai={upstream.url}"),
+        )
+
+    assert ended.returncode == 1
+    assert "1 call only in default (second run):" in ended.stdout
+
+
+def test_the_rules_of_the_file_are_in_force(tmp_path: Path) -> None:
+    (tmp_path / "tapeway.toml").write_text('mode = "replay"\n[rules]\nnormalise = ["uuid"]\n')
+    with ThreadedStandIn() as upstream:
+        ended = doctor(
+            tmp_path,
+            'ask("hello", user=str(uuid.uuid4()))\n',
+            *("--route", f"openai={upstream.url}"),
+        )
+
+    assert (ended.returncode, ended.stdout) == (
+        0,
+        "default (first run) and default (second run): 1 call equal\n\nNo rule is needed.\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("app", "code"),
+    [("sys.exit(7)\n", 7), ("import signal\nos.kill(os.getpid(), signal.SIGKILL)\n", 137)],
+)
+def test_a_command_that_fails_is_said_with_its_code(tmp_path: Path, app: str, code: int) -> None:
+    with ThreadedStandIn() as upstream:
+        ended = doctor(tmp_path, f'ask("x")\n{app}', "--route", f"openai={upstream.url}")
+
+    assert ended.returncode == 1
+    assert [line for line in ended.stderr.splitlines() if line.startswith("The command")] == [
+        f"The command ended with code {code} in its first run.",
+        f"The command ended with code {code} in its second run.",
+    ]
+    assert "1 call equal" in ended.stdout
+
+
+def test_a_command_that_makes_no_call_is_told_so(tmp_path: Path) -> None:
+    ended = doctor(tmp_path, "")
+
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "Nothing was recorded" in ended.stderr
+
+
+def test_a_command_that_is_none_is_code_2(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [*TAPEWAY, "doctor", "--", str(tmp_path / "nowhere")],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        cwd=tmp_path,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "nowhere cannot be started: No such file or directory" in ended.stderr
