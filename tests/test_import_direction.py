@@ -26,6 +26,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "journal": frozenset({"core", "errors"}),
     "explanation": frozenset({"core", "errors"}),
     "spool": frozenset({"core", "errors"}),
+    "inspection": frozenset({"core", "formats"}),
     "stores": frozenset({"core", "errors", "formats", "ports", "spool"}),
     "upstream": frozenset({"core", "errors", "ports", "spool"}),
     "settings": frozenset({"core", "errors", "providers"}),

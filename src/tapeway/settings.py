@@ -4,7 +4,7 @@ The flags, the `TAPEWAY_…` variables, the keys of tapeway.toml and docs/config
 derived from the fields of Settings.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, Self
@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, SecretStr, mo
 
 from tapeway.core import notation, rules
 from tapeway.core.addresses import Network
+from tapeway.core.credentials import MIN_VALUE, Secret
+from tapeway.core.environment import environment_credentials
 from tapeway.core.modes import Delivery, Mode, Repeats
 from tapeway.core.notation import HostPort, RouteChoice
 from tapeway.core.pacing import Pace
@@ -272,6 +274,18 @@ def known_secrets(settings: Settings) -> tuple[str, ...]:
     for url in (*_urls(settings), settings.store):
         found += _userinfo(url)
     return tuple(found)
+
+
+def process_secrets(settings: Settings, environ: Mapping[str, str]) -> tuple[Secret, ...]:
+    """What no cassette may hold whatever a request shows: the environment's credentials, and ours."""
+    given = [value for value in known_secrets(settings) if len(value) >= MIN_VALUE]
+    return (
+        *[
+            Secret(name.lower().replace("_", "-"), value.encode())
+            for name, value in environment_credentials(environ)
+        ],
+        *[Secret("configured", value.encode()) for value in given],
+    )
 
 
 def _default_route(upstream: str | None) -> Route | None:

@@ -44,6 +44,11 @@ class FileStore:
         self._open: dict[str, _OpenCassette] = {}
 
     @property
+    def root(self) -> Path:
+        """The folder."""
+        return self._root
+
+    @property
     def poisoned(self) -> bool:
         """Whether there is a cassette for which nothing is acknowledged until it is ejected."""
         return any(each.cassette.poisoned for each in self._open.values())

@@ -1,0 +1,54 @@
+"""`tapeway cassette scan`: does a cassette show a secret?"""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from tapeway.cli.examination import examine, examine_file
+from tapeway.cli.findings import CLEAN, FOUND, UNREADABLE, Found, report
+from tapeway.cli.options import settings_options
+from tapeway.cli.sources import load
+from tapeway.cli.targets import Target, targets
+from tapeway.core.known_values import KnownValues
+from tapeway.core.replacements import Finding
+from tapeway.errors import TapewayError
+from tapeway.settings import process_secrets
+from tapeway.stores import pages
+
+
+@click.command()
+@click.argument("cassettes", metavar="[NAME|FILE|FOLDER]...", nargs=-1)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option("--strict", is_flag=True, help="Refuse files that are no cassettes.")
+@settings_options("store", "config")
+def scan(
+    cassettes: tuple[str, ...], form: Literal["text", "json"], strict: bool, **flags: object
+) -> int:
+    """Look for secrets in cassettes: all of the store, or those named.
+
+    \b
+    Exit: 0 none found, 1 some found, 2 something could not be looked at.
+
+    Found are values of credential variables in the environment, known shapes of keys and tokens, and
+    whatever stands under the name of a credential; in headers, URLs and bodies, also encoded ones.
+    """
+    settings = load(flags, os.environ, Path()).settings
+    known = KnownValues(process_secrets(settings, os.environ))
+    found: list[Found] = []
+    code = CLEAN
+    for target in targets(cassettes, settings.store, strict=strict):
+        try:
+            found += [Found(target.shown, each) for each in _findings(target, known)]
+        except TapewayError as exc:
+            click.echo(f"tapeway: {exc.message}", err=True)
+            code = UNREADABLE
+    report(found, form)
+    return code or (FOUND if found else CLEAN)
+
+
+def _findings(target: Target, known: KnownValues) -> list[Finding]:
+    if target.beside is not None:
+        return examine_file(target.beside, known)
+    return examine(pages.read(target.root, target.name), known).findings

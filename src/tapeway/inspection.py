@@ -1,0 +1,191 @@
+"""What an interaction of a cassette would show if it were committed, and the interaction without it.
+
+Whatever redaction would replace is a finding, so that there is one opinion on what a secret is. What
+it leaves is searched once more: every string and name, and inside what is encoded.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from tapeway.core import credentials
+from tapeway.core.detection import seen
+from tapeway.core.encoding import coding_of, decoder, salvage
+from tapeway.core.guard import HIDDEN, Place
+from tapeway.core.json_text import Json, dump, parse
+from tapeway.core.known_values import KnownValues
+from tapeway.core.model import (
+    ForeignInteraction,
+    Headers,
+    Interaction,
+    Request,
+    Response,
+    ResponseHead,
+)
+from tapeway.core.readable import readable_request, readable_response
+from tapeway.core.redaction import Redactor
+from tapeway.core.replacements import Finding, base64_bytes, masked, replacements
+from tapeway.core.shapes import LONGEST
+from tapeway.formats import native
+from tapeway.formats.patch import patched
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """A document without its secrets, what was replaced, and what redaction could not reach."""
+
+    document: native.Document
+    replaced: tuple[Finding, ...] = ()
+    left: tuple[Finding, ...] = ()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All that the document showed as it stood, each place once."""
+        places = {each.place for each in self.replaced}
+        return (*self.replaced, *[each for each in self.left if each.place not in places])
+
+
+class Inspector:
+    """Looks at one cassette, whose `run_id` makes its placeholders what they are."""
+
+    def __init__(self, run_id: str, known: KnownValues) -> None:
+        self._run_id = run_id
+        self._known = known
+
+    def interaction(
+        self, item: Interaction | ForeignInteraction, document: native.Document
+    ) -> Inspected:
+        """What its document shows. One that shows nothing is left exactly as it stands."""
+        if isinstance(item, ForeignInteraction):
+            return self.document(document)
+        shown = [
+            *credentials.of_headers(item.request.headers),
+            *credentials.of_target(item.request.target),
+            *credentials.of_userinfo(item.request.base),
+            *credentials.of_response(item.response.headers),
+        ]
+        plain = replace(
+            item,
+            request=readable_request(item.request),
+            response=readable_response(
+                item.response, item.request.method, cut=item.failure is not None
+            ),
+        )
+        named = Redactor(self._run_id, shown, self._known).in_body(plain.request)
+        redactor = Redactor(self._run_id, [*shown, *named], self._known)
+        mended = native.encode(_redacted(plain, redactor))
+        replaced = tuple(replacements(native.encode(plain), mended))
+        secrets = KnownValues(redactor.secrets)
+        inside = tuple(_inside(item, secrets))
+        if replaced:
+            mended = patched(document, native.encode(item), mended)
+            return Inspected(mended, replaced, (*sightings(mended, secrets), *inside))
+        left = tuple(sightings(document, secrets))
+        # A stale copy of what was edited by hand is gone once it is written anew.
+        if left and len(stays := tuple(sightings(mended, secrets))) < len(left):
+            gone = tuple([each for each in left if each not in stays])
+            mended = patched(document, {}, mended)
+            return Inspected(mended, gone, (*stays, *inside))
+        return Inspected(document, (), (*left, *inside))
+
+    def document(self, document: native.Document) -> Inspected:
+        """The same for JSON of any kind, such as what a cassette says about itself."""
+        redactor = Redactor(self._run_id, (), self._known)
+        mended = _mended(document, redactor)
+        assert isinstance(mended, dict)  # noqa: S101 - only strings and numbers are replaced
+        replaced = tuple(replacements(document, mended))
+        return Inspected(
+            mended if replaced else document, replaced, tuple(sightings(mended, self._known))
+        )
+
+    def body(self, place: Place, headers: Headers, pieces: Iterable[bytes]) -> Iterator[Finding]:
+        """What a large body shows that lies in a file, with its content coding taken off."""
+        opened = decoder(coding_of(headers), limit=_UNBOUNDED)
+        longest = max([len(each.value) for each in self._known.secrets], default=0)
+        overlap = max(LONGEST, _CHARACTER * longest)
+        before = b""
+        for piece in pieces:
+            window = before + (piece if opened is None else opened.feed(piece))
+            for each in seen(window, self._known):
+                if each.offset + each.length > len(before):
+                    text = window[each.offset : each.offset + each.length]
+                    yield Finding(place, each.label, masked(text))
+            before = window[-overlap:]
+
+
+_UNBOUNDED = 1 << 62
+# How many characters may stand for one, behind eight backslashes.
+_CHARACTER = 13
+_BASE64 = frozenset({"body_b64", "raw_b64"})
+
+
+def sightings(value: Json, known: KnownValues, at: Place = ()) -> Iterator[Finding]:
+    """Each string, number or name of a document that shows a known value or shape."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            in_name = list(_seen(name.encode(), known, (*at, HIDDEN)))
+            yield from in_name
+            yield from sightings(inner, known, (*at, HIDDEN if in_name else name))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from sightings(inner, known, (*at, index))
+    elif isinstance(value, str):
+        plain = base64_bytes(value) if at and at[-1] in _BASE64 else None
+        yield from _seen(value.encode() if plain is None else plain, known, at)
+    elif isinstance(value, int) and value > 0:
+        # Behind a minus the digits of a secret are another value.
+        yield from _seen(dump(value), known, at)
+
+
+def _seen(text: bytes, known: KnownValues, place: Place) -> Iterator[Finding]:
+    for each in seen(text, known):
+        yield Finding(place, each.label, masked(text[each.offset : each.offset + each.length]))
+
+
+def _inside(item: Interaction, known: KnownValues) -> Iterator[Finding]:
+    """What can be read of bodies whose coding cannot be taken off."""
+    for name, message in (("request", item.request), ("response", item.response)):
+        if (coding := coding_of(message.headers)) and _stays_coded(message, item.request.method):
+            yield from _seen(salvage(coding, message.body), known, (name, "body"))
+
+
+def _stays_coded(message: Request | Response, method: str) -> bool:
+    if isinstance(message, Request):
+        return readable_request(message) is message
+    return readable_response(message, method) is message
+
+
+def _redacted(item: Interaction, redactor: Redactor) -> Interaction:
+    request = redactor.request(item.request)
+    metadata = _mended(dict(item.metadata), redactor)
+    usage = None if item.usage is None else _mended(dict(item.usage), redactor)
+    return replace(
+        item,
+        # All fields are kept, also those that a recording of ours would not hold.
+        request=replace(request, headers=_sent(item.request.headers, redactor)),
+        response=redactor.response(item.response),
+        metadata=metadata if isinstance(metadata, dict) else {},
+        usage=usage if isinstance(usage, dict) else None,
+        tags=tuple([redactor.value(tag.encode()).decode() for tag in item.tags]),
+        failure=item.failure
+        and replace(item.failure, message=redactor.value(item.failure.message.encode()).decode()),
+    )
+
+
+def _sent(headers: Headers, redactor: Redactor) -> Headers:
+    answer = redactor.response(Response(ResponseHead(200, headers=headers)))
+    return tuple([(name, _cookies(name, value, redactor)) for name, value in answer.headers])
+
+
+def _cookies(name: bytes, value: bytes, redactor: Redactor) -> bytes:
+    if name.lower() != b"cookie":
+        return value
+    # A cookie that is sent looks like one that is set, without attributes.
+    pairs = [(b"set-cookie", pair) for pair in value.split(b";")]
+    answer = redactor.response(Response(ResponseHead(200, headers=tuple(pairs))))
+    return b";".join([pair for _, pair in answer.headers])
+
+
+def _mended(value: Json, redactor: Redactor) -> Json:
+    text = dump(value)
+    mended = redactor.message(text, answer=True)
+    return value if mended == text else parse(mended)
