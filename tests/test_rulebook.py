@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tapeway.core.json_text import Json
 from tapeway.core.model import CassetteHead, StoredCassette
 from tapeway.core.rules import Rules
 from tapeway.errors import CassetteCorrupt
@@ -15,7 +16,7 @@ IGNORE_TS = Rules(ignore=("query.ts",))
 IGNORE_N = Rules(ignore=("query.n",))
 
 
-async def ruled(store: FakeStore, rules: dict[str, list[str]]) -> FakeStore:
+async def ruled(store: FakeStore, rules: dict[str, Json]) -> FakeStore:
     found = await store.load("default", writable=False)
     assert found is not None
     head = replace(found.head, meta={"rules": rules, "kept": 1})
@@ -107,18 +108,35 @@ async def test_recordings_that_become_equal_are_repeats_of_one_another() -> None
         assert left[2].startswith(b"replay miss")
 
 
-async def test_where_numbers_would_change_rules_are_kept_when_the_cassette_is_let_go() -> None:
+async def test_a_rule_is_kept_at_once_also_where_that_changes_numbers() -> None:
     store = await recorded("old", path="/v1/x?ts=1")
     async with world("record", store=store) as around:
         await around.get("/v1/x?ts=1")
         await around.broker.add_rules("default", IGNORE_TS)
-        assert await meta(store) == {}
-        assert (await around.get("/v1/x?ts=2")).outcome == "recorded"
-
-        await around.broker.eject()
-
         assert await meta(store) == {"rules": {"ignore": ["query.ts"]}}
-        assert await around.stored() == [b"answer 1", b"answer 2"]
+        assert (await around.get("/v1/x?ts=2")).index == 1
+        around.broker.rewind()
+        assert (await around.get("/v1/x?ts=3")).outcome == "recorded"
+
+        assert await around.stored() == around.held() == [b"answer 3"]
+
+
+async def test_a_request_that_comes_while_a_rule_is_put_in_force_waits_for_it() -> None:
+    store = await recorded("a", path="/v1/x?ts=1")
+    async with world("replay", store=store) as around:
+        await around.get("/v1/x?ts=1")
+        async with store.held("save"):
+            accepting = asyncio.ensure_future(around.broker.add_rules("default", IGNORE_TS))
+            await until(lambda: store.calls.count("save default"))
+            asking = around.start("/v1/x?ts=2")
+            await asyncio.sleep(0)
+            around.broker.set_mode("auto")
+        await accepting
+
+        assert (await asking).outcome == "replayed"
+        loaded = around.broker.cassette("default")
+        assert loaded is not None
+        assert loaded.take.number == around.broker.takes
 
 
 async def test_rules_are_kept_when_the_process_stops() -> None:

@@ -59,6 +59,7 @@ class Cassette:
         self.take = Take(take)
         self._interactions: dict[int, Interaction | ForeignInteraction] = {}
         self._take_of: dict[int, int] = {}
+        self._mixed: set[bytes] = set()
         self._next = 0
         self.generation = 0
         """Another number whenever what is held or what it is found under has changed."""
@@ -89,14 +90,19 @@ class Cassette:
         """Whether any recording was made on this route."""
         return self._routes[route.encode()] > 0
 
-    def with_rules(self, more: Rules) -> None:
+    def with_rules(self, more: Rules, *, saved: bool = False) -> None:
         """Put further rules in force at once: everything is found under its new key from now on.
 
-        What this take has used up stays so. The cost is that of loading the cassette.
+        What this take has used up stays so. The cost is that of loading the cassette. `saved` says
+        that the store has just saved the whole, which gives each recording its position for a number.
         """
+        if saved and not self.in_order:
+            self._renumber()
         self.rules = rules.merged(self.rules, more)
         self.head = replace(self.head, meta=rules.in_meta(self.head.meta, self.rules))
         self._index([self._interactions[index] for index in sorted(self._interactions)])
+        # What were several keys is one now, and its first recordings are not those used up.
+        self._mixed = {key for key, found in self._by_key.items() if len(found) > 1}
         before, self.take = self.take, Take(self.take.number, touched=self.take.touched)
         for index in sorted(before.touched & self._key_of.keys()):
             self._count_turn(index, recorded=self._take_of.get(index) == before.number)
@@ -181,6 +187,9 @@ class Cassette:
         for index in recording.supersedes:
             self._remove(index)
         index = recording.interaction.index
+        if take is not self.take and take.number == self.take.number:
+            # A rule came into force while it was asked for.
+            take, key = self.take, request_key(recording.interaction.request, self.rules)
         self._place(recording.interaction, key)
         self._take_of[index] = take.number
         mark = credential_mark(recording.interaction.request)
@@ -191,6 +200,7 @@ class Cassette:
     def start_take(self, number: int) -> None:
         """Cursors back to the beginning, everything unused again."""
         self.take = Take(number)
+        self._mixed.clear()
 
     def unused(self) -> list[int]:
         """Indexes of recordings this take has not touched."""
@@ -228,6 +238,15 @@ class Cassette:
             else:
                 self._place(interaction, request_key(interaction.request, self.rules))
 
+    def _renumber(self) -> None:
+        numbers = {index: at for at, index in enumerate(sorted(self._interactions))}
+        self._interactions = {
+            at: replace(self._interactions[index], index=at) for index, at in numbers.items()
+        }
+        self._take_of = {numbers[index]: take for index, take in self._take_of.items()}
+        self.take.touched = {numbers[index] for index in self.take.touched & numbers.keys()}
+        self._next = len(numbers)
+
     def _count_turn(self, index: int, *, recorded: bool) -> None:
         key, interaction = self._key_of[index], self._interactions[index]
         if isinstance(interaction, Interaction):
@@ -239,7 +258,7 @@ class Cassette:
     def _varies(self, key: bytes) -> bool:
         if (known := self._varied.get(key)) is None:
             known = self._varied[key] = likeness.vary(self._by_key[key])
-        return known
+        return known or key in self._mixed
 
     def _nearest(
         self, found: Sequence[Interaction], asked: Request, turn: int, repeats: Repeats
