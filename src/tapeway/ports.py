@@ -98,7 +98,8 @@ class LiveAnswer(Protocol):
     def chunks(self, max_bytes: int) -> AsyncIterator[ResponseChunk]:
         """The body in the upstream's own chunks, ending only where the upstream ended it.
 
-        Raises UpstreamError when it is cut, or grows beyond `max_bytes`.
+        Raises UpstreamError when it is cut, behind all that came until then, or when it grows
+        beyond `max_bytes`.
         """
 
     def pieces(self) -> AsyncIterator[bytes]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import aiohttp
 from aiohttp.connector import Connection
@@ -55,42 +55,60 @@ class UpstreamAnswer:
         return (self._clock() - self._started) * 1000
 
     async def pieces(self) -> AsyncIterator[bytes]:
+        async for piece, _ in self._read(self._any):
+            if piece:
+                yield piece
+
+    async def chunks(self, max_bytes: int) -> AsyncIterator[ResponseChunk]:
+        chunked = self.head.framing == "chunked"
+        size = 0
+        gathered: list[bytes] = []
+        try:
+            async for piece, ended in self._read(self._chunk if chunked else self._any):
+                size += len(piece)
+                _check_size(size, max_bytes)
+                if piece:
+                    gathered.append(piece)
+                if gathered and (ended or not chunked):
+                    yield ResponseChunk(b"".join(gathered), self.elapsed_ms())
+                    gathered = []
+        except UpstreamError:
+            if gathered:
+                yield ResponseChunk(b"".join(gathered), self.elapsed_ms())
+            raise
+
+    async def _any(self) -> tuple[bytes, bool]:
+        return await self._response.content.readany(), False
+
+    async def _chunk(self) -> tuple[bytes, bool]:
+        return await self._response.content.readchunk()
+
+    async def _read(
+        self, read: Callable[[], Awaitable[tuple[bytes, bool]]]
+    ) -> AsyncIterator[tuple[bytes, bool]]:
+        """Pieces, and whether an HTTP chunk ended with each; all that came, also when it breaks off."""
         content = self._response.content
-        with translated(self._response.url):
-            # Asking an ended stream again would spin: after HEAD it never says more.
-            while not content.at_eof():
-                if piece := await content.readany():
-                    yield piece
+        try:
+            with translated(self._response.url):
+                # Asking an ended stream again would spin: after HEAD it never says more.
+                while not content.at_eof():
+                    yield await read()
+        except UpstreamError:
+            # The library would rather tell of the error than give what came before it.
+            content._exception = None
+            while content._buffer:
+                yield await read()
+            raise
         if self.head.framing == "close" and self._response.was_reset:
             raise broken_off(self._response.url)
 
-    async def chunks(self, max_bytes: int) -> AsyncIterator[ResponseChunk]:
-        source = self._chunked() if self.head.framing == "chunked" else self.pieces()
-        size = 0
-        gathered: list[bytes] = []
-        async for piece in source:
-            size += len(piece)
-            if size > max_bytes:
-                raise UpstreamError(
-                    f"the answer is larger than --max-body ({max_bytes} bytes); nothing was stored",
-                    code="upstream_too_large",
-                )
-            if piece:
-                gathered.append(piece)
-            if gathered and (not piece or self.head.framing != "chunked"):
-                yield ResponseChunk(b"".join(gathered), self.elapsed_ms())
-                gathered = []
 
-    async def _chunked(self) -> AsyncIterator[bytes]:
-        """Pieces, with an empty one where an HTTP chunk ended."""
-        content = self._response.content
-        with translated(self._response.url):
-            while not content.at_eof():
-                piece, ended = await content.readchunk()
-                if piece:
-                    yield piece
-                if ended:
-                    yield b""
+def _check_size(size: int, max_bytes: int) -> None:
+    if size > max_bytes:
+        raise UpstreamError(
+            f"the answer is larger than --max-body ({max_bytes} bytes); nothing was stored",
+            code="upstream_too_large",
+        )
 
 
 def _noticed(lost: "asyncio.Future[None]") -> bool:
