@@ -40,7 +40,7 @@ _SHAPES: tuple[tuple[str, str, str], ...] = (
         "[sr]k_(?:live|test)_[A-Za-z0-9]{16}",
         "[sr]k_(?:live|test)_[A-Za-z0-9]{16,256}",
     ),
-    ("google-key", "AIza[A-Za-z0-9_-]{35}", "AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_+/-])"),
+    ("google-key", "AIza[A-Za-z0-9_-]{35}", "AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])"),
     ("google-token", r"ya29\.[A-Za-z0-9_-]{16}", r"ya29\.[A-Za-z0-9._-]{16,2048}"),
     ("google-secret", "GOCSPX-[A-Za-z0-9_-]{20}", "GOCSPX-[A-Za-z0-9_-]{20,64}"),
     (
@@ -55,7 +55,7 @@ _SHAPES: tuple[tuple[str, str, str], ...] = (
     ),
     ("together-key", "tgp_v1_[A-Za-z0-9_-]{20}", "tgp_v1_[A-Za-z0-9_-]{20,256}"),
     ("langsmith-key", "lsv2_(?:pt|sk)_[0-9a-f]{32}", "lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
-    ("aws-key-id", "(?:AKIA|ASIA)[A-Z0-9]{16}", "(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9_+/=-])"),
+    ("aws-key-id", "(?:AKIA|ASIA)[A-Z0-9]{16}", "(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9_-])"),
     ("github-token", "gh[pousr]_[A-Za-z0-9]{20}", "gh[pousr]_[A-Za-z0-9]{20,255}"),
     ("github-token", "github_pat_[A-Za-z0-9_]{22}", "github_pat_[A-Za-z0-9_]{22,255}"),
     (
@@ -78,7 +78,7 @@ _SHAPES: tuple[tuple[str, str, str], ...] = (
         "private-key",
         _PEM_ENDS.format("BEGIN"),
         # To its end, or as far as it was pasted; never beyond the string it stands in.
-        rf'{_PEM_ENDS.format("BEGIN")}(?:[^"]{{16,16384}}?{_PEM_ENDS.format("END")}'
+        rf'{_PEM_ENDS.format("BEGIN")}(?:(?:[^"-]|-(?!----)){{16,16384}}{_PEM_ENDS.format("END")}'
         rf"|{_PEM_LINES}{{64,16384}})",
     ),
 )
@@ -119,7 +119,7 @@ def _confirmed(data: bytes, start: int) -> Span | None:
         found = exact.match(data, start)
         if found is not None:
             # A placeholder next to it is no part of it.
-            hidden = data.find(_HIDDEN, start, found.end())
+            hidden = data.find(_HIDDEN, start, found.end() + 1)
             if hidden >= 0:
                 found = exact.match(data, start, hidden)
         if found is not None:

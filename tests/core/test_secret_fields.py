@@ -1,0 +1,187 @@
+"""Secrets by the names of their fields, in every kind of body."""
+
+import json
+
+import pytest
+
+from tapeway.core.secret_fields import find
+
+KEY = "K3y/0123456789+abc="
+JSON = b"application/json"
+
+
+def found(
+    body: str | bytes, content_type: bytes = JSON, *, answer: bool = False
+) -> list[tuple[str, str]]:
+    """Label and text of each secret as it stands in the body."""
+    text = body.encode() if isinstance(body, str) else body
+    spans = find(text, content_type, answer=answer)
+    return [
+        (each.secret.label, text[each.start : each.end].decode()) for each in spans if each.secret
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"api_key": KEY}, [("api_key", KEY)]),
+        ({"a": [{"b": {"password": KEY}}]}, [("password", KEY)]),
+        ({"password": "abc"}, [("short-password", "abc")]),
+        ({"password": 123456}, [("short-password", "123456")]),
+        ({"password": -1.5e7}, [("short-password", "-15000000.0")]),
+        ({"password": ""}, []),
+        ({"password": None}, []),
+        ({"password": True}, []),
+        ({"password": {"type": "string", "description": "of the user"}}, []),
+        ({"password": ["first-of-two", "second-of-two"]}, [("password", "first-of-two"), ("password", "second-of-two")]),
+        ({"password": [{"type": "string"}]}, []),
+        ({"api_key": "REDACTED.api_key.0a1b2c3d"}, []),
+        ({"client_secret": {"value": KEY, "expires_at": 1}}, [("client_secret", KEY)]),
+        ({"client_secret": {"expires_at": 1, "value": KEY}}, [("client_secret", KEY)]),
+        ({"properties": {"password": {"type": "string"}}, "required": ["password"]}, []),
+        ({"mcp_servers": [{"type": "url", "authorization_token": KEY}]}, [("authorization_token", KEY)]),
+        ({"tools": [{"type": "mcp", "authorization": KEY}]}, [("authorization", KEY)]),
+        ({"tools": [{"headers": {"Authorization": f"Bearer {KEY}", "X-Api-Key": KEY}}]}, [("authorization", f"Bearer {KEY}"), ("x-api-key", KEY)]),
+        ({"logprobs": [{"token": "sk", "logprob": -1.5}], "key": "value-of-a-pair"}, []),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("indent", [None, 2])
+def test_strings_and_numbers_under_such_a_name_are_secrets(
+    body: object, expected: list[tuple[str, str]], indent: int | None
+) -> None:
+    assert found(json.dumps(body, indent=indent)) == expected
+
+
+@pytest.mark.parametrize("depth", range(4))
+def test_a_string_that_is_json_itself_is_looked_into(depth: int) -> None:
+    value = 'a "quoted" back\\slash and an ü, 12 and more'
+    body: object = {"password": value, "behind": 1}
+    for _ in range(depth):
+        body = {"text": json.dumps(body)}
+    text = json.dumps(body).encode()
+    [span] = find(text, JSON, answer=False)
+
+    assert span.secret is not None
+    assert span.secret.value == value.encode()
+    mended = json.loads(text[: span.start] + b"X" + text[span.end :])
+    for _ in range(depth):
+        mended = json.loads(mended["text"])
+    assert mended == {"password": "X", "behind": 1}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ('{"password": "cut in the mid', "cut in the mid"),
+        ('{"password": "cut\\', "cut\\"),
+        ('{"text": "{\\"password\\": \\"never closed"}', "never closed"),
+    ],
+)
+def test_a_value_that_is_cut_short_is_a_secret_all_the_same(body: str, expected: str) -> None:
+    assert [text for _, text in found(body)] == [expected]
+
+
+@pytest.mark.parametrize("body", ['password":', '"password', '"password":'])
+def test_what_is_no_field_of_json_has_no_value(body: str) -> None:
+    assert found(body) == []
+
+
+def test_events_and_lines_are_json_too() -> None:
+    line = json.dumps({"access_token": KEY})
+
+    assert (
+        found(f"event: x\r\ndata: {line}\r\n\r\ndata: {line}\r\n\r\n")
+        == [("access_token", KEY)] * 2
+    )
+    assert found(f"{line}\n{line}\n", b"text/plain") == [("access_token", KEY)] * 2
+
+
+FORM = b"application/x-www-form-urlencoded; charset=utf-8"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("a=1&client_secret=K3y%2F0123456789%3D&b=2", [("client_secret", "K3y%2F0123456789%3D")]),
+        ("client%5Fsecret=abc", [("short-client_secret", "abc")]),
+        ("grant_type=x&assertion=eyJ.0123456789&RoleArn=arn:aws:x", [("assertion", "eyJ.0123456789")]),
+        ("grant_type=authorization_code&code=4%2F0123456789ab&code_verifier=0123456789ab", [("code", "4%2F0123456789ab"), ("code_verifier", "0123456789ab")]),
+        ("token=0123456789abc&token_type_hint=refresh_token", [("token", "0123456789abc")]),
+        ("code=print(1)&token=hello", []),
+        ("password=", []),
+        ("password", []),
+        ("password=REDACTED.password.0a1b2c3d", []),
+    ],
+)  # fmt: skip
+def test_a_form_is_read_by_its_pairs(body: str, expected: list[tuple[str, str]]) -> None:
+    assert found(body, FORM) == expected
+
+
+def test_an_answer_may_be_a_form() -> None:
+    body = "access_token=gho_16C7e42F292c6912E7&scope=repo&token_type=bearer"
+
+    assert found(body, FORM, answer=True) == [("access_token", "gho_16C7e42F292c6912E7")]
+
+
+def multipart(*parts: tuple[str, str], closed: bool = True) -> str:
+    text = "".join([f"--b\r\n{head}\r\n\r\n{content}\r\n" for head, content in parts])
+    return text + ("--b--\r\n" if closed else "")
+
+
+PARTS = b'multipart/form-data; boundary="b"'
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_parts_have_names_and_may_be_json(closed: bool) -> None:
+    body = multipart(
+        ('Content-Disposition: form-data; name="note"', "password"),
+        ('Content-Disposition: form-data; name="api_key"', KEY),
+        ("content-disposition: form-data; name=password", "abc"),
+        ('X: y\r\nContent-Disposition: form-data; filename="k.pem"; name="private_key"', "A\r\nB"),
+        ('Content-Disposition: form-data; name="d"', json.dumps({"client_secret": KEY})),
+        closed=closed,
+    )
+
+    assert sorted(found(body, PARTS)) == [
+        ("api_key", KEY),
+        ("client_secret", KEY),
+        ("short-password", "abc"),
+        ("short-private_key", "A\r\nB"),
+    ]
+
+
+def test_a_multipart_body_that_is_none_is_text() -> None:
+    assert found(f'{{"api_key": "{KEY}"}}', PARTS) == [("api_key", KEY)]
+    assert found(f'{{"api_key": "{KEY}"}}', b"multipart/mixed") == [("api_key", KEY)]
+
+
+def test_the_answer_of_a_token_service_in_xml_is_read() -> None:
+    body = (
+        "<Credentials><AccessKeyId>ASIAIOSFODNN7EXAMPLE</AccessKeyId>"
+        f"<SecretAccessKey>{KEY}</SecretAccessKey><a:SessionToken>T0k{KEY}</a:SessionToken>"
+        "<SecretAccessKey></SecretAccessKey></Credentials>"
+    )
+
+    assert found(body, b"text/xml", answer=True) == [
+        ("secretaccesskey", KEY),
+        ("sessiontoken", f"T0k{KEY}"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"authorization": "required", "password": "policy", "tokens": 12},
+        {"errors": {"api_key": "is not valid", "secret": ["too short"]}},
+        {"choices": [{"logprobs": {"content": [{"token": "sk-0123456789abcdef"}]}}]},
+        {"usage": {"total_tokens": 1}, "next_page_token": "0123456789abcdef"},
+    ],
+)
+def test_an_answer_that_speaks_of_secrets_tells_none(body: object) -> None:
+    assert found(json.dumps(body), answer=True) == []
+
+
+def test_many_names_are_read_in_time_linear_in_their_number() -> None:
+    body = '{"password": "' * 50_000
+
+    assert len(found(body)) <= 50_000

@@ -1,0 +1,122 @@
+"""Names that say that their value is a secret."""
+
+import re
+
+import pytest
+import re2  # type: ignore[import-untyped]
+
+from tapeway.core import secret_names
+from tapeway.core.secret_names import hides, kind
+
+HIDING = [
+    "api_key",
+    "apikey",
+    "apiKey",
+    "API-Key",
+    "OPENAI_API_KEY",
+    "x-goog-api-key",
+    "X-Api-Key",
+    "client_secret",
+    "clientSecret",
+    "client_assertion",
+    "password",
+    "db_password",
+    "newPassword",
+    "passwd",
+    "passphrase",
+    "authorization",
+    "Authorization",
+    "Proxy-Authorization",
+    "cf-aig-authorization",
+    "authorization_token",
+    "access_token",
+    "accessToken",
+    "refresh_token",
+    "id_token",
+    "subject_token",
+    "actor_token",
+    "secret",
+    "webhook_secret",
+    "secret_key",
+    "private_key",
+    "privateKey",
+    "session_token",
+    "aws_session_token",
+    "aws_secret_access_key",
+    "SecretAccessKey",
+    "SessionToken",
+    "X-Auth-Token",
+    "user[password]",
+]
+TELLING_NOTHING = [
+    "token",
+    "key",
+    "tokens",
+    "max_tokens",
+    "completion_tokens",
+    "next_page_token",
+    "valid_token",
+    "eos_token",
+    "token_type",
+    "cache_key",
+    "primary_key",
+    "prompt_cache_key",
+    "author",
+    "authorization_url",
+    "password_policy",
+    "secretary",
+    "secrets",
+    "assertions",
+    "access_key_id",
+    "",
+]
+
+
+@pytest.mark.parametrize("name", HIDING)
+def test_a_name_of_this_kind_hides_its_value(name: str) -> None:
+    assert hides(name, b"anything", answer=False)
+    assert hides(name, b"Xk29-0123456789abcdef", answer=True)
+
+
+@pytest.mark.parametrize("name", TELLING_NOTHING)
+def test_a_name_of_another_kind_hides_nothing(name: str) -> None:
+    for answer in (False, True):
+        assert not hides(name, b"Xk29-0123456789abcdef", answer=answer)
+
+
+@pytest.mark.parametrize("name", [name for name in HIDING if "[" not in name])
+@pytest.mark.parametrize("written", ['{{"{}": ""}}', '"{{\\"{}\\" : 1}}"', "<{}>x</a>"])
+def test_every_such_name_is_a_candidate_wherever_it_stands(name: str, written: str) -> None:
+    assert re2.search(secret_names.CANDIDATE, written.format(name))
+
+
+@pytest.mark.parametrize("name", sorted(secret_names.ISSUED))
+def test_what_a_service_issues_is_hidden_in_an_answer_however_it_looks(name: str) -> None:
+    assert hides(name, b"short", answer=True)
+    assert kind(name) == "issued"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"is not valid", b"required", b"policy-of-passwords", b"0123456789", b"a b 0123456789"],
+)
+def test_in_an_answer_a_word_under_another_name_is_left(value: bytes) -> None:
+    assert not hides("password", value, answer=True)
+    assert not hides("authorization", value, answer=True)
+
+
+def test_in_an_answer_a_scheme_before_a_key_makes_no_difference() -> None:
+    assert hides("authorization", b"Bearer 0123456789abcdef", answer=True)
+
+
+@pytest.mark.parametrize("name", ["assertion", "secret"])
+def test_a_sentence_under_a_word_that_prose_has_too_is_left(name: str) -> None:
+    assert not hides(name, b"The butler did it", answer=False)
+    assert hides(name, b"PHNhbWw+", answer=False)
+
+
+def test_a_candidate_is_no_plain_field() -> None:
+    body = '{"max_tokens": 5, "token": "a", "key": "b", "content": "the api key: password"}'
+
+    assert re2.search(secret_names.CANDIDATE, body) is None
+    assert re.search(r"password", body)
