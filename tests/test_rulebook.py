@@ -1,5 +1,6 @@
 """Rules of the settings and of cassettes: in force at once, and written where they hold."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -125,13 +126,14 @@ async def test_a_request_that_comes_while_a_rule_is_put_in_force_waits_for_it() 
     store = await recorded("a", path="/v1/x?ts=1")
     async with world("replay", store=store) as around:
         await around.get("/v1/x?ts=1")
-        async with store.held("save"):
-            accepting = asyncio.ensure_future(around.broker.add_rules("default", IGNORE_TS))
-            await until(lambda: store.calls.count("save default"))
+        gate = store.shut("save")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(around.broker.add_rules("default", IGNORE_TS))
+            await store.reached("save default")
             asking = around.start("/v1/x?ts=2")
             await asyncio.sleep(0)
             around.broker.set_mode("auto")
-        await accepting
+            gate.set()
 
         assert (await asking).outcome == "replayed"
         loaded = around.broker.cassette("default")

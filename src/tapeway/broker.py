@@ -9,7 +9,7 @@ is carried to its end when the client has left.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from types import TracebackType
@@ -207,20 +207,15 @@ class Broker:
         Requests that come meanwhile wait and load it anew. Raises AdminError (409) when it is not
         in, StoreError when it cannot be written; what was recorded is then still in the journal.
         """
-        # Carried to its end when the caller has left: half ejected, it would be recorded on twice.
-        result = await asyncio.shield(
-            self._tasks.create_task(_settled(self._eject(name or self.active, prune=prune)))
-        )
-        if isinstance(result, TapewayError):
-            raise result
-        return result
+        return await self._carry(self._eject(name or self.active, prune=prune))
 
     async def add_rules(self, name: str, rules: Rules) -> None:
-        """Put further rules in force for a cassette, at once and for good. Raises StoreError."""
-        cassette = await self.load(name)
-        async with self._door(name):
-            await self._calls.ended(cassette)
-            await self._rulebook.add(cassette, rules)
+        """Put further rules in force for a cassette, at once and for good.
+
+        Requests that come meanwhile wait. Raises StoreError; then nothing has changed.
+        """
+        await self.load(name)
+        await self._carry(self._add_rules(name, rules))
 
     def reports(self) -> list[CassetteReport]:
         """A report for every loaded cassette."""
@@ -274,18 +269,40 @@ class Broker:
                 self._tallies[name] = Tally()
             return cassette
 
+    async def _carry(self, work: Coroutine[None, None, T]) -> T:
+        """Done to its end when the caller has left: half ejected, it would be recorded on twice."""
+        result = await asyncio.shield(self._tasks.create_task(_settled(work)))
+        if isinstance(result, TapewayError):
+            raise result
+        return result
+
     def _door(self, name: str) -> asyncio.Lock:
         return self._doors.setdefault(name, asyncio.Lock())
 
+    async def _add_rules(self, name: str, rules: Rules) -> None:
+        async with self._door(name):
+            cassette, takes = self._taken_out(name), self.takes
+            try:
+                await self._calls.ended(cassette)
+                await self._rulebook.add(cassette, rules)
+            finally:
+                self._loaded[name] = cassette
+            if self.takes != takes:
+                cassette.start_take(self.takes)
+
+    def _taken_out(self, name: str) -> Cassette:
+        """The cassette, which is not in from now on: who asks for it waits at its door."""
+        if (cassette := self._loaded.pop(name, None)) is None:
+            raise AdminError(
+                f"cassette '{name}' is not in: it is loaded by its first request or by insert",
+                status=409,
+                code="not_inserted",
+            )
+        return cassette
+
     async def _eject(self, name: str, *, prune: bool) -> CassetteReport:
         async with self._door(name):
-            cassette = self._loaded.pop(name, None)
-            if cassette is None:
-                raise AdminError(
-                    f"cassette '{name}' is not in: it is loaded by its first request or by insert",
-                    status=409,
-                    code="not_inserted",
-                )
+            cassette = self._taken_out(name)
             await self._calls.ended(cassette)
             report = of_cassette(cassette, self._tallies[name])
             try:

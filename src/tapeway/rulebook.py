@@ -49,11 +49,19 @@ class Rulebook:
         return replace(stored, head=replace(stored.head, meta=in_meta(stored.head.meta, rules)))
 
     async def add(self, cassette: Cassette, more: Rules) -> None:
-        """Put further rules in force for a loaded cassette, at once. Raises StoreError."""
-        cassette.with_rules(more)
-        self._unsaved.add(cassette.name)
-        if cassette.in_order:
-            await self.close(cassette)
+        """Keep further rules for a loaded cassette, and put them in force; nobody may record on it.
+
+        Raises StoreError; then nothing has changed.
+        """
+        rules = merged(cassette.rules, more)
+        if rules == cassette.rules and cassette.name not in self._unsaved:
+            return
+        # One without recordings is written with its first.
+        if len(cassette):
+            head = replace(cassette.head, meta=in_meta(cassette.head.meta, rules))
+            await self._store.save(cassette.name, replace(cassette.stored(), head=head))
+            self._unsaved.discard(cassette.name)
+        cassette.with_rules(more, saved=True)
 
     async def claimed(self, cassette: Cassette) -> None:
         """A cassette that was loaded for replay is recorded on from now. Raises StoreError."""

@@ -22,7 +22,7 @@ LATER = [
 
 
 def _filled(path: str) -> str:
-    return path.replace("{name}", "default").replace("{index}", "0")
+    return path.replace("{name}", "default").replace("{index}", "0").replace("{id}", "x")
 
 
 @pytest.mark.parametrize("path", PATHS)

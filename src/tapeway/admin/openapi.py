@@ -17,10 +17,12 @@ _SUMMARY = "Steer and read tapeway: a record-and-replay proxy for HTTP and LLM A
 _PARAMETERS: dict[str, Json] = {
     "name": {"type": "string", "pattern": NAME_PATTERN},
     "index": {"type": "integer", "minimum": 0, "maximum": MAX_INDEX},
+    "id": {"type": "string"},
 }
 _PARAMETER_NOTES = {
     "name": "The cassette's name, URL-encoded: `a/b` is `a%2Fb`.",
     "index": "The interaction's index.",
+    "id": "The journal entry's id.",
 }
 _SAID = {
     400: "What was sent cannot be used",

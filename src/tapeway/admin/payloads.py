@@ -82,6 +82,12 @@ class JournalQuery(Sent):
     limit: Limit = 100
 
 
+class Acceptance(Sent):
+    rule: dict[str, object] | None = Field(
+        None, description="Keys and values as below `[rules]`; what is suggested if null."
+    )
+
+
 class ReportQuery(Sent):
     format: Literal["json"] = "json"
 
@@ -216,6 +222,12 @@ class JournalPage(Said):
 
 class Cleared(Said):
     removed: int
+
+
+class Accepted(Said):
+    cassette: str
+    rules: Mapping[str, object] = Field(description="All that are in force for it now.")
+    suggestion: str = Field(description="What was added, as it stands below `[rules]`.")
 
 
 class Recorded(Said):

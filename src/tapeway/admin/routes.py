@@ -1,5 +1,6 @@
 """The whole API as one table; routing, 404, 405 and the OpenAPI document derive from it."""
 
+from tapeway.admin.acceptance import accept
 from tapeway.admin.cassettes import get_cassette, list_cassettes
 from tapeway.admin.entrance import index, metrics, openapi
 from tapeway.admin.events import events
@@ -8,6 +9,8 @@ from tapeway.admin.interactions import get_interaction, list_interactions
 from tapeway.admin.journal_entries import delete_journal, get_journal
 from tapeway.admin.mode import get_mode, put_mode
 from tapeway.admin.payloads import (
+    Acceptance,
+    Accepted,
     CassettePage,
     CassetteQuery,
     Cleared,
@@ -80,6 +83,15 @@ TABLE: tuple[Route, ...] = (
     ),
     route("GET", f"{_API}/journal", get_journal, JournalQuery, Nothing, JournalPage),
     route("DELETE", f"{_API}/journal", delete_journal, Nothing, Nothing, Cleared),
+    route(
+        "POST",
+        f"{_API}/journal/{{id}}/accept",
+        accept,
+        Nothing,
+        Acceptance,
+        Accepted,
+        errors=(404, 409, 503, 507),
+    ),
     route("GET", f"{_API}/report", report, ReportQuery, Nothing, Report),
     route("GET", f"{_API}/events", events, Nothing, Nothing, _EVENTS),
 )
