@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.model import Headers, ResponseHead
+from tapeway.core.pacing import AT_ONCE, Pace
 from tapeway.core.retry_after import paced
 
 DATED = (b"Date", b"Sun, 22 Nov 2026 02:00:00 GMT")
@@ -12,7 +13,7 @@ UNTIL = (b"Retry-After", b"Sun, 22 Nov 2026 02:00:40 GMT")
 
 
 def told(factor: float, *headers: tuple[bytes, bytes]) -> Headers:
-    return paced(ResponseHead(429, headers=headers), factor).headers
+    return paced(ResponseHead(429, headers=headers), Pace(factor)).headers
 
 
 def test_an_answer_that_asks_for_no_wait_is_the_very_one() -> None:
@@ -20,7 +21,7 @@ def test_an_answer_that_asks_for_no_wait_is_the_very_one() -> None:
         429, headers=((b"x-ratelimit-reset-tokens", b"6m0s"), (b"x-should-retry", b"true"))
     )
 
-    assert paced(head, 0) is head
+    assert paced(head, AT_ONCE) is head
 
 
 @pytest.mark.parametrize("wait", [b"20", b"0", b"1.5", UNTIL[1], b"inf", b"soon", b""])

@@ -2,8 +2,10 @@
 
 import pytest
 
+from tapeway.core.pacing import Pace
+from tapeway.server.proxy import Manners
 from tests.peer import Peer
-from tests.server.stand import stand
+from tests.server.stand import MIB, stand
 
 WAITS = (b"Retry-After", b"retry-after-ms")
 
@@ -31,6 +33,16 @@ async def test_the_wait_is_live_and_in_the_cassette_and_not_in_the_replay(
         assert [answer.values(name) for name in WAITS] == [[b"0"], [b"1"]]
         assert answer.values(b"x-ratelimit-reset-requests") == [b"20s"]
         assert answer.values(b"x-should-retry") == [b"true"]
+
+
+async def test_a_replay_that_keeps_a_pace_keeps_that_part_of_the_wait() -> None:
+    manners = Manners(max_body=MIB, body_idle_s=10, pace=Pace(0.5))
+    async with Peer(busy(b"Retry-After: 20")) as peer, stand(peer.url, manners=manners) as proxy:
+        await proxy.ask()
+        proxy.broker.set_mode("replay")
+        replayed = await proxy.ask()
+
+    assert [replayed.values(name) for name in WAITS] == [[b"10"], [b"10000"]]
 
 
 async def test_an_answer_that_asks_for_no_wait_gets_none() -> None:

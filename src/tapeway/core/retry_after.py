@@ -10,9 +10,7 @@ from email.utils import parsedate_to_datetime
 
 from tapeway.core.headers import find
 from tapeway.core.model import Headers, ResponseHead
-
-AT_ONCE = 0.0
-"""The part of a wait that is left where a replay keeps no pace."""
+from tapeway.core.pacing import AT_ONCE, Pace
 
 _SECONDS = b"retry-after"
 _MILLISECONDS = b"retry-after-ms"
@@ -24,17 +22,17 @@ _LONGEST = 1e9
 """More of either unit says no more, and would not fit some client's clock."""
 
 
-def paced(head: ResponseHead, factor: float) -> ResponseHead:
-    """The head with this part of the recorded wait: 0 for at once, 1 for all of it.
+def paced(head: ResponseHead, pace: Pace) -> ResponseHead:
+    """The head asking for the recorded wait at this pace.
 
     The very head that was given where it asks for no wait, or for one that cannot be scaled.
     """
     if find(head.headers, _SECONDS) is None and find(head.headers, _MILLISECONDS) is None:
         return head
-    wait_s = 0.0 if factor == AT_ONCE else _wait_s(head.headers)
+    wait_s = 0.0 if pace == AT_ONCE else _wait_s(head.headers)
     if wait_s is None:
         return head
-    return replace(head, headers=_telling(head.headers, wait_s * factor))
+    return replace(head, headers=_telling(head.headers, wait_s * pace))
 
 
 def _wait_s(headers: Headers) -> float | None:

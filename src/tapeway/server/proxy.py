@@ -109,6 +109,11 @@ class Proxy:
             self._visits -= 1
             self._left.set()
 
+    @property
+    def visits(self) -> int:
+        """Requests under way."""
+        return self._visits
+
     async def empty(self) -> None:
         """Wait until no request is under way."""
         while self._visits:
@@ -159,6 +164,8 @@ class Proxy:
         if isinstance(plan, Replay):
             if (file := plan.interaction.response.file) is not None:
                 check(file)
+            if self._manners.pace != AT_ONCE or plan.interaction.failure is not None:
+                return await self._play(visit, plan.interaction)
             return self._replay(visit, plan.interaction)
         if isinstance(plan, Miss):
             return self._miss(visit, await self._explainer.explain(cassette, plan))
