@@ -1,5 +1,6 @@
 """No credential of a request is stored, and none counts in its key."""
 
+import base64
 import gzip
 import json
 from collections.abc import Callable
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 from tapeway.core.credentials import Secret
 from tapeway.core.matching import request_key
 from tapeway.core.model import Request
-from tapeway.core.recognition import Recogniser
 from tapeway.core.placeholders import PLACEHOLDER
+from tapeway.core.recognition import Recogniser
 from tapeway.core.redaction import Redactor
 from tests.canary import canary, sightings
 from tests.core.redacting import (
@@ -21,11 +22,16 @@ from tests.core.redacting import (
     OTHER,
     SALT,
     everything,
+    everything_of,
     make_request,
     make_response,
     redactor,
 )
 from tests.core.test_disguises import WRITERS
+
+FORM = ((b"content-type", b"application/x-www-form-urlencoded"),)
+PARTS = ((b"content-type", b"multipart/form-data; boundary=b"),)
+PART = b'--b\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n--b--\r\n'
 
 REQUESTS: dict[str, Callable[[str], Request]] = {
     "Bearer": lambda key: make_request((*JSON, (b"Authorization", f"Bearer {key}".encode()))),
@@ -48,6 +54,30 @@ REQUESTS: dict[str, Callable[[str], Request]] = {
     "packed body": lambda key: make_request(
         (*JSON, (b"x-api-key", key.encode()), (b"content-encoding", b"gzip")),
         body=gzip.compress(json.dumps({"k": key}).encode()),
+    ),
+    "named field": lambda key: make_request(
+        body=json.dumps({"mcp_servers": [{"authorization_token": key}], "note": key}).encode()
+    ),
+    "named header of a tool": lambda key: make_request(
+        body=json.dumps({"tools": [{"headers": {"Authorization": f"Bearer {key}"}}]}).encode(),
+        target=f"/x?of={WRITERS['percent-encoded'](key)}",
+    ),
+    "form field": lambda key: make_request(
+        FORM, body=f"a=1&client_secret={WRITERS['percent-encoded'](key)}&b=2".encode()
+    ),
+    "form field in JSON": lambda key: make_request(
+        PARTS, body=PART % (b"payload", json.dumps({"api_key": key}).encode())
+    ),
+    "part of a form": lambda key: make_request(PARTS, body=PART % (b"api_key", key.encode())),
+    "in base64": lambda key: make_request(
+        (*JSON, (b"x-api-key", key.encode())), body=b'{"k":"%b"}' % base64.b64encode(key.encode())
+    ),
+    "in a Basic login": lambda key: make_request(
+        (*JSON, (b"x-api-key", key.encode())),
+        body=b'{"k":"Basic %b"}' % base64.b64encode(f"user:{key}".encode()),
+    ),
+    "in hex": lambda key: make_request(
+        (*JSON, (b"x-api-key", key.encode())), target=f"/x/{key.encode().hex()}"
     ),
     "userinfo": lambda key: make_request(
         base=f"https://me:{WRITERS['percent-encoded'](key)}@host/base",
@@ -97,6 +127,71 @@ def test_redacting_a_request_twice_is_redacting_it_once(place: str) -> None:
     once = recogniser.recognise(SALT, request).redacted
 
     assert recogniser.redactor(SALT, request).request(once) == once
+
+
+SHAPED = ("sk-proj-0123456789abcdef01234567", "sk-proj-another456789abcdef0123456789012")
+
+
+@pytest.mark.parametrize("place", REQUESTS)
+def test_a_secret_of_a_known_shape_is_equal_to_any_other(place: str) -> None:
+    recogniser = Recogniser()
+    keys = {recogniser.recognise(SALT, REQUESTS[place](key)).key for key in SHAPED}
+
+    assert len(keys) == 1
+
+
+def test_a_prompt_with_a_secret_of_a_known_shape_is_equal_whatever_it_is() -> None:
+    recogniser = Recogniser()
+    seen = [
+        recogniser.recognise(
+            SALT, make_request(target=f"/{key}/x", body=f'{{"p":"{key}"}}'.encode())
+        )
+        for key in SHAPED
+    ]
+
+    assert seen[0].key == seen[1].key
+    assert seen[0].mark != seen[1].mark
+    assert seen[0].redacted.body != seen[1].redacted.body
+
+
+@pytest.mark.parametrize("field", ["password", "api_key", "authorization_token"])
+def test_a_short_value_of_a_named_field_still_tells_requests_apart(field: str) -> None:
+    recogniser = Recogniser()
+    bodies = [f'{{"{field}": "{value}"}}'.encode() for value in ("one", "two", "one")]
+    seen = [recogniser.recognise(SALT, make_request(body=body)) for body in bodies]
+
+    assert b'"one"' not in everything(seen[0].redacted)
+    assert seen[0].key == seen[2].key
+    assert seen[0].key != seen[1].key
+
+
+def test_a_schema_that_names_a_password_is_stored_as_it_is() -> None:
+    properties = {"password": {"type": "string"}, "api_key": {"type": ["string", "null"]}}
+    tool = {"name": "login", "parameters": {"properties": properties, "required": ["password"]}}
+    body = json.dumps({"tools": [{"type": "function", "function": tool}]}).encode()
+
+    assert Recogniser().recognise(SALT, make_request(body=body)).redacted.body == body
+
+
+def test_what_a_body_names_is_taken_out_of_the_answer_too() -> None:
+    key = canary()
+    request = make_request(body=json.dumps({"client_secret": key}).encode())
+    answer = make_response(json.dumps({"error": f"{key} is not known"}).encode())
+    stored = Recogniser().redactor(SALT, request).response(answer)
+
+    assert sightings({"key": key}, {"answer": stored.body}) == []
+
+
+def test_what_an_answer_names_is_taken_out_of_all_of_it() -> None:
+    key = canary()
+    answer = make_response(
+        json.dumps({"a": key, "access_token": key, "url": f"https://h/{key}"}).encode(),
+        headers=(*JSON, (b"x-echo", key.encode())),
+        reason=key,
+    )
+    stored = Redactor(SALT).response(answer)
+
+    assert sightings({"key": key}, {"answer": everything_of(stored)}) == []
 
 
 def test_a_short_value_under_a_credentials_name_still_tells_requests_apart() -> None:
