@@ -103,13 +103,17 @@ class Inspector:
         longest = max([len(each.value) for each in self._known.secrets], default=0)
         overlap = max(LONGEST, _CHARACTER * longest)
         before = b""
+        start, told = 0, -1
         for piece in pieces:
             window = before + (piece if opened is None else opened.feed(piece))
             for each in seen(window, self._known):
-                if each.offset + each.length > len(before):
+                # One that came to its end only now may have been told already.
+                if start + each.offset > told:
+                    told = start + each.offset
                     text = window[each.offset : each.offset + each.length]
                     yield Finding(place, each.label, masked(text))
             before = window[-overlap:]
+            start += len(window) - len(before)
 
 
 _UNBOUNDED = 1 << 62
