@@ -15,7 +15,14 @@ from dataclasses import replace
 
 from tapeway.core.model import BodyFile, ForeignInteraction, Interaction
 from tapeway.errors import CassetteCorrupt
-from tapeway.stores.disk import create_file, store_error, sync_data, sync_folder, write_all
+from tapeway.stores.disk import (
+    create_file,
+    read_file,
+    store_error,
+    sync_data,
+    sync_folder,
+    write_all,
+)
 from tapeway.stores.paths import Paths
 
 _DEED = "write a large body"
@@ -94,10 +101,10 @@ def placed(
     return replace(item, request=request, response=response)
 
 
-def sweep(folder: int, paths: Paths, text: bytes, spared: Collection[str] = ()) -> None:
-    """Remove the bodies whose digests are neither in the cassette's text nor spared.
+def sweep(folder: int, paths: Paths, spared: Collection[str] = ()) -> None:
+    """Remove the bodies whose digests are neither in the cassette's file nor spared.
 
-    Call it when that text is durable and nothing else speaks of bodies. Raises OSError.
+    Call it when that file is durable and there is no journal. Raises OSError, StoreError.
     """
     try:
         assets = paths.open_assets(folder)
@@ -105,8 +112,8 @@ def sweep(folder: int, paths: Paths, text: bytes, spared: Collection[str] = ()) 
         return
     try:
         names = [name for name in os.listdir(assets) if _NAME.fullmatch(name)]
-        kept = {found[0].decode() for found in _DIGEST.finditer(text)} if names else set()
-        unused = [name for name in names if name.removeprefix("sha256-") not in kept.union(spared)]
+        kept = {*spared, *_spoken_of(folder, paths)} if names else set()
+        unused = [name for name in names if name.removeprefix("sha256-") not in kept]
         if unused:
             # A journal that came back after a crash would refer to them.
             sync_folder(folder)
@@ -131,6 +138,11 @@ def remove_leftovers(folder: int, paths: Paths) -> None:
                 os.unlink(name, dir_fd=assets)
     finally:
         os.close(assets)
+
+
+def _spoken_of(folder: int, paths: Paths) -> set[str]:
+    file = read_file(folder, paths.cassette, paths.shown(paths.cassette))
+    return {found[0].decode() for found in _DIGEST.finditer(file.data)} if file else set()
 
 
 def _placed(folder: int, paths: Paths, file: BodyFile) -> BodyFile:

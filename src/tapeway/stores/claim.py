@@ -70,6 +70,11 @@ class Claim:
     def poisoned(self) -> bool:
         return self._journal is not None and self._journal.poisoned
 
+    @property
+    def recorded(self) -> bool:
+        """Whether there are recordings that the file does not hold yet."""
+        return self._journal is not None
+
     def snapshot(self) -> Snapshot:
         """The cassette as it is now, with all that was acknowledged and nothing else."""
         size = self._journal.size if self._journal else 0
@@ -117,15 +122,10 @@ class Claim:
             now = self._unedited()
             data = native.write(now.sheet.head, now.documents()) if now.entries else None
             self._replace(now, data)
-            self._sweep(data or (now.file.data if now.file else b""))
 
-    def replace(self, data: bytes, spared: Collection[str] = ()) -> None:
-        """Put these bytes in the place of file and journal. Raises CassetteEdited.
-
-        Large bodies they do not speak of are removed but for those spared by their digests.
-        """
+    def replace(self, data: bytes) -> None:
+        """Put these bytes in the place of file and journal. Raises CassetteEdited."""
         self._replace(self._unedited(), data)
-        self._sweep(data, spared)
 
     def close(self) -> None:
         # What was acknowledged was synced before: a close has nothing left to lose.
@@ -161,9 +161,10 @@ class Claim:
             raise CassetteEdited(f"{place} was removed or cut meanwhile: what it held is gone")
         return now
 
-    def _sweep(self, text: bytes, spared: Collection[str] = ()) -> None:
+    def sweep(self, spared: Collection[str] = ()) -> None:
+        """Remove the large bodies that the file does not speak of, once there is no journal."""
         try:
-            bodies.sweep(self.folder, self._paths, text, spared)
+            bodies.sweep(self.folder, self._paths, spared)
         except (OSError, StoreError) as exc:
             # Only room is lost, and the next time it is tried again.
             said = exc.message if isinstance(exc, StoreError) else exc.strerror

@@ -104,7 +104,12 @@ def create_file(folder: int, name: str, flags: int) -> int:
     """A descriptor of a new file that only its owner may read, whatever the umask."""
     flags |= os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(name, flags, FILE_MODE, dir_fd=folder)
-    os.fchmod(fd, FILE_MODE)
+    try:
+        os.fchmod(fd, FILE_MODE)
+    except BaseException:
+        os.close(fd)
+        os.unlink(name, dir_fd=folder)
+        raise
     return fd
 
 

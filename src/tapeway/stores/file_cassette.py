@@ -9,6 +9,7 @@ Nothing here waits for anything but the disk; it runs in a thread, one call at a
 import os
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tapeway.core.model import BodyFile, CassetteHead, Interaction, StoredCassette
@@ -78,7 +79,8 @@ class FileCassette:
             finally:
                 draft.close()
         finally:
-            os.close(folder)
+            with suppress(OSError):
+                os.close(folder)
 
     def save(self, cassette: StoredCassette) -> None:
         """Put this in the place of everything there is."""
@@ -89,8 +91,9 @@ class FileCassette:
             if isinstance(each, Interaction):
                 self.check(each)
         with self._guard:
+            claim.replace(text)
             # A body may be there whose recording is not yet.
-            claim.replace(text, self._kept)
+            claim.sweep(self._kept)
 
     def release(self) -> None:
         """Fold the journal into the file and let go; the latter in any case."""
@@ -100,8 +103,11 @@ class FileCassette:
             return
         self._suspect = claim.poisoned
         try:
+            recorded = claim.recorded or self._kept
             with self._guard:
                 claim.fold()
+                if recorded:
+                    claim.sweep()
             self._suspect = False
         finally:
             self._kept.clear()
