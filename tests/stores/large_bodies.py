@@ -1,0 +1,38 @@
+"""Recordings whose answers lie in files, and what is found of them."""
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+from tapeway.core.cuts import Cuts
+from tapeway.core.model import BodyFile, Recording, Response, ResponseHead, StoredCassette
+from tapeway.spool import pieces
+from tests.stores.recordings import exchanges, recording
+
+
+def large(index: int, file: BodyFile, *supersedes: int) -> Recording:
+    """A recording whose answer lies in a file."""
+    made = recording(index, *supersedes)
+    response = Response(ResponseHead(200, "OK"), file=file, cuts=Cuts([(1.5, file.size)]))
+    return replace(made, interaction=replace(made.interaction, response=response))
+
+
+def body(number: int) -> bytes:
+    return b"body %d " % number * 100
+
+
+def contents(cassette: StoredCassette | None) -> list[bytes]:
+    """The answers of a cassette, wherever they lie."""
+    assert cassette is not None
+    return [
+        b"".join(pieces(each.response.file)) if each.response.file else each.response.body
+        for each in exchanges(cassette.interactions)
+    ]
+
+
+def assets(root: Path) -> list[str]:
+    return sorted(path.name for path in root.glob("x.assets/*"))
+
+
+def name(content: bytes) -> str:
+    return "sha256-" + hashlib.sha256(content).hexdigest()
