@@ -1,5 +1,9 @@
 """Which addresses are forgiven, and that all others stay the ones they are."""
 
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from tapeway.core.model import Headers
@@ -91,3 +95,20 @@ def test_a_url_of_the_route_that_holds_the_version_doubles_it_too() -> None:
 
     assert address.target == "/models"
     assert address.slip == Slip("doubled", "", "/v1/models")
+
+
+def documented() -> Iterator[tuple[str, str]]:
+    """What the page on HTTP says is asked for, and where it goes."""
+    page = Path(__file__).parents[2].joinpath("docs", "http.md").read_text()
+    section = page.partition("## A base URL that is a `/v1` off")[2].partition("\n## ")[0]
+    for row in re.findall(r"^\| (.*) \| (.*) \|$", section, re.MULTILINE)[2:]:
+        for asked in re.findall(r"`(/[^`]*)`", row[0]):
+            yield asked, row[1].strip("`")
+
+
+@pytest.mark.parametrize(("asked", "goes_to"), documented())
+def test_the_documented_slips_are_forgiven_as_documented(asked: str, goes_to: str) -> None:
+    address = found(asked)
+
+    assert address.slip is not None
+    assert address.target == goes_to or goes_to.startswith("the provider")
