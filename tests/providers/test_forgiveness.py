@@ -106,7 +106,7 @@ def documented() -> Iterator[tuple[str, str]]:
             yield asked, row[1].strip("`")
 
 
-@pytest.mark.parametrize(("asked", "goes_to"), documented())
+@pytest.mark.parametrize(("asked", "goes_to"), list(documented()))
 def test_the_documented_slips_are_forgiven_as_documented(asked: str, goes_to: str) -> None:
     address = found(asked)
 
