@@ -12,8 +12,9 @@ from tests.clients.target import Run, Target
 
 GEMINI = "/v1beta/models/gemini-2.5-flash"
 CONTENTS = {"contents": [{"role": "user", "parts": [{"text": "Grüß dich"}]}]}
-# The proxy frames its answers itself and dates them.
-UNCOMPARED = {"transfer-encoding", "content-length", "connection", "keep-alive", "date"}
+# The proxy frames its answers itself and dates them, and its replays ask for no wait.
+FRAMING = {"transfer-encoding", "content-length", "connection", "keep-alive", "date"}
+UNCOMPARED = FRAMING | {"retry-after", "retry-after-ms"}
 SECRET_FIELDS = {
     "set-cookie",
     "openai-organization",
@@ -40,19 +41,25 @@ def comparable(fields: Fields) -> Fields:
     )
 
 
-def _seen(wire: Wire) -> list[object]:
+def seen(wire: Wire) -> list[object]:
     return [wire.status, comparable(wire.fields), wire.chunked, wire.chunks, wire.complete]
 
 
-def _post(target: str, credential: str, body: bytes, *more: tuple[str, str]) -> Run:
+def posting(
+    target: str,
+    credential: str,
+    body: bytes,
+    *more: tuple[str, str],
+    content_type: str = "application/json",
+) -> Run:
     """A POST with `KEY` in the credential's header field or in the target replaced."""
 
     async def run(to: Target) -> list[object]:
         name, _, value = credential.replace("KEY", to.key).partition(": ")
-        fields = (("Content-Type", "application/json"), *more, ("Cookie", f"session={to.cookie}"))
+        fields = (("Content-Type", content_type), *more, ("Cookie", f"session={to.cookie}"))
         path = target.replace("KEY", quote(to.key, safe=""))
         sent = fields + (((name, value),) if name else ())
-        return _seen(await exchange(to.url, "POST", to.path + path, sent, body))
+        return seen(await exchange(to.url, "POST", to.path + path, sent, body))
 
     return run
 
@@ -61,7 +68,7 @@ async def basic_login(to: Target) -> list[object]:
     """A key as the password of a Basic login."""
     login = base64.b64encode(f"user:{to.key}".encode()).decode()
     fields = (("Authorization", f"Basic {login}"), ("Cookie", f"session={to.cookie}"))
-    return _seen(await exchange(to.url, "GET", to.path + "/v1/models", fields))
+    return seen(await exchange(to.url, "GET", to.path + "/v1/models", fields))
 
 
 async def chunked_upload(to: Target) -> list[object]:
@@ -69,13 +76,13 @@ async def chunked_upload(to: Target) -> list[object]:
     body = chat()
     head = _head(to, "HTTP/1.1", "Transfer-Encoding: chunked")
     chunks = b"%x\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\n" % (7, body[:7], len(body) - 7, body[7:])
-    return _seen(await send_bytes(to.url, head + chunks))
+    return seen(await send_bytes(to.url, head + chunks))
 
 
 async def old_protocol(to: Target) -> list[object]:
     """A stream for a client that knows no chunks."""
     body = chat(stream=True)
-    return _seen(
+    return seen(
         await send_bytes(to.url, _head(to, "HTTP/1.0", f"Content-Length: {len(body)}") + body)
     )
 
@@ -89,28 +96,24 @@ def _head(to: Target, version: str, framing: str) -> bytes:
 
 
 RUNS: dict[str, Run] = {
-    "bearer": _post("/v1/chat/completions", "Authorization: Bearer KEY", chat()),
-    "bearer_stream": _post("/v1/chat/completions", "Authorization: Bearer KEY", chat(stream=True)),
-    "x_api_key": _post("/v1/messages", "x-api-key: KEY", chat()),
-    "x_api_key_stream": _post("/v1/messages", "X-Api-Key: KEY", chat(stream=True)),
-    "api_key": _post("/openai/deployments/m/chat/completions", "api-key: KEY", chat()),
-    "x_goog_api_key": _post(
+    "bearer": posting("/v1/chat/completions", "Authorization: Bearer KEY", chat()),
+    "bearer_stream": posting(
+        "/v1/chat/completions", "Authorization: Bearer KEY", chat(stream=True)
+    ),
+    "x_api_key": posting("/v1/messages", "x-api-key: KEY", chat()),
+    "x_api_key_stream": posting("/v1/messages", "X-Api-Key: KEY", chat(stream=True)),
+    "api_key": posting("/openai/deployments/m/chat/completions", "api-key: KEY", chat()),
+    "x_goog_api_key": posting(
         f"{GEMINI}:streamGenerateContent", "x-goog-api-key: KEY", orjson.dumps(CONTENTS)
     ),
-    "key_in_the_query": _post(
+    "key_in_the_query": posting(
         f"{GEMINI}:streamGenerateContent?alt=sse&key=KEY", "", orjson.dumps(CONTENTS)
     ),
-    "json_lines": _post("/api/chat", "Authorization: Bearer KEY", chat()),
-    "binary": _post(
+    "json_lines": posting("/api/chat", "Authorization: Bearer KEY", chat()),
+    "binary": posting(
         "/v1/audio/speech", "Authorization: Bearer KEY", orjson.dumps({"input": "hello"})
     ),
-    "compressed_answer": _post(
-        "/v1/chat/completions",
-        "Authorization: Bearer KEY",
-        chat(),
-        ("Accept-Encoding", "gzip"),
-    ),
-    "compressed_upload": _post(
+    "compressed_upload": posting(
         "/v1/chat/completions",
         "Authorization: Bearer KEY",
         gzip.compress(chat(), mtime=0),

@@ -90,11 +90,18 @@ def _base(proxy: Tapeway, cassette: str, route: str) -> str:
 
 @contextmanager
 def taken(
-    folder: Path, route: str, runs: Mapping[str, Run], *, codings: Sequence[str] = ()
+    folder: Path,
+    route: str,
+    runs: Mapping[str, Run],
+    *more: str,
+    codings: Sequence[str] = (),
 ) -> Iterator[Take]:
-    """Record every run, each in a cassette of its own; stop the upstream; replay."""
+    """Record every run, each in a cassette of its own; stop the upstream; replay.
+
+    `more` are further options of both processes.
+    """
     with ThreadedStandIn(StandIn(require_credential=True, codings=codings)) as upstream:
-        options = ("--route", f"{route}={upstream.url}")
+        options = ("--route", f"{route}={upstream.url}", *more)
         with Tapeway(folder, "--mode", "record", *options, name="recording") as recording:
             recorded = {
                 name: _record(

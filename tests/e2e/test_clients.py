@@ -9,6 +9,7 @@ import pytest
 
 from tests.clients import (
     anthropic_sdk,
+    bedrock_sdk,
     curl_calls,
     gemini_sdk,
     ollama_sdk,
@@ -23,6 +24,7 @@ RUNS: dict[str, Mapping[str, Run]] = {
     "openai": openai_sdk.RUNS,
     "anthropic": anthropic_sdk.RUNS,
     "gemini": gemini_sdk.RUNS,
+    "bedrock": bedrock_sdk.RUNS,
     "ollama": ollama_sdk.RUNS,
     # Routes of one's own, for clients that are told the whole URL.
     "raw": raw_calls.RUNS,
@@ -48,8 +50,7 @@ def takes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
 
         @cache
         def take_of(route: str) -> Take:
-            folder, codings = tmp_path_factory.mktemp(route), ("gzip",) if route == "raw" else ()
-            return stack.enter_context(taken(folder, route, RUNS[route], codings=codings))
+            return stack.enter_context(taken(tmp_path_factory.mktemp(route), route, RUNS[route]))
 
         yield take_of
 
