@@ -79,6 +79,14 @@ class RawClient:
         """Break the connection off."""
         self._writer.transport.abort()
 
+    def pause(self) -> None:
+        """Read nothing from now on."""
+        self._writer.transport.pause_reading()  # type: ignore[attr-defined] # a socket's can
+
+    def resume(self) -> None:
+        """Read again."""
+        self._writer.transport.resume_reading()  # type: ignore[attr-defined]
+
     def finish(self) -> None:
         """Say that nothing more will be sent."""
         self._writer.write_eof()

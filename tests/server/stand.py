@@ -38,6 +38,7 @@ class Stand:
     client: UpstreamClient
     store: MemoryStore
     journal: Journal
+    proxy: Proxy
 
     @property
     def url(self) -> str:
@@ -127,7 +128,7 @@ async def stand(
         await runner.setup()
         try:
             await web.SockSite(runner, bound).start()
-            yield Stand(port, broker, client, store, journal)
+            yield Stand(port, broker, client, store, journal, proxy)
         finally:
             await runner.cleanup()
 
