@@ -19,5 +19,9 @@ class Block:
 
 def blocks(document: str) -> list[Block]:
     """The fenced blocks of a document of the repository, in order."""
-    text = (ROOT / document).read_text("utf-8")
+    return fenced((ROOT / document).read_text("utf-8"))
+
+
+def fenced(text: str) -> list[Block]:
+    """The fenced blocks of a text, in order."""
     return [Block(language, body) for language, body in _FENCED.findall(text)]
