@@ -28,9 +28,11 @@ def report(found: Iterable[Found], form: str) -> None:
         click.echo(json.dumps([_fields(each) for each in found], indent=2))
         return
     for each in found:
-        finding, deed = each.finding, "" if each.deed == "found" else f"{each.deed}: "
+        finding = each.finding
+        deed = "" if each.deed == "found" else each.deed
         begins = f", begins with {finding.prefix!r}" if finding.prefix else ""
-        click.echo(f"{each.file}: {deed}{_place(finding)}: {_legible(finding.kind)}{begins}")
+        told = [each.file, deed, _place(finding), _legible(finding.kind) + begins]
+        click.echo(": ".join(filter(None, told)))
 
 
 def _fields(found: Found) -> dict[str, str | int | None]:
