@@ -30,3 +30,14 @@ def test_a_miss_explains_itself_and_is_accepted_as_shown(tmp_path: Path) -> None
                 shown += said
     assert "replay miss" in shown
     assert "Tapeway-Outcome: replayed" in shown
+
+
+@pytest.mark.slow
+def test_the_doctor_finds_the_rule_that_is_shown(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        command, shown = section("Doctor")
+        rest = Shell(stack, tmp_path / "cassettes", folder=tmp_path).run(command)
+        for part in shown.text.split("…"):
+            _, found, rest = rest.partition(part)
+            assert found, part
+    assert rest == ""
