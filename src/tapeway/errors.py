@@ -114,6 +114,14 @@ class Draining(TapewayError):
     code = "draining"
 
 
+def too_large(max_bytes: int) -> UpstreamError:
+    """The error for an answer that is larger than it may be."""
+    return UpstreamError(
+        f"the answer is larger than --max-body ({max_bytes} bytes); nothing was stored",
+        code="upstream_too_large",
+    )
+
+
 def describe(exc: BaseException) -> str:
     """The kind of an unexpected error and where it arose, without its text: that may hold secrets."""
     trace = exc.__traceback__

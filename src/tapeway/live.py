@@ -21,7 +21,7 @@ from tapeway.core.plan import Answer, Ask
 from tapeway.core.readable import readable_response
 from tapeway.core.recognition import Recogniser
 from tapeway.core.redaction import Redactor
-from tapeway.errors import Draining, TapewayError, UpstreamError, describe
+from tapeway.errors import Draining, TapewayError, UpstreamError, describe, too_large
 from tapeway.feed import Feed
 from tapeway.keeping import Keeping
 from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
@@ -110,6 +110,8 @@ class LiveCall:
             raise
 
     async def _take_in(self, live: LiveAnswer) -> Response:
+        if (live.head.length or 0) > self._policy.max_body:
+            raise too_large(self._policy.max_body)
         self._tape = tape = Tape(live.head, self._scratch)
         ending = end_of(self._call, live.head)
         feed = self._begin(tape)

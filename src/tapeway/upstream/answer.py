@@ -8,8 +8,8 @@ import aiohttp
 from aiohttp.connector import Connection
 
 from tapeway.core.headers import OWN, end_to_end, find
-from tapeway.core.model import Framing, Headers, ResponseChunk, ResponseHead
-from tapeway.errors import UpstreamError
+from tapeway.core.model import LARGE_BODY, Framing, Headers, ResponseChunk, ResponseHead
+from tapeway.errors import UpstreamError, too_large
 from tapeway.upstream.faults import broken_off, not_http, translated
 
 Clock = Callable[[], float]
@@ -61,17 +61,20 @@ class UpstreamAnswer:
 
     async def chunks(self, max_bytes: int) -> AsyncIterator[ResponseChunk]:
         chunked = self.head.framing == "chunked"
-        size = 0
+        size = waiting = 0
         gathered: list[bytes] = []
         try:
             async for piece, ended in self._read(self._chunk if chunked else self._any):
                 size += len(piece)
-                _check_size(size, max_bytes)
+                if size > max_bytes:
+                    raise too_large(max_bytes)
                 if piece:
                     gathered.append(piece)
-                if gathered and (ended or not chunked):
+                    waiting += len(piece)
+                # A chunk that is itself too large for memory is taken for several.
+                if gathered and (ended or not chunked or waiting > LARGE_BODY):
                     yield ResponseChunk(b"".join(gathered), self.elapsed_ms())
-                    gathered = []
+                    gathered, waiting = [], 0
         except UpstreamError:
             if gathered:
                 yield ResponseChunk(b"".join(gathered), self.elapsed_ms())
@@ -101,14 +104,6 @@ class UpstreamAnswer:
             raise
         if self.head.framing == "close" and self._response.was_reset:
             raise broken_off(self._response.url)
-
-
-def _check_size(size: int, max_bytes: int) -> None:
-    if size > max_bytes:
-        raise UpstreamError(
-            f"the answer is larger than --max-body ({max_bytes} bytes); nothing was stored",
-            code="upstream_too_large",
-        )
 
 
 def _noticed(lost: "asyncio.Future[None]") -> bool:
