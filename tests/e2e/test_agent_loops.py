@@ -11,7 +11,7 @@ import pytest
 
 from tapeway.testing import Received
 from tests.clients import anthropic_agents, gemini_agents, openai_agents
-from tests.clients.conversations import CHANGES, reordered, swap_results
+from tests.clients.conversations import CHANGES, paths, reordered, swap_results
 from tests.clients.raw_socket import Wire
 from tests.clients.target import Run
 from tests.e2e.take import Take, taken
@@ -101,9 +101,15 @@ def test_results_told_under_each_other_s_call_miss(take: Take, name: str) -> Non
 
 @each_conversation
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_request_that_says_something_else_misses(take: Take, name: str, change: str) -> None:
+def test_a_miss_names_the_path_that_differs(take: Take, name: str, change: str) -> None:
     request = take.recorded[name].received[0 if change == "a word of the prompt" else -1]
-    body = json.loads(request.body)
-    CHANGES[change](body)
+    recorded, asked = json.loads(request.body), json.loads(request.body)
+    CHANGES[change](asked)
+    wire = take.replay_bytes(name, saying(request, asked))
 
-    assert missed(take.replay_bytes(name, saying(request, body)))
+    assert missed(wire)
+    (path,) = paths(recorded, asked)
+    told = json.loads(wire.body)
+    nearest = told["tapeway"]["nearest"][0]
+    assert [each["path"] for each in nearest["differences"]] == [path]
+    assert path.removeprefix("body.") in told["message"]
