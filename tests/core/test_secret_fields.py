@@ -53,8 +53,16 @@ def test_strings_and_numbers_under_such_a_name_are_secrets(
 
 
 @pytest.mark.parametrize("depth", range(4))
-def test_a_string_that_is_json_itself_is_looked_into(depth: int) -> None:
-    value = 'a "quoted" back\\slash and an ü, 12 and more'
+@pytest.mark.parametrize(
+    "value",
+    [
+        'a "quoted" back\\slash and an ü, 12 and more',
+        "ends in it\\",
+        'or in a "',
+        '\\"\\\\"" of all',
+    ],
+)
+def test_a_string_that_is_json_itself_is_looked_into(value: str, depth: int) -> None:
     body: object = {"password": value, "behind": 1}
     for _ in range(depth):
         body = {"text": json.dumps(body)}

@@ -1,5 +1,6 @@
 """A text in pieces through a window: the same as the whole text at once."""
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -44,12 +45,25 @@ def test_any_pieces_give_what_the_whole_gives(texts: list[bytes], cuts: list[int
     assert through_a_window(cut(whole, cuts)) == REDACTOR.value(whole)
 
 
-def test_a_secret_at_every_place_of_the_window_is_found() -> None:
-    secret = f" {KEYS[0]} sk-ant-api03-0123456789abcdefgh ".encode()
-    for before in range(2 * BOUND - 60, 2 * BOUND + 200):
-        text = b"x" * before + secret + b"y" * (2 * BOUND)
+@pytest.mark.parametrize(
+    "text",
+    [
+        f" {KEYS[0]} sk-ant-api03-0123456789abcdefgh ",
+        f"{KEYS[2]}{KEYS[1]}",
+        f" {wrapped(KEYS[0], 0, b'x', b'y')} ",
+        # These are none for what stands before them.
+        "xAKIAIOSFODNN7EXAMPLE ",
+        "xsk-ant-api03-0123456789abcdefgh ",
+    ],
+)
+def test_what_is_let_out_may_end_at_every_place_of_a_secret(text: str) -> None:
+    before, end = b"x" * (BOUND + 100), b"y" * (2 * BOUND)
+    whole = before + text.encode() + end
+    for place in range(-70, len(text) + 70):
+        # All but the bound is let out.
+        fed = len(before) + place + BOUND + 64
 
-        assert through_a_window([text[:before], text[before:]]) == REDACTOR.value(text)
+        assert through_a_window([whole[:fed], whole[fed:]]) == REDACTOR.value(whole)
 
 
 def test_no_more_is_held_back_than_twice_the_bound_and_a_piece() -> None:
