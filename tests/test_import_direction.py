@@ -36,11 +36,12 @@ ALLOWED: dict[str, frozenset[str]] = {
     "live": frozenset({"core", "errors", "feed", "keeping", "ports", "providers", "tape"}),
     "report": frozenset({"core", "errors"}),
     "sharing": frozenset({"core", "errors", "feed", "live"}),
+    "second_look": frozenset({"core", "errors"}),
     "rulebook": frozenset({"core", "errors", "ports"}),
     "broker": frozenset(
         {
             *("core", "errors", "feed", "journal", "keeping", "live", "ports", "providers"),
-            *("report", "rulebook", "sharing"),
+            *("report", "rulebook", "second_look", "sharing"),
         }
     ),
     "admin": frozenset(

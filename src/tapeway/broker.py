@@ -7,9 +7,8 @@ is carried to its end when the client has left.
 """
 
 import asyncio
-import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from types import TracebackType
@@ -26,16 +25,15 @@ from tapeway.core.plan import Answer, Ask, Incoming, Replay
 from tapeway.core.recognition import Recognised, Recogniser
 from tapeway.core.routing import DEFAULT, RouteTable, adopt, refuse
 from tapeway.core.rules import NONE, Rules
-from tapeway.errors import AdminError, StoreError, TapewayError, describe
+from tapeway.errors import AdminError, StoreError, TapewayError
 from tapeway.feed import Feed
 from tapeway.keeping import digest_of
 from tapeway.live import LiveCall, Policy
 from tapeway.ports import BodyKeeper, CassetteStore, LiveAnswer, LiveResponder
 from tapeway.report import CassetteReport, Tally, of_cassette
 from tapeway.rulebook import Rulebook
-from tapeway.sharing import LiveCalls, Pending
-
-log = logging.getLogger(__name__)
+from tapeway.second_look import SecondLook
+from tapeway.sharing import LiveCalls, Pending, settled
 
 T = TypeVar("T")
 
@@ -71,6 +69,7 @@ class Broker:
         self._new_head = new_head
         self.recogniser = Recogniser(known)
         self._rulebook = Rulebook(store, rules)
+        self._second_look = SecondLook(policy.repeats)
         self._modes: dict[str, Mode] = {}
         self._loaded: dict[str, Cassette] = {}
         self._tallies: dict[str, Tally] = {}
@@ -136,6 +135,23 @@ class Broker:
         if not request.base:
             raise refuse(self.routes, redacted.route, redacted.target)
         return Ask(cassette, cassette.take, rules, request, redacted, key, mark)
+
+    async def reconsider(
+        self, cassette: Cassette, incoming: Incoming, plan: Ask | Miss
+    ) -> Replay | Ask | Miss:
+        """The plan, or the replay of a recording that differs in names of identifiers alone.
+
+        Raises NoRoute as `plan` does: that is asked again where the cassette changed meanwhile.
+        """
+        before = cassette.generation
+        matches = await self._second_look.matches(cassette, incoming, plan)
+        if self._loaded.get(cassette.name) is not cassette or cassette.generation != before:
+            cassette = await self.load(cassette.name)
+            again = self.plan(cassette, incoming)
+            if isinstance(again, Replay):
+                return again
+            plan = again
+        return self._second_look.settle(cassette, plan, matches)
 
     async def perform(self, ask: Ask) -> Answer:
         """Ask the live service and record what it says, once for all who ask the same now.
@@ -271,7 +287,7 @@ class Broker:
 
     async def _carry(self, work: Coroutine[None, None, T]) -> T:
         """Done to its end when the caller has left: half ejected, it would be recorded on twice."""
-        result = await asyncio.shield(self._tasks.create_task(_settled(work)))
+        result = await asyncio.shield(self._tasks.create_task(settled(work)))
         if isinstance(result, TapewayError):
             raise result
         return result
@@ -357,7 +373,7 @@ class Broker:
     async def _call(self, ask: Ask, feed: Feed | None) -> Answer | TapewayError:
         if ask.rules.records and ask.cassette.name in self._unclaimed:
             # What could not be recorded is not asked for, and not paid for.
-            unclaimed = await _settled(self._claim(ask.cassette.name))
+            unclaimed = await settled(self._claim(ask.cassette.name))
             if unclaimed is not None:
                 return unclaimed
         call = LiveCall(
@@ -372,14 +388,3 @@ class Broker:
         self._unclaimed.discard(name)
         if (cassette := self._loaded.get(name)) is not None:
             await self._rulebook.claimed(cassette)
-
-
-async def _settled(work: Awaitable[T]) -> T | TapewayError:
-    """The result or the error: one raised in the broker's task group would end all of its tasks."""
-    try:
-        return await work
-    except TapewayError as exc:
-        return exc
-    except Exception as exc:
-        log.error("steering a cassette failed: %s", describe(exc))
-        return TapewayError("tapeway failed while it steered a cassette; its log says where")

@@ -4,14 +4,20 @@ A call belongs to no client, so that nobody's leaving stops it.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
+from typing import TypeVar
 
 from tapeway.core.cassette import Cassette
 from tapeway.core.plan import Answer, Ask
-from tapeway.errors import Draining, TapewayError
+from tapeway.errors import Draining, TapewayError, describe
 from tapeway.feed import Feed
 from tapeway.live import BROKEN_OFF
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _Task = asyncio.Task[Answer | TapewayError]
 _Key = tuple[str, bytes]
@@ -109,3 +115,14 @@ class LiveCalls:
 
         task.add_done_callback(ended)
         return task
+
+
+async def settled(work: Awaitable[T]) -> T | TapewayError:
+    """The result or the error: one raised in the broker's task group would end all of its tasks."""
+    try:
+        return await work
+    except TapewayError as exc:
+        return exc
+    except Exception as exc:
+        log.error("steering a cassette failed: %s", describe(exc))
+        return TapewayError("tapeway failed while it steered a cassette; its log says where")

@@ -56,15 +56,20 @@ class World:
         route: str = "openai",
         guessed: bool = False,
         headers: Headers = (),
+        method: str = "GET",
+        body: bytes = b"",
     ) -> Served:
         """Serve one request as the proxy does."""
         broker = self.broker
         base = ROUTES.routes[route].url if route in ROUTES.routes else None
-        request = Request(route, "GET", path, headers, base=base or "")
+        request = Request(route, method, path, headers, body, base=base or "")
         loaded = broker.cassette(cassette)
         if loaded is None:
             loaded = await broker.load(cassette)
-        plan = broker.plan(loaded, Incoming(request, guessed))
+        incoming = Incoming(request, guessed)
+        plan = broker.plan(loaded, incoming)
+        if not isinstance(plan, Replay):
+            plan = await broker.reconsider(loaded, incoming, plan)
         if isinstance(plan, Replay):
             broker.note("replayed", loaded.name, interaction=plan.interaction)
             return _served("replayed", plan.interaction.response, plan.interaction.index)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tapeway.core import likeness, rules
+from tapeway.core.identifiers import Identifiers
 from tapeway.core.matching import credential_mark, request_key
 from tapeway.core.model import (
     CassetteHead,
@@ -21,6 +22,7 @@ from tapeway.core.model import (
     StoredCassette,
 )
 from tapeway.core.modes import Repeats
+from tapeway.core.renaming import Bindings
 from tapeway.core.rules import Rules
 
 
@@ -33,6 +35,7 @@ class Take:
     touched: set[int] = field(default_factory=set)
     recorded: set[tuple[bytes, bytes]] = field(default_factory=set)
     marks: dict[bytes, bytes] = field(default_factory=dict)
+    bindings: Bindings = field(default_factory=Bindings)
 
     def ask(self, cursor: bytes, mark: bytes) -> None:
         """Note a turn, and with the first one the credential it was asked with."""
@@ -57,6 +60,8 @@ class Cassette:
         self.head: CassetteHead = stored.head
         self.rules: Rules = rules.of_meta(stored.head.meta)
         self.take = Take(take)
+        self.identifiers: Identifiers | None = None
+        """Those its answers issued, once somebody has looked for them; kept up to date from then."""
         self._interactions: dict[int, Interaction | ForeignInteraction] = {}
         self._take_of: dict[int, int] = {}
         self._mixed: set[bytes] = set()
@@ -82,6 +87,14 @@ class Cassette:
     def get(self, index: int) -> Interaction | ForeignInteraction | None:
         return self._interactions.get(index)
 
+    def key_of(self, index: int) -> bytes:
+        """What a recording is found under."""
+        return self._key_of[index]
+
+    def recorded_in(self, index: int) -> int:
+        """The take a recording was made in, 0 for one that was there before."""
+        return self._take_of.get(index, 0)
+
     def snapshot(self) -> list[Interaction | ForeignInteraction]:
         """All that is held at this moment, in any order; cheap enough for the event loop."""
         return list(self._interactions.values())
@@ -99,6 +112,7 @@ class Cassette:
         if saved and not self.in_order:
             self._renumber()
         self.rules = rules.merged(self.rules, more)
+        self.identifiers = None
         self.head = replace(self.head, meta=rules.in_meta(self.head.meta, self.rules))
         self._index([self._interactions[index] for index in sorted(self._interactions)])
         # What were several keys is one now, and its first recordings are not those used up.
@@ -192,6 +206,8 @@ class Cassette:
             take, key = self.take, request_key(recording.interaction.request, self.rules)
         self._place(recording.interaction, key)
         self._take_of[index] = take.number
+        if self.identifiers is not None:
+            self.identifiers.add(recording.interaction)
         mark = credential_mark(recording.interaction.request)
         take.recorded.add((key, mark))
         take.touched.add(index)

@@ -10,6 +10,8 @@ from tapeway.core.cassette import Cassette, Take
 from tapeway.core.model import BodyFile, Interaction, Request, Response
 from tapeway.core.modes import Mode, ModeRules, Outcome
 
+_NAMED = 5
+
 
 class Incoming(NamedTuple):
     """A request as it came, and whether its route was only read off the path.
@@ -45,10 +47,23 @@ class Ask:
     redacted: Request
     key: bytes
     mark: bytes = b""
+    borrowed: tuple[str, ...] = ()
+    """Identifiers it carries that recordings of other takes issued: the upstream may not know them."""
 
     @property
     def target(self) -> str:
         return self.redacted.target
+
+    @property
+    def note(self) -> str | None:
+        """What the journal is to say about it."""
+        if not self.borrowed:
+            return None
+        more = " …" if len(self.borrowed) > _NAMED else ""
+        return (
+            "asked live with identifiers that came from a recording and that the upstream may not "
+            f"know: {', '.join(self.borrowed[:_NAMED])}{more}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ class Ledger:
     ) -> None:
         address = visit.address
         slip = address.slip if address else None
+        said = (message or (slip and slip.fault), visit.note)
         self._journal.add(
             Entry(
                 id=visit.id,
@@ -45,7 +46,7 @@ class Ledger:
                 interaction=index,
                 duration_ms=(self._clock() - visit.started) * 1000,
                 key=visit.key,
-                message=slip.fault if message is None and slip is not None else message,
+                message="; ".join(each for each in said if each) or None,
                 nearest=explanation.nearest,
                 suggestion=explanation.suggestion,
                 attempt=(address.attempt or None) if address else None,

@@ -160,6 +160,8 @@ class Proxy:
         if incoming.request.file is not None:
             incoming = await broker.digest(cassette, incoming)
         plan = broker.plan(cassette, incoming)
+        if not isinstance(plan, Replay):
+            plan = await broker.reconsider(cassette, incoming, plan)
         visit.key, visit.path = plan.key, plan.target
         if isinstance(plan, Replay):
             if (file := plan.interaction.response.file) is not None:
@@ -169,6 +171,7 @@ class Proxy:
             return self._replay(visit, plan.interaction)
         if isinstance(plan, Miss):
             return self._miss(visit, await self._explainer.explain(cassette, plan))
+        visit.note = plan.note
         if not plan.rules.records:
             return await self._relay(visit, plan)
         if self._manners.delivery == "stream":

@@ -20,6 +20,8 @@ class Visit:
     address: Address | None = None
     path: str | None = None
     key: bytes | None = None
+    note: str | None = None
+    """What is to be said of it besides how it ended."""
 
     @property
     def attempt(self) -> Attempt | None:

@@ -1,0 +1,204 @@
+"""A conversation whose identifiers have other names is the recorded one; any other is not."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapeway.core.identifiers import Identifiers
+from tapeway.core.json_text import Json, dump
+from tapeway.core.model import Interaction, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.renaming import Bindings
+from tapeway.core.rules import Rules
+from tests.core.keys import JSON
+
+CALLS = ("call_h5Xw0Vb1jZ", "call_Qp7Lm2Kd9R")
+
+
+def asked(body: Json, target: str = "/v1/chat") -> Request:
+    return Request("openai", "POST", target, JSON, dump(body))
+
+
+def exchange(index: int, request: Request, answer: Json) -> Interaction:
+    return Interaction(
+        index, request, Response(ResponseHead(200, headers=JSON), (ResponseChunk(dump(answer)),))
+    )
+
+
+def first(prompt: str = "What is the weather in Rome and Oslo?") -> dict[str, Json]:
+    return {"model": "gpt-4.1", "stream": False, "messages": [{"role": "user", "content": prompt}]}
+
+
+def tool_call(name: str, city: str) -> Json:
+    return {"id": name, "function": {"name": "weather", "arguments": f'{{"city": "{city}"}}'}}
+
+
+def second(
+    one: str = CALLS[0],
+    two: str = CALLS[1],
+    *,
+    results: tuple[str, str] = ("sunny", "snowy"),
+    order: Callable[[list[Json]], list[Json]] = list,
+) -> dict[str, Json]:
+    said = first()
+    answers: list[Json] = [
+        {"role": "tool", "tool_call_id": one, "content": results[0]},
+        {"role": "tool", "tool_call_id": two, "content": results[1]},
+    ]
+    calls: list[Json] = [tool_call(one, "Rome"), tool_call(two, "Oslo")]
+    assert isinstance(said["messages"], list)
+    said["messages"] += [{"role": "assistant", "tool_calls": calls}, *order(answers)]
+    return said
+
+
+def conversation(rules: Rules | None = None) -> Identifiers:
+    calls: list[Json] = [tool_call(CALLS[0], "Rome"), tool_call(CALLS[1], "Oslo")]
+    turns = [
+        exchange(0, asked(first()), {"id": "chatcmpl-1a2b3c4d", "tool_calls": calls}),
+        exchange(1, asked(second()), {"id": "chatcmpl-5e6f7a8b", "content": "Sunny and snowy."}),
+    ]
+    return Identifiers(turns, rules or Rules())
+
+
+def found(identifiers: Identifiers, body: Json, target: str = "/v1/chat") -> list[int]:
+    return [each.interaction.index for each in identifiers.look(asked(body, target), ["openai"])]
+
+
+def test_identifiers_that_answers_issued_are_known() -> None:
+    assert set(conversation().issued) == {*CALLS, "chatcmpl-1a2b3c4d", "chatcmpl-5e6f7a8b"}
+
+
+def test_identifiers_by_other_names_are_recognised() -> None:
+    [match] = conversation().look(asked(second("my_1", "my_2")), ["openai"])
+
+    assert match.interaction.index == 1
+    assert match.names == {CALLS[0]: "my_1", CALLS[1]: "my_2"}
+    assert match.unchanged == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        second("my_1", "my_1"),
+        second("my_1", "two words"),
+        second("my_1", ""),
+        second(CALLS[1], CALLS[0]),
+        second("my_1", CALLS[0]),
+        second("my_1", "chatcmpl-1a2b3c4d"),
+        second("my_1", "my_2", results=("snowy", "sunny")),
+        second("my_1", "my_2", results=("sunny", "rainy")),
+        second("my_1", "my_2", order=lambda answers: answers[::-1]),
+        {**second("my_1", "my_2"), "stream": True},
+        {**second("my_1", "my_2"), "model": "gpt-4.2"},
+        {**second("my_1", "my_2"), "temperature": 0},
+        {**second("my_1", "my_2"), "tools": [{"name": "other"}]},
+        first("What is the weather in Rome?"),
+    ],
+)
+def test_what_is_no_renaming_is_not_recognised(body: Json) -> None:
+    assert found(conversation(), body) == []
+
+
+def test_another_route_path_or_method_is_not_recognised() -> None:
+    body = second("my_1", "my_2")
+
+    assert conversation().look(asked(body), ["azure"]) == []
+    assert found(conversation(), body, "/v2/chat") == []
+    assert (
+        conversation().look(Request("openai", "PUT", "/v1/chat", JSON, dump(body)), ["openai"])
+        == []
+    )
+
+
+def test_rules_hold_here_too() -> None:
+    body = {**second("my_1", "my_2"), "user": "a1b2c3"}
+
+    assert found(conversation(), body) == []
+    assert found(conversation(Rules(ignore=("body.user",))), body) == [1]
+
+
+def test_identifiers_in_paths_and_queries_are_recognised() -> None:
+    turns = [
+        exchange(0, asked({}, "/v1/threads"), {"id": "thread_a1b2c3d4"}),
+        exchange(1, asked({}, "/v1/threads/thread_a1b2c3d4/runs?after=thread_a1b2c3d4"), {}),
+        exchange(2, asked({}, "/v1/models/gpt-4o"), {}),
+    ]
+    identifiers = Identifiers([*turns, exchange(3, asked({}, "/v1/models"), {"id": "gpt-4o"})])
+
+    assert found(identifiers, {}, "/v1/threads/mine/runs?after=mine") == [1]
+    assert found(identifiers, {}, "/v1/threads/mine/runs?after=other") == []
+    assert found(identifiers, {}, "/v1/models/gpt-5") == []
+
+
+def test_what_the_app_named_itself_is_no_issued_identifier() -> None:
+    own = "conversation_a1b2c3"
+    turns = [
+        exchange(0, asked({"conversation_id": own}), {"conversation_id": own}),
+        exchange(1, asked({"conversation_id": own, "more": True}), {}),
+    ]
+
+    assert found(Identifiers(turns), {"conversation_id": "another", "more": True}) == []
+
+
+def test_the_recording_with_the_most_names_unchanged_comes_first() -> None:
+    turns = [
+        exchange(0, asked({}, "/a"), {"id": "resp_a1b2c3d4"}),
+        exchange(1, asked({}, "/b"), {"id": "resp_e5f6a7b8"}),
+        exchange(2, asked({"session": "resp_a1b2c3d4", "x_id": "resp_a1b2c3d4"}), {}),
+        exchange(3, asked({"session": "resp_e5f6a7b8", "x_id": "resp_e5f6a7b8"}), {}),
+    ]
+
+    assert found(Identifiers(turns), {"session": "mine", "x_id": "mine"}) == [2, 3]
+    assert found(Identifiers(turns), {"session": "resp_e5f6a7b8", "x_id": "resp_e5f6a7b8"}) == [3]
+
+
+def test_what_is_recorded_later_is_known_at_once() -> None:
+    identifiers = Identifiers([])
+    identifiers.add(exchange(0, asked(first()), {"id": "call_h5Xw0Vb1jZ"}))
+    identifiers.add(exchange(1, asked({"call_id": "call_h5Xw0Vb1jZ"}), {}))
+
+    assert found(identifiers, {"call_id": "mine"}) == [1]
+    assert identifiers.carried(asked({"call_id": "call_h5Xw0Vb1jZ", "x": "word"})) == {
+        "call_h5Xw0Vb1jZ": 0
+    }
+
+
+names = st.text(
+    st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_categories=["Zs", "Cc", "Cs"]),
+    min_size=1,
+    max_size=9,
+)
+
+
+@given(names, names)
+def test_any_consistent_renaming_is_recognised_and_no_other(one: str, two: str) -> None:
+    assert found(conversation(), second(one, two)) == ([1] if one != two else [])
+
+
+@given(names, names, st.sampled_from(["tool_call_id", "id"]), st.sampled_from([0, 1]))
+def test_one_place_with_another_name_is_not_recognised(
+    one: str, two: str, key: str, position: int
+) -> None:
+    body = second(one, two)
+    messages = body["messages"]
+    assert isinstance(messages, list)
+    assistant = messages[1]
+    assert isinstance(assistant, dict)
+    calls = assistant["tool_calls"]
+    place = messages[2 + position] if key == "tool_call_id" else calls and calls[position]  # type: ignore[index]
+    assert isinstance(place, dict)
+    place[key] = "a-third-name-of-its-own"
+
+    assert found(conversation(), body) == []
+
+
+def test_names_in_use_cannot_be_swapped_later() -> None:
+    bindings = Bindings()
+    bindings.learn({"c1": "x1", "c2": "x2"})
+
+    assert bindings.allow({"c1": "x1", "c2": "x2"})
+    assert bindings.allow({"c1": "fresh", "c2": "new"})
+    assert bindings.allow({"c3": "x1"})
+    assert not bindings.allow({"c1": "x2"})
+    assert not bindings.allow({"c1": "x2", "c2": "x1"})
