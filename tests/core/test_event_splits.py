@@ -121,6 +121,12 @@ def test_what_tells_nothing_stays_as_it_was(pieces: list[bytes]) -> None:
     assert stored(*pieces, content_type=b"application/x-ndjson") == pieces
 
 
+def test_what_every_event_repeats_is_no_secret_told_bit_by_bit() -> None:
+    pieces = events(*[{"id": "ab", "d": str(number)} for number in range(20)])
+
+    assert stored(*pieces, secret="ab" * 10) == pieces
+
+
 def test_very_many_events_take_time_linear_in_their_number() -> None:
     pieces = stored(*events(*[{"d": each} for each in f"{KEY} " * 1500]))
 

@@ -83,6 +83,9 @@ _SHAPES: tuple[tuple[str, str, str], ...] = (
     ),
 )
 
+LABELS = frozenset([label for label, _, _ in _SHAPES])
+"""What the shapes are called in placeholders and reports."""
+
 # A letter before it makes it the end of a word, unless that belongs to an escape.
 _BEFORE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u[0-9A-Fa-f]{4}))"
 _CANDIDATE_BEFORE = r"(?:^|[^A-Za-z0-9_-]|\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4})"
