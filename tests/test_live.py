@@ -10,10 +10,12 @@ import pytest
 from tapeway.core.cassette import Cassette
 from tapeway.core.credentials import Secret
 from tapeway.core.matching import request_key
-from tapeway.core.model import Headers, Interaction, Request, StoredCassette
+from tapeway.core.model import LARGE_BODY, Headers, Interaction, Request, StoredCassette
 from tapeway.core.modes import RULES, Mode
 from tapeway.core.plan import Answer, Ask
 from tapeway.core.recognition import Recogniser
+from tapeway.core.redaction import Redactor
+from tapeway.core.windows import Windowed
 from tapeway.errors import Draining, StoreFull, TapewayError, UpstreamError
 from tapeway.live import LiveCall, Policy
 from tests.canary import canary, sightings
@@ -229,6 +231,26 @@ async def test_what_still_shows_a_credential_is_neither_kept_nor_given_out(mode:
 
     assert (error.status, error.code) == (502, "recording_failed")
     assert "'x-api-key' would still stand in response.headers.…" in error.message
+    assert sightings({"key": key}, {"error": repr(error).encode()}) == []
+    assert not await call.kept()
+
+
+@pytest.mark.parametrize("size", [10, 2 * LARGE_BODY], ids=["small", "large"])
+async def test_no_fault_of_redaction_lets_a_credential_be_stored(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Redactor, "response", lambda self, response: response)
+    monkeypatch.setattr(
+        Redactor, "windowed", lambda self: Windowed(lambda data, start: [], lambda span: b"", 9)
+    )
+    key = canary()
+    request = Request("openai", "GET", "/v1/x", ((b"x-api-key", key.encode()),), base="https://up")
+    answer = FakeAnswer(b"x" * size, key.encode(), b"y" * size, framing="chunked")
+    call = Call(answer, request=request)
+    error = await call.error()
+
+    assert (error.status, error.code) == (502, "recording_failed")
+    assert "the credential 'x-api-key' would still stand in " in error.message
     assert sightings({"key": key}, {"error": repr(error).encode()}) == []
     assert not await call.kept()
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from tapeway.core.cuts import Cuts
 from tapeway.core.encoding import Decoder, coding_of, decoder
+from tapeway.core.guard import Guard
 from tapeway.core.large_body import Digester
 from tapeway.core.model import LARGE_BODY, BodyFile, Interaction, Request, Response
 from tapeway.core.readable import may_be_read, uncoded
@@ -40,10 +41,13 @@ async def digest_of(request: Request, redactor: Redactor) -> BodyFile:
 class Keeping:
     """Brings the large bodies of one recording into the store."""
 
-    def __init__(self, store: CassetteStore, name: str, redactor: Redactor, limit: int) -> None:
+    def __init__(
+        self, store: CassetteStore, name: str, redactor: Redactor, guard: Guard, limit: int
+    ) -> None:
         self._store = store
         self._name = name
         self._redactor = redactor
+        self._guard = guard
         self._limit = limit
 
     async def keep(self, asked: Request, interaction: Interaction) -> Interaction:
@@ -92,7 +96,7 @@ class Keeping:
                 f"the store {self._store.url} cannot keep a body of more than {LARGE_BODY} bytes: "
                 "use a folder, or a smaller --max-body"
             )
-        return await self._store.keep(self._name, source)
+        return await self._store.keep(self._name, self._guard.watched(source))
 
 
 class _Redacting:

@@ -174,7 +174,8 @@ class LiveCall:
         redactor = self._recogniser.redactor(
             ask.cassette.head.run_id, ask.request, of_response(response.headers)
         )
-        keeping = Keeping(self._store, ask.cassette.name, redactor, self._policy.max_body)
+        guard = self._recogniser.guard(ask.request)
+        keeping = Keeping(self._store, ask.cassette.name, redactor, guard, self._policy.max_body)
         recording = ask.cassette.recording(
             await keeping.keep(ask.request, self._interaction(response, failure, redactor)),
             ask.key,
@@ -182,7 +183,7 @@ class LiveCall:
             replaces=ask.rules.replaces,
             index=self._index,
         )
-        checked = replace(recording, check=self._recogniser.guard(ask.request).check)
+        checked = replace(recording, check=guard.check)
         await self._store.append(ask.cassette.name, ask.cassette.head, checked)
         ask.cassette.add(recording, ask.key, ask.take)
         return recording

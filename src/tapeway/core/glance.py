@@ -28,9 +28,20 @@ def glance(cores: Iterable[bytes]) -> Glance:
 
     It costs a millisecond to make, so it is for values that are the same for many texts.
     """
+    return _automaton(
+        shapes.CANDIDATE.encode(), secret_names.CANDIDATE.encode(), *map(re.escape, cores)
+    )
+
+
+@lru_cache(maxsize=64)
+def values_only(cores: tuple[bytes, ...]) -> Glance:
+    """The same for these pieces alone, for texts so long that it pays to make it."""
+    return _automaton(*map(re.escape, cores))
+
+
+def _automaton(*patterns: bytes) -> Glance:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.max_mem = _MAX_AUTOMATON
-    texts = [shapes.CANDIDATE.encode(), secret_names.CANDIDATE.encode(), *map(re.escape, cores)]
-    found: Glance = re2.compile(b"|".join(texts), options)
+    found: Glance = re2.compile(b"|".join(patterns), options)
     return found

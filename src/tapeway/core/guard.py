@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator
 
 from tapeway.core.credentials import Secret
 from tapeway.core.encoding import coding_of, salvage
+from tapeway.core.glance import values_only
 from tapeway.core.json_text import Json, dump
 from tapeway.core.known_values import KnownValues, in_json
 from tapeway.core.model import Interaction, Request, Response
+from tapeway.errors import StoreError
 
 Place = tuple[str | int, ...]
 """The way from an interaction's document to a value in it."""
@@ -19,6 +21,8 @@ HIDDEN = "…"
 
 # How many characters may stand for one: `%25252525xx`, or a `\\u00xx` behind eight backslashes.
 _LONGEST = 13
+# From here on one automaton is faster than a plain search for each value, though it has to be made.
+_LONG = 64 * 1024
 
 
 class Sighted(Exception):
@@ -28,6 +32,14 @@ class Sighted(Exception):
         super().__init__(secret.label)
         self.secret = secret
         self.place = place
+
+
+def refusal(secret: Secret, place: str) -> StoreError:
+    """The error for a recording in which a credential would still stand."""
+    return StoreError(
+        f"nothing was recorded: the credential '{secret.label}' would still stand in {place}; keep "
+        "it out of there, or ask in mode passthrough, which records nothing"
+    )
 
 
 class Guard:
@@ -51,17 +63,20 @@ class Guard:
                 raise Sighted(secret, (place, "body"))
 
     def watched(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """The pieces of a body as they come. Raises Sighted where a credential ends in the next."""
+        """The pieces of a large body as they come. Raises StoreError for a credential in the next."""
         longest = max([_LONGEST * len(secret.value) for secret in self._known.secrets], default=0)
         before = b""
         for piece in pieces:
             seen = before + piece
             if (secret := self._sighting(seen)) is not None:
-                raise Sighted(secret)
+                raise refusal(secret, "a large body")
             before = seen[-longest:] if longest else b""
             yield piece
 
     def _sighting(self, data: bytes) -> Secret | None:
+        cores = self._known.cores
+        if len(data) > _LONG and cores and values_only(cores).search(data) is None:
+            return None
         return _sighting(data, self._known)
 
 

@@ -1,6 +1,6 @@
 """A recording as a cassette file and its journal would hold it."""
 
-from tapeway.core.guard import Sighted
+from tapeway.core.guard import Sighted, refusal
 from tapeway.core.model import ForeignInteraction, Interaction, Recording
 from tapeway.errors import StoreError
 from tapeway.formats import native
@@ -37,8 +37,4 @@ def _check(recording: Recording, document: native.Document, text: bytes) -> None
     try:
         recording.check(recording.interaction, document, text)
     except Sighted as leak:
-        place = shown(leak.place) or "an error about it"
-        raise StoreError(
-            f"nothing was recorded: the credential '{leak.secret.label}' would still stand in "
-            f"{place}; keep it out of there, or ask in mode passthrough, which records nothing"
-        ) from None
+        raise refusal(leak.secret, shown(leak.place) or "an error about it") from None
