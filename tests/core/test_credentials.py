@@ -150,6 +150,10 @@ def test_a_basic_credential_that_is_none_is_one_value() -> None:
         ("/x?key=0123456789abc", {b"0123456789abc"}),
         ("/x?a=b&API_KEY=0123456789abc&c=d", {b"0123456789abc"}),
         ("/x?%6bey=0123456789abc", {b"0123456789abc"}),
+        (
+            "/x?openaiApiKey=0123456789abc&client_assertion=abc0123456789",
+            {b"0123456789abc", b"abc0123456789"},
+        ),
         ("/x?key=sk%2Flive%3D0123%20a", {b"sk/live=0123 a"}),
         ("/x?key=sk/live+0123456=", {b"sk/live+0123456="}),
         ("/x?sig=%FF%FE0123456789ab", {b"\xff\xfe0123456789ab"}),

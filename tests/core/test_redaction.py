@@ -40,6 +40,9 @@ REQUESTS: dict[str, Callable[[str], Request]] = {
     "api-key": lambda key: make_request((*JSON, (b"api-key", key.encode()))),
     "x-goog-api-key": lambda key: make_request((*JSON, (b"x-goog-api-key", key.encode()))),
     "query": lambda key: make_request(target=f"/v1/x?alt=1&key={WRITERS['percent-encoded'](key)}"),
+    "query of another name": lambda key: make_request(
+        target=f"/v1/x?OPENAI_API_KEY={WRITERS['percent-encoded'](key)}&alt=1"
+    ),
     "raw query": lambda key: make_request(target=f"/v1/x?alt=1&key={key}"),
     "cookie": lambda key: make_request((*JSON, (b"cookie", f"a=b; sid={key}".encode()))),
     "echoed body": lambda key: make_request(
@@ -163,6 +166,13 @@ def test_a_short_value_of_a_named_field_still_tells_requests_apart(field: str) -
     assert b'"one"' not in everything(seen[0].redacted)
     assert seen[0].key == seen[2].key
     assert seen[0].key != seen[1].key
+
+
+def test_a_number_that_is_a_credential_becomes_a_string() -> None:
+    request = make_request((*JSON, (b"x-api-key", b"123456789012")), body=b'{"id": 123456789012}')
+    stored = Recogniser().recognise(SALT, request).redacted.body
+
+    assert json.loads(stored)["id"].startswith("REDACTED.x-api-key.")
 
 
 def test_a_schema_that_names_a_password_is_stored_as_it_is() -> None:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from tapeway.core.model import Headers
+from tapeway.core.secret_names import kind
 
 MIN_VALUE = 12
 """Shorter values are not searched for elsewhere: they would hit ordinary words."""
@@ -40,7 +41,7 @@ PARAMETERS = frozenset(
         "x-goog-signature",
     }
 )
-"""Query parameters, in lower case, whose value is never stored."""
+"""Query parameters, in lower case, whose value is never stored, besides those named like a secret."""
 
 URL_HEADERS = frozenset(
     {
@@ -97,6 +98,12 @@ def is_credential_header(name: bytes) -> bool:
     return name in _NAMED or _TELLING.search(name) is not None
 
 
+@lru_cache(maxsize=1024)
+def is_credential_parameter(name: str) -> bool:
+    """Whether a query parameter of this name (decoded) carries a credential."""
+    return name.lower() in PARAMETERS or kind(name) in ("issued", "secret")
+
+
 def of_headers(headers: Headers) -> list[Secret]:
     """The credentials in a request's fields, long enough to be searched for anywhere else."""
     found: list[Secret] = []
@@ -141,8 +148,8 @@ def of_response(headers: Headers) -> list[Secret]:
 def _of_parameters(url: bytes) -> list[Secret]:
     found: list[Secret] = []
     for name, value in _PARAMETER.findall(url):
-        if (plain := unquote(name).lower()) in PARAMETERS:
-            found += _long(plain, unquote_to_bytes(value))
+        if is_credential_parameter(plain := unquote(name)):
+            found += _long(plain.lower(), unquote_to_bytes(value))
     return found
 
 

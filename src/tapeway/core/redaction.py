@@ -18,10 +18,10 @@ from urllib.parse import quote, unquote, unquote_to_bytes
 from tapeway.core import credentials, event_splits, fields, secret_fields, shapes
 from tapeway.core.credentials import (
     MIN_VALUE,
-    PARAMETERS,
     URL_HEADERS,
     Secret,
     is_credential_header,
+    is_credential_parameter,
 )
 from tapeway.core.glance import Glance, glance
 from tapeway.core.headers import find
@@ -206,9 +206,10 @@ class Redactor:
 
     def _parameter(self, match: re.Match[str]) -> str:
         name, value = match[1], match[2]
-        plain = unquote(name).lower()
-        if plain not in PARAMETERS or PLACEHOLDER.fullmatch(value.encode()):
+        plain = unquote(name)
+        if not is_credential_parameter(plain) or PLACEHOLDER.fullmatch(value.encode()):
             return match[0]
+        plain = plain.lower()
         octets = unquote_to_bytes(value)
         label = plain if len(octets) >= MIN_VALUE else f"{SHORT}-{plain}"
         return f"{name}={self.placeholder(label, octets).decode()}"

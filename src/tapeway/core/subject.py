@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 import orjson
 
 from tapeway.core import fields, json_paths, large_body, multipart
-from tapeway.core.credentials import MIN_VALUE, PARAMETERS
+from tapeway.core.credentials import MIN_VALUE, is_credential_parameter
 from tapeway.core.encoding import decode
 from tapeway.core.fields import RequestFields
 from tapeway.core.json_text import Json, NotJson, canonical, parse
@@ -222,7 +222,7 @@ def _anonymous(text: str) -> str:
 
 
 def _hidden(name: bytes, value: bytes) -> bool:
-    if len(value) < MIN_VALUE or name.lower().decode("latin-1") not in PARAMETERS:
+    if len(value) < MIN_VALUE or not is_credential_parameter(name.decode("latin-1")):
         return False
     return not value.startswith(f"REDACTED.{SHORT}-".encode())
 
