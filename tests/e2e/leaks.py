@@ -1,5 +1,7 @@
 """The secrets of one test, and everything to be searched for them at its end."""
 
+from collections.abc import Mapping
+
 from tests.canary import canary, sightings
 from tests.clients.raw_socket import Wire
 
@@ -15,6 +17,10 @@ class Leaks:
         """A new secret of that name."""
         self.canaries[name] = canary()
         return self.canaries[name]
+
+    def collect(self, when: str, pages: Mapping[str, bytes]) -> None:
+        """Keep pages, named after when they were looked at, to be searched."""
+        self.pages |= {f"{when}, {place}": content for place, content in pages.items()}
 
     def page(self, name: str, wire: Wire) -> Wire:
         """The answer, kept to be searched."""

@@ -3,11 +3,18 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
+
+from tests.e2e.crawl import pages
 
 COMMAND = Path(sys.executable).with_name("tapeway")
 ADMIN_PAGES = (
@@ -33,7 +40,8 @@ class Tapeway:
         self._environment = environment
         self.store = folder / "cassettes"
         self._stderr = folder / f"{name}.stderr"
-        self._stdout = b""
+        self._stdout = self._command_line = b""
+        self._events = bytearray()
         self._command = [
             *(str(COMMAND), "serve", "--store", str(self.store)),
             *("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"),
@@ -55,7 +63,32 @@ class Tapeway:
         self._stdout = self._process.stdout.readline()
         assert self._stdout, f"it did not come up: {self._stderr.read_text()}"
         self.ready: dict[str, Any] = json.loads(self._stdout)
+        self._command_line = Path(f"/proc/{self.pid}/cmdline").read_bytes()
         return self
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """Read the events of the journal meanwhile, as they come."""
+        parts = urlsplit(self.ready["admin"])
+        with socket.create_connection((parts.hostname, parts.port)) as followed:
+            head = "GET /api/v1/events HTTP/1.1\r\nHost: {}\r\n{}\r\n"
+            token = f"Authorization: {self._authorization}\r\n" if self._authorization else ""
+            followed.sendall(head.format(parts.netloc, token).encode())
+            self._events += followed.recv(2**16)
+            reading = threading.Thread(target=self._follow, args=(followed,))
+            reading.start()
+            yield
+            followed.shutdown(socket.SHUT_RD)
+            reading.join()
+
+    def _follow(self, followed: socket.socket) -> None:
+        while read := followed.recv(2**16):
+            self._events += read
+
+    @property
+    def _authorization(self) -> str:
+        token = self._environment.get("TAPEWAY_ADMIN_TOKEN")
+        return f"Bearer {token}" if token else ""
 
     def __exit__(self, *_: object) -> None:
         self._process.send_signal(signal.SIGTERM)
@@ -80,6 +113,8 @@ class Tapeway:
             data=None if body is None else json.dumps(body).encode(),
             headers={} if body is None else {"Content-Type": "application/json"},
         )
+        if self._authorization:
+            request.add_header("Authorization", self._authorization)
         with urlopen(request, timeout=30) as answer:  # noqa: S310
             content: bytes = answer.read()
         return content
@@ -94,6 +129,10 @@ class Tapeway:
         pages = {f"admin {path}": self.admin("GET", path) for path in ADMIN_PAGES}
         return pages | self.left_behind()
 
+    def everything(self) -> dict[str, bytes]:
+        """What every page of its admin API tells, in every format, and all it has written."""
+        return pages(lambda path: self.admin("GET", path)) | self.left_behind()
+
     def told_of(self, cassette: str) -> dict[str, bytes]:
         """What the admin API tells of one cassette."""
         paths = (f"/api/v1/cassettes/{cassette}", f"/api/v1/cassettes/{cassette}/interactions")
@@ -107,5 +146,10 @@ class Tapeway:
             if path.is_file()
         }
         names = {"names of files": "\n".join(files).encode()}
-        output = {"stdout": self._stdout, "stderr": self._stderr.read_bytes()}
+        output = {
+            "stdout": self._stdout,
+            "stderr": self._stderr.read_bytes(),
+            "events": bytes(self._events),
+            "command line": self._command_line,
+        }
         return files | names | output

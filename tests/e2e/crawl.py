@@ -1,0 +1,62 @@
+"""Every page of an admin API, found by way of its own description."""
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+from urllib.parse import quote
+
+Get = Callable[[str], bytes]
+
+STREAMS = ("/api/v1/events",)
+"""Pages without an end; who wants them follows them."""
+
+
+def pages(get: Get) -> dict[str, bytes]:
+    """What every GET route answers, for every cassette, interaction, journal entry and format."""
+    described = json.loads(get("/openapi.json"))["paths"]
+    found: dict[str, bytes] = {}
+    for path, methods in described.items():
+        if "get" not in methods or path in STREAMS:
+            continue
+        for filled in _filled(path, get):
+            for query in _queries(methods["get"].get("parameters", [])):
+                found[f"admin {filled}{query}"] = get(filled + query)
+    return found
+
+
+def _filled(path: str, get: Get) -> Iterator[str]:
+    names = [_cassette(each) for each in json.loads(get("/api/v1/cassettes"))["cassettes"]]
+    if "{id}" in path:
+        entries = json.loads(get("/api/v1/journal"))["entries"]
+        yield from (path.replace("{id}", entry["id"]) for entry in entries)
+    elif "{name}" not in path:
+        yield path
+    elif "{index}" not in path:
+        yield from (path.replace("{name}", name) for name in names)
+    else:
+        for name in names:
+            listed = json.loads(get(f"/api/v1/cassettes/{name}/interactions"))["interactions"]
+            for each in listed:
+                yield path.replace("{name}", name).replace("{index}", str(each["index"]))
+
+
+def _cassette(listed: Any) -> str:
+    return quote(listed["name"] if isinstance(listed, dict) else listed, safe="")
+
+
+def _queries(parameters: list[Any]) -> Iterator[str]:
+    choices = [
+        [f"{each['name']}={value}" for value in _values(each["schema"])] or [""]
+        for each in parameters
+        if each["in"] == "query"
+    ]
+    for chosen in product(*choices):
+        query = "&".join(part for part in chosen if part)
+        yield f"?{query}" if query else ""
+
+
+def _values(schema: Any) -> list[str]:
+    if "enum" in schema:
+        return [str(value) for value in schema["enum"]]
+    return [value for part in schema.get("anyOf", []) for value in _values(part)]
