@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import socket
+import struct
 from dataclasses import dataclass
 from typing import Self
 from urllib.parse import urlsplit
@@ -78,6 +80,12 @@ class RawClient:
     def leave(self) -> None:
         """Break the connection off."""
         self._writer.transport.abort()
+
+    def reset(self) -> None:
+        """Break the connection off so that the other side is told."""
+        found: socket.socket = self._writer.get_extra_info("socket")
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.leave()
 
     def pause(self) -> None:
         """Read nothing from now on."""

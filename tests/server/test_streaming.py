@@ -91,6 +91,7 @@ async def test_what_is_not_durable_does_not_end(name: str, whole: bool) -> None:
         assert (answer.status, answer.body, answer.complete) == (200, first, False)
         [entry] = proxy.journal
         assert (entry.outcome, entry.status) == ("error", 507)
+        assert proxy.broker.counts == {"error": 1}
         again = await proxy.ask(line(endpoint), body=BODY)
         assert (again.body, again.complete) == (first + last, True)
 

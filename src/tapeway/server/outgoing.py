@@ -60,11 +60,10 @@ class Playback:
         return replace(head, length=max(head.length or 0, size + 1) if self._fails else size)
 
     async def play(self, outgoing: Outgoing) -> None:
-        """Write it all. Raises ConnectionError when the client leaves."""
+        """Write it all, the head now. Raises ConnectionError when the client leaves."""
         if self._fails and (transport := self._raw.transport) is not None:
             # What is still to be written when a connection is aborted would be lost.
             transport.set_write_buffer_limits(high=0)
-        await self.until(self._schedule.head_s)
         await outgoing.begin()
         async with aclosing(_timed(self._response)) as pieces:
             async for at_ms, piece in pieces:
@@ -74,7 +73,10 @@ class Playback:
         await self.until(self._schedule.end_s)
 
     async def until(self, due_s: float) -> None:
-        """Wait for that time. Raises ConnectionError as soon as the client leaves."""
+        """Wait for that time. Raises ConnectionError when the connection is lost.
+
+        A client that only says that it sends no more may still be reading, and is waited for.
+        """
         left = self._started + due_s - asyncio.get_running_loop().time()
         if left <= 0:
             return

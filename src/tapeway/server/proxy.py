@@ -305,6 +305,7 @@ class Proxy:
         try:
             answer = await pending.answer()
         except TapewayError as error:
+            self._broker.note("error", visit.cassette, attempt=visit.attempt)
             return self._cut(visit, error)
         self._broker.note(answer.outcome, visit.cassette, attempt=visit.attempt)
         self._ledger.enter(visit, answer.outcome, head.status, answer.index, left or answer.note)
@@ -317,27 +318,35 @@ class Proxy:
         schedule = Schedule(interaction.response, interaction.latency_ms, pace)
         playback = Playback(visit.raw, interaction, schedule)
         said = marks("replayed", visit.cassette, interaction.index)
-        self._broker.note(
-            "replayed", visit.cassette, interaction=interaction, attempt=visit.attempt
-        )
+        outgoing: Outgoing | None = None
         try:
             async with self._waits.wait():
                 if failure is not None and not head.status:
                     await playback.until(schedule.end_s)
-                    return self._fail(visit, failure, interaction.index)
+                    return self._fail(visit, interaction, failure)
+                await playback.until(schedule.head_s)
+                self._broker.note(
+                    "replayed", visit.cassette, interaction=interaction, attempt=visit.attempt
+                )
                 outgoing = self._outgoing(visit, paced(playback.head, pace), said, interaction)
                 await playback.play(outgoing)
         except ConnectionError:
             return self._cut(visit, RequestError(_LEFT))
         except TapewayError as error:
+            if outgoing is None:
+                raise
             return self._cut(visit, error)
         note = failure.message if failure is not None else None
         self._ledger.enter(visit, "replayed", head.status, interaction.index, note)
         return abort(visit.raw) if failure else outgoing.end()
 
-    def _fail(self, visit: Visit, failure: Failure, index: int) -> WireResponse:
+    def _fail(self, visit: Visit, interaction: Interaction, failure: Failure) -> WireResponse:
         """Replay a failure that came before any answer."""
+        index = interaction.index
         status = 504 if failure.kind == "timeout" else 502
+        self._broker.note(
+            "replayed", visit.cassette, interaction=interaction, attempt=visit.attempt
+        )
         self._ledger.enter(visit, "replayed", status, index, failure.message)
         if failure.kind != "timeout":
             return abort(visit.raw)
