@@ -86,17 +86,23 @@ def _documents(body: bytes, content_type: bytes) -> Iterator[_Document]:
 
 
 def _sort_in(document: _Document, top: _Column) -> None:
-    # Not by recursion: what a service nests may be deeper than that goes.
+    # Not by recursion: what a service nests may be deeper than that goes. An event is small and
+    # there are hundreds, so strings, which most values are, take no turn of their own.
     nodes: list[tuple[Json, _Column]] = [(document.value, top)]
-    while nodes:
-        value, column = nodes.pop()
-        if isinstance(value, str):
-            if value:
-                column.strings.append((value, document))
-        elif isinstance(value, dict):
-            nodes += [(value[name], column.inner[name]) for name in value]
+    for value, column in nodes:
+        if isinstance(value, dict):
+            inner: Iterable[tuple[str | int, Json]] = value.items()
         elif isinstance(value, list):
-            nodes += [(inner, column.inner[index]) for index, inner in enumerate(value)]
+            inner = enumerate(value)
+        else:
+            continue
+        columns = column.inner
+        for name, each in inner:
+            if type(each) is str:
+                if each:
+                    columns[name].strings.append((each, document))
+            elif type(each) is dict or type(each) is list:
+                nodes.append((each, columns[name]))
 
 
 def _told(top: _Column) -> Iterator[tuple[Path, list[tuple[str, _Document]]]]:
