@@ -35,6 +35,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "keeping": frozenset({"core", "errors", "ports", "spool"}),
     "live": frozenset({"core", "errors", "feed", "keeping", "ports", "providers", "tape"}),
     "report": frozenset({"core", "errors"}),
+    "report_forms": frozenset({"core", "errors", "report"}),
     "sharing": frozenset({"core", "errors", "feed", "live"}),
     "second_look": frozenset({"core", "errors"}),
     "rulebook": frozenset({"core", "errors", "ports"}),

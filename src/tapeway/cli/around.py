@@ -11,13 +11,23 @@ import uvloop
 
 from tapeway.cli.env import variables
 from tapeway.core.model import StoredCassette
-from tapeway.errors import ConfigError, TapewayError
+from tapeway.errors import (
+    CassetteCorrupt,
+    CassetteEdited,
+    CassetteLocked,
+    ConfigError,
+    StoreError,
+    TapewayError,
+)
+from tapeway.journal import Journal
 from tapeway.report import CassetteReport
 from tapeway.server.lifecycle import Service, serving
 from tapeway.settings import Settings, resolve_routes
 
 FREE = {"listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0"}
 """The flags of a proxy that nobody has to find by its port."""
+
+_OF_STORE = {each.code for each in (StoreError, CassetteCorrupt, CassetteLocked, CassetteEdited)}
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
@@ -26,8 +36,8 @@ _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 class Finished:
     """What became of a command and of the cassettes it used.
 
-    `code` is the command's own, 128 and the signal's number where it died of one. `failures` are
-    the cassettes that could not be written, as one line each.
+    `code` is the command's own, 128 and the signal's number where it died of one. `failures` says
+    what kept answers or cassettes from being kept.
     """
 
     code: int
@@ -59,10 +69,19 @@ async def _around(
     environ: Mapping[str, str],
     stdout: IO[str] | None,
 ) -> Finished:
-    async with serving(settings) as service:
-        pointed = {**environ, **variables(resolve_routes(settings), service.url)}
-        code = await _run(command, pointed, stdout)
-        return await _finish(service, code)
+    failures: list[str] = []
+    try:
+        async with serving(settings) as service, asyncio.TaskGroup() as tasks:
+            tasks.create_task(_collect(service.journal, failures))
+            pointed = {**environ, **variables(resolve_routes(settings), service.url)}
+            code = await _run(command, pointed, stdout)
+            reports, cassettes = await _eject(service, failures)
+            # It ends the collecting too, behind what came last.
+            service.journal.close()
+    except ExceptionGroup as group:
+        # The collecting raises nothing: this is the one that ended it.
+        raise group.exceptions[0] from None
+    return Finished(code, reports, cassettes, tuple(failures), service.broker.responder.connections)
 
 
 async def _run(command: Sequence[str], environ: Mapping[str, str], stdout: IO[str] | None) -> int:
@@ -88,11 +107,12 @@ async def _run(command: Sequence[str], environ: Mapping[str, str], stdout: IO[st
     return code if code >= 0 else 128 - code
 
 
-async def _finish(service: Service, code: int) -> Finished:
+async def _eject(
+    service: Service, failures: list[str]
+) -> tuple[tuple[CassetteReport, ...], Mapping[str, StoredCassette]]:
     broker = service.broker
     reports: list[CassetteReport] = []
     cassettes: dict[str, StoredCassette] = {}
-    failures: list[str] = []
     for cassette in broker.loaded():
         try:
             reports.append(await broker.eject(cassette.name))
@@ -100,4 +120,13 @@ async def _finish(service: Service, code: int) -> Finished:
                 cassettes[cassette.name] = stored
         except TapewayError as exc:
             failures.append(exc.message)
-    return Finished(code, tuple(reports), cassettes, tuple(failures), broker.responder.connections)
+    return tuple(reports), cassettes
+
+
+async def _collect(journal: Journal, failures: list[str]) -> None:
+    """Note what kept answers from being recorded, each cause once, until the journal closes."""
+    with journal.follow() as feed:
+        while (entry := await feed.get()) is not None:
+            code, _, cause = (entry.message or "").partition(": ")
+            if entry.outcome == "error" and code in _OF_STORE and cause not in failures:
+                failures.append(cause)

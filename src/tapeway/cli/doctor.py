@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Literal
 
 import click
@@ -16,15 +15,14 @@ from tapeway.cli.command_line import Around, command_of
 from tapeway.cli.diagnosis import Diagnosis
 from tapeway.cli.options import settings_options
 from tapeway.cli.places import place
-from tapeway.cli.sources import flag_of, load
+from tapeway.cli.preparation import prepare
+from tapeway.cli.sources import flag_of
 from tapeway.core.comparison import compare
-from tapeway.core.environment import environment_credentials
 from tapeway.core.model import CassetteHead, StoredCassette
 from tapeway.core.routing import adopt
 from tapeway.core.rules import Rules, RulesFault, in_meta, merged, of_meta
 from tapeway.errors import CassetteCorrupt
-from tapeway.logs import configure
-from tapeway.settings import Settings, known_secrets, resolve_routes
+from tapeway.settings import Settings, resolve_routes
 
 _UNEXPLAINED = 1
 _TWICE = {"mode": "record", "store": "memory:", "admin_listen": "off"}
@@ -67,12 +65,12 @@ def doctor(
     if command is None:
         if len(cassettes) != 2:
             raise click.UsageError("give two cassettes, or a command behind --.", context)
-        settings = _settings(flags)
+        settings = prepare(flags)
         found = [asyncio.run(_of_cassettes(settings, *cassettes, write=write))]
         failed = False
     else:
         _check_twice(context, cassettes, flags, write=write)
-        settings = _settings({**flags, **_TWICE, "listen": flags["listen"] or FREE["listen"]})
+        settings = prepare({**flags, **_TWICE, "listen": flags["listen"] or FREE["listen"]})
         found, failed = _of_command(settings, command)
     show = diagnosis.as_json if shape == "json" else diagnosis.as_text
     if found:
@@ -80,13 +78,6 @@ def doctor(
     if write and diagnosis.added(found):
         click.echo(f"Added to the rules of {cassettes[0]}.", err=True)
     return 0 if diagnosis.explained(found) and not failed else _UNEXPLAINED
-
-
-def _settings(flags: Mapping[str, object]) -> Settings:
-    settings = load(flags, os.environ, Path()).settings
-    credentials = [value for _, value in environment_credentials(os.environ)]
-    configure(settings.log_format, settings.log_level, [*known_secrets(settings), *credentials])
-    return settings
 
 
 def _check_twice(

@@ -11,6 +11,7 @@ from tapeway.cli import outputs
 from tapeway.cli.cassette import cassette
 from tapeway.cli.doctor import doctor
 from tapeway.cli.env import env
+from tapeway.cli.run import run
 from tapeway.cli.serve import serve
 from tapeway.errors import ConfigError, TapewayError, describe
 
@@ -30,6 +31,7 @@ tapeway.add_command(serve)
 tapeway.add_command(env)
 tapeway.add_command(cassette)
 tapeway.add_command(doctor)
+tapeway.add_command(run)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

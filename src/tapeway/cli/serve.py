@@ -1,19 +1,10 @@
 """`tapeway serve`: both listeners, until a signal ends them."""
 
-import logging
-import os
-from pathlib import Path
-
 import click
 
 from tapeway.cli.options import settings_options
-from tapeway.cli.sources import load
-from tapeway.core.environment import environment_credentials
-from tapeway.logs import configure
+from tapeway.cli.preparation import prepare
 from tapeway.server import lifecycle
-from tapeway.settings import known_secrets
-
-log = logging.getLogger(__name__)
 
 
 @click.command()
@@ -24,11 +15,5 @@ def serve(**flags: object) -> int:
     Every option is also a variable, TAPEWAY_ADMIN_LISTEN for --admin-listen, and a key of
     tapeway.toml, admin_listen. A flag comes before a variable, a variable before the file.
     """
-    loaded = load(flags, os.environ, Path())
-    settings = loaded.settings
-    credentials = [value for _, value in environment_credentials(os.environ)]
-    configure(settings.log_format, settings.log_level, [*known_secrets(settings), *credentials])
-    for warning in loaded.warnings:
-        log.warning("%s", warning)
-    lifecycle.serve(settings)
+    lifecycle.serve(prepare(flags))
     return 0
