@@ -9,6 +9,7 @@ import random
 import pytest
 
 from tapeway.core.model import LARGE_BODY
+from tapeway.core.pacing import Pace
 from tapeway.live import Policy
 from tapeway.server.proxy import Manners
 from tests.peer import OK, Peer
@@ -295,6 +296,46 @@ async def test_a_small_answer_that_is_large_without_its_coding_lies_in_a_file() 
 
         assert (await proxy.ask()).body == text
         assert await files_of(proxy) == ([], [len(text)])
+
+
+# Pace and failures.
+
+
+async def test_a_large_answer_at_its_pace_keeps_its_chunks() -> None:
+    pieces = bodies_of(17, 700_000, 3, 300_000, 262_144, 999_999)
+    manners = Manners(max_body=8 * MIB, body_idle_s=10, pace=Pace(0.01))
+    async with (
+        Peer(chunked(*pieces)) as peer,
+        stand(peer.url, mode="auto", manners=manners) as proxy,
+    ):
+        await proxy.ask()
+        replayed = await proxy.ask()
+
+    assert replayed.outcome == b"replayed"
+    assert [len(each) for each in replayed.chunks] == [len(each) for each in pieces]
+    assert replayed.body == b"".join(pieces)
+
+
+@pytest.mark.parametrize("framed", ["length", "chunked"])
+async def test_a_large_answer_that_was_cut_is_replayed_up_to_the_same_byte(framed: str) -> None:
+    [body] = bodies_of(18, 3 * MIB)
+    said = sized(body) if framed == "length" else chunked(body[:MIB], body[MIB:])
+    policy = Policy(record_failures=True)
+    async with (
+        Peer(said[: -MIB // 2], "close") as peer,
+        stand(peer.url, mode="auto", policy=policy) as proxy,
+    ):
+        assert (await proxy.ask()).status == 502
+        [recorded] = await proxy.recorded()
+        replayed = await proxy.ask()
+
+    came = recorded.response.file
+    assert recorded.failure is not None
+    assert came is not None
+    assert came.size > 2 * MIB
+    assert not replayed.complete
+    assert body.startswith(replayed.body)
+    assert len(replayed.body) == came.size
 
 
 # Company.

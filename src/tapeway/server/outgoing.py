@@ -8,7 +8,7 @@ from typing import cast
 
 from aiohttp import web
 
-from tapeway.core.model import Headers, Interaction, Response, ResponseHead
+from tapeway.core.model import LARGE_BODY, Headers, Interaction, Response, ResponseHead
 from tapeway.core.pacing import Schedule
 from tapeway.server.connection import Connection
 from tapeway.server.wire import WireResponse, begin, break_off
@@ -102,18 +102,22 @@ def _size(response: Response) -> int:
 
 
 async def _timed(response: Response) -> AsyncGenerator[tuple[float, bytes]]:
-    """Each piece of a body with the time it came; a large chunk in several."""
+    """Each piece of a body with the time it came; one too large for memory in several."""
     if response.file is None:
         for chunk in response.chunks:
             yield chunk.at_ms, chunk.data
         return
-    cuts = iter(response.cuts)
+    cuts = ((at_ms, length) for at_ms, length in response.cuts if length)
     at_ms, left = next(cuts)
+    waiting = b""
     async with aclosing(stream(response.file)) as source:
         async for read in source:
             rest = memoryview(read)
             while rest:
-                if not left:
-                    at_ms, left = next(cuts)
-                yield at_ms, bytes(rest[:left])
+                waiting += rest[:left]
                 rest, left = rest[left:], left - len(rest[:left])
+                if not left or len(waiting) > 2 * LARGE_BODY:
+                    yield at_ms, waiting
+                    waiting = b""
+                if not left:
+                    at_ms, left = next(cuts, (at_ms, 0))
