@@ -1,6 +1,7 @@
 """Live calls: one for all who ask the same, nothing given that is not durable, and the end."""
 
 import asyncio
+import gzip
 
 import pytest
 
@@ -33,6 +34,18 @@ async def test_twenty_equal_misses_make_one_call_and_all_get_its_answer() -> Non
         assert {(each.body, each.index) for each in served} == {(b"answer 1", 0)}
         assert [each.outcome for each in served] == ["recorded"] + ["replayed"] * 19
         assert await around.stored() == [b"answer 1"]
+
+
+async def test_who_did_not_make_the_call_gets_no_coding_they_may_not_have_asked_for() -> None:
+    packed, headers = gzip.compress(b"text"), ((b"Content-Encoding", b"gzip"),)
+    async with world() as around:
+        around.responder.gate.clear()
+        around.responder.reply = lambda _: FakeAnswer(packed, headers=headers)
+        clients = [around.start() for _ in range(2)]
+        await around.responder.reached(1)
+        around.responder.gate.set()
+
+        assert [(await client).body for client in clients] == [packed, b"text"]
 
 
 @pytest.mark.parametrize("leaving", [[0], [1], [0, 1, 2]])

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from tapeway.core.cassette import Cassette
 from tapeway.core.plan import Answer, Ask
+from tapeway.core.readable import readable_response
 from tapeway.errors import Draining, TapewayError, describe
 from tapeway.feed import Feed
 from tapeway.live import BROKEN_OFF
@@ -32,7 +33,10 @@ class Pending:
         self._first = first
 
     async def answer(self) -> Answer:
-        """The answer, `replayed` for all but the first. Raises the call's error, or Draining."""
+        """The answer, `replayed` for all but the first. Raises the call's error, or Draining.
+
+        Those others get it in no content coding, which they may not have asked for.
+        """
         try:
             result = await asyncio.shield(self._task)
         except asyncio.CancelledError:
@@ -45,7 +49,8 @@ class Pending:
         if self._first or result.index is None:
             return result
         self._ask.take.touched.add(result.index)
-        return replace(result, outcome="replayed")
+        plain = readable_response(result.response, self._ask.request.method)
+        return replace(result, outcome="replayed", response=plain)
 
 
 class LiveCalls:

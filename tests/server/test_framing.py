@@ -176,17 +176,6 @@ async def test_a_compressed_upload_stays_compressed() -> None:
         assert received == body
 
 
-async def test_a_compressed_answer_stays_compressed_also_when_replayed() -> None:
-    body = gzip.compress(BODY)
-    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body)
-    async with Peer(head + body) as peer, stand(peer.url, mode="auto") as proxy:
-        answers = [await proxy.ask(b"GET /", b"Accept-Encoding: gzip") for _ in range(2)]
-
-    assert [answer.outcome for answer in answers] == [b"recorded", b"replayed"]
-    assert [answer.body for answer in answers] == [body, body]
-    assert [answer.value(b"content-encoding") for answer in answers] == [b"gzip", b"gzip"]
-
-
 @pytest.mark.parametrize("method", [b"GET", b"DELETE", b"OPTIONS", b"FOO"])
 @pytest.mark.parametrize("how", ["chunked", "length"])
 async def test_a_body_is_carried_whatever_the_method(method: bytes, how: str) -> None:
