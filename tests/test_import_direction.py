@@ -46,7 +46,10 @@ ALLOWED: dict[str, frozenset[str]] = {
         }
     ),
     "admin": frozenset(
-        {"broker", "core", "errors", "formats", "journal", "ports", "report", "settings"}
+        {
+            *("broker", "core", "errors", "formats", "journal", "ports", "report", "settings"),
+            "spool",
+        }
     ),
     "server": frozenset(
         {

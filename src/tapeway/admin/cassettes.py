@@ -7,6 +7,7 @@ from aiohttp import web
 
 from tapeway.admin.census import BUDGET
 from tapeway.admin.console import Console
+from tapeway.admin.inlining import inlined
 from tapeway.admin.payloads import CassetteItem, CassettePage, CassetteQuery, ExportQuery, Nothing
 from tapeway.admin.route import Call
 from tapeway.core.model import CassetteStat, StoredCassette
@@ -31,8 +32,8 @@ async def list_cassettes(console: Console, call: Call[CassetteQuery, Nothing]) -
 
 
 async def get_cassette(console: Console, call: Call[ExportQuery, Nothing]) -> web.Response:
-    """The whole cassette as one document, as a file store would hold it."""
-    stored = await read_cassette(console, call.cassette)
+    """The whole cassette as one document, large bodies in it; 413 where they are too large."""
+    stored = await inlined(call.cassette, await read_cassette(console, call.cassette))
     return web.Response(
         body=await asyncio.to_thread(_document, call.cassette, stored),
         content_type="application/json",

@@ -1,6 +1,7 @@
 """An answer whose body lies in a file, sent in pieces as they are read."""
 
 import asyncio
+import logging
 from collections.abc import Generator, Iterable
 from contextlib import closing
 from dataclasses import replace
@@ -12,6 +13,8 @@ from tapeway.core.model import BodyFile, Headers, Response
 from tapeway.errors import StoreError
 from tapeway.server.wire import LAST_CHUNK, WireResponse, begin, break_off
 from tapeway.spool import pieces
+
+log = logging.getLogger(__name__)
 
 
 class LargeAnswer(WireResponse):
@@ -48,7 +51,8 @@ class LargeAnswer(WireResponse):
             with closing(self._frames()) as frames:
                 while frame := await asyncio.to_thread(next, frames, b""):
                     await writer.write(frame)
-        except StoreError:
+        except StoreError as exc:
+            log.warning("an answer was broken off: %s", exc.message)
             self._stays = False
             break_off(self._raw)
 
