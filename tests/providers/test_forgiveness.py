@@ -73,7 +73,8 @@ def test_what_needs_no_forgiving_is_the_very_address_it_was(target: str) -> None
 
 def test_a_service_nobody_knows_gets_what_was_written() -> None:
     url = "http://127.0.0.1:9000"
-    table = RouteTable({"mine": Route("mine", url)}, Route(DEFAULT, url))
+    routes = {"mine": Route("mine", url), **TABLE.routes}
+    table = RouteTable(routes, Route(DEFAULT, url))
 
     for target in ("/chat/completions", "/v1/v1/messages", "/mine/chat/completions"):
         assert found(target, table=table).slip is None

@@ -185,3 +185,22 @@ def test_what_was_mended_is_right_and_keeps_all_behind_the_slip(
         endpoint = found.target.removeprefix(found.prefix)
         assert endpoint != found.target
         assert written.endswith(endpoint)
+
+
+@given(
+    st.sampled_from([(name, each.path) for name, all in PREFIXES.items() for each in all]),
+    st.integers(0, 3),
+    st.lists(PIECES, min_size=1, max_size=5),
+)
+def test_what_was_mended_below_a_part_of_the_prefix_makes_the_url_right(
+    known: tuple[str, str], parts: int, pieces: list[str]
+) -> None:
+    provider, prefix = known
+    base = "/".join(prefix.split("/")[: parts + 1])
+    found = mended(provider, f"/{'/'.join(pieces)}", base)
+
+    if found is not None:
+        url = base + found.target
+        assert any(url.startswith(f"{each.path}/") for each in PREFIXES[provider])
+        assert url.startswith(f"{base}{found.prefix}/")
+        assert mended(provider, found.target, base) is None

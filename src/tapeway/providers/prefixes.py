@@ -104,7 +104,7 @@ def mended(provider: str, target: str, base: str = "") -> Mended | None:
         for head, slip in _slips(prefix.path):
             rest = written[len(head) :]
             meant = prefix.path + rest
-            if written.startswith(head) and _is_below(rest, prefix, slip) and _begins(meant, base):
+            if written.startswith(head) and _is_below(rest, prefix, slip):
                 below = prefix.path[len(base) :]
                 return Mended(meant[len(base) :] + mark + query, below, slip)
     return None
