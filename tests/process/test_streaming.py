@@ -1,0 +1,112 @@
+"""A stream's end is on the disk before its client sees it, however the process ends."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+from tests.peer import Peer, Step
+from tests.process.serving import Tapeway, request
+from tests.process.tracing import Trace
+from tests.raw_client import RawClient
+from tests.server.streaming import LAST, chunk, head
+from tests.streams import CHAT, SSE
+
+DONE = b"data: [DONE]\n\n"
+TARGET = "/openai/v1/chat/completions"
+STREAM: tuple[Step, ...] = (head(SSE), chunk(CHAT), chunk(CHAT + DONE), LAST)
+ROUNDS = 5
+
+
+def options(peer: Peer) -> tuple[str, ...]:
+    return ("--route", f"openai={peer.url}", "--delivery", "stream")
+
+
+def call(number: int = 0) -> bytes:
+    return request(TARGET, b'{"stream":true,"n":%d}' % number)
+
+
+async def test_what_a_client_saw_the_end_of_outlives_a_kill_at_that_moment(tmp_path: Path) -> None:
+    async with Peer(*STREAM) as peer:
+        for number in range(ROUNDS):
+            async with Tapeway(tmp_path, *options(peer)) as tapeway:
+                async with RawClient(tapeway.proxy) as app:
+                    await app.send(call(number))
+                    await app.until(b"data: [DONE]")
+                    tapeway.signal(signal.SIGKILL)
+                assert await tapeway.ended() == -signal.SIGKILL
+    async with Tapeway(tmp_path, "--mode", "replay") as tapeway, RawClient(tapeway.proxy) as app:
+        for number in range(ROUNDS):
+            answer = await app.ask(call(number))
+            assert (answer.outcome, answer.complete) == (b"replayed", True)
+            assert answer.chunks == [CHAT, CHAT + DONE]
+
+
+async def test_the_end_mark_is_sent_when_the_recording_is_synced(tmp_path: Path) -> None:
+    # The sync is held up, so that whoever does not wait for it overtakes it.
+    calls = "fdatasync,fsync,write,writev,sendto,sendmsg"
+    delay = "inject=fdatasync,fsync:delay_exit=200000"
+    trace = Trace(tmp_path / "trace", "-e", f"trace={calls}", "-e", delay)
+    async with (
+        Peer(*STREAM) as peer,
+        Tapeway(tmp_path, *options(peer), command=trace.command) as tapeway,
+        RawClient(tapeway.proxy) as app,
+    ):
+        answer = await app.ask(call())
+        assert (answer.body, answer.complete) == (CHAT + CHAT + DONE, True)
+
+    to_client = f"127.0.0.1:{tapeway.proxy.rpartition(':')[2]}->"
+    synced = trace.end_of("fdatasync", "/cassettes/default.journal>")
+    assert trace.first(to_client, "choices") < synced
+    assert trace.first(to_client, "data: [DONE]") > synced
+    assert trace.end_of("fsync", "/cassettes>") < trace.first(to_client, "data: [DONE]")
+
+
+async def test_a_stop_lets_a_stream_end(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    steps: tuple[Step, ...] = (head(SSE), chunk(CHAT), gate, chunk(DONE), LAST)
+    async with Peer(*steps) as peer:
+        async with Tapeway(tmp_path, *options(peer)) as tapeway, RawClient(tapeway.proxy) as app:
+            await app.send(call())
+            await app.until(CHAT + b"\r\n")
+            tapeway.signal(signal.SIGTERM)
+            await tapeway.unready()
+            gate.set()
+            assert await app.until(LAST) == chunk(DONE) + LAST
+            assert await tapeway.ended() == 0
+        async with (
+            Tapeway(tmp_path, "--mode", "replay") as tapeway,
+            RawClient(tapeway.proxy) as app,
+        ):
+            assert (await app.ask(call())).chunks == [CHAT, DONE]
+
+
+async def test_a_stop_that_does_not_wait_breaks_a_stream_off(tmp_path: Path) -> None:
+    async with (
+        Peer(head(SSE), chunk(CHAT), "stall") as peer,
+        Tapeway(tmp_path, *options(peer), "--drain-timeout", "0") as tapeway,
+        RawClient(tapeway.proxy) as app,
+    ):
+        await app.send(call())
+        await app.until(CHAT + b"\r\n")
+        tapeway.signal(signal.SIGTERM)
+
+        assert await app.rest() == b""
+        assert await tapeway.ended() == 0
+
+
+async def test_a_stop_breaks_a_paced_replay_off(tmp_path: Path) -> None:
+    async with Peer(*STREAM) as peer:
+        async with Tapeway(tmp_path, *options(peer)) as tapeway:
+            await tapeway.ask(TARGET, b'{"stream":true,"n":0}')
+        file = tapeway.store / "default.json"
+        text = file.read_text()
+        latency = text.partition('"latency_ms": ')[2].partition(",")[0].partition("\n")[0]
+        file.write_text(text.replace(f'"latency_ms": {latency}', '"latency_ms": 3600000'))
+        paced = ("--mode", "replay", "--pace", "recorded", "--drain-timeout", "0")
+        async with Tapeway(tmp_path, *paced) as tapeway, RawClient(tapeway.proxy) as app:
+            await app.send(call())
+            await app.until(DONE + b"\r\n")
+            tapeway.signal(signal.SIGTERM)
+
+            assert await app.rest() == b""
+            assert await tapeway.ended() == 0
