@@ -11,7 +11,6 @@ from tapeway.core.headers import (
     find,
     stored_request_headers,
     unreadable,
-    without,
 )
 from tapeway.core.model import Headers
 
@@ -21,10 +20,6 @@ MIXED: Headers = ((b"X-A", b"1"), (b"x-b", b"2"), (b"X-a", b"3"), (b"Accept", b"
 def test_the_first_field_of_a_name_is_found_in_any_case() -> None:
     assert find(MIXED, b"x-a") == b"1"
     assert find(MIXED, b"x-c") is None
-
-
-def test_all_fields_of_a_name_are_taken_off_and_the_rest_keeps_its_order() -> None:
-    assert without(MIXED, b"x-a") == ((b"x-b", b"2"), (b"Accept", b"*/*"))
 
 
 @pytest.mark.parametrize("name", sorted(HOP_BY_HOP))

@@ -67,11 +67,6 @@ def end_to_end(headers: Headers, *, drop: frozenset[bytes] = frozenset()) -> Hea
     return tuple([pair for pair in headers if pair[0].lower() not in gone])
 
 
-def without(headers: Headers, name: bytes) -> Headers:
-    """The fields but those of one name, given in lower case."""
-    return tuple([pair for pair in headers if pair[0].lower() != name])
-
-
 def stored_request_headers(headers: Headers) -> Headers:
     """The fields of a request that a cassette may hold."""
     return tuple([pair for pair in headers if pair[0].lower() in STORED_REQUEST_HEADERS])
