@@ -1,0 +1,136 @@
+"""A large body is kept as one in memory would be: plain, without secrets, its pieces where they were."""
+
+import gzip
+import hashlib
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tapeway.core.credentials import Secret
+from tapeway.core.cuts import Cuts
+from tapeway.core.guard import Guard
+from tapeway.core.model import (
+    Headers,
+    Interaction,
+    Request,
+    Response,
+    ResponseChunk,
+    ResponseHead,
+)
+from tapeway.core.readable import readable_response
+from tapeway.core.redaction import Redactor
+from tapeway.errors import StoreError
+from tapeway.keeping import Keeping, digest_of
+from tapeway.spool import Spool, whole
+from tapeway.stores.memory import MemoryStore
+
+KEY = b"tok-0123456789-abcdefghij"
+SECRETS = (Secret("authorization", KEY),)
+OCTETS: Headers = ((b"content-type", b"application/octet-stream"),)
+
+shards = st.sampled_from([KEY, KEY[:9], KEY[9:], KEY * 2, b"x" * 3000, b"text "]) | st.binary(
+    max_size=20
+)
+bodies = st.lists(shards, max_size=12).map(b"".join)
+
+
+def keeping(*, guard: Guard | None = None, limit: int = 2**20) -> Keeping:
+    guard = guard or Guard(SECRETS)
+    return Keeping(MemoryStore(), "x", Redactor("salt", SECRETS), guard, limit)
+
+
+def cut(body: bytes, borders: list[int]) -> list[bytes]:
+    places = sorted({0, len(body), *(border % (len(body) + 1) for border in borders)})
+    return [body[start:end] for start, end in pairwise(places)]
+
+
+async def kept(pieces: list[bytes], headers: Headers = OCTETS, *, limit: int = 2**20) -> Response:
+    """An answer of these chunks, brought into a store from a file."""
+    spool = Spool(None)
+    for piece in pieces:
+        await spool.add(piece)
+    cuts = Cuts((float(at), len(piece)) for at, piece in enumerate(pieces))
+    response = Response(
+        ResponseHead(200, "OK", headers, "chunked"), file=await spool.finish(), cuts=cuts
+    )
+    asked = Request("openai", "GET", "/")
+    return (await keeping(limit=limit).keep(asked, Interaction(0, asked, response))).response
+
+
+def in_memory(pieces: list[bytes], headers: Headers = OCTETS) -> Response:
+    chunks = tuple([ResponseChunk(piece, float(at)) for at, piece in enumerate(pieces)])
+    response = Response(ResponseHead(200, "OK", headers, "chunked"), chunks)
+    return Redactor("salt", SECRETS).response(readable_response(response, "GET"))
+
+
+async def same(found: Response, expected: Response) -> None:
+    assert found.file is not None
+    body = await whole(found.file)
+    assert body == expected.body
+    assert found.file.digest == hashlib.sha256(body).hexdigest()
+    assert found.cuts.total == found.file.size == len(body)
+    assert list(found.cuts) == [
+        (chunk.at_ms, len(chunk.data)) for chunk in expected.chunks if chunk.data
+    ]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(bodies, st.lists(st.integers(0, 10_000), max_size=8))
+async def test_a_kept_body_is_what_a_small_one_would_be(body: bytes, borders: list[int]) -> None:
+    pieces = cut(body, borders)
+
+    await same(await kept(pieces), in_memory(pieces))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(bodies.filter(bool), st.lists(st.integers(0, 10_000), max_size=8))
+async def test_and_so_is_a_coded_one(body: bytes, borders: list[int]) -> None:
+    headers = (*OCTETS, (b"Content-Encoding", b"gzip"))
+    pieces = cut(gzip.compress(body), borders)
+
+    found = await kept(pieces, headers)
+
+    await same(found, in_memory(pieces, headers))
+    assert found.headers == OCTETS
+
+
+async def test_what_grows_out_of_bounds_is_kept_as_it_came() -> None:
+    coded = gzip.compress(b"x" * 10_000)
+    headers = (*OCTETS, (b"Content-Encoding", b"gzip"))
+
+    found = await kept([coded], headers, limit=5000)
+
+    assert found.file is not None
+    assert await whole(found.file) == coded
+    assert found.headers == headers
+
+
+async def test_a_credential_that_is_not_taken_out_is_not_kept() -> None:
+    other = Secret("x-api-key", b"another-0123456789")
+    spool = Spool(None)
+    await spool.add(b"before another-0123456789 after")
+    file = await spool.finish()
+    response = Response(ResponseHead(200), file=file, cuts=Cuts([(0.0, file.size)]))
+    asked = Request("openai", "GET", "/")
+
+    with pytest.raises(StoreError, match="'x-api-key' would still stand in") as caught:
+        await keeping(guard=Guard([other])).keep(asked, Interaction(0, asked, response))
+
+    assert "another-0123456789" not in caught.value.message
+
+
+async def test_a_request_is_known_by_what_will_be_kept_of_it(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    await spool.add(b"with " + KEY + b" in it")
+    asked = Request("openai", "POST", "/", OCTETS, file=await spool.finish())
+    known = await digest_of(asked, Redactor("salt", SECRETS))
+    redacted = Request("openai", "POST", "/", OCTETS, file=known)
+
+    done = await keeping().keep(asked, Interaction(0, redacted, Response(ResponseHead(200))))
+
+    assert done.request.file is not None
+    assert (done.request.file.size, done.request.file.digest) == (known.size, known.digest)
+    assert KEY not in await whole(done.request.file)
