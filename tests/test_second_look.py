@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from tapeway.core.cassette import Cassette
+from tapeway.core.identifiers import Match
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model import (
     CassetteHead,
@@ -198,7 +199,35 @@ async def test_a_large_cassette_and_a_large_request_are_looked_at_beside_the_loo
         assert (found.outcome, found.index) == ("replayed", FEW + 1)
 
 
-async def test_a_cassette_that_changes_meanwhile_is_asked_anew() -> None:
+async def test_what_was_recorded_meanwhile_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world("auto", store=await tape(*LOOP)) as around:
+
+        async def matches(*_: object) -> list[Match]:
+            monkeypatch.undo()
+            assert (await ask(around, turn("new"))).outcome == "recorded"
+            return []
+
+        monkeypatch.setattr(around.broker._second_look, "matches", matches)
+
+        assert (await ask(around, turn("new"))).outcome == "replayed"
+
+
+async def test_a_cassette_that_was_let_go_meanwhile_is_loaded_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world("auto", store=await tape(*LOOP)) as around:
+
+        async def matches(*_: object) -> list[Match]:
+            await around.broker.eject()
+            return []
+
+        monkeypatch.setattr(around.broker._second_look, "matches", matches)
+
+        assert (await ask(around, turn("new"))).outcome == "recorded"
+        assert len(around.held()) == 4
+
+
+async def test_equal_misses_beside_a_slow_look_are_one_call() -> None:
     others = [(turn(f"question {number}"), answer()) for number in range(FEW + 1)]
     async with world("auto", store=await tape(*others)) as around:
         one, two = around.start("/v1/new"), around.start("/v1/new")

@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from weakref import WeakKeyDictionary
 
 from tapeway.core.cassette import Cassette
 from tapeway.core.identifiers import Identifiers, Match
@@ -32,8 +31,8 @@ class SecondLook:
 
     def __init__(self, repeats: Repeats) -> None:
         self._repeats = repeats
-        self._readers: WeakKeyDictionary[Cassette, asyncio.Lock] = WeakKeyDictionary()
-        self._told: WeakKeyDictionary[Cassette, int] = WeakKeyDictionary()
+        self._readers: dict[str, asyncio.Lock] = {}
+        self._told: dict[str, int] = {}
 
     async def matches(
         self, cassette: Cassette, incoming: Incoming, plan: Ask | Miss
@@ -55,15 +54,12 @@ class SecondLook:
 
         Otherwise the plan, flagged where identifiers of a recording go to the upstream.
         """
-        tried: set[bytes] = set()
         bindings, asks = cassette.take.bindings, isinstance(plan, Ask)
         for match in matches:
             index = match.interaction.index
             if cassette.get(index) is not match.interaction or not bindings.allow(match.names):
                 continue
-            if (key := cassette.key_of(index)) in tried:
-                continue
-            tried.add(key)
+            key = cassette.key_of(index)
             found = cassette.next(
                 key, self._repeats, plan.mark, could_ask=asks, asked=_request(plan)
             )
@@ -81,8 +77,8 @@ class SecondLook:
         borrowed = sorted(each for each, by in carried if ask.cassette.recorded_in(by) != now)
         if not borrowed:
             return ask
-        if self._told.get(ask.cassette) != now:
-            self._told[ask.cassette] = now
+        if self._told.get(ask.cassette.name) != now:
+            self._told[ask.cassette.name] = now
             log.warning(
                 "a request to cassette '%s' is asked live with identifiers that came from a "
                 "recording: if the upstream does not know them, record the whole run anew",
@@ -91,7 +87,7 @@ class SecondLook:
         return replace(ask, borrowed=tuple(borrowed))
 
     async def _identifiers(self, cassette: Cassette) -> Identifiers:
-        async with self._readers.setdefault(cassette, asyncio.Lock()):
+        async with self._readers.setdefault(cassette.name, asyncio.Lock()):
             while (found := cassette.identifiers) is None:
                 rules, held = cassette.rules, cassette.snapshot()
                 if len(held) <= FEW:

@@ -6,6 +6,7 @@ from tapeway.core.credentials import Secret
 from tapeway.core.matching import request_key
 from tapeway.core.model import Request
 from tapeway.core.recognition import REMEMBERED_BODY, Recogniser
+from tapeway.core.rules import NONE, Rules
 from tests.core.redacting import JSON, KEY, OTHER, make_request
 
 
@@ -46,6 +47,20 @@ def test_a_cassettes_salt_counts() -> None:
 
     assert one.redacted.body != two.redacted.body
     assert one.key == two.key
+
+
+def test_rules_count() -> None:
+    recogniser = Recogniser()
+    rules = Rules(ignore=("body",))
+
+    keys = [
+        recogniser.recognise("run", asked(body), each).key
+        for each in (NONE, rules)
+        for body in (b"{}", b"[]")
+    ]
+
+    assert keys[2] == keys[3]
+    assert len(set(keys)) == 3
 
 
 def test_the_processs_own_secrets_are_taken_out_of_every_request() -> None:

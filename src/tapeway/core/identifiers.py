@@ -35,7 +35,6 @@ class Match:
 
     interaction: Interaction
     names: Mapping[str, str]
-    unchanged: int
 
 
 class Identifiers:
@@ -68,9 +67,9 @@ class Identifiers:
         return {each: self.issued[each] for each in self.issued.keys() & tokens.sent_back(request)}
 
     def look(self, request: Request, routes: Iterable[str]) -> list[Match]:
-        """The recordings that are this request but for names, the best first.
+        """The recordings that are this request but for names, in their order.
 
-        Best is the one with the most names unchanged, then the one recorded first.
+        All that match have the same names unchanged: an issued identifier stands for itself.
         """
         if not self._carriers:
             return []
@@ -80,8 +79,8 @@ class Identifiers:
             for each in self._carriers.get(_coarse(route, asked), ())[-MOST_COMPARED:]:
                 renaming = Renaming(self.issued)
                 if renaming.explains(document(each.request, self._rules), asked):
-                    found.append(Match(each, renaming.names, renaming.unchanged))
-        return sorted(found, key=lambda match: (-match.unchanged, match.interaction.index))
+                    found.append(Match(each, renaming.names))
+        return sorted(found, key=lambda match: match.interaction.index)
 
     def _learn(self, interaction: Interaction) -> set[str]:
         # What the app sent first is the app's own name for something.

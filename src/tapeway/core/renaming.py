@@ -17,11 +17,6 @@ class Renaming:
         self.names: dict[str, str] = {}
         self._back: dict[str, str] = {}
 
-    @property
-    def unchanged(self) -> int:
-        """How many identifiers are called by their own name."""
-        return sum(recorded == sent for recorded, sent in self.names.items())
-
     def explains(self, recorded: Mapping[str, Json], sent: Mapping[str, Json]) -> bool:
         """Whether nothing but names of identifiers differs; the names are learnt on the way.
 
