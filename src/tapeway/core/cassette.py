@@ -314,7 +314,9 @@ class Cassette:
             # Most keys never carry a credential, and need no second index.
             unmarked = self._by_key.get(key)
             self._by_mark[key] = {b"": list(unmarked)} if unmarked else {}
-        self._varied.pop(key, None)
+        if self._varied.get(key) is False:
+            # Polled for hours, a key has thousands that are all alike.
+            self._varied[key] = likeness.vary([self._by_key[key][0], interaction])
         # In index order, so that a reload serves repeats as this process did.
         insort(self._by_key.setdefault(key, []), interaction, key=_number)
         if key in self._by_mark:
