@@ -10,6 +10,7 @@ from tapeway.core.model import CassetteHead, StoredCassette
 from tapeway.core.rules import Rules
 from tapeway.errors import CassetteCorrupt
 from tapeway.live import Policy
+from tests.fakes.responder import FakeAnswer
 from tests.fakes.store import FakeStore
 from tests.fakes.world import recorded, world
 
@@ -211,3 +212,14 @@ async def test_a_digest_login_replays_though_every_nonce_is_another() -> None:
         ]
 
         assert found == [b"answer 2", b"answer 1", b"answer 4", b"answer 3", b"answer 3"]
+
+
+async def test_what_is_renumbered_by_saving_is_replaced_by_its_new_number() -> None:
+    store = await recorded("old", path="/v1/x?ts=1")
+    async with world("record", store=store) as around:
+        await around.get("/v1/x?ts=1")
+    async with world("record", store=store, rules=IGNORE_TS) as around:
+        around.responder.reply = lambda _: FakeAnswer(b"newest")
+        await around.get("/v1/x?ts=2")
+
+        assert await around.stored() == [b"newest"]
