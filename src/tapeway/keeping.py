@@ -5,6 +5,7 @@ What goes through the processor here is gone through in threads; none of it is h
 
 import asyncio
 from collections.abc import Generator, Iterable
+from contextlib import closing
 from dataclasses import replace
 
 from tapeway.core.cuts import Cuts
@@ -26,16 +27,15 @@ class Unreadable(Exception):
 
 async def digest_of(request: Request, redactor: Redactor) -> BodyFile:
     """What a cassette would say of a request's large body. Raises StoreError."""
-
-    def read(file: BodyFile) -> BodyFile:
-        digester = Digester(request.headers)
-        for piece in _Redacting(redactor, Cuts()).through(pieces(file)):
-            digester.feed(piece)
-        return digester.finish()
-
     if request.file is None:
         raise ValueError("there is no large body")
-    return await asyncio.to_thread(read, request.file)
+    digester = Digester(request.headers)
+    redacting = _Redacting(redactor, Cuts())
+    with closing(_fed(digester, redacting.through(pieces(request.file)))) as steps:
+        # A thread for each step and not for all: others wait for one, too.
+        while await asyncio.to_thread(next, steps, False):
+            pass
+    return digester.finish()
 
 
 class Keeping:
@@ -97,6 +97,12 @@ class Keeping:
                 "use a folder, or a smaller --max-body"
             )
         return await self._store.keep(self._name, self._guard.watched(source))
+
+
+def _fed(digester: Digester, source: Iterable[bytes]) -> Generator[bool]:
+    for piece in source:
+        digester.feed(piece)
+        yield True
 
 
 class _Redacting:
