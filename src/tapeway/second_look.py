@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 FEW = 100
 """So many recordings are read on the spot."""
 
+_NAMED = 5
+
 SMALL_BODY = 32 * 1024
 """Larger requests are compared in a thread."""
 
@@ -65,7 +67,7 @@ class SecondLook:
             )
             if found is not None:
                 bindings.learn(match.names)
-                return Replay(cassette, found, plan.target, key)
+                return Replay(cassette, found, plan.target, key, _note(match))
         return self._flagged(plan) if isinstance(plan, Ask) else plan
 
     def _flagged(self, ask: Ask) -> Ask:
@@ -100,6 +102,12 @@ class SecondLook:
                             made.add(each)
                     cassette.identifiers = made
             return found
+
+
+def _note(match: Match) -> str:
+    named = [f"{name} is {sent}" for name, sent in match.names.items() if name != sent]
+    more = " …" if len(named) > _NAMED else ""
+    return f"recognised by identifiers that have other names: {', '.join(named[:_NAMED])}{more}"
 
 
 def _request(plan: Ask | Miss) -> Request:

@@ -126,6 +126,8 @@ def test_rules_hold_here_too() -> None:
 
     assert found(conversation(), body) == []
     assert found(conversation(Rules(ignore=("body.user",))), body) == [1]
+    everywhere = conversation(Rules(ignore=("body.user", "query", "headers")))
+    assert found(everywhere, body, "/v1/chat?n=1") == [1]
 
 
 def test_identifiers_in_paths_and_queries_are_recognised() -> None:
@@ -136,8 +138,11 @@ def test_identifiers_in_paths_and_queries_are_recognised() -> None:
     ]
     identifiers = Identifiers([*turns, exchange(3, asked({}, "/v1/models"), {"id": "gpt-4o"})])
 
-    assert found(identifiers, {}, "/v1/threads/mine/runs?after=mine") == [1]
-    assert found(identifiers, {}, "/v1/threads/mine/runs?after=other") == []
+    other = "thread_z9y8x7w6"
+    assert found(identifiers, {}, f"/v1/threads/{other}/runs?after={other}") == [1]
+    assert found(identifiers, {}, f"/v1/threads/{other}/runs?after=z9y8x7w6") == []
+    assert found(identifiers, {}, "/v1/threads/mine/runs?after=mine") == []
+    assert found(identifiers, {}, f"/v1/threads/{other}/runs?after=mine") == []
     assert found(identifiers, {}, "/v1/models/gpt-5") == []
 
 

@@ -70,6 +70,9 @@ async def test_a_loop_of_three_turns_replays_offline_whatever_the_app_calls_its_
 
         assert [each.outcome for each in answers] == [b"replayed"] * 3
         assert [entry.interaction for entry in proxy.journal] == [2, 1, 0]
+        latest, before, _ = [entry.message or "" for entry in proxy.journal]
+        assert "call_Zz9Yy8Xx7W is another" in latest
+        assert (f"{CALLS[0]} is {names[0]}" in before) is (names != CALLS)
 
 
 @pytest.mark.parametrize(

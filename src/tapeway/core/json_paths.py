@@ -110,7 +110,7 @@ def _onward(paths: Sequence[Path], step: str | int) -> list[Path] | None:
             if len(path) == 1:
                 return None
             found.append(path)
-        elif head is ONE or (head == step and type(head) is type(step)):
+        elif head is ONE or head == step:
             if len(path) == 1:
                 return None
             found.append(path[1:])

@@ -28,12 +28,16 @@ class Incoming(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """A recording answers; `target` is the redacted one that was asked for."""
+    """A recording answers; `target` is the redacted one that was asked for.
+
+    `note` says by what it was found where that was not its key.
+    """
 
     cassette: Cassette
     interaction: Interaction
     target: str
     key: bytes
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Whether one request is another with its identifiers called by other names, all consistently."""
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 
 from tapeway.core.json_text import Json
 from tapeway.core.tokens import is_drawn, is_said
@@ -28,26 +28,34 @@ class Renaming:
         path, asked = str(recorded["path"]).split("/"), str(sent["path"]).split("/")
         if len(path) != len(asked) or not all(map(self._segment, path, asked)):
             return False
-        return all(self._same(recorded[key], sent[key], "") for key in recorded if key != "path")
+        return all(
+            self._same(value, sent[key], "", self._segment if key == "query" else self._text)
+            for key, value in recorded.items()
+            if key != "path"
+        )
 
     def _segment(self, recorded: str, sent: str) -> bool:
-        if recorded != sent and not is_drawn(recorded):
+        # What is asked for by a path was named by the service: `/files/no-such-file` is no renaming.
+        if recorded != sent and not (is_drawn(recorded) and is_drawn(sent)):
             return False
         return self._text(recorded, sent)
 
-    def _same(self, recorded: Json, sent: Json, name: str) -> bool:
+    def _same(
+        self, recorded: Json, sent: Json, name: str, text: Callable[[str, str], bool]
+    ) -> bool:
         if type(recorded) is not type(sent):
             return False
         if isinstance(recorded, dict) and isinstance(sent, dict):
             return recorded.keys() == sent.keys() and all(
-                self._same(value, sent[key], key) for key, value in recorded.items()
+                self._same(value, sent[key], key, text) for key, value in recorded.items()
             )
         if isinstance(recorded, list) and isinstance(sent, list):
             return len(recorded) == len(sent) and all(
-                self._same(left, right, name) for left, right in zip(recorded, sent, strict=True)
+                self._same(left, right, name, text)
+                for left, right in zip(recorded, sent, strict=True)
             )
         if isinstance(recorded, str) and isinstance(sent, str):
-            return recorded == sent if is_said(name) else self._text(recorded, sent)
+            return recorded == sent if is_said(name) else text(recorded, sent)
         return recorded == sent
 
     def _text(self, recorded: str, sent: str) -> bool:

@@ -162,6 +162,7 @@ class Proxy:
         plan = broker.plan(cassette, incoming)
         if not isinstance(plan, Replay):
             plan = await broker.reconsider(cassette, incoming, plan)
+            visit.note = None if isinstance(plan, Miss) else plan.note
         visit.key, visit.path = plan.key, plan.target
         if isinstance(plan, Replay):
             if (file := plan.interaction.response.file) is not None:
@@ -171,7 +172,6 @@ class Proxy:
             return self._replay(visit, plan.interaction)
         if isinstance(plan, Miss):
             return self._miss(visit, await self._explainer.explain(cassette, plan))
-        visit.note = plan.note
         if not plan.rules.records:
             return await self._relay(visit, plan)
         if self._manners.delivery == "stream":
