@@ -47,6 +47,24 @@ def test_a_word_in_a_long_text_is_found_among_texts_of_the_same_length() -> None
     assert found(asked(chat(texts[211].replace("word7 ", "WORD7 "))), recordings)[0] == 211
 
 
+def test_a_word_put_in_behind_what_all_have_in_common_is_found_among_thousands() -> None:
+    texts = [f"{PROSE} {'lorem ipsum dolor ' * 40}{number:05d}" for number in range(2000)]
+    recordings = held(*(asked(chat(text)) for text in texts))
+
+    missed = asked(chat(texts[1777].replace("word399 ", "word399 in between ")))
+
+    assert found(missed, recordings)[0] == 1777
+
+
+def test_one_parameter_is_found_among_thousands_without_a_body() -> None:
+    targets = [f"/v1/files?page={number}&size=20" for number in range(3000)]
+    recordings = held(*(asked(method="GET", target=target) for target in targets))
+
+    missed = asked(method="GET", target="/v1/files?page=2777&size=30")
+
+    assert found(missed, recordings)[0] == 2777
+
+
 def test_recordings_of_the_same_endpoint_are_preferred() -> None:
     missed = asked(chat("hello"))
     recordings = held(

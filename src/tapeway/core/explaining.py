@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from operator import attrgetter
 
 from tapeway.core.differences import shown
 from tapeway.core.miss import Explanation, Miss, Near
@@ -31,7 +32,7 @@ def explain(
         return Explanation(tuple(Near(index) for index in miss.used_up[:MOST_NEAREST]))
     if len(miss.request.body) > LARGEST:
         return Explanation(note=TOO_LARGE)
-    found = nearest(miss.request, sorted(held, key=_index), rules, MOST_NEAREST)
+    found = nearest(miss.request, sorted(held, key=attrgetter("index")), rules, MOST_NEAREST)
     if not found:
         return Explanation()
     added = suggestion(found[0].interaction.request, miss.request, rules)
@@ -54,7 +55,3 @@ def _redacted(
 def _near(neighbour: Neighbour) -> Near:
     first = neighbour.differences[:MOST_SHOWN]
     return Near(neighbour.index, tuple(map(shown, first)), len(neighbour.differences) - len(first))
-
-
-def _index(held: Interaction | ForeignInteraction) -> int:
-    return held.index

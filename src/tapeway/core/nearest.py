@@ -1,13 +1,14 @@
 """The recordings that come nearest to a request that none of them answers.
 
 Reading and comparing documents is dear, so the few that are worth it are picked by what comparing
-bytes can tell: first those that end alike or are about as long, within a budget, then of these the
-ones that share the most pieces. All of it is a function of the recordings and their order.
+bytes can tell: first those that say the same at a few places or are about as long, within a budget,
+then of these the ones that share the most pieces. All of it is a function of the recordings and their order.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import log
 
 from tapeway.core.differences import Difference, common_head, differences
 from tapeway.core.json_text import Json
@@ -22,10 +23,11 @@ LARGEST = 4 * 1024 * 1024
 """Larger bodies are not compared: reading them would keep the process from everything else."""
 
 _SCORED = 1000
-_SCORED_BYTES = 1024 * 1024
+_SCORED_BYTES = 256 * 1024
 _COMPARED = 8
-_COMPARED_BYTES = 256 * 1024
-_TAIL = 64
+_COMPARED_BYTES = 160 * 1024
+_PROBE = 24
+_FIRST = 1000.0
 _PIECE = 48
 _WEIGHED = 16
 _WORDS = 8192
@@ -85,15 +87,18 @@ def _differences(
 def _same_endpoint(
     missed: Request, held: Iterable[Interaction | ForeignInteraction], rules: Rules
 ) -> list[Interaction]:
-    method, path = missed.method, path_of(missed, rules)
-    known = [
-        each for each in held if isinstance(each, Interaction) and len(each.request.body) <= LARGEST
-    ]
-    there = [
-        each
-        for each in known
-        if each.request.method == method and path_of(each.request, rules) == path
-    ]
+    known = [each for each in held if isinstance(each, Interaction)]
+    path = path_of(missed, rules)
+    if rules.rewrite:
+        there = [each for each in known if path_of(each.request, rules) == path]
+    else:
+        asked = path + "?"
+        there = [
+            each
+            for each in known
+            if (target := each.request.target) == path or target.startswith(asked)
+        ]
+    there = [each for each in there if each.request.method == missed.method]
     return [each for each in there if each.request.route == missed.route] or there or known
 
 
@@ -106,49 +111,76 @@ def path_of(request: Request, rules: Rules) -> str:
 
 
 def _worth_comparing(missed: Request, known: list[Interaction]) -> list[Interaction]:
-    size, tail = len(missed.body), missed.body[-_TAIL:]
-    # One that ends otherwise comes behind all that end alike, whatever their length.
+    """First those that say the same where few others do, then those that are about as long."""
+    size, bodies = len(missed.body), [each.request.body for each in known]
+    alike = _alike(missed, bodies if size else [each.request.target for each in known])
     ranks = [
-        abs(len(each.request.body) - size) + (0 if each.request.body.endswith(tail) else LARGEST)
-        for each in known
+        abs(len(body) - size) / LARGEST - _FIRST * share
+        for body, share in zip(bodies, alike, strict=True)
     ]
     order = sorted(range(len(known)), key=ranks.__getitem__)
-    scored = _within([known[at] for at in order[:_SCORED]], _SCORED_BYTES)
-    separator = _separator(missed.body)
-    pieces = frozenset(missed.body.split(separator)), frozenset(_TARGET.split(missed.target))
-    scores = [_likeness(each.request, *pieces, separator) for each in scored]
+    scored = _within([(at, known[at]) for at in order[:_SCORED]], _SCORED_BYTES)
+    likeness = _Likeness(missed)
+    scores = [likeness.of(each.request) + alike[at] for at, each in scored]
     best = sorted(range(len(scored)), key=scores.__getitem__, reverse=True)[:_COMPARED]
-    return _within([scored[at] for at in best], _COMPARED_BYTES)
+    return [each for _, each in _within([scored[at] for at in best], _COMPARED_BYTES)]
 
 
-def _within(found: Sequence[Interaction], budget: int) -> list[Interaction]:
+def _alike(missed: Request, said: Sequence[bytes | str]) -> list[float]:
+    """How far bodies, or targets, say what the missed one says, from 0 to 1, judged by four places.
+
+    Two are counted from the beginning and two from the end: whatever was changed at one place,
+    what lies before it or behind it stands where it stood. A place where most say the same tells
+    little.
+    """
+    own: bytes | str = missed.body or missed.target
+    same = [[text[place] == own[place] for text in said] for place in _places(len(own))]
+    a, b, c, d = (log(len(said) / each) if (each := sum(held)) else 0.0 for held in same)
+    most = (a + b + c + d) or 1.0
+    return [(a * i + b * j + c * k + d * m) / most for i, j, k, m in zip(*same, strict=True)]
+
+
+def _places(size: int) -> tuple[slice, slice, slice, slice]:
+    width = max(1, min(_PROBE, size // 4))
+    half, late, middle = size // 2, size * 9 // 10, max(width, size // 2)
+    return (
+        slice(half, half + width),
+        slice(late, late + width),
+        slice(-middle, (width - middle) or None),
+        slice(-width, None),
+    )
+
+
+def _within(found: Iterable[tuple[int, Interaction]], budget: int) -> list[tuple[int, Interaction]]:
     """As many of the first as the budget of bytes allows, and three of them in any case."""
-    kept: list[Interaction] = []
-    for each in found:
-        budget -= len(each.request.body)
+    kept: list[tuple[int, Interaction]] = []
+    for at, each in found:
+        size = len(each.request.body)
+        if size > LARGEST:
+            continue
+        budget -= size
         if budget < 0 and len(kept) >= 3:
             break
-        kept.append(each)
+        kept.append((at, each))
     return kept
 
 
-def _separator(body: bytes) -> bytes | None:
-    """What cuts a body into telling pieces: quotes, ampersands, or the space between words."""
-    for each in (b'"', b"&"):
-        if body.count(each) * _PIECE > len(body):
-            return each
-    return None
+class _Likeness:
+    """How many pieces of a request another one shares, between 0 and 1."""
 
+    def __init__(self, missed: Request) -> None:
+        self._separator = next(
+            (each for each in (b'"', b"&") if missed.body.count(each) * _PIECE > len(missed.body)),
+            None,  # between words
+        )
+        self._body = frozenset(missed.body.split(self._separator))
+        self._target = frozenset(_TARGET.split(missed.target))
+        self._count = len(self._body) + len(self._target)
 
-def _likeness(
-    request: Request,
-    body: frozenset[bytes],
-    target: frozenset[str],
-    separator: bytes | None,
-) -> float:
-    theirs, where = request.body.split(separator), _TARGET.split(request.target)
-    shared = len(body.intersection(theirs)) + len(target.intersection(where))
-    return shared / (len(body) + len(target) + len(theirs) + len(where) - shared)
+    def of(self, request: Request) -> float:
+        body, target = request.body.split(self._separator), _TARGET.split(request.target)
+        shared = len(self._body.intersection(body)) + len(self._target.intersection(target))
+        return shared / (self._count + len(body) + len(target) - shared)
 
 
 def _weight(difference: Difference) -> float:
