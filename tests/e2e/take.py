@@ -78,10 +78,29 @@ class Take:
         fields = tuple(f for f in request.headers if f[0].lower() not in UNSENT)
         return asyncio.run(exchange(self.proxy.proxy, request.method, target, fields, request.body))
 
+    def found(self) -> list[str]:
+        """Where the secrets of any run are seen."""
+        return [seen for name in self.recorded for seen in self.leaks(name)]
+
     def leaks(self, name: str) -> list[str]:
         """Where the secrets of that run are seen in anything the proxies let out."""
         pages = self.pages | self.proxy.let_out() | self.proxy.told_of(name)
         return sightings(self.recorded[name].canaries, pages)
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """One run of a take, to be searched when a test of it is over."""
+
+    take: Take
+    name: str
+
+    def found(self) -> list[str]:
+        """Where its secrets are seen. They did reach the upstream."""
+        recorded = self.take.recorded[self.name]
+        assert recorded.received
+        assert recorded.withheld() == []
+        return self.take.leaks(self.name)
 
 
 def _base(proxy: Tapeway, cassette: str, route: str) -> str:

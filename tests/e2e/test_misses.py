@@ -11,7 +11,7 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
-from tests.canary import canary, sightings
+from tests.e2e.leaks import Leaks
 from tests.e2e.process import Tapeway
 
 # google-genai subclasses aiohttp's session, which warns at the first asynchronous call.
@@ -82,10 +82,9 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tapeway]:
 
 
 @pytest.fixture
-def key(proxy: Tapeway) -> Iterator[str]:
-    value = canary()
-    yield value
-    assert sightings({"the key": value}, proxy.let_out()) == []
+def key(proxy: Tapeway, leaks: Leaks) -> Iterator[str]:
+    yield leaks.secret("the key")
+    leaks.collect("replaying", proxy.let_out())
 
 
 @pytest.mark.parametrize("call", CALLS)
