@@ -198,10 +198,14 @@ def test_a_bomb_costs_no_more_memory_than_the_bound(coding: bytes) -> None:
     assert peak < 3 * MAX_DECODED
 
 
-def test_a_window_larger_than_the_coding_allows_is_refused() -> None:
-    # A frame's header alone asks for it: one segment, eight bytes for a content of a terabyte.
-    assert decode(b"zstd", b"\x28\xb5\x2f\xfd\xe0" + (2**40).to_bytes(8, "little")) is None
-    assert piecewise(b"zstd", [b"\x28\xb5\x2f\xfd\xe0" + (2**40).to_bytes(8, "little")])[1] == "bad"
+@pytest.mark.parametrize(
+    ("window", "ending"), [(8 * MIB, "cut"), (8 * MIB + 1, "bad"), (2**40, "bad")]
+)
+def test_a_window_larger_than_the_coding_allows_is_refused(window: int, ending: Ending) -> None:
+    # A frame's header alone asks for it: one segment, and eight bytes for its size.
+    header = b"\x28\xb5\x2f\xfd\xe0" + window.to_bytes(8, "little")
+
+    assert piecewise(b"zstd", [header]) == (b"", ending)
 
 
 def test_very_many_empty_members_are_read_in_time_linear_in_their_number() -> None:
