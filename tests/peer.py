@@ -5,15 +5,14 @@ import contextlib
 import socket
 import ssl
 import struct
-from types import TracebackType
 from typing import Literal, Self
+
+from tests.listening import Listening
 
 Step = bytes | asyncio.Event | Literal["close", "reset", "stall"]
 """Send these bytes in a write of their own, wait for an event, or close, reset, say no more."""
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-
-_LIMIT = 2**27
 
 
 class Peer:
@@ -25,70 +24,42 @@ class Peer:
     def __init__(
         self, *steps: Step, tls: ssl.SSLContext | None = None, unasked: bool = False
     ) -> None:
-        self._unasked = unasked
         self._steps: tuple[Step, ...] = steps or (OK,)
         self._queued: list[tuple[Step, ...]] = []
-        self._tls = tls
-        self._open: set[asyncio.Task[None]] = set()
-        self.requests: list[bytes] = []
-        self.connections = 0
+        self._scheme = "https" if tls else "http"
+        self._listening = Listening(self._answer, tls=tls, unasked=unasked)
+        self.left = self._listening.left
         self.asked = asyncio.Event()
-        self.left = asyncio.Event()
+        self.requests: list[bytes] = []
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(
-            self._serve, "127.0.0.1", 0, ssl=self._tls, limit=_LIMIT
-        )
-        self.port = int(self._server.sockets[0].getsockname()[1])
+        self.port = await self._listening.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     async def stop(self) -> None:
         """Listen no more and break every connection."""
-        self._server.close()
-        for task in self._open:
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
-        await self._server.wait_closed()
+        await self._listening.stop()
+
+    @property
+    def connections(self) -> int:
+        return self._listening.connections
 
     @property
     def url(self) -> str:
-        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
+        return f"{self._scheme}://127.0.0.1:{self.port}"
 
     def then(self, *steps: Step) -> Self:
         """Answer one request so before the script takes over; calls line up."""
         self._queued.append(steps)
         return self
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._open.add(task)
-        self.connections += 1
-        try:
-            while await self._answer(reader, writer):
-                pass
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            writer.transport.abort()
-        finally:
-            self._open.discard(task)
-            self.left.set()
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        if self._unasked:
-            writer.transport.pause_reading()  # type: ignore[attr-defined] # a socket's can
-        else:
-            request = await read_request(reader)
-            if not request:
-                writer.close()
-                return False
+    async def _answer(
+        self, request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        if request:
             self.requests.append(request)
         self.asked.set()
         for step in self._queued.pop(0) if self._queued else self._steps:
@@ -104,21 +75,6 @@ class Peer:
                 await _end(step, reader, writer)
                 return False
         return True
-
-
-async def read_request(reader: asyncio.StreamReader) -> bytes:
-    """The very bytes of the next request, or of what came of it."""
-    try:
-        head = await reader.readuntil(b"\r\n\r\n")
-        fields = head.lower().split(b"\r\n")[1:]
-        if b"transfer-encoding: chunked" in fields:
-            return head + await reader.readuntil(b"0\r\n\r\n")
-        lengths = [
-            int(line.partition(b":")[2]) for line in fields if line[:15] == b"content-length:"
-        ]
-        return head + await reader.readexactly(lengths[0] if lengths else 0)
-    except asyncio.IncompleteReadError as short:
-        return short.partial
 
 
 async def _end(how: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

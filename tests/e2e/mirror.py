@@ -9,7 +9,7 @@ import orjson
 
 from tapeway.testing.answer import Answer
 from tapeway.testing.codings import coded
-from tests.peer import read_request
+from tests.listening import read_request
 
 JSON = ("Content-Type", "application/json")
 SSE = ("Content-Type", "text/event-stream")

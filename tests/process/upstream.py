@@ -3,10 +3,9 @@
 import asyncio
 import secrets
 from collections import Counter
-from types import TracebackType
 from typing import Self
 
-from tests.peer import read_request
+from tests.listening import Listening
 from tests.process.serving import DEADLINE_S
 
 
@@ -24,32 +23,21 @@ class Upstream:
         self._asked = asyncio.Event()
         self.answers: dict[str, list[bytes]] = {}
         self.asks: Counter[str] = Counter()
-        self.connections = 0
         self._chunked = chunked
         self._size = size
         self._port = port
-        self._open: set[asyncio.Task[None]] = set()
+        self._listening = Listening(self._answer)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=2**27)
-        self._port = int(self._server.sockets[0].getsockname()[1])
+        self._port = await self._listening.start(self._port)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     async def stop(self) -> None:
         """Listen no more and break every connection."""
-        self._server.close()
-        for task in self._open:
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
-        await self._server.wait_closed()
+        await self._listening.stop()
 
     @property
     def url(self) -> str:
@@ -57,7 +45,11 @@ class Upstream:
 
     @property
     def open_connections(self) -> int:
-        return len(self._open)
+        return self._listening.open_connections
+
+    @property
+    def connections(self) -> int:
+        return self._listening.connections
 
     async def was_asked(self, target: str) -> None:
         """Return when a request for that target has come."""
@@ -72,21 +64,9 @@ class Upstream:
         assert self.asks[target] == 1
         return answer
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._open.add(task)
-        self.connections += 1
-        try:
-            while request := await read_request(reader):
-                await self._answer(request, writer)
-        except (ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            self._open.discard(task)
-            writer.transport.abort()
-
-    async def _answer(self, request: bytes, writer: asyncio.StreamWriter) -> None:
+    async def _answer(
+        self, request: bytes, _: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         target = request.split(b" ", 2)[1].decode()
         self.asks[target] += 1
         self._asked.set()
@@ -105,3 +85,4 @@ class Upstream:
         await self.rest.wait()
         writer.writelines(framed[1:])
         await writer.drain()
+        return True
