@@ -59,6 +59,16 @@ def test_a_stream_that_breaks_off_before_its_mark_is_truncated(name: str) -> Non
         assert free <= len(first)
 
 
+@pytest.mark.parametrize("stream", [*STREAMS.values(), *ERRORS.values()])
+def test_one_cut_anywhere_changes_nothing(stream: tuple[str, bytes, bytes, bytes]) -> None:
+    endpoint, media, first, last = stream
+    body = first + last
+    whole = fed(watch(endpoint, media), body)
+
+    for end in range(len(body)):
+        assert fed(watch(endpoint, media), body[:end], body[end:]) == whole, body[:end]
+
+
 @given(st.sampled_from([*STREAMS.values(), *ERRORS.values()]), st.lists(st.integers(0, 9999)))
 def test_however_the_bytes_are_cut_the_same_is_held_and_found(
     stream: tuple[str, bytes, bytes, bytes], places: list[int]

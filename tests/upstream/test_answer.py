@@ -4,8 +4,11 @@ import asyncio
 
 import pytest
 
+from tapeway.core.model import Request
 from tapeway.core.modes import Mode
+from tapeway.errors import UpstreamError
 from tapeway.upstream.client import Limits
+from tests.fakes.world import until
 from tests.peer import OK, Peer, Step
 from tests.raw_client import Answer
 from tests.server.stand import stand
@@ -244,3 +247,28 @@ async def test_any_status_is_passed_on_and_replayed(status: int) -> None:
     assert (live.outcome, replayed.outcome) == (b"recorded", b"replayed")
     for answer in (live, replayed):
         assert (answer.status, answer.reason, answer.body) == (status, b"Some Words", b"ok")
+
+
+@pytest.mark.parametrize("name", ["length", "chunked"])
+@pytest.mark.parametrize("end", ["close", "reset"])
+async def test_what_came_while_nobody_read_comes_before_the_news_that_it_broke_off(
+    name: str, end: Step
+) -> None:
+    head, first, _ = FRAMINGS[name]
+    second = b"5\r\nwor" if name == "chunked" else b"wor"
+    go, came = asyncio.Event(), list[bytes]()
+    async with Peer(head, first, go, second, end) as peer, stand(peer.url) as proxy:
+        request = Request("default", "GET", "/", base=peer.url)
+
+        async def read() -> None:
+            async with proxy.client.ask(request) as live:
+                async for chunk in live.chunks(100):
+                    came.append(chunk.data)
+                    if not go.is_set():
+                        go.set()
+                        await until(lambda: live._response.content.exception())
+
+        with pytest.raises(UpstreamError, match="broke off"):
+            await read()
+
+    assert came == [b"hello", b"wor"]
