@@ -11,7 +11,14 @@ import pytest
 
 from tapeway.testing import Received
 from tests.clients import anthropic_agents, gemini_agents, openai_agents
-from tests.clients.conversations import CHANGES, paths, reordered, swap_results
+from tests.clients.conversations import (
+    CHANGES,
+    identifiers,
+    paths,
+    renamed,
+    reordered,
+    swap_results,
+)
 from tests.clients.raw_socket import Wire
 from tests.clients.target import Run
 from tests.e2e.take import Searched, Take, taken
@@ -110,3 +117,25 @@ def test_a_miss_names_the_path_that_differs(take: Take, name: str, change: str) 
     nearest = told["tapeway"]["nearest"][0]
     assert [each["path"] for each in nearest["differences"]] == [path]
     assert path.removeprefix("body.") in told["message"]
+
+
+@each_conversation
+def test_identifiers_that_the_client_renamed_are_recognised(take: Take, name: str) -> None:
+    mine: dict[str, str] = {}
+    for request in take.recorded[name].received:
+        body = json.loads(request.body)
+        for found in identifiers(body):
+            mine.setdefault(found, f"my_own-{len(mine)}")
+        wire = take.replay_bytes(name, saying(request, renamed(body, mine)))
+
+        assert (wire.status, wire.body) == (200, request.answer.body)
+    assert mine
+
+
+@each_conversation
+def test_renamed_calls_whose_results_are_swapped_miss(take: Take, name: str) -> None:
+    for request in take.recorded[name].received:
+        body = json.loads(request.body)
+        if swap_results(body):
+            mine = {found: f"your_own-{n}" for n, found in enumerate(identifiers(body))}
+            assert missed(take.replay_bytes(name, saying(request, renamed(body, mine))))
