@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from tapeway import explanation
 from tapeway.core.cassette import Cassette
 from tapeway.core.matching import request_key
 from tapeway.core.miss import Explanation, Miss
@@ -34,7 +33,7 @@ class Counting:
         self.calls = self.now = self.most = 0
         self.gate = threading.Event()
         self._explain = explain
-        monkeypatch.setattr(explanation, "explain", self)
+        monkeypatch.setattr("tapeway.explanation.explain", self)
 
     def __call__(self, *_: object) -> Explanation:
         self.calls, self.now = self.calls + 1, self.now + 1
@@ -75,6 +74,10 @@ async def test_different_misses_are_explained_one_at_a_time(counting: Counting) 
     async with asyncio.TaskGroup() as group:
         for number in range(MOST_WAITING):
             group.create_task(explainer.explain(cassette, miss(str(number))))
+        await until(lambda: counting.calls)
+        for _ in range(100):  # steps in which a second one could begin
+            await asyncio.sleep(0)
+        assert counting.now == 1
         counting.gate.set()
 
     assert (counting.calls, counting.most) == (MOST_WAITING, 1)
@@ -114,7 +117,7 @@ async def test_an_explanation_is_remembered_until_the_cassette_changes(counting:
 async def test_no_more_than_some_are_remembered(
     counting: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(explanation, "_REMEMBERED", 2)
+    monkeypatch.setattr("tapeway.explanation._REMEMBERED", 2)
     explainer, cassette = Explainer(Recogniser()), make_cassette()
     counting.gate.set()
     for content in ("a", "b", "c", "b", "a"):
