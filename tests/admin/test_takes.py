@@ -109,6 +109,7 @@ async def test_an_eject_reports_what_the_run_got(open_world: World) -> None:
                 "duplicates": [],
                 "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
                 "saved": {"calls": 2, "tokens": 0, "usd": None},
+                "retries": 0,
             }
         ],
         "upstream_connections": 2,
