@@ -1,10 +1,12 @@
 """The README, run as it stands: only its ports and its upstream are other ones."""
 
+import tomllib
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tapeway.settings import Settings
 from tests.markdown import ROOT, blocks
 from tests.shell import Shell
 
@@ -19,6 +21,8 @@ def test_every_block_of_the_readme_works_as_pasted(tmp_path: Path) -> None:
         for block in BLOCKS:
             if block.language == "sh":
                 outputs.append(shell.run(block))
+            elif block.language == "toml":
+                assert Settings.model_validate(tomllib.loads(block.text)).rules
             else:
                 assert block.language == "text"
                 for part in block.text.strip().split(" …"):
