@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from tests.canary import canary, sightings
 from tests.raw_client import Answer, RawClient
 
 COMMAND = (sys.executable, str(Path(sys.executable).with_name("tapeway")), "serve")
 FREE_PORTS = ("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 DEADLINE_S = 30.0
 """After this the test has failed; nothing is expected to take a tenth of it."""
+
+SEARCHED = 2**20
+"""Larger files, of which there are few, are not searched for secrets."""
 
 USAGE, FAILURE = 2, 1
 """Exit codes: what was given cannot be used, and everything else that is wrong."""
@@ -46,6 +50,7 @@ class Tapeway:
         given = () if "--store" in options else ("--store", str(self.store))
         self._command = [*command, *FREE_PORTS, *given, *options]
         self._environ = dict(environ or {})
+        self.key = canary()
         self._before = before
         self._umask = umask
         self._stderr = folder / "stderr"
@@ -73,7 +78,7 @@ class Tapeway:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=stderr,
-                env=environ | self._environ,
+                env=environ | {"OPENAI_API_KEY": self.key} | self._environ,
                 cwd=self._folder,
                 preexec_fn=self._before,
                 umask=self._umask,
@@ -92,6 +97,7 @@ class Tapeway:
                 assert await self.stopped() == 0, self.stderr
                 assert "Traceback" not in self.stderr
                 assert {line["level"] for line in self.log} <= {"info", "warning"}, self.stderr
+                assert sightings({"the key": self.key}, self._written()) == []
         finally:
             await self.kill()
 
@@ -118,6 +124,13 @@ class Tapeway:
         """What it logged so far; every whole line must be a JSON object."""
         whole, _, _ = self.stderr.rpartition("\n")
         return [json.loads(line) for line in whole.splitlines()]
+
+    def _written(self) -> dict[str, bytes]:
+        found = {"stderr": self.stderr.encode()}
+        for path in self.store.rglob("*"):
+            if path.is_file() and path.stat().st_size < SEARCHED:
+                found[str(path)] = path.read_bytes()
+        return found
 
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
@@ -147,9 +160,13 @@ class Tapeway:
             await self._process.wait()
 
     async def ask(self, target: str, body: bytes = b"", *fields: tuple[str, str]) -> Answer:
-        """The answer to a GET, or with a body to a POST, on a connection of its own."""
+        """The answer to a GET, or with a body to a POST, on a connection of its own.
+
+        It brings a key along, which the process must have written nowhere when it ends.
+        """
+        known = ("Authorization", f"Bearer {self.key}")
         async with asyncio.timeout(DEADLINE_S), RawClient(self.proxy) as client:
-            return await client.ask(request(target, body, *fields))
+            return await client.ask(request(target, body, known, *fields))
 
     async def admin(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Status and document of an admin call."""
