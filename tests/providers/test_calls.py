@@ -174,6 +174,16 @@ def test_a_call_on_a_built_in_route_is_named_as_its_provider_does(
         ("", "/v1/messages", "anthropic", "messages"),
         ("", "/api/generate", "ollama", "api.generate"),
         ("", "/v1beta/models/m:generateContent", "gemini", "generateContent"),
+        ("http://gateway/inference", "/chat/completions", "openai", "chat.completions"),
+        ("http://gateway/llm", "/chat/completions", "openai", "chat.completions"),
+        ("http://gateway/api/v3", "/embeddings", "openai", "embeddings"),
+        ("http://gateway/openai/v1", "/responses", "openai", "responses"),
+        ("", "/openai/deployments/d/chat/completions", "openai", "chat.completions"),
+        ("http://gateway/claude", "/v1/messages", "anthropic", "messages"),
+        ("http://gateway", "/v2/chat", "cohere", "chat"),
+        ("http://gateway", "/model/m/converse-stream", "bedrock", "converse-stream"),
+        ("http://gateway/g", "/v1beta/models/m:generateContent", "gemini", "generateContent"),
+        ("http://gateway/ollama", "/api/chat", "ollama", "api.chat"),
     ],
 )
 def test_a_stand_in_behind_a_default_route_is_understood_by_its_path(
@@ -185,7 +195,19 @@ def test_a_stand_in_behind_a_default_route_is_understood_by_its_path(
     assert (call.provider, call.endpoint) == (provider, endpoint)
 
 
-@pytest.mark.parametrize("target", ["/users/1", "/", "/v1/orders", "/api/users"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/users/1",
+        "/",
+        "/v1/orders",
+        "/api/users",
+        "/chat",
+        "/me/messages",
+        "/responses",
+        "/model/m",
+    ],
+)
 def test_what_is_no_provider_s_path_is_no_call(target: str) -> None:
     assert describe("default", make_request(target, {"model": "m"})) is None
 

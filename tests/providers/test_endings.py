@@ -130,10 +130,18 @@ def test_an_answer_that_is_no_success_has_no_mark() -> None:
     assert fed(watch("chat.completions", SSE, status=429), CHAT) == (len(CHAT), "complete")
 
 
-def test_the_answer_to_nobody_s_call_has_no_mark() -> None:
+def test_the_answer_to_nobody_s_call_needs_no_mark_but_waits_at_the_one_clients_know() -> None:
     head = ResponseHead(200, headers=((b"content-type", SSE),), framing="chunked")
+    body = CHAT + b'data: {"error": "only a field of its own"}\n\n'
 
-    assert fed(ending(None, head), CHAT) == (len(CHAT), "complete")
+    assert fed(ending(None, head), body) == (len(body), "complete")
+    assert fed(ending(None, head), body + b"data: [DONE]\n\n") == (len(body), "marked")
+    assert fed(watch("threads", SSE), body + b"data: [DONE]\n\n") == (len(body), "marked")
+
+
+def test_a_mark_with_something_behind_it_is_one() -> None:
+    for mark in (b"data: [DONE] \n\n", b"data:[DONE]\t\r\n\r\n", b"data: [DONE] - bye\n\n"):
+        assert fed(watch("chat.completions", SSE), CHAT, mark) == (len(CHAT), "marked")
 
 
 def test_the_last_octet_of_an_announced_length_waits() -> None:

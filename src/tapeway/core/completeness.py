@@ -22,8 +22,8 @@ _BODILESS = frozenset({204, 205, 304})
 class Terms:
     """What ends a stream in one dialect.
 
-    `texts` are the data of events, `names` the names or JSON types of events and the fields of
-    lines with their values, `errors` the names of events that report one.
+    `texts` are what the data of events begin with, `names` the names or JSON types of events,
+    `errors` the names of events that report one.
     """
 
     texts: frozenset[bytes] = frozenset()

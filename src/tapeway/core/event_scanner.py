@@ -21,7 +21,8 @@ class EventScanner:
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
-        self._hints = [b'"error"', *(each.encode() for each in terms.names | terms.errors)]
+        self._texts = tuple(terms.texts)
+        self._hints = [each.encode() for each in terms.names | terms.errors]
         self.free = 0
         self.mark: Mark = ""
         self._size = 0
@@ -84,7 +85,7 @@ class EventScanner:
         """Judge an event by its name and by what it holds; its last line may not have ended it."""
         data = b"\n".join(self._data)
         named = self._name in self._terms.names | self._terms.errors
-        if data in self._terms.texts or (named and whole):
+        if data.startswith(self._texts) or (named and whole):
             self._found("error" if self._name in self._terms.errors else "end")
         elif named or any(hint in data for hint in self._hints):
             self._judge(_parsed(data))
@@ -118,8 +119,11 @@ class EventScanner:
             return False
         if line.startswith(b"data:"):
             value = line[5:].removeprefix(b" ")
-            return self._undecided or any(text.startswith(value) for text in self._terms.texts)
+            return self._undecided or self._may_be_text(value)
         return line.startswith(b"event:") or b"event:".startswith(line) or b"data:".startswith(line)
+
+    def _may_be_text(self, value: bytes) -> bool:
+        return value.startswith(self._texts) or any(text.startswith(value) for text in self._texts)
 
     @property
     def _undecided(self) -> bool:

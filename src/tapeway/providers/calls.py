@@ -11,7 +11,7 @@ from tapeway.core.headers import find
 from tapeway.core.json_text import Json
 from tapeway.core.model import Request
 from tapeway.providers.catalogue import PROVIDERS
-from tapeway.providers.paths import owner
+from tapeway.providers.paths import owner, spoken
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,15 @@ _STREAMS_UNASKED = frozenset({"api.chat", "api.generate"})
 def describe(route: str, request: Request) -> Call | None:
     """The call a request makes, or None for one that is no provider's.
 
-    The provider is the route's name where that is a built-in one, otherwise whoever owns the path,
-    so that a stand-in behind a default route is understood too.
+    The provider is the route's name where that is a built-in one, otherwise whoever owns the path
+    or whose API it speaks, so that a stand-in or a gateway behind any route is understood too.
     """
     path = urlsplit(request.base).path.rstrip("/") + request.target.partition("?")[0]
     provider = route if route in PROVIDERS else owner(path, request.headers)
     if provider is None:
-        return None
+        if (found := spoken(path)) is None:
+            return None
+        provider, path = found
     return _verb_call(provider, path) or _resource_call(provider, path, request)
 
 

@@ -28,6 +28,8 @@ _ANTHROPIC = Terms(names=frozenset({"message_stop"}), errors=_ERROR)
 _COHERE = Terms(_DONE, frozenset({"message-end"}), _ERROR)
 # No end mark at all: the transport's end is the only one.
 _GEMINI = Terms(errors=_ERROR)
+# Nobody knows whether it has one, but clients that know this one leave there, whosever stream it is.
+_ANYBODY = Terms(_DONE)
 
 _EVENTS: Mapping[str, Terms] = {
     "chat": _COHERE,
@@ -56,30 +58,28 @@ _LINES = frozenset(
 
 
 def ending(call: Call | None, head: ResponseHead) -> Ending:
-    """What tells the end of the answer with this head; of one that is no known stream, its length."""
-    scanner = _scanner(call, head) if call is not None and 200 <= head.status < 300 else None
+    """What tells the end of the answer with this head; of one that is no stream, its length."""
+    scanner, expected = _scanner(call, head) if 200 <= head.status < 300 else (None, False)
     coding = encoding.coding_of(head.headers)
     decoder = encoding.decoder(coding) if scanner is not None and coding else None
-    if call is None or scanner is None or (coding and decoder is None):
+    if scanner is None or (coding and decoder is None):
         return Ending(length=head.length)
-    return Ending(scanner, decoder, expected=_has_mark(call), length=head.length)
+    return Ending(scanner, decoder, expected=expected, length=head.length)
 
 
-def _scanner(call: Call, head: ResponseHead) -> Scanner | None:
+def _scanner(call: Call | None, head: ResponseHead) -> tuple[Scanner | None, bool]:
+    """What looks for the mark, and whether a stream without one is cut."""
     content_type = find(head.headers, b"content-type") or b""
     media = content_type.partition(b";")[0].strip().lower()
-    endpoint = call.endpoint
-    if media == b"text/event-stream" and endpoint in _EVENTS:
-        return EventScanner(_EVENTS[endpoint])
+    endpoint = call.endpoint if call is not None else ""
+    if media == b"text/event-stream":
+        terms = _EVENTS.get(endpoint, _ANYBODY)
+        return EventScanner(terms), terms not in (_GEMINI, _ANYBODY)
     if media in _LINES and endpoint in _LAST_LINES:
-        return LineScanner(*_LAST_LINES[endpoint])
+        return LineScanner(*_LAST_LINES[endpoint]), True
     if media == b"application/vnd.amazon.eventstream" and endpoint in _LAST_FRAMES:
-        return FrameScanner(_LAST_FRAMES[endpoint])
-    return None
-
-
-def _has_mark(call: Call) -> bool:
-    if call.endpoint == "invoke-with-response-stream":
+        last = _LAST_FRAMES[endpoint]
         # What other models' last event holds is their own affair.
-        return "anthropic." in (call.model or "")
-    return _EVENTS.get(call.endpoint) is not _GEMINI
+        anthropic = call is not None and "anthropic." in (call.model or "")
+        return FrameScanner(last), last is not None or anthropic
+    return None, False

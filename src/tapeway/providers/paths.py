@@ -63,6 +63,23 @@ _GEMINI = re.compile(
     r"|/v1/models/[^/]+(?::|%3[aA])(?:\w*(?:Contents?|Tokens)|predict\w*)$"
 )
 
+# Gateways and servers of one's own serve these below whatever prefix they like. Only what no other
+# API has is listed.
+_SPOKEN = (
+    (
+        re.compile(
+            r"/(?:openai/deployments/[^/]+/)?chat/completions$"
+            r"|/(?:v\d|openai/deployments/[^/]+)/(?:completions|embeddings|responses)$"
+        ),
+        "openai",
+    ),
+    (re.compile(r"/v1/messages$"), "anthropic"),
+    (re.compile(r"/v2/chat$"), "cohere"),
+    (re.compile(r"/models/[^/]+(?::|%3[aA])(?:streamG|g)enerateContent$"), "gemini"),
+    (re.compile(r"/model/[^/]+/(?:converse|invoke)(?:-[a-z-]+)?$"), "bedrock"),
+    (re.compile(r"/api/(?:chat|generate)$"), "ollama"),
+)
+
 
 def owner(target: str, headers: Headers) -> str | None:
     """The built-in route that a raw target without a route name is meant for."""
@@ -82,4 +99,12 @@ def owner(target: str, headers: Headers) -> str | None:
     # /v1/chat alone is Cohere's.
     if second in _OPENAI or path.startswith("/v1/chat/completions"):
         return "openai"
+    return None
+
+
+def spoken(path: str) -> tuple[str, str] | None:
+    """The provider whose API a path speaks that nobody owns, and what of the path is that API's."""
+    for pattern, provider in _SPOKEN:
+        if (found := pattern.search(path)) is not None:
+            return provider, found[0]
     return None
