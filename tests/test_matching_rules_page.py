@@ -1,5 +1,6 @@
 """The page on matching: its tables of equal bodies and of normalisers, and its rules, are true."""
 
+import json
 import re
 import tomllib
 
@@ -8,10 +9,10 @@ import pytest
 from tapeway.core.matching import request_key
 from tapeway.core.model import Request
 from tapeway.core.normalising import NORMALISERS, Normalising
-from tapeway.core.rules import read
+from tapeway.core.rules import read, written
 from tapeway.settings import Settings
 from tests.core.keys import key
-from tests.markdown import ROOT
+from tests.markdown import ROOT, blocks
 
 PAGE = (ROOT / "docs/matching.md").read_text("utf-8")
 ROWS = [
@@ -55,3 +56,10 @@ def test_the_rules_on_the_page_do_what_it_says() -> None:
 
     assert keyed("a") == keyed("b", target="/v1beta/x?ts=2", text="salt-ba9876543210")
     assert keyed("a") != keyed("b", text="pepper")
+
+
+def test_a_cassette_states_its_rules_as_shown() -> None:
+    (shown,) = [block for block in blocks("docs/matching.md") if block.language == "json"]
+    meta = json.loads(shown.text)
+
+    assert written(read(meta["rules"])) == meta["rules"]
