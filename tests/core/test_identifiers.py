@@ -1,5 +1,7 @@
 """A conversation whose identifiers have other names is the recorded one; any other is not."""
 
+import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -130,20 +132,88 @@ def test_rules_hold_here_too() -> None:
     assert found(everywhere, body, "/v1/chat?n=1") == [1]
 
 
-def test_identifiers_in_paths_and_queries_are_recognised() -> None:
-    turns = [
-        exchange(0, asked({}, "/v1/threads"), {"id": "thread_a1b2c3d4"}),
-        exchange(1, asked({}, "/v1/threads/thread_a1b2c3d4/runs?after=thread_a1b2c3d4"), {}),
-        exchange(2, asked({}, "/v1/models/gpt-4o"), {}),
-    ]
-    identifiers = Identifiers([*turns, exchange(3, asked({}, "/v1/models"), {"id": "gpt-4o"})])
+@pytest.mark.parametrize(
+    ("held", "sent"),
+    [
+        ("/v1/threads/thread_a1b2c3d4/runs", "/v1/threads/thread_z9y8x7w6/runs"),
+        ("/v1/files?after=file-a1b2c3d4", "/v1/files?after=file-z9y8x7w6"),
+        ("/users/9780306406157", "/users/9781861972712"),
+    ],
+)
+def test_another_thing_in_a_path_or_a_query_is_asked_for(held: str, sent: str) -> None:
+    issued: list[Json] = [{"id": each} for each in re.split("[/?=]", held)]
+    turns = [exchange(0, asked({}, "/all"), issued), exchange(1, asked({}, held), {})]
 
-    other = "thread_z9y8x7w6"
-    assert found(identifiers, {}, f"/v1/threads/{other}/runs?after={other}") == [1]
-    assert found(identifiers, {}, f"/v1/threads/{other}/runs?after=z9y8x7w6") == []
-    assert found(identifiers, {}, "/v1/threads/mine/runs?after=mine") == []
-    assert found(identifiers, {}, f"/v1/threads/{other}/runs?after=mine") == []
-    assert found(identifiers, {}, "/v1/models/gpt-5") == []
+    assert found(Identifiers(turns), {}, held) == [1]
+    assert found(Identifiers(turns), {}, sent) == []
+
+
+@pytest.mark.parametrize(
+    ("answered", "held", "sent"),
+    [
+        ({"isbn": "9780306406157"}, {"isbn": "9780306406157"}, {"isbn": "9781861972712"}),
+        ({"sku": "B07XYZ1234"}, {"sku": "B07XYZ1234"}, {"sku": "B08ABC9876"}),
+        ({"id": "usr_1a2b3c4d"}, {"user_id": "usr_1a2b3c4d"}, {"user_id": "usr_9z8y7x6w"}),
+        ({"user_id": "42"}, {"user_id": "42"}, {"user_id": "43"}),
+        ({"id": "US"}, {"country": "US"}, {"country": "FR"}),
+        ({"voice_id": "alloy"}, {"voice": "alloy"}, {"voice": "echo"}),
+        ({"id": "gpt-4o"}, {"deployment": "gpt-4o"}, {"deployment": "gpt-4.1"}),
+        ({"email": "ann12345@x.test"}, {"to": "ann12345@x.test"}, {"to": "bob@x.test"}),
+        ({"id": "file-a1b2c3"}, {"file_id": "file-a1b2c3"}, {"file_id": "file-d4e5f6"}),
+        ({"id": "R_kgDOAbc"}, {"variables": {"id": "R_kgDOAbc"}}, {"variables": {"id": "R_2"}}),
+        ({"id": "prod_1"}, {"items": [{"id": "prod_1"}]}, {"items": [{"id": "prod_2"}]}),
+        (
+            {"id": "file-a1b2c3"},
+            {"messages": [{"content": [{"type": "file", "file_id": "file-a1b2c3"}]}]},
+            {"messages": [{"content": [{"type": "file", "file_id": "file-d4e5f6"}]}]},
+        ),
+        (
+            {"input": {"id": "order_1a2b"}},
+            {"messages": [{"content": [{"type": "tool_use", "input": {"id": "order_1a2b"}}]}]},
+            {"messages": [{"content": [{"type": "tool_use", "input": {"id": "order_3c4d"}}]}]},
+        ),
+        (
+            {"args": {"call_id": "1a2b3c4d"}},
+            {"contents": [{"functionCall": {"args": {"call_id": "1a2b3c4d"}}}]},
+            {"contents": [{"functionCall": {"args": {"call_id": "5e6f7a8b"}}}]},
+        ),
+    ],
+)
+def test_another_thing_in_a_body_is_asked_for(answered: Json, held: Json, sent: Json) -> None:
+    turns = [exchange(0, asked({}, "/all"), answered), exchange(1, asked(held), {})]
+
+    assert found(Identifiers(turns), held) == [1]
+    assert found(Identifiers(turns), sent) == []
+
+
+@pytest.mark.parametrize(
+    "conversation",
+    [
+        '{"messages":[{"tool_calls":[{"id":"A"}]},{"role":"tool","tool_call_id":"A"}]}',
+        '{"messages":[{"content":[{"type":"tool_result","tool_use_id":"A"}]}]}',
+        '{"messages":[{"content":[{"toolResult":{"toolUseId":"A","content":[{"json":{}}]}}]}]}',
+        '{"contents":[{"parts":[{"functionResponse":{"id":"A","response":{"id":"7"}}}]}]}',
+        '{"contents":[{"parts":[{"thoughtSignature":"A","functionCall":{"args":{}}}]}]}',
+        '{"previous_response_id":"A","input":[{"type":"function_call_output","call_id":"A"}]}',
+        '{"input":[{"type":"reasoning","id":"A","encrypted_content":"A"}]}',
+        '{"tool_outputs":[{"tool_call_id":"A","output":"fog"}]}',
+    ],
+)
+def test_what_ties_a_conversation_together_may_have_another_name(conversation: str) -> None:
+    held, sent = [json.loads(conversation.replace("A", name)) for name in ("x_1a2b3c4d", "mine")]
+    turns = [exchange(0, asked(first()), {"id": "x_1a2b3c4d"}), exchange(1, asked(held), {})]
+
+    assert found(Identifiers(turns), sent) == [1]
+
+
+def test_two_calls_by_one_name_are_no_renaming_where_only_one_was_issued() -> None:
+    turns = [
+        exchange(0, asked(first()), {"id": CALLS[0]}),
+        exchange(1, asked(second(CALLS[0], "own_1")), {}),
+    ]
+
+    assert found(Identifiers(turns), second("own_2", "own_1")) == [1]
+    assert found(Identifiers(turns), second("own_1", "own_1")) == []
 
 
 def test_what_the_app_named_itself_is_no_issued_identifier() -> None:
@@ -160,24 +230,30 @@ def test_what_the_app_named_itself_is_no_issued_identifier() -> None:
 def test_what_is_said_has_no_other_name_even_where_it_is_an_identifier(name: str) -> None:
     turns = [
         exchange(0, asked({}, "/a"), {"id": "order_a1b2c3d4"}),
-        exchange(1, asked({"x_id": "order_a1b2c3d4", name: "order_a1b2c3d4"}), {}),
+        exchange(1, asked({"call_id": "order_a1b2c3d4", name: "order_a1b2c3d4"}), {}),
     ]
     identifiers = Identifiers(turns)
 
-    assert found(identifiers, {"x_id": "mine", name: "order_a1b2c3d4"}) == [1]
-    assert found(identifiers, {"x_id": "mine", name: "mine"}) == []
+    assert found(identifiers, {"call_id": "mine", name: "order_a1b2c3d4"}) == [1]
+    assert found(identifiers, {"call_id": "mine", name: "mine"}) == []
 
 
 def test_several_come_in_their_order_unless_a_name_is_one_of_them() -> None:
     turns = [
         exchange(0, asked({}, "/a"), {"id": "resp_a1b2c3d4"}),
         exchange(1, asked({}, "/b"), {"id": "resp_e5f6a7b8"}),
-        exchange(2, asked({"session": "resp_a1b2c3d4", "x_id": "resp_a1b2c3d4"}), {}),
-        exchange(3, asked({"session": "resp_e5f6a7b8", "x_id": "resp_e5f6a7b8"}), {}),
+        exchange(
+            2, asked({"previous_response_id": "resp_a1b2c3d4", "call_id": "resp_a1b2c3d4"}), {}
+        ),
+        exchange(
+            3, asked({"previous_response_id": "resp_e5f6a7b8", "call_id": "resp_e5f6a7b8"}), {}
+        ),
     ]
 
-    assert found(Identifiers(turns), {"session": "mine", "x_id": "mine"}) == [2, 3]
-    assert found(Identifiers(turns), {"session": "resp_e5f6a7b8", "x_id": "resp_e5f6a7b8"}) == [3]
+    assert found(Identifiers(turns), {"previous_response_id": "mine", "call_id": "mine"}) == [2, 3]
+    assert found(
+        Identifiers(turns), {"previous_response_id": "resp_e5f6a7b8", "call_id": "resp_e5f6a7b8"}
+    ) == [3]
 
 
 def test_what_is_recorded_later_is_known_at_once() -> None:

@@ -1,12 +1,45 @@
-"""Whether one request is another with its identifiers called by other names, all consistently."""
+"""Whether one request is another with its identifiers called by other names, all consistently.
+
+Another name is another name only for what ties the parts of a conversation together: a call and its
+result, a turn and the one before. What a path, a query or any other field names is a thing of the
+service's, such as a file or a user, and another name there asks for another one.
+"""
 
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
+from enum import Enum
 
 from tapeway.core.json_text import Json
-from tapeway.core.tokens import is_drawn, is_said
 
 _BLANK = re.compile(r"\s")
+
+_LINKS = frozenset(
+    {
+        *("approval_request_id", "callId", "call_id", "previous_interaction_id"),
+        *("previous_response_id", "toolCallId", "toolUseId", "tool_call_id", "tool_use_id"),
+    }
+)
+_LINKS_OF_PARTS = frozenset(
+    {"encrypted_content", "id", "signature", "thoughtSignature", "thought_signature"}
+)
+"""Fields that are links in a part of a conversation, and may be anything elsewhere."""
+
+_CONVERSATIONS = frozenset({"contents", "input", "inputs", "messages"})
+"""What the lists are called that hold the parts of a conversation."""
+
+_DATA = frozenset(
+    {
+        *("args", "arguments", "input", "json", "metadata", "output", "parameters", "response"),
+        *("result", "value", "variables"),
+    }
+)
+"""Where objects stand that a tool was given or gave: they are said, whatever their fields are called."""
+
+
+class _Place(Enum):
+    ANYWHERE = "anywhere"
+    CONVERSATION = "conversation"
+    DATA = "data"
 
 
 class Renaming:
@@ -23,49 +56,49 @@ class Renaming:
         One identifier has one name and one name means one identifier, so that results given to
         each other's calls are no renaming.
         """
-        if recorded.keys() != sent.keys():
-            return False
-        path, asked = str(recorded["path"]).split("/"), str(sent["path"]).split("/")
-        if len(path) != len(asked) or not all(map(self._segment, path, asked)):
-            return False
-        return all(
-            self._same(value, sent[key], "", self._segment if key == "query" else self._text)
+        return recorded.keys() == sent.keys() and all(
+            self._same(value, sent[key], key, _Place.ANYWHERE if key == "body" else _Place.DATA)
             for key, value in recorded.items()
-            if key != "path"
         )
 
-    def _segment(self, recorded: str, sent: str) -> bool:
-        # What is asked for by a path was named by the service: `/files/no-such-file` is no renaming.
-        if recorded != sent and not (is_drawn(recorded) and is_drawn(sent)):
-            return False
-        return self._text(recorded, sent)
-
-    def _same(
-        self, recorded: Json, sent: Json, name: str, text: Callable[[str, str], bool]
-    ) -> bool:
+    def _same(self, recorded: Json, sent: Json, name: str, place: _Place) -> bool:
         if type(recorded) is not type(sent):
             return False
         if isinstance(recorded, dict) and isinstance(sent, dict):
             return recorded.keys() == sent.keys() and all(
-                self._same(value, sent[key], key, text) for key, value in recorded.items()
+                self._same(value, sent[key], key, _within(place, key, value))
+                for key, value in recorded.items()
             )
         if isinstance(recorded, list) and isinstance(sent, list):
             return len(recorded) == len(sent) and all(
-                self._same(left, right, name, text)
+                self._same(left, right, name, place)
                 for left, right in zip(recorded, sent, strict=True)
             )
         if isinstance(recorded, str) and isinstance(sent, str):
-            return recorded == sent if is_said(name) else text(recorded, sent)
+            return self._link(recorded, sent) if _is_link(place, name) else recorded == sent
         return recorded == sent
 
-    def _text(self, recorded: str, sent: str) -> bool:
-        if recorded not in self._issued:
-            return recorded == sent
-        if recorded != sent and (sent in self._issued or not sent or _BLANK.search(sent)):
-            # An identifier of this cassette stands for itself alone.
+    def _link(self, recorded: str, sent: str) -> bool:
+        if recorded != sent and not (recorded in self._issued and self._may_be_named(sent)):
             return False
         known = self.names.setdefault(recorded, sent)
         return known == sent and self._back.setdefault(sent, recorded) == recorded
+
+    def _may_be_named(self, sent: str) -> bool:
+        # An identifier of this cassette stands for itself alone.
+        return bool(sent) and sent not in self._issued and not _BLANK.search(sent)
+
+
+def _within(place: _Place, key: str, value: Json) -> _Place:
+    if place is not _Place.DATA and key in _CONVERSATIONS and isinstance(value, list):
+        return _Place.CONVERSATION
+    return _Place.DATA if key in _DATA and isinstance(value, dict) else place
+
+
+def _is_link(place: _Place, name: str) -> bool:
+    if place is _Place.DATA:
+        return False
+    return name in _LINKS or (place is _Place.CONVERSATION and name in _LINKS_OF_PARTS)
 
 
 class Bindings:
