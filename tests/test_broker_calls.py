@@ -36,11 +36,14 @@ async def test_twenty_equal_misses_make_one_call_and_all_get_its_answer() -> Non
         assert await around.stored() == [b"answer 1"]
 
 
-async def test_who_did_not_make_the_call_gets_no_coding_they_may_not_have_asked_for() -> None:
+@pytest.mark.parametrize("status", [200, 500])
+async def test_who_did_not_make_the_call_gets_no_coding_they_may_not_have_asked_for(
+    status: int,
+) -> None:
     packed, headers = gzip.compress(b"text"), ((b"Content-Encoding", b"gzip"),)
     async with world() as around:
         around.responder.gate.clear()
-        around.responder.reply = lambda _: FakeAnswer(packed, headers=headers)
+        around.responder.reply = lambda _: FakeAnswer(packed, status=status, headers=headers)
         clients = [around.start() for _ in range(2)]
         await around.responder.reached(1)
         around.responder.gate.set()

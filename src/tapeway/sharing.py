@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from tapeway.core.cassette import Cassette
+from tapeway.core.model import Interaction, Response
 from tapeway.core.plan import Answer, Ask
-from tapeway.core.readable import readable_response
+from tapeway.core.readable import may_be_read, readable_response
 from tapeway.errors import Draining, TapewayError, describe
 from tapeway.feed import Feed
 from tapeway.live import BROKEN_OFF
@@ -46,11 +47,22 @@ class Pending:
             raise Draining(BROKEN_OFF) from None
         if isinstance(result, TapewayError):
             raise type(result)(result.message, status=result.status, code=result.code)
-        if self._first or result.index is None:
+        if self._first:
+            return result
+        result = replace(result, response=self._plain(result))
+        if result.index is None:
             return result
         self._ask.take.touched.add(result.index)
-        plain = readable_response(result.response, self._ask.request.method)
-        return replace(result, outcome="replayed", response=plain)
+        return replace(result, outcome="replayed")
+
+    def _plain(self, answer: Answer) -> Response:
+        method = self._ask.request.method
+        response = readable_response(answer.response, method)
+        if answer.index is None or response.file is None or not may_be_read(response, method):
+            return response
+        # A large one was read into the store, piece by piece.
+        kept = self._ask.cassette.get(answer.index)
+        return kept.response if isinstance(kept, Interaction) else response
 
 
 class LiveCalls:

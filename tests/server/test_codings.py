@@ -1,7 +1,9 @@
 """Content codings: live the very bytes, in the cassette text, replayed to whatever client asks."""
 
+import asyncio
 import base64
 import gzip
+import os
 
 import pytest
 
@@ -10,7 +12,7 @@ from tapeway.formats import native
 from tapeway.stores.memory import MemoryStore
 from tests.core.codings import PACKERS, flushed, pack
 from tests.peer import Peer
-from tests.server.stand import stand, written_and_read
+from tests.server.stand import MIB, stand, written_and_read
 
 EVENTS = [b"data: %d\n\n" % number for number in range(4)]
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
@@ -151,3 +153,21 @@ async def test_a_coded_body_in_base64_replays_as_it_stands() -> None:
         replayed = await proxy.ask(b"GET /x")
 
     assert (replayed.body, replayed.value(b"Content-Encoding")) == (body, b"gzip")
+
+
+async def test_who_joins_the_call_for_a_large_answer_gets_it_plain_as_a_small_one() -> None:
+    text = os.urandom(MIB).hex().encode()
+    said, gate = sized(b"gzip", gzip.compress(text, 1)), asyncio.Event()
+    async with (
+        Peer(said[:99], gate, said[99:]) as peer,
+        stand(peer.url, mode="auto") as proxy,
+        asyncio.TaskGroup() as tasks,
+    ):
+        asking = [tasks.create_task(proxy.ask()) for _ in range(2)]
+        await peer.asked.wait()
+        gate.set()
+        answers = [await each for each in asking]
+
+    found = {each.outcome: (each.value(b"Content-Encoding"), each.body) for each in answers}
+    assert found[b"recorded"] == (b"gzip", gzip.compress(text, 1))
+    assert found[b"replayed"] == (b"", text)

@@ -25,7 +25,7 @@ class translated:
     ) -> None:
         if isinstance(exc, aiohttp.ClientResponseError) and exc.message.startswith(_OVERSIZE):
             raise UpstreamError(
-                f"upstream {self._where} sent more header than tapeway takes; nothing was stored",
+                f"upstream {self._where} sent more header than tapeway takes; no answer was stored",
                 code="upstream_header_too_large",
             ) from None
         if self._secure and isinstance(exc, aiohttp.ClientConnectorError):
@@ -51,14 +51,14 @@ def not_http(url: URL, what: str) -> UpstreamError:
     """The error for an answer that cannot be passed on."""
     return UpstreamError(
         f"upstream {url.host}:{url.port} sent {what}, which cannot be passed on; "
-        "nothing was stored",
+        "no answer was stored",
         code="upstream_protocol",
     )
 
 
 _OVERSIZE = ("Got more than ", "Too many headers")
 _NO_TLS = "could not agree on TLS; check the URL's scheme"
-_BROKE_OFF = "broke off in the middle of its answer; nothing was stored"
+_BROKE_OFF = "broke off in the middle of its answer; no answer was stored"
 _ERRORS: tuple[tuple[type[BaseException], int, str, str], ...] = (
     (
         aiohttp.ClientConnectorCertificateError,
@@ -96,20 +96,20 @@ _ERRORS: tuple[tuple[type[BaseException], int, str, str], ...] = (
         aiohttp.ServerDisconnectedError,
         502,
         "upstream_reset",
-        "closed the connection before it answered; nothing was stored",
+        "closed the connection before it answered; no answer was stored",
     ),
     (
         aiohttp.ClientOSError,
         502,
         "upstream_reset",
-        "reset the connection; nothing was stored",
+        "reset the connection; no answer was stored",
     ),
     (
         aiohttp.ClientError,
         502,
         "upstream_protocol",
-        "sent something that is not HTTP/1.1; nothing was stored",
+        "sent something that is not HTTP/1.1; no answer was stored",
     ),
     (asyncio.TimeoutError, 504, "upstream_timeout", "did not answer in time"),
-    (OSError, 502, "upstream_reset", "reset the connection; nothing was stored"),
+    (OSError, 502, "upstream_reset", "reset the connection; no answer was stored"),
 )
