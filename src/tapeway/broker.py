@@ -365,9 +365,12 @@ class Broker:
 
     def _miss(self, cassette: Cassette, seen: Recognised, key: bytes, incoming: Incoming) -> Miss:
         redacted = seen.redacted
-        nowhere = incoming.guessed and redacted.route == DEFAULT
-        if nowhere and not cassette.has_route(DEFAULT):
-            raise refuse(self.routes, redacted.route, redacted.target)
+        if incoming.guessed and not cassette.has_route(redacted.route):
+            if cassette.has_route(DEFAULT):
+                # That would answer: which route was guessed is no difference.
+                redacted = replace(redacted, route=DEFAULT)
+            elif redacted.route == DEFAULT:
+                raise refuse(self.routes, redacted.route, redacted.target)
         return Miss(cassette.name, redacted, key, seen.mark, cassette.indexes(key, seen.mark))
 
     async def _call(self, ask: Ask, feed: Feed | None) -> Answer | TapewayError:

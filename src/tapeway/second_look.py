@@ -44,7 +44,7 @@ class SecondLook:
             return []
         identifiers = await self._identifiers(cassette)
         request = _request(plan)
-        routes = (request.route, DEFAULT) if incoming.guessed else (request.route,)
+        routes = {request.route, DEFAULT} if incoming.guessed else {request.route}
         if len(request.body) <= SMALL_BODY:
             return identifiers.look(request, routes)
         return await asyncio.to_thread(identifiers.look, request, routes)

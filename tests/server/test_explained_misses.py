@@ -9,6 +9,7 @@ import pytest
 from tapeway.core.json_text import Json
 from tapeway.core.rules import read
 from tapeway.live import Policy
+from tapeway.stores.memory import MemoryStore
 from tests.canary import canary
 from tests.peer import OK, Peer
 from tests.server.stand import Stand, stand
@@ -150,3 +151,15 @@ async def test_an_empty_cassette_has_nothing_near() -> None:
         told = (await missed(proxy, BODY))["tapeway"]
 
     assert (told["nearest"], told["suggestion"]) == ([], None)
+
+
+async def test_a_guessed_route_is_no_difference_to_what_the_default_route_recorded() -> None:
+    store = MemoryStore()
+    async with Peer(OK) as peer, stand(peer.url, store=store) as proxy:
+        await chat(proxy, BODY)
+    async with stand(mode="replay", store=store, routes={"openai": "http://127.0.0.1:1"}) as proxy:
+        assert (await chat(proxy, BODY)).outcome == b"replayed"
+        document = await missed(proxy, changed(lambda body: body.update(n=2)))
+
+        assert document["message"].endswith("nearest #0 differs at n")
+        assert document["tapeway"]["suggestion"] == 'ignore = ["body.n"]'
