@@ -317,7 +317,9 @@ def test_finding_and_recording_cost_the_same_in_a_cassette_of_any_size() -> None
         ]
 
     costs(10)  # Python 3.12 misses instructions the first time that it traces any
-    assert costs(10) == costs(5_000)
+    for small, large in zip(costs(10), costs(5_000), strict=True):
+        # A little is left to what other tests have put into caches.
+        assert large < 1.1 * small
 
 
 def test_recording_the_same_request_anew_costs_no_more_each_time() -> None:
