@@ -68,6 +68,15 @@ async def test_an_upstream_that_failed_at_first_is_one_call() -> None:
         assert counts(proxy) == (0, 1, 0, 0, 1)
 
 
+async def test_a_first_try_that_is_not_numbered_is_a_try_of_the_call_too() -> None:
+    async with Peer().then(BUSY).then(BUSY) as peer, stand(peer.url, mode="auto") as proxy:
+        for fields in ([], [b"x-stainless-retry-count: 1"], [b"x-stainless-retry-count: 2"]):
+            await proxy.ask(b"POST /v1/x", *fields, body=b"{}")
+
+        assert counts(proxy) == (0, 1, 0, 0, 2)
+        assert [entry.attempt for entry in proxy.journal] == [3, 2, None]
+
+
 async def test_the_tries_of_an_aws_sdk_are_told_from_the_calls_of_others() -> None:
     async with Peer() as peer, stand(peer.url, mode="auto") as proxy:
         for at in (1, 2):

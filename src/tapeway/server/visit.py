@@ -25,5 +25,7 @@ class Visit:
 
     @property
     def attempt(self) -> Attempt | None:
-        number = self.address.attempt if self.address is not None else 0
-        return Attempt(self.key, number) if number and self.key is not None else None
+        if self.address is None or self.key is None:
+            return None
+        # Some SDKs begin to count with the second try.
+        return Attempt(self.key, self.address.attempt or 1)
