@@ -47,6 +47,19 @@ async def test_an_idle_connection_does_not_hold_up_the_stop(tmp_path: Path) -> N
             assert await tapeway.ended() == 0
 
 
+async def test_the_rest_of_an_upload_that_was_refused_does_not_hold_up_the_stop(
+    tmp_path: Path,
+) -> None:
+    options = ("--max-body", "1MiB", "--drain-timeout", "4")
+    async with Tapeway(tmp_path, *options) as tapeway, RawClient(tapeway.proxy) as client:
+        await client.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\nbegun")
+        assert (await client.answer()).status == 413
+        tapeway.signal(signal.SIGTERM)
+        assert await tapeway.ended() == 0
+
+    assert "breaking off" not in tapeway.stderr
+
+
 @pytest.mark.parametrize("mode", ["auto", "passthrough"])
 async def test_a_call_in_flight_is_answered_within_the_drain_and_nobody_else_is_let_in(
     tmp_path: Path, mode: str

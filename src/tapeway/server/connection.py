@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import Any, cast
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 from aiohttp.http_exceptions import BadStatusLine, HttpProcessingError, LineTooLong
 from aiohttp.http_parser import HttpRequestParser
 from aiohttp.web_protocol import RequestHandler
@@ -30,7 +30,7 @@ _BAD_VERSION = "Bad status line:\n  Invalid HTTP version"
 class Connection(RequestHandler):
     """One client's connection."""
 
-    __slots__ = ("_finished", "_requests", "lost")
+    __slots__ = ("_finished", "_requests", "lost", "unread")
 
     def __init__(self, server: web.Server, *, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
@@ -51,6 +51,14 @@ class Connection(RequestHandler):
         self._parser = cast(HttpRequestParser, self._requests)
         self._finished = False
         self.lost = asyncio.Event()
+        self.unread: StreamReader | None = None
+        """A body that was refused, and whose rest is read and forgotten."""
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:
+        # The library takes in what is still sent, for ten seconds, lest its sender miss the answer.
+        if self.unread is not None:
+            self.unread.set_exception(web.RequestPayloadError())
+        await super().shutdown(timeout)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.lost.set()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import cast
 
 from aiohttp import web
 
@@ -31,6 +32,7 @@ from tapeway.explanation import Explainer
 from tapeway.feed import Feed
 from tapeway.journal import Journal
 from tapeway.providers.forgiveness import forgive
+from tapeway.server.connection import Connection
 from tapeway.server.large import LargeAnswer
 from tapeway.server.ledger import Ledger
 from tapeway.server.location import localised
@@ -217,6 +219,9 @@ class Proxy:
 
     def _refuse(self, visit: Visit, error: TapewayError) -> WireResponse:
         self._broker.note("error", visit.cassette, attempt=visit.attempt)
+        content = visit.raw.content
+        if not content.is_eof() and visit.raw.protocol is not None:
+            cast(Connection, visit.raw.protocol).unread = content
         response = self._page(visit, error)
         self._ledger.enter(visit, "error", response.status, None, f"{error.code}: {error.message}")
         return self._write(visit, response, "error", None)
