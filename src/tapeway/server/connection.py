@@ -54,7 +54,7 @@ class Connection(RequestHandler):
         self.unread: StreamReader | None = None
         """A body that was refused, and whose rest is read and forgotten."""
 
-    async def shutdown(self, timeout: float | None = 15.0) -> None:
+    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 # its own name
         # The library takes in what is still sent, for ten seconds, lest its sender miss the answer.
         if self.unread is not None:
             self.unread.set_exception(web.RequestPayloadError())
