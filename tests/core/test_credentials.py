@@ -218,3 +218,12 @@ def test_a_urls_user_and_password_are_credentials_also_as_they_are_sent(
 def test_a_secret_is_not_shown_where_it_is_printed() -> None:
     assert KEY not in repr(Secret("authorization", KEY.encode()))
     assert repr(Secret("authorization", b"x")) == "Secret(label='authorization')"
+
+
+def test_marks_without_a_name_are_read_in_time_linear_in_their_number() -> None:
+    assert of_target("/" + "?" * 500_000) == []
+    assert of_response(((b"location", b"/" + b"?" * 500_000),)) == []
+
+
+def test_what_stands_behind_a_second_question_mark_has_a_name_of_its_own() -> None:
+    assert of_target("/?next?api_key=0123456789abcdef") == [Secret("api_key", b"0123456789abcdef")]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tapeway.core.credentials import Secret, of_response
 from tapeway.core.model import Response
-from tapeway.core.readable import readable_response
 from tapeway.core.placeholders import PLACEHOLDER
+from tapeway.core.readable import readable_response
 from tapeway.core.redaction import Redactor
 from tests.canary import canary, sightings
 from tests.core.redacting import JSON, KEY, SALT, everything_of, make_response, redactor
@@ -249,3 +249,18 @@ def test_very_many_chunks_with_very_many_credentials_take_time_linear_in_their_n
     stored = redactor(KEY).response(make_response(*([event] * 20_000)))
 
     assert {chunk.data for chunk in stored.chunks} == {redactor(KEY).value(event)}
+
+
+def test_digits_that_stand_in_one_line_very_often_take_time_linear_in_their_number() -> None:
+    body = b"[" + b"123456789012, " * 50_000 + b"-123456789012]"
+    stored = redactor("123456789012").response(make_response(body))
+
+    assert len(PLACEHOLDER.findall(stored.body)) == 50_000
+    assert json.loads(stored.body)[-1] == -123456789012
+
+
+def test_very_many_different_credentials_do_not_each_cost_a_look_at_everything() -> None:
+    users = [{"access_token": f"correct-horse-{number:06}"} for number in range(20_000)]
+    stored = redactor().response(make_response(json.dumps(users).encode()))
+
+    assert len(set(PLACEHOLDER.findall(stored.body))) == 20_000

@@ -189,7 +189,33 @@ def test_an_answer_that_speaks_of_secrets_tells_none(body: object) -> None:
     assert found(json.dumps(body), answer=True) == []
 
 
-def test_many_names_are_read_in_time_linear_in_their_number() -> None:
-    body = '{"password": "' * 50_000
-
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"password": "' * 50_000,
+        '{"password":"' + '\\"' * 500_000,
+        '{"password":"' + "\\" * 1_000_001,
+        "password>" * 100_000,
+        "<password>" * 100_000,
+        '{"password":[' + "1," * 500_000,
+        '{"client_secret":{"value"' + "\\" * 1_000_000,
+    ],
+)
+def test_no_text_takes_more_than_time_linear_in_its_length(body: str) -> None:
     assert len(found(body)) <= 50_000
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "Content-Disposition: ;" + ' ;name="' * 100_000,
+        "Content-Disposition: ;x\r\n" * 40_000,
+        "Content-Disposition: form-data; " * 30_000,
+    ],
+)
+def test_a_part_without_an_end_takes_time_linear_in_its_length(part: str) -> None:
+    assert found(f"--b\r\n{part}", b"multipart/form-data; boundary=b") == []
+
+
+def test_a_list_of_numbers_is_no_list_of_credentials() -> None:
+    assert found('{"id_token": [1, 2, 3]}') == []

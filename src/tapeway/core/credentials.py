@@ -13,6 +13,9 @@ from tapeway.core.secret_names import kind
 MIN_VALUE = 12
 """Shorter values are not searched for elsewhere: they would hit ordinary words."""
 
+MAX_VALUE = 8 * 1024
+"""Longer values are documents, not credentials."""
+
 MIN_COOKIE = 16
 """Shorter cookie values are settings, not sessions."""
 
@@ -54,7 +57,7 @@ URL_HEADERS = frozenset(
 )
 """Response fields that hold a URL: the client goes there next, so only its parameters are hidden."""
 
-_PARAMETER = re.compile(rb"[?&#]([^=&#]*)=([^&#]+)")
+_PARAMETER = re.compile(rb"[?&#]([^?=&#]*)=([^&#]+)")
 
 _NAMED = frozenset(
     {
@@ -185,9 +188,9 @@ def _of_cookies(value: bytes) -> list[Secret]:
     return [
         Secret(name.strip().decode("latin-1"), content.strip(b' "'))
         for name, _, content in pairs
-        if len(content.strip(b' "')) >= MIN_COOKIE
+        if MIN_COOKIE <= len(content.strip(b' "')) <= MAX_VALUE
     ]
 
 
 def _long(label: str, value: bytes) -> list[Secret]:
-    return [Secret(label, value)] if len(value) >= MIN_VALUE else []
+    return [Secret(label, value)] if MIN_VALUE <= len(value) <= MAX_VALUE else []

@@ -33,13 +33,13 @@ class Disguise:
     """
 
     core: bytes
-    whole: re.Pattern[bytes]
+    whole: bytes
     shares_first: bool = False
 
     def find(self, text: bytes, start: int = 0) -> Iterator[tuple[int, int]]:
         """Where the text has the value in this disguise, from `start` on."""
         if self.core in text:
-            for match in self.whole.finditer(text, start):
+            for match in _compiled(self.whole).finditer(text, start):
                 yield self._start(text, match.start()), match.end()
 
     def _start(self, text: bytes, start: int) -> int:
@@ -57,14 +57,18 @@ class Disguise:
 _BACKSLASH, _SLASH = b"\\/"
 
 
+# Most values are nowhere to be found, and compiling takes longer than to see that.
+_compiled = lru_cache(maxsize=1024)(re.compile)
+
+
 @lru_cache(maxsize=1024)
 def disguises(value: bytes) -> tuple[Disguise, ...]:
     """Every way the value is looked for."""
-    found = [Disguise(core(value), re.compile(pattern(value)))]
+    found = [Disguise(core(value), pattern(value))]
     if len(value) >= SHORTEST_WRAPPED:
         found += [_in_base64(value, offset) for offset in range(3)]
         digits = value.hex().encode()
-        found += [Disguise(each, re.compile(each)) for each in (digits, digits.upper())]
+        found += [Disguise(each, each) for each in (digits, digits.upper())]
     return tuple(found)
 
 
@@ -121,9 +125,7 @@ def _in_base64(value: bytes, offset: int) -> Disguise:
         whole += _SHARED
     cores = _ALPHANUMERIC.findall(own)
     whole += _PADDING % _written("=")
-    return Disguise(
-        max(cores, key=len, default="").encode(), re.compile(whole.encode()), offset > 0
-    )
+    return Disguise(max(cores, key=len, default="").encode(), whole.encode(), offset > 0)
 
 
 def _hex(digits: str) -> str:

@@ -17,7 +17,7 @@ from tapeway.core.json_strings import Path, placed, units
 from tapeway.core.json_text import Json
 from tapeway.core.spans import Span, apart
 
-_DOCUMENT = re.compile(rb"^(?:data:[ ]?)?([{\[].*)$", re.MULTILINE)
+_DOCUMENT = re.compile(rb"^(?:data:[ ]?)?([{\[].*[}\]])[ \t\r]*$", re.MULTILINE)
 _MEDIA = (b"text/event-stream", b"ndjson", b"jsonl", b"jsonlines", b"json-seq", b"stream+json")
 
 

@@ -45,20 +45,37 @@ def in_json(text: bytes, spans: Iterable[Span]) -> Iterator[Span]:
 
     A string takes the place of a number; and behind a minus it is another number.
     """
-    for span in spans:
+    numbers = _Numbers(text)
+    for span in sorted(spans, key=lambda each: each.start):
         is_digits = text[span.start : span.end].isdigit()
-        before = _before_number(text, span) if is_digits else None
-        if before is None:
+        if not is_digits or not numbers.begins(span.start) or not _behind_number(text, span.end):
             yield span
-        elif not before.endswith(b"-"):
+        elif not text.endswith(b"-", 0, span.start):
             yield Span(span.start, span.end, span.secret, b'"')
 
 
-def _before_number(text: bytes, span: Span) -> bytes | None:
-    """What stands before digits on their line, or None where they are no number of JSON's."""
-    before = text[text.rfind(b"\n", 0, span.start) + 1 : span.start]
-    if before.rstrip(b"- \t\r")[-1:] not in (b"", b":", b",", b"["):
-        return None
-    # A string of JSON's ends on its line.
-    inside_string = _ESCAPED.sub(b"", before).count(b'"') % 2
-    return None if inside_string or not _BEHIND_NUMBER.match(text, span.end) else before
+def _behind_number(text: bytes, at: int) -> bool:
+    return _BEHIND_NUMBER.match(text, at) is not None
+
+
+class _Numbers:
+    """Tells, at one place after the other, whether a number of JSON's may begin there."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._at = 0
+        self._inside_string = False
+        self._begins = False
+
+    def begins(self, at: int) -> bool:
+        between = self._text[self._at : at]
+        if not between and at:
+            return self._begins
+        line = between.rfind(b"\n") + 1
+        # A string of JSON's ends on its line.
+        self._inside_string &= not line
+        self._inside_string ^= _ESCAPED.sub(b"", between[line:]).count(b'"') % 2 == 1
+        before = between[line:].rstrip(b"- \t\r")[-1:]
+        self._begins = not self._inside_string and before in (b"", b":", b",", b"[")
+        self._at = at
+        return self._begins

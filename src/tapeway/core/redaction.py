@@ -6,7 +6,6 @@ place and carries a short HMAC under the cassette's own salt, so that one secret
 within a cassette and none can be looked up in a table of hashes.
 """
 
-import hashlib
 import hmac
 import re
 from collections.abc import Iterable, Sequence
@@ -35,10 +34,13 @@ from tapeway.core.windows import Windowed
 
 _ODD = re.compile(r"[^A-Za-z0-9_-]+")
 _UNDECODED = re.compile("[\udc80-\udcff]")
-_PARAMETER = re.compile(r"(?<=[?&#])([^=&#]*)=([^&#]+)")
+_PARAMETER = re.compile(r"(?<=[?&#])([^?=&#]*)=([^&#]+)")
 _NOBODYS = KnownValues()
 # `%25252525xx` for each of four octets, or a `\u00xx` behind eight backslashes.
 _LONGEST_CHARACTER = 48
+# Each is looked for in the whole body: a list of users with their passwords is not gone through
+# as many times as it has users.
+_MOST_LEARNT = 64
 
 
 class Redactor:
@@ -153,7 +155,7 @@ class Redactor:
 
     def placeholder(self, label: str, value: bytes) -> bytes:
         """What stands for a secret in this cassette."""
-        mark = hmac.new(self._salt, value, hashlib.sha256).hexdigest()[:8]
+        mark = hmac.digest(self._salt, value, "sha256").hex()[:8]
         return f"REDACTED.{_ODD.sub('-', label) or 'value'}.{mark}".encode()
 
     @cached_property
@@ -261,8 +263,8 @@ def _together(first: bytes, headers: Headers, body: bytes) -> bytes:
 
 
 def _long(named: Sequence[Span]) -> list[Secret]:
-    found: list[Secret] = []
+    found: dict[Secret, None] = {}
     for span in named:
-        if span.secret is not None:
-            found += credentials.of_value(span.secret.label, span.secret.value)
-    return found
+        if span.secret is not None and len(found) < _MOST_LEARNT:
+            found |= dict.fromkeys(credentials.of_value(span.secret.label, span.secret.value))
+    return list(found)

@@ -16,6 +16,7 @@ import re2  # type: ignore[import-untyped]
 
 from tapeway.core import secret_names
 from tapeway.core.credentials import MIN_VALUE, Secret
+from tapeway.core.multipart import MAX_HEAD
 from tapeway.core.placeholders import PLACEHOLDER, SHORT
 from tapeway.core.spans import Span
 
@@ -25,11 +26,12 @@ _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
 _MEMBER_VALUE = (
     rb"(?:\s|\\+[nrt])*%b[^{}]*?(?<![A-Za-z_])value%b(?:\s|\\+[nrt])*:(?:\s|\\+[nrt])*%b"
 )
+_QUOTE = re.compile(rb'(?<!\\)(\\*)"')
 _BOUNDARY = re.compile(rb'boundary=(?:"([^"]+)"|([^\s;,"]+))', re.IGNORECASE)
+_END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _PART_NAME = re.compile(
-    rb"""[ \t]*\r?\n(?:[^\r\n]+\r?\n)*?content-disposition:[^\r\n]*?;[ \t]*"""
-    rb"""name\*?=(?:"((?:[^"\\\r\n]|\\.)*)"|([^;\s]+))[^\r\n]*\r?\n(?:[^\r\n]+\r?\n)*\r?\n""",
-    re.IGNORECASE,
+    rb"""^content-disposition:[^\r\n]*?;[ \t]*name\*?=(?:"((?:[^"\\\r\n]|\\.)*)"|([^;\s]+))""",
+    re.IGNORECASE | re.MULTILINE,
 )
 _PAIR = re.compile(rb"(?:\A|(?<=&))([^=&]+)=([^&]+)")
 # One-time secrets of OAuth, whose names say nothing elsewhere.
@@ -81,9 +83,10 @@ def _in_member(body: bytes, name_end: int, value_at: int, *, answer: bool) -> It
 def _values(body: bytes, at: int, quote: bytes, depth: int) -> Iterator[Span]:
     if body.startswith(b"[", at):
         at = _skip(body, at + 1)
-        while (span := _value(body, at, quote, depth)) is not None:
+        # A list of numbers is no list of credentials.
+        while body.startswith(quote, at) and (span := _value(body, at, quote, depth)) is not None:
             yield span
-            at = _skip(body, span.end + (0 if span.quote else len(quote)))
+            at = _skip(body, span.end + len(quote))
             if not body.startswith(b",", at):
                 return
             at = _skip(body, at + 1)
@@ -107,19 +110,19 @@ def _value(body: bytes, at: int, quote: bytes, depth: int) -> Span | None:
 def _closing(body: bytes, start: int, depth: int) -> int:
     # At depth 1 a quote closes behind 1, 5, 9 … backslashes; with fewer an outer string ends.
     own = (1 << depth) - 1
-    at = body.find(b'"', start)
-    while at >= 0:
-        run = at - len(body[start:at].rstrip(b"\\")) - start
+    for found in _QUOTE.finditer(body, start):
+        run = len(found[1])
         if run % (2 << depth) == own:
-            return at - own
+            return found.end(1) - own
         if run < own:
-            return at - run
-        at = body.find(b'"', at + 1)
+            return found.start()
     return len(body)
 
 
 def _plain(text: bytes, depth: int) -> bytes:
     plain = text
+    if b"\\" not in text:
+        return text
     try:
         for _ in range(depth + 1):
             plain = json.loads(b'"%b"' % plain, strict=False).encode()
@@ -135,9 +138,9 @@ def _skip(body: bytes, at: int) -> int:
 
 def _in_element(body: bytes, at: int, *, answer: bool) -> Iterator[Span]:
     before = body.rfind(b"<", max(0, at - _LONGEST_NAME), at)
-    end = body.find(b"<", at)
-    name = body[before + 1 : at - 1].decode("latin-1").rpartition(":")[2]
-    if before < 0 or end < 0 or name.startswith("/"):
+    end = body.find(b"<", at) if before >= 0 else -1
+    name = body[before + 1 : at - 1].decode("latin-1").rpartition(":")[2] if end >= 0 else "/"
+    if name.startswith("/"):
         return
     value = body[at:end]
     if value.strip() and _is_secret(name, value, answer=answer):
@@ -164,9 +167,10 @@ def _in_parts(body: bytes, content_type: bytes) -> Iterator[Span]:
     while at >= 0:
         behind = body.find(b"\n" + delimiter, at + len(delimiter))
         end = len(body) if behind < 0 else behind
-        head = _PART_NAME.match(body, at + len(delimiter), end)
+        head = _END_OF_HEAD.search(body, at + len(delimiter), min(end, at + MAX_HEAD))
         if head is not None:
-            name = (head[1] or head[2] or b"").decode("latin-1")
+            told = _PART_NAME.search(body, at + len(delimiter), head.start())
+            name = (told[1] or told[2]).decode("latin-1") if told is not None else ""
             value = body[head.end() : end].removesuffix(b"\r")
             if _is_secret(name, value, answer=False):
                 yield Span(head.end(), head.end() + len(value), _secret(name, value))
