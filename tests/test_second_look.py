@@ -5,7 +5,6 @@ import logging
 import pytest
 
 from tapeway.core.cassette import Cassette
-from tapeway.core.identifiers import Match
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model import (
     CassetteHead,
@@ -19,7 +18,7 @@ from tapeway.core.model import (
 from tapeway.core.modes import Mode
 from tapeway.core.plan import Ask, Incoming, Replay
 from tapeway.live import Policy
-from tapeway.second_look import FEW, SMALL_BODY
+from tapeway.second_look import FEW, SMALL_BODY, Seen
 from tests.core.keys import JSON
 from tests.fakes.responder import FakeAnswer
 from tests.fakes.store import FakeStore
@@ -202,12 +201,12 @@ async def test_a_large_cassette_and_a_large_request_are_looked_at_beside_the_loo
 async def test_what_was_recorded_meanwhile_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world("auto", store=await tape(*LOOP)) as around:
 
-        async def matches(*_: object) -> list[Match]:
+        async def look(*_: object) -> Seen:
             monkeypatch.undo()
             assert (await ask(around, turn("new"))).outcome == "recorded"
-            return []
+            return Seen()
 
-        monkeypatch.setattr(around.broker._second_look, "matches", matches)
+        monkeypatch.setattr(around.broker._second_look, "look", look)
 
         assert (await ask(around, turn("new"))).outcome == "replayed"
 
@@ -217,11 +216,11 @@ async def test_a_cassette_that_was_let_go_meanwhile_is_loaded_anew(
 ) -> None:
     async with world("auto", store=await tape(*LOOP)) as around:
 
-        async def matches(*_: object) -> list[Match]:
+        async def look(*_: object) -> Seen:
             await around.broker.eject()
-            return []
+            return Seen()
 
-        monkeypatch.setattr(around.broker._second_look, "matches", matches)
+        monkeypatch.setattr(around.broker._second_look, "look", look)
 
         assert (await ask(around, turn("new"))).outcome == "recorded"
         assert len(around.held()) == 4

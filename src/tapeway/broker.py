@@ -144,14 +144,14 @@ class Broker:
         Raises NoRoute as `plan` does: that is asked again where the cassette changed meanwhile.
         """
         before = cassette.generation
-        matches = await self._second_look.matches(cassette, incoming, plan)
+        seen = await self._second_look.look(cassette, incoming, plan)
         if self._loaded.get(cassette.name) is not cassette or cassette.generation != before:
             cassette = await self.load(cassette.name)
             again = self.plan(cassette, incoming)
             if isinstance(again, Replay):
                 return again
             plan = again
-        return self._second_look.settle(cassette, plan, matches)
+        return self._second_look.settle(cassette, plan, seen)
 
     async def perform(self, ask: Ask) -> Answer:
         """Ask the live service and record what it says, once for all who ask the same now.

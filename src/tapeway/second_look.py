@@ -1,18 +1,18 @@
 """The look behind the match key: a request that is a recorded one but for names of identifiers.
 
-It is taken only where the exact key misses. Reading a cassette for its identifiers takes about a
-tenth of a millisecond a recording, once, and off the event loop where there are many.
+It is taken only where the exact key misses, and off the event loop where there are many recordings.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from tapeway.core.cassette import Cassette
 from tapeway.core.identifiers import Identifiers, Match
 from tapeway.core.miss import Miss
-from tapeway.core.model import Interaction, Request
+from tapeway.core.model import Request
 from tapeway.core.modes import Repeats
 from tapeway.core.plan import Ask, Incoming, Replay
 from tapeway.core.routing import DEFAULT
@@ -20,7 +20,7 @@ from tapeway.core.routing import DEFAULT
 log = logging.getLogger(__name__)
 
 FEW = 100
-"""So many recordings are read on the spot."""
+"""Among so many recordings it is taken on the spot."""
 
 _NAMED = 5
 
@@ -28,36 +28,46 @@ SMALL_BODY = 32 * 1024
 """Larger requests are compared in a thread."""
 
 
+class Seen(NamedTuple):
+    """What a look has found: recordings that may be meant, the best first.
+
+    `carried` are the identifiers that go to the upstream otherwise, each with who issued it.
+    """
+
+    matches: Sequence[Match] = ()
+    carried: Mapping[str, int] = {}
+
+
 class SecondLook:
     """Finds the recording that a request means though it calls things by other names."""
 
     def __init__(self, repeats: Repeats) -> None:
         self._repeats = repeats
-        self._readers: dict[str, asyncio.Lock] = {}
+        # More threads would only take turns, and the event loop would have to wait for each.
+        self._turn = asyncio.Lock()
         self._told: dict[str, int] = {}
 
-    async def matches(
-        self, cassette: Cassette, incoming: Incoming, plan: Ask | Miss
-    ) -> list[Match]:
-        """What may be meant, the best first; the cassette may change while this is waited for."""
+    async def look(self, cassette: Cassette, incoming: Incoming, plan: Ask | Miss) -> Seen:
+        """Look for what is meant; the cassette may change while this is waited for."""
         if not len(cassette) or (isinstance(plan, Ask) and not plan.rules.replays):
-            return []
-        identifiers = await self._identifiers(cassette)
+            return Seen()
+        if (identifiers := cassette.identifiers) is None:
+            identifiers = Identifiers(cassette.snapshot(), cassette.rules)
+            cassette.identifiers = identifiers
         request = _request(plan)
         routes = {request.route, DEFAULT} if incoming.guessed else {request.route}
-        if len(request.body) <= SMALL_BODY:
-            return identifiers.look(request, routes)
-        return await asyncio.to_thread(identifiers.look, request, routes)
+        if len(cassette) <= FEW and len(request.body) <= SMALL_BODY:
+            return _look(identifiers, plan, routes)
+        async with self._turn:
+            return await asyncio.to_thread(_look, identifiers, plan, routes)
 
-    def settle(
-        self, cassette: Cassette, plan: Ask | Miss, matches: Sequence[Match]
-    ) -> Replay | Ask | Miss:
+    def settle(self, cassette: Cassette, plan: Ask | Miss, seen: Seen) -> Replay | Ask | Miss:
         """The replay of the first match whose turn it is, its names then being the client's.
 
         Otherwise the plan, flagged where identifiers of a recording go to the upstream.
         """
         bindings, asks = cassette.take.bindings, isinstance(plan, Ask)
-        for match in matches:
+        for match in seen.matches:
             index = match.interaction.index
             if cassette.get(index) is not match.interaction or not bindings.allow(match.names):
                 continue
@@ -68,15 +78,14 @@ class SecondLook:
             if found is not None:
                 bindings.learn(match.names)
                 return Replay(cassette, found, plan.target, key, _note(match))
-        return self._flagged(plan) if isinstance(plan, Ask) else plan
+        return self._flagged(plan, seen.carried) if isinstance(plan, Ask) else plan
 
-    def _flagged(self, ask: Ask) -> Ask:
-        identifiers = ask.cassette.identifiers
-        if identifiers is None or not ask.rules.replays:
-            return ask
+    def _flagged(self, ask: Ask, carried: Mapping[str, int]) -> Ask:
+        now = ask.take.number
         # What was issued in this take, the upstream issued itself.
-        carried, now = identifiers.carried(ask.redacted).items(), ask.take.number
-        borrowed = sorted(each for each, by in carried if ask.cassette.recorded_in(by) != now)
+        borrowed = sorted(
+            each for each, by in carried.items() if ask.cassette.recorded_in(by) != now
+        )
         if not borrowed:
             return ask
         if self._told.get(ask.cassette.name) != now:
@@ -88,20 +97,11 @@ class SecondLook:
             )
         return replace(ask, borrowed=tuple(borrowed))
 
-    async def _identifiers(self, cassette: Cassette) -> Identifiers:
-        async with self._readers.setdefault(cassette.name, asyncio.Lock()):
-            while (found := cassette.identifiers) is None:
-                rules, held = cassette.rules, cassette.snapshot()
-                if len(held) <= FEW:
-                    made = Identifiers(held, rules)
-                else:
-                    made = await asyncio.to_thread(Identifiers, held, rules)
-                if cassette.rules is rules:
-                    for each in cassette.snapshot():
-                        if isinstance(each, Interaction) and each.index not in made:
-                            made.add(each)
-                    cassette.identifiers = made
-            return found
+
+def _look(identifiers: Identifiers, plan: Ask | Miss, routes: Collection[str]) -> Seen:
+    request = _request(plan)
+    carried = identifiers.carried(request) if isinstance(plan, Ask) else {}
+    return Seen(identifiers.look(request, routes), carried)
 
 
 def _note(match: Match) -> str:

@@ -4,20 +4,24 @@ A conversation with tools carries what earlier answers called things: `call_…`
 a file. An app, or a turn that was live meanwhile, may have other names for them. Such a request is
 the recorded one if all that differs is names, and each name means one thing throughout.
 
-Finding is in two steps: a coarse key, blind to every text without blanks, gives a few candidates;
-these are compared leaf by leaf.
+Finding is in three steps: a quick look at bytes leaves few of very many; a coarse key, blind to
+every text without blanks, leaves the candidates; these are compared leaf by leaf.
 """
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain, islice
+from operator import attrgetter
 
 from tapeway.core import tokens
+from tapeway.core.issued import Issued
 from tapeway.core.json_text import Json, canonical
 from tapeway.core.model import ForeignInteraction, Interaction, Request
-from tapeway.core.renaming import Renaming
+from tapeway.core.renaming import Renaming, leaves
 from tapeway.core.rules import NONE, Rules
+from tapeway.core.sieve import sifted
 from tapeway.core.subject import document
 
 MOST_COMPARED = 32
@@ -38,63 +42,68 @@ class Match:
 
 
 class Identifiers:
-    """The identifiers of one cassette, and which of its requests carry some."""
+    """The identifiers of one cassette, and which of its requests carry some.
+
+    What the cassette was loaded with is read only where a request may be one of its recordings, so
+    that the first look is as quick as any other. Looks may be taken in a thread meanwhile others add.
+    """
 
     def __init__(
         self, interactions: Iterable[Interaction | ForeignInteraction], rules: Rules = NONE
     ) -> None:
-        self.issued: dict[str, int] = {}
         self._rules = rules
-        self._seen: set[int] = set()
-        self._carriers: dict[bytes, list[Interaction]] = {}
-        recordings = [each for each in interactions if isinstance(each, Interaction)]
-        # An edited or merged cassette may hold an answer behind the request that carries its ids.
-        learnt = [(each, self._learn(each)) for each in recordings]
-        for each, shown in learnt:
-            self._file(each, shown)
-
-    def __contains__(self, index: int) -> bool:
-        return index in self._seen
+        held = [each for each in interactions if isinstance(each, Interaction)]
+        self._held = sorted(held, key=attrgetter("index"))
+        self._coarse_of: dict[int, bytes] = {}
+        self._added: dict[bytes, list[Interaction]] = {}
+        self.issued = Issued(self._held)
 
     def add(self, interaction: Interaction) -> None:
         """Take in a new recording."""
-        self._file(interaction, self._learn(interaction))
+        self.issued.add(interaction)
+        said = document(interaction.request, self._rules)
+        if any(each.is_link for each in leaves(said)):
+            coarse = _coarse(interaction.request.route, said)
+            self._added.setdefault(coarse, []).append(interaction)
 
     def carried(self, request: Request) -> dict[str, int]:
         """The identifiers a request carries, each with the recording that issued it."""
-        if not self.issued:
-            return {}
-        return {each: self.issued[each] for each in self.issued.keys() & tokens.sent_back(request)}
+        found = {each: self.issued.by(each) for each in tokens.sent_back(request)}
+        return {each: index for each, index in found.items() if index is not None}
 
-    def look(self, request: Request, routes: Iterable[str]) -> list[Match]:
+    def look(self, request: Request, routes: Collection[str]) -> list[Match]:
         """The recordings that are this request but for names, in their order.
 
         All that match have the same names unchanged: an issued identifier stands for itself.
         """
-        if not self._carriers:
-            return []
         asked = document(request, self._rules)
+        said = list(leaves(asked))
+        if not any(each.is_link for each in said):
+            return []
+        sought = {_coarse(route, asked) for route in routes}
+        added = [each for coarse in sought for each in self._added.get(coarse, ())]
+        there = [
+            each
+            for each in self._held
+            if each.request.method == request.method and each.request.route in routes
+        ]
+        if asked.get("content") == "json":
+            there = sifted(there, said)
+        alike = (each for each in reversed(there) if self._coarse(each) in sought)
         found: list[Match] = []
-        for route in routes:
-            for each in self._carriers.get(_coarse(route, asked), ())[-MOST_COMPARED:]:
-                renaming = Renaming(self.issued)
-                if renaming.explains(document(each.request, self._rules), asked):
-                    found.append(Match(each, renaming.names))
+        for each in islice(chain(reversed(added), alike), MOST_COMPARED):
+            renaming = Renaming(self.issued)
+            if renaming.explains(document(each.request, self._rules), asked):
+                found.append(Match(each, renaming.names))
         return sorted(found, key=lambda match: match.interaction.index)
 
-    def _learn(self, interaction: Interaction) -> set[str]:
-        # What the app sent first is the app's own name for something.
-        shown = tokens.shown(interaction.request)
-        for each in tokens.issued(interaction.response) - shown:
-            self.issued.setdefault(each, interaction.index)
-        return shown
-
-    def _file(self, interaction: Interaction, shown: set[str]) -> None:
-        self._seen.add(interaction.index)
-        request = interaction.request
-        if not self.issued.keys().isdisjoint(shown):
+    def _coarse(self, interaction: Interaction) -> bytes:
+        coarse = self._coarse_of.get(interaction.index)
+        if coarse is None:
+            request = interaction.request
             coarse = _coarse(request.route, document(request, self._rules))
-            self._carriers.setdefault(coarse, []).append(interaction)
+            self._coarse_of[interaction.index] = coarse
+        return coarse
 
 
 def _coarse(route: str, asked: Mapping[str, Json]) -> bytes:

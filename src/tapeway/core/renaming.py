@@ -6,8 +6,9 @@ service's, such as a file or a user, and another name there asks for another one
 """
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from enum import Enum
+from typing import NamedTuple
 
 from tapeway.core.json_text import Json
 
@@ -40,6 +41,19 @@ class _Place(Enum):
     ANYWHERE = "anywhere"
     CONVERSATION = "conversation"
     DATA = "data"
+
+
+class Leaf(NamedTuple):
+    """A text in the body of a request, the name it stands under, and whether that makes it a link."""
+
+    name: str
+    text: str
+    is_link: bool
+
+
+def leaves(document: Mapping[str, Json]) -> Iterator[Leaf]:
+    """Every text in the body of a request's document."""
+    return _leaves(document.get("body"), "body", _Place.ANYWHERE)
 
 
 class Renaming:
@@ -87,6 +101,17 @@ class Renaming:
     def _may_be_named(self, sent: str) -> bool:
         # An identifier of this cassette stands for itself alone.
         return bool(sent) and sent not in self._issued and not _BLANK.search(sent)
+
+
+def _leaves(value: Json, name: str, place: _Place) -> Iterator[Leaf]:
+    if isinstance(value, str):
+        yield Leaf(name, value, _is_link(place, name))
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(inner, key, _within(place, key, inner))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _leaves(inner, name, place)
 
 
 def _within(place: _Place, key: str, value: Json) -> _Place:

@@ -22,12 +22,17 @@ _STRING = re.compile(
     rb'"(?:(' + _TOKEN + rb')"(?!\s*:)|[^"\\]*(?:\\.[^"\\]*)*"?)',
     re.DOTALL,
 )
+_WHOLE = re.compile(_TOKEN.decode())
 _ID_NAME = re.compile(r"(?:.*[_-])?(?:id|ids|uuid)|.*[a-z](?:Id|Ids|ID|Uuid)")
 _PIECES = re.compile(r"[0-9A-Za-z]+")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\b|[0-9]{4}-[0-9]{2}-[0-9]{2}T")
 _TURNS = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 _SEGMENTS = re.compile(r"[/?&=#]")
 _LINKS = (b"location", b"content-location", b"operation-location", b"azure-asyncoperation")
+_LINK_NAMES = frozenset(_LINKS)
+# How such a name ends, and how much whitespace may stand behind it.
+_ID_ENDS = (b'd"', b's"', b'D"')
+_GAP = 64
 
 # What is said, and what names things the app chose: another value there is another request.
 _SAID = frozenset(
@@ -55,6 +60,27 @@ def is_drawn(text: str) -> bool:
         if len(piece) >= (8 if turns else 10) and not piece.isalpha():
             return True
     return False
+
+
+def could_be(text: str) -> bool:
+    """Whether a text could be an identifier at all: one with a blank or too long is none."""
+    return _WHOLE.fullmatch(text) is not None
+
+
+def is_named(quoted: bytes, body: bytes) -> bool:
+    """Whether a string, given in its quotes, may stand under a name such as `id`: a quick look."""
+    at = body.find(quoted)
+    while at >= 0:
+        before = body[max(0, at - _GAP) : at].rstrip(b": \t\r\n")
+        if not before or before.endswith(_ID_ENDS):
+            return True
+        at = body.find(quoted, at + 1)
+    return False
+
+
+def has_links(response: Response) -> bool:
+    """Whether an answer's header may hold identifiers, too."""
+    return not _LINK_NAMES.isdisjoint([name.lower() for name, _ in response.headers])
 
 
 def issued(response: Response) -> set[str]:
