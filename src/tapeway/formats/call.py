@@ -1,0 +1,142 @@
+"""An HTTP call as other tools tell it, and the interaction of a cassette that says the same."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from tapeway.core.encoding import coding_of
+from tapeway.core.headers import end_to_end
+from tapeway.core.json_text import Json
+from tapeway.core.model import (
+    Headers,
+    Interaction,
+    Request,
+    Response,
+    ResponseChunk,
+    ResponseHead,
+)
+from tapeway.core.readable import readable_request, readable_response, uncoded
+from tapeway.formats import exchange, match_key
+from tapeway.formats.fault import FormatFault, Pointer
+
+_ORIGIN = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
+_VERSION = re.compile(r"(?:http/)?h?([0-9])(?:\.([0-9]))?", re.IGNORECASE)
+# Made anew for each delivery, as those of an answer are.
+_FRAMING = frozenset({b"host", b"content-length"})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What nearly every tool knows of a call; the URL is absolute, or a path where no host is known."""
+
+    method: str
+    url: str
+    request_headers: Headers = ()
+    request_body: bytes = b""
+    status: int = 200
+    reason: str = ""
+    version: str = ""
+    headers: Headers = ()
+    chunks: tuple[ResponseChunk, ...] = ()
+    latency_ms: float = 0.0
+    metadata: Mapping[str, Json] = field(default_factory=dict)
+
+    def interaction(self, index: int, at: Pointer) -> Interaction:
+        """The recording as it came. Raises FormatFault for what no cassette could hold."""
+        url = self.url.partition("#")[0]
+        origin = _ORIGIN.match(url)
+        base = origin[0] if origin else ""
+        target = url[len(base) :]
+        found = Interaction(
+            index=index,
+            request=Request(
+                route="",
+                method=self.method,
+                target=target if target.startswith("/") else f"/{target}",
+                headers=end_to_end(self.request_headers, drop=_FRAMING),
+                body=self.request_body,
+                base=base,
+            ),
+            response=Response(
+                ResponseHead(
+                    self.status,
+                    self.reason,
+                    self.headers,
+                    "chunked" if len(self.chunks) > 1 else "length",
+                    version_of(self.version),
+                ),
+                tuple([each for each in self.chunks if each.data]),
+            ),
+            latency_ms=self.latency_ms,
+            metadata=self.metadata,
+        )
+        try:
+            # Encoding checks all that a cassette could not hold.
+            return exchange.decode(exchange.encode(found), index, at)
+        except FormatFault as fault:
+            raise FormatFault(fault.reason, at) from None
+
+
+def whole(body: bytes, at_ms: float = 0.0) -> tuple[ResponseChunk, ...]:
+    """A body of which nobody knows in what pieces it came."""
+    return (ResponseChunk(body, at_ms),) if body else ()
+
+
+def readable(interaction: Interaction, *, decoded: bool) -> Interaction:
+    """The recording with its content codings taken off, as a cassette holds it.
+
+    `decoded` says that the tool took those of answers off and left the headers that speak of them;
+    one that is no such coding and is text is taken for that too.
+    """
+    request, response = readable_request(interaction.request), interaction.response
+    if not decoded:
+        response = readable_response(response, request.method)
+        decoded = bool(coding_of(response.headers)) and _is_text(response.body)
+    if decoded:
+        head = replace(response.head, headers=uncoded(response.headers))
+        response = replace(response, head=head)
+    return replace(interaction, request=request, response=response)
+
+
+def keyed(interaction: Interaction) -> Interaction:
+    """A recording of another tool with the key a cassette shows for what it says now."""
+    if interaction.request.route:
+        return interaction
+    key = match_key.of_http(interaction.request)
+    return replace(interaction, match_key=key, stored_keys=(key,) if key else ())
+
+
+def texts(side: Json) -> Iterator[tuple[str, str]]:
+    """Header names and values as a document's request or response shows them, in wire order."""
+    fields: Mapping[str, Json] = side if isinstance(side, dict) else {}
+    shown = fields.get("headers")
+    left = {
+        name: [str(each) for each in (value if isinstance(value, list) else [value])]
+        for name, value in (shown if isinstance(shown, dict) else {}).items()
+    }
+    order = fields.get("header_order") or [name for name in left for _ in left[name]]
+    by_name = {name.lower(): values for name, values in left.items()}
+    for name in order if isinstance(order, list) else []:
+        yield str(name), by_name[str(name).lower()].pop(0)
+
+
+def octets(pairs: Iterable[tuple[str, str]]) -> Headers:
+    """Headers from their texts; a pseudo-header of HTTP/2 is none."""
+    return tuple([(name.encode(), value.encode()) for name, value in pairs if name[:1] != ":"])
+
+
+def version_of(said: str) -> str:
+    """`HTTP/1.1`, `HTTP/2` … for however a tool says it."""
+    found = _VERSION.fullmatch(said.strip())
+    if found is None:
+        return "HTTP/1.1"
+    major, minor = found.groups()
+    return f"HTTP/{major}" if major > "1" and minor in (None, "0") else f"HTTP/{major}.{minor or 1}"
+
+
+def _is_text(body: bytes) -> bool:
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

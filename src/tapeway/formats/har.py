@@ -1,0 +1,267 @@
+"""HTTP archives, HAR 1.2, as browsers and proxies write them.
+
+An archive holds bodies with their content coding taken off. It has no rule for repeats: equal
+requests stand there in the order they were sent, and are answered in it.
+"""
+
+import base64
+from collections.abc import Iterable, Iterator
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from tapeway.core.headers import find
+from tapeway.core.json_text import Json
+from tapeway.core.model import (
+    CassetteHead,
+    ForeignInteraction,
+    Headers,
+    Interaction,
+    StoredCassette,
+)
+from tapeway.formats import body, exchange, extension
+from tapeway.formats.call import Call, keyed, octets, readable, texts, whole
+from tapeway.formats.extension import Document, Held
+from tapeway.formats.fields import Fields
+from tapeway.formats.loss import Loss
+from tapeway.formats.skipping import unfit
+
+HELD = Held(
+    ("method", "url", "headers", "header_order", *body.NAMES),
+    ("status_code", "reason_phrase", "http_version", "headers", "header_order", *body.NAMES),
+)
+EXTENSION = "_tapeway"
+STARTED = "started_at"
+"""Where a recording's metadata holds when it was made."""
+
+_UNKNOWN = "1970-01-01T00:00:00.000Z"
+_ENCODING = "_encoding"
+_FORM = "application/x-www-form-urlencoded"
+
+
+def recognises(value: Json) -> bool:
+    """Whether a document looks like an archive."""
+    match value:
+        case {"log": {"entries": [*_]}}:
+            return True
+        case _:
+            return False
+
+
+def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
+    """The cassette. Raises FormatFault with the place."""
+    log = Fields.of(value, ()).object("log")
+    log.require("entries")
+    found: list[Interaction | ForeignInteraction] = []
+    losses: list[Loss] = []
+    for position, each in enumerate(log.list("entries")):
+        fields = Fields.of(each, (*log.at, "entries", position))
+        fields.require("request", "response")
+        if EXTENSION not in fields and (why := _unusable(fields)):
+            losses.append(Loss(fields.at, f"{why}: left out", left_out=True))
+            continue
+        found.append(_read_entry(len(found), fields))
+    return StoredCassette(extension.head(log.object(EXTENSION), fresh), tuple(found)), losses
+
+
+def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
+    """The archive, and what it cannot hold or other tools will not see."""
+    losses: list[Loss] = []
+    entries: list[Json] = []
+    created = cassette.head.created_at or _UNKNOWN
+    for index, item in enumerate(cassette.interactions):
+        at = ("interactions", index)
+        why = unfit(item, "an archive", failures=True)
+        if why or isinstance(item, ForeignInteraction):
+            losses.append(Loss(at, f"{why}: left out", left_out=True))
+            continue
+        if _decoded(item.request.body) is None:
+            what = (
+                "is no UTF-8: it is written in base64, which other tools take for the body itself"
+            )
+            losses.append(Loss((*at, "request", "body_b64"), what))
+        entries.append(_entry(item, created))
+    if entries and not all(
+        isinstance(each, Interaction) and STARTED in each.metadata for each in cassette.interactions
+    ):
+        what = "when each call began is not known: an archive has to say it, and says"
+        losses.append(Loss((), f"{what} {created}"))
+    creator: Document = {
+        "name": "tapeway",
+        "version": str(cassette.head.meta.get("tapeway_version", "")),
+    }
+    head = extension.of_head(cassette.head)
+    return {
+        "log": {"version": "1.2", "creator": creator, "entries": entries, EXTENSION: head}
+    }, losses
+
+
+def _entry(item: Interaction, created: str) -> Document:
+    document = exchange.encode(item)
+    started = item.metadata.get(STARTED)
+    took = item.latency_ms
+    failed = item.failure is not None
+    entry: Document = {
+        "startedDateTime": started if isinstance(started, str) else created,
+        "time": document["latency_ms"],
+        "request": _request(item, document),
+        "response": _nothing() if failed else _response(item, document),
+        "cache": {},
+        "timings": {"send": 0, "wait": document["latency_ms"] if took else 0, "receive": 0},
+        EXTENSION: HELD.rest(item, document),
+    }
+    if item.failure is not None:
+        entry["_error"] = item.failure.message
+    return entry
+
+
+def _request(item: Interaction, document: Document) -> Document:
+    request = item.request
+    own = document["request"]
+    url = str(own["url"]) if isinstance(own, dict) else request.url
+    written: Document = {
+        "method": request.method,
+        "url": url,
+        "httpVersion": "HTTP/1.1",
+        "cookies": [],
+        "headers": _named(texts(own)),
+        "queryString": _named(parse_qsl(_query(url), keep_blank_values=True)),
+        "headersSize": -1,
+        "bodySize": len(request.body),
+    }
+    if request.body:
+        posted: Document = {"mimeType": _media(request.headers)}
+        text = _decoded(request.body)
+        posted["text"] = _coded(request.body) if text is None else text
+        if text is None:
+            posted[_ENCODING] = "base64"
+        written["postData"] = posted
+    return written
+
+
+def _response(item: Interaction, document: Document) -> Document:
+    response = item.response
+    content: Document = {"size": len(response.body), "mimeType": _media(response.headers)}
+    text = _decoded(response.body)
+    content["text"] = _coded(response.body) if text is None else text
+    if text is None:
+        content["encoding"] = "base64"
+    own = document["response"]
+    return {
+        "status": response.status,
+        "statusText": own["reason_phrase"] if isinstance(own, dict) else "",
+        "httpVersion": response.head.version,
+        "cookies": [],
+        "headers": _named(texts(own)),
+        "content": content,
+        "redirectURL": "",
+        "headersSize": -1,
+        "bodySize": len(response.body),
+    }
+
+
+def _nothing() -> Document:
+    # What browsers write for a call that never was answered.
+    return {
+        "status": 0,
+        "statusText": "",
+        "httpVersion": "",
+        "cookies": [],
+        "headers": [],
+        "content": {"size": 0, "mimeType": "x-unknown"},
+        "redirectURL": "",
+        "headersSize": -1,
+        "bodySize": -1,
+    }
+
+
+def _unusable(fields: Fields) -> str:
+    request, response = fields.object("request"), fields.object("response")
+    content, posted = response.object("content"), request.object("postData")
+    status = response.integer("status", low=0, high=999)
+    url = request.text("url")
+    if not url.lower().startswith(("http://", "https://")):
+        return "is no HTTP call"
+    if not 200 <= status < 600:
+        said = fields.text("_error") or response.text("_error") or f"status {status}"
+        return f"was not answered ({said})"
+    size = content.values.get("size")
+    if "text" not in content and isinstance(size, int) and size > 0:
+        return "the archive does not hold the answer's body"
+    media = posted.text("mimeType").lower()
+    if "text" not in posted and posted.list("params") and not media.startswith(_FORM):
+        return "the archive does not hold the request's body as it was sent"
+    return ""
+
+
+def _read_entry(index: int, fields: Fields) -> Interaction:
+    request, response = fields.object("request"), fields.object("response")
+    ours = EXTENSION in fields
+    took = fields.number("time") if fields.values.get("time") != -1 else 0.0
+    started = fields.text("startedDateTime")
+    failed = ours and response.values.get("status") == 0
+    call = Call(
+        method=request.text("method"),
+        url=request.text("url"),
+        request_headers=octets(_pairs(request)),
+        request_body=_posted(request.object("postData")),
+        status=200 if failed else response.integer("status", low=0, high=999),
+        reason=response.text("statusText"),
+        version=response.text("httpVersion"),
+        headers=octets(_pairs(response)),
+        chunks=whole(_content(response.object("content"), "encoding"), took),
+        latency_ms=took,
+        metadata={STARTED: started} if started else {},
+    )
+    plain = call.interaction(index, fields.at)
+    if ours:
+        return HELD.joined(plain, fields.object(EXTENSION))
+    return keyed(readable(plain, decoded=True))
+
+
+def _posted(fields: Fields) -> bytes:
+    if "text" in fields:
+        return _content(fields, _ENCODING)
+    pairs = []
+    for position, each in enumerate(fields.list("params")):
+        pair = Fields.of(each, (*fields.at, "params", position))
+        pairs.append((pair.text("name"), pair.text("value")))
+    return urlencode(pairs).encode()
+
+
+def _content(fields: Fields, encoding: str) -> bytes:
+    if fields.text(encoding).lower() == "base64":
+        return fields.base64("text")
+    return fields.text("text").encode()
+
+
+def _pairs(fields: Fields) -> Iterator[tuple[str, str]]:
+    for position, each in enumerate(fields.list("headers")):
+        pair = Fields.of(each, (*fields.at, "headers", position))
+        # Browsers write several Set-Cookie as one, a line each.
+        for value in pair.text("value").split("\n"):
+            yield pair.text("name"), value.rstrip("\r")
+
+
+def _named(pairs: Iterable[tuple[str, str]]) -> list[Json]:
+    return [{"name": name, "value": value} for name, value in pairs]
+
+
+def _query(url: str) -> str:
+    try:
+        return urlsplit(url).query
+    except ValueError:
+        return ""
+
+
+def _media(headers: Headers) -> str:
+    return (find(headers, b"content-type") or b"").decode("latin-1")
+
+
+def _decoded(content: bytes) -> str | None:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _coded(content: bytes) -> str:
+    return base64.b64encode(content).decode("ascii")

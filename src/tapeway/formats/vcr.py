@@ -1,0 +1,181 @@
+"""VCR.py's cassettes, version 1: the document that its JSON and its YAML files hold alike.
+
+A body that is no UTF-8 stands in a document as a string with half surrogate pairs for its odd
+octets, which is what becomes `!!binary` in YAML and cannot be written in JSON. VCR.py answers each
+recording once.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterator
+
+from tapeway.core.json_text import Json
+from tapeway.core.model import (
+    CassetteHead,
+    ForeignInteraction,
+    Interaction,
+    StoredCassette,
+)
+from tapeway.formats import body, exchange, extension
+from tapeway.formats.call import Call, keyed, octets, readable, whole
+from tapeway.formats.extension import Document, Held
+from tapeway.formats.fault import FormatFault
+from tapeway.formats.fields import Fields
+from tapeway.formats.loss import Loss
+from tapeway.formats.skipping import unfit
+
+HELD = Held(
+    ("method", "url", "headers", *body.NAMES),
+    ("status_code", "reason_phrase", "headers", *body.NAMES),
+)
+EXTENSION = "tapeway"
+VERSION = 1
+ONCE = "VCR.py answers each recording once; with --repeats miss tapeway does too"
+"""What a conversion says of the repeat rule, which no cassette holds."""
+
+
+def recognises(value: Json) -> bool:
+    """Whether a document looks like one of its files."""
+    match value:
+        case {"interactions": [{"request": {"uri": _}}, *_]}:
+            return True
+        case {"version": 1, "interactions": []}:
+            return True
+        case _:
+            return False
+
+
+def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
+    """The cassette. Raises FormatFault with the place."""
+    root = Fields.of(value, ())
+    root.require("interactions")
+    if root.values.get("version", VERSION) != VERSION:
+        raise root.fault("version", f"must be {VERSION}, the only one that VCR.py reads")
+    found: list[Interaction | ForeignInteraction] = []
+    losses: list[Loss] = []
+    for index, each in enumerate(root.list("interactions")):
+        fields = Fields.of(each, ("interactions", index))
+        fields.require("request", "response")
+        status, _ = _status(fields.object("response"))
+        if not 200 <= status < 600:
+            what = f"has the status {status}, which is no answer by itself: left out"
+            losses.append(Loss(fields.at, what, left_out=True))
+            continue
+        found.append(_read_interaction(len(found), fields, status))
+    if found and EXTENSION not in root:
+        losses.append(Loss((), ONCE))
+    return StoredCassette(extension.head(root.object(EXTENSION), fresh), tuple(found)), losses
+
+
+def write(cassette: StoredCassette, *, binary: bool = False) -> tuple[Document, list[Loss]]:
+    """The document, and what it cannot hold; `binary` where bodies may be other than UTF-8."""
+    losses: list[Loss] = []
+    written: list[Json] = []
+    for index, item in enumerate(cassette.interactions):
+        why = unfit(item, "VCR.py") or ("" if binary else _not_text(item))
+        if why or isinstance(item, ForeignInteraction):
+            losses.append(Loss(("interactions", index), f"{why}: left out", left_out=True))
+            continue
+        if not item.request.base:
+            place = ("interactions", index, "request", "url")
+            losses.append(Loss(place, "names no host, and VCR.py matches nothing without one"))
+        written.append(_interaction(item))
+    head = extension.of_head(cassette.head)
+    return {"version": VERSION, "interactions": written, EXTENSION: head}, losses
+
+
+def _not_text(item: Interaction | ForeignInteraction) -> str:
+    if isinstance(item, Interaction):
+        for name, content in (("request", item.request.body), ("answer", item.response.body)):
+            try:
+                content.decode("utf-8")
+            except UnicodeDecodeError:
+                return f"the {name}'s body is no UTF-8, which VCR.py holds in YAML only"
+    return ""
+
+
+def _interaction(item: Interaction) -> Document:
+    document = exchange.encode(item)
+    request, response = _object(document["request"]), _object(document["response"])
+    return {
+        "request": {
+            "method": request["method"],
+            "uri": request["url"],
+            "body": _text(item.request.body) if item.request.body else None,
+            "headers": _lists(request["headers"]),
+        },
+        "response": {
+            "status": {"code": item.response.status, "message": response["reason_phrase"]},
+            "headers": _lists(response["headers"]),
+            "body": {"string": _text(item.response.body)},
+        },
+        EXTENSION: HELD.rest(item, document),
+    }
+
+
+def _lists(headers: Json) -> Json:
+    return {
+        name: value if isinstance(value, list) else [value]
+        for name, value in _object(headers).items()
+    }
+
+
+def _object(value: Json) -> dict[str, Json]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "surrogateescape")
+
+
+def _read_interaction(index: int, fields: Fields, status: int) -> Interaction:
+    request, response = fields.object("request"), fields.object("response")
+    request.require("method", "uri")
+    if not request.text("uri").startswith(("http://", "https://", "/")):
+        raise request.fault("uri", "must be an absolute URL")
+    call = Call(
+        method=request.text("method"),
+        url=request.text("uri"),
+        request_headers=octets(_pairs(request)),
+        request_body=_content(request, "body"),
+        status=status,
+        reason=_status(response)[1],
+        version=response.text("http_version"),
+        headers=octets(_pairs(response)),
+        chunks=whole(_content(response, "content" if "content" in response else "body")),
+    )
+    plain = call.interaction(index, fields.at)
+    if EXTENSION in fields:
+        return HELD.joined(plain, fields.object(EXTENSION))
+    return keyed(readable(plain, decoded=False))
+
+
+def _status(response: Fields) -> tuple[int, str]:
+    if "status_code" in response:  # as VCR.py once stored what httpx had got
+        return response.integer("status_code", low=0, high=999), ""
+    status = response.object("status")
+    return status.integer("code", low=0, high=999), status.text("message")
+
+
+def _pairs(fields: Fields) -> Iterator[tuple[str, str]]:
+    headers = fields.object("headers")
+    for name, value in headers.values.items():
+        for each in value if isinstance(value, list) else [value]:
+            if not isinstance(each, str):
+                raise headers.fault(name, "must be text or a list of texts")
+            yield name, each
+
+
+def _content(fields: Fields, name: str) -> bytes:
+    value = fields.values.get(name)
+    if isinstance(value, dict):
+        inner = fields.object(name)
+        return _base64(inner) if "base64_string" in inner else _content(inner, "string")
+    return fields.text(name).encode("utf-8", "surrogateescape")
+
+
+def _base64(fields: Fields) -> bytes:
+    try:
+        return base64.b64decode("".join(fields.text("base64_string").split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise FormatFault("is not valid base64", (*fields.at, "base64_string")) from None
