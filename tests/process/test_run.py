@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -30,6 +31,15 @@ for words in sys.argv[1:]:
         print(urllib.request.urlopen(request).headers["Tapeway-Outcome"])
     except urllib.error.HTTPError as error:
         print(error.headers["Tapeway-Outcome"])
+"""
+
+
+# Makes the terminal with the given number this session's own, with what follows in front.
+IN_FRONT = """
+import fcntl, os, sys, termios
+
+fcntl.ioctl(int(sys.argv[1]), termios.TIOCSCTTY, 0)
+os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
@@ -178,3 +188,38 @@ def test_a_signal_reaches_the_command_and_the_report_comes_all_the_same(tmp_path
 
     assert process.returncode == 143
     assert "default: nothing asked" in err
+
+
+def test_what_is_typed_reaches_the_command_once_though_its_input_is_no_terminal(
+    tmp_path: Path,
+) -> None:
+    counting = (
+        "import signal, time\nheard = []\nsignal.signal(signal.SIGINT, lambda *_: heard.append(1))\n"
+        "print('up', flush=True)\nwhile not heard: time.sleep(0.01)\ntime.sleep(0.3)\nprint(len(heard))"
+    )
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-c", IN_FRONT, str(terminal), *TAPEWAY, "--", sys.executable),
+            "-c",
+            counting,
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=ENVIRON,
+        pass_fds=(terminal,),
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        os.write(controller, b"\x03")
+        out, err = process.communicate(timeout=DEADLINE_S)
+    finally:
+        os.close(terminal)
+        os.close(controller)
+
+    assert (process.returncode, out) == (0, "1\n"), err

@@ -1,8 +1,8 @@
 """A proxy around one command: it serves on free ports while the command runs, and then reports."""
 
 import asyncio
+import os
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
@@ -85,26 +85,51 @@ async def _around(
 
 
 async def _run(command: Sequence[str], environ: Mapping[str, str], stdout: IO[str] | None) -> int:
-    try:
-        process = await asyncio.create_subprocess_exec(*command, env=environ, stdout=stdout)
-    except (OSError, ValueError) as exc:
-        reason = exc.strerror if isinstance(exc, OSError) else "its name holds a NUL"
-        raise ConfigError(f"{command[0]} cannot be started: {reason}") from exc
     loop = asyncio.get_running_loop()
+    process: asyncio.subprocess.Process | None = None
+    early: list[signal.Signals] = []
 
     def pass_on(number: signal.Signals) -> None:
-        # What is typed at a terminal, the command gets from there.
-        if process.returncode is None and not (number == signal.SIGINT and sys.stdin.isatty()):
+        if process is None:
+            early.append(number)
+        elif process.returncode is None and not (number == signal.SIGINT and _at_terminal()):
             process.send_signal(number)
 
     for number in _PASSED_ON:
         loop.add_signal_handler(number, pass_on, number)
     try:
+        process = await _started(command, environ, stdout)
+        for number in early:
+            pass_on(number)
         code = await process.wait()
     finally:
         for number in _PASSED_ON:
             loop.remove_signal_handler(number)
     return code if code >= 0 else 128 - code
+
+
+async def _started(
+    command: Sequence[str], environ: Mapping[str, str], stdout: IO[str] | None
+) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(*command, env=environ, stdout=stdout)
+    except (OSError, ValueError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else "its name holds a NUL"
+        raise ConfigError(f"{command[0]} cannot be started: {reason}") from exc
+
+
+def _at_terminal() -> bool:
+    """Whether what is typed at the terminal reaches the command from there."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
 
 
 async def _eject(
