@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import logging
+import os
 
 import pytest
 
@@ -18,6 +19,7 @@ from tapeway.core.redaction import Redactor
 from tapeway.core.windows import Windowed
 from tapeway.errors import Draining, StoreFull, TapewayError, UpstreamError
 from tapeway.live import LiveCall, Policy
+from tapeway.spool import recalled, whole
 from tests.canary import canary, sightings
 from tests.core.codings import flushed
 from tests.fakes.responder import FakeAnswer, FakeResponder
@@ -175,6 +177,38 @@ async def test_a_provider_call_is_recorded_with_its_usage_and_metadata() -> None
             "endpoint": "chat.completions",
             "model": "gpt-4.1",
         }
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("media", [b"application/json", b"text/event-stream"])
+async def test_a_large_text_is_looked_into_like_a_small_one(media: bytes, packed: bool) -> None:
+    told = {"usage": {"prompt_tokens": 7, "total_tokens": 9}, "access_token": "fresh-and-secret"}
+    filling = json.dumps({"data": os.urandom(LARGE_BODY).hex()}).encode()
+    events = [b"data: " + filling + b"\n\n", b"data: " + json.dumps(told).encode() + b"\n\n"]
+    chunks = (
+        events
+        if media == b"text/event-stream"
+        else [filling[:-1] + b", ", json.dumps(told)[1:].encode()]
+    )
+    headers: Headers = ((b"Content-Type", media),)
+    wire = flushed(b"gzip", chunks) if packed else chunks
+    coded = (*headers, (b"Content-Encoding", b"gzip")) if packed else headers
+    request = Request("openai", "POST", "/v1/embeddings", JSON, b'{"model":"m"}', "https://up")
+    call = Call(FakeAnswer(*wire, headers=coded, framing="chunked"), request=request)
+
+    answer = await call.answer()
+    recording = await call.recording()
+    held = recording.response
+
+    assert answer.response.file is not None
+    assert held.file is not None
+    assert held.headers == headers
+    assert len(held.cuts) == 2
+    kept = await whole(held.file)
+    assert kept != b"".join(chunks)
+    assert b"fresh-and-secret" not in kept
+    assert len((await recalled(held)).chunks) == 2
+    assert recording.usage == {"prompt_tokens": 7, "completion_tokens": 0, "total_tokens": 9}
 
 
 async def test_a_coded_stream_reaches_the_client_as_it_came_and_the_cassette_readable() -> None:

@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass, replace
 
 from tapeway.core.completeness import ends_with_head
 from tapeway.core.credentials import of_response
+from tapeway.core.encoding import coding_of
 from tapeway.core.failure import failure
 from tapeway.core.json_text import Json
+from tapeway.core.large_body import is_looked_into
 from tapeway.core.model import (
     Failure,
     Interaction,
@@ -28,11 +30,14 @@ from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
 from tapeway.providers.calls import describe as describe_call
 from tapeway.providers.endings import ending as end_of
 from tapeway.providers.usage import usage
+from tapeway.spool import recalled
 from tapeway.tape import Tape
 
 log = logging.getLogger(__name__)
 
 MIB = 1024 * 1024
+_QUICKLY_READ = 128 * 1024
+"""Larger answers are looked into in a thread."""
 BROKEN_OFF = "tapeway is stopping and broke off this live call; ask again when it is back"
 TRUNCATED = (
     "the stream ended without the mark its protocol ends with: it was passed on as it came, and not "
@@ -177,7 +182,7 @@ class LiveCall:
         guard = self._recogniser.guard(ask.request)
         keeping = Keeping(self._store, ask.cassette.name, redactor, guard, self._policy.max_body)
         recording = ask.cassette.recording(
-            await keeping.keep(ask.request, self._interaction(response, failure, redactor)),
+            await keeping.keep(ask.request, await self._read(response, failure, redactor)),
             ask.key,
             ask.take,
             replaces=ask.rules.replaces,
@@ -187,6 +192,19 @@ class LiveCall:
         await self._store.append(ask.cassette.name, ask.cassette.head, checked)
         ask.cassette.add(recording, ask.key, ask.take)
         return recording
+
+    async def _read(
+        self, response: Response, failure: Failure | None, redactor: Redactor
+    ) -> Interaction:
+        """The exchange looked into: a text as a whole, even where it is kept in a file."""
+        if self._tape is None or self._tape.size <= _QUICKLY_READ:
+            return self._interaction(response, failure, redactor)
+        if response.file is not None and is_looked_into(response.headers, response.file.size):
+            text = await recalled(response)
+            read = await asyncio.to_thread(self._interaction, text, failure, redactor)
+            if not coding_of(read.response.headers):
+                return read
+        return await asyncio.to_thread(self._interaction, response, failure, redactor)
 
     def _interaction(
         self, response: Response, failure: Failure | None, redactor: Redactor

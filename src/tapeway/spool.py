@@ -12,8 +12,10 @@ import tempfile
 import weakref
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, closing
+from dataclasses import replace
 
-from tapeway.core.model import BodyFile
+from tapeway.core.cuts import Cuts
+from tapeway.core.model import BodyFile, Response, ResponseChunk
 from tapeway.errors import CassetteCorrupt, StoreError, StoreFull
 
 KIB = 1024
@@ -151,6 +153,18 @@ async def whole(file: BodyFile) -> bytes:
     """All of it, for what is known to fit into memory."""
     async with aclosing(stream(file)) as source:
         return b"".join([piece async for piece in source])
+
+
+async def recalled(response: Response) -> Response:
+    """The answer with its body in memory, for what is known to fit there."""
+    if response.file is None:
+        return response
+    body, start = await whole(response.file), 0
+    chunks: list[ResponseChunk] = []
+    for at_ms, length in response.cuts:
+        chunks.append(ResponseChunk(body[start : start + length], at_ms))
+        start += length
+    return replace(response, chunks=tuple(chunks), file=None, cuts=Cuts())
 
 
 def _open(file: BodyFile) -> int:

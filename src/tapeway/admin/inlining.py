@@ -7,12 +7,10 @@ from tapeway.core.model import (
     ForeignInteraction,
     Interaction,
     Request,
-    Response,
-    ResponseChunk,
     StoredCassette,
 )
 from tapeway.errors import AdminError
-from tapeway.spool import whole
+from tapeway.spool import recalled, whole
 
 MIB = 1024 * 1024
 MOST = 32 * MIB
@@ -43,19 +41,8 @@ async def _inlined(item: Interaction | ForeignInteraction) -> Interaction | Fore
     request, response = item.request, item.response
     if request.file is not None:
         request = await _asked(request, request.file)
-    if response.file is not None:
-        response = await _answered(response, response.file)
-    return replace(item, request=request, response=response)
+    return replace(item, request=request, response=await recalled(response))
 
 
 async def _asked(request: Request, file: BodyFile) -> Request:
     return replace(request, body=await whole(file), file=None)
-
-
-async def _answered(response: Response, file: BodyFile) -> Response:
-    body, start = await whole(file), 0
-    chunks: list[ResponseChunk] = []
-    for at_ms, length in response.cuts:
-        chunks.append(ResponseChunk(body[start : start + length], at_ms))
-        start += length
-    return Response(response.head, tuple(chunks), response.latency_ms, verdict=response.verdict)

@@ -8,6 +8,7 @@ import hashlib
 import re
 
 from tapeway.core import fields, multipart
+from tapeway.core.headers import find
 from tapeway.core.json_text import Json
 from tapeway.core.model import LARGE_BODY, BodyFile, Headers, PartDigest
 
@@ -15,6 +16,7 @@ LARGE_JSON = 16 * 1024 * 1024
 """Up to here JSON and forms are read by value, which takes several times their size in memory."""
 
 _BY_VALUE = b"application/x-www-form-urlencoded"
+_TOLD = (b"json", b"jsonl", b"jsonlines", b"event-stream")
 _DASHES = b"--"
 
 
@@ -24,6 +26,13 @@ def most_in_memory(headers: Headers) -> int:
     media = header.content_type.partition(b";")[0].strip().lower()
     by_value = media in (b"application/json", _BY_VALUE) or media.endswith(b"+json")
     return LARGE_JSON if by_value and not header.content_encoding else LARGE_BODY
+
+
+def is_looked_into(headers: Headers, size: int) -> bool:
+    """Whether a large answer is to be read by value, for its tokens and the fields of secrets."""
+    content_type = find(headers, b"content-type") or b""
+    media = content_type.partition(b";")[0].strip().lower()
+    return size <= LARGE_JSON and media.endswith(_TOLD)
 
 
 def said(file: BodyFile) -> Json:
