@@ -57,7 +57,7 @@ def read(text: bytes) -> Sheet:
     except NotJson as exc:
         raise json_lines.explain(text, exc) from None
     try:
-        return _sheet(value)
+        return sheet_of(value)
     except FormatFault as exc:
         raise _placed(exc, text) from None
 
@@ -66,14 +66,20 @@ def decode_all(
     text: bytes, sheet: Sheet, fetch: assets.Fetch
 ) -> list[Interaction | ForeignInteraction]:
     """What all the documents of a file say. Raises FormatFault with line, place and reason."""
-    inlined = assets.mentioned(text)
     try:
-        return [
-            decode(document, index, ("interactions", position), fetch if inlined else None)
-            for position, (index, document) in enumerate(sheet.documents)
-        ]
+        return decode_sheet(sheet, fetch if assets.mentioned(text) else None)
     except FormatFault as exc:
         raise _placed(exc, text) from None
+
+
+def decode_sheet(
+    sheet: Sheet, fetch: assets.Fetch | None
+) -> list[Interaction | ForeignInteraction]:
+    """The same, in whatever way the file writes its values. Raises FormatFault with the place."""
+    return [
+        decode(document, index, ("interactions", position), fetch)
+        for position, (index, document) in enumerate(sheet.documents)
+    ]
 
 
 def decode(
@@ -106,13 +112,7 @@ def encode(interaction: Interaction | ForeignInteraction) -> Document:
 
 def write(head: CassetteHead, documents: Iterable[Document]) -> bytes:
     """The file of a head and documents in this order; the same ones give the same bytes."""
-    root: Document = {
-        "version": VERSION,
-        "created_at": head.created_at,
-        "run_id": head.run_id,
-        "meta": dict(head.meta),
-    }
-    frame = dump(root, indent=True).removesuffix(b"\n}")
+    frame = dump(root_of(head), indent=True).removesuffix(b"\n}")
     # One by one: what one interaction holds has no influence on how another is written.
     written = [_indented(index, document) for index, document in enumerate(documents)]
     if not written:
@@ -120,9 +120,23 @@ def write(head: CassetteHead, documents: Iterable[Document]) -> bytes:
     return frame + b',\n  "interactions": [\n' + b",\n".join(written) + b"\n  ]\n}\n"
 
 
+def root_of(head: CassetteHead) -> Document:
+    """The fields of a file that stand before its interactions."""
+    return {
+        "version": VERSION,
+        "created_at": head.created_at,
+        "run_id": head.run_id,
+        "meta": dict(head.meta),
+    }
+
+
+def numbered(index: int, document: Document) -> Document:
+    """The document with its number, in its place or in front."""
+    return document | {"index": index} if "index" in document else {"index": index, **document}
+
+
 def _indented(index: int, document: Document) -> bytes:
-    numbered = document | {"index": index} if "index" in document else {"index": index, **document}
-    text = dump(numbered, indent=True)
+    text = dump(numbered(index, document), indent=True)
     match document.get("response", document.get(failing.PARTIAL)):
         case {"chunks": [[int() | float(), int()], *_] as chunks}:
             text = text.replace(*_spread_and_narrow(chunks))
@@ -138,7 +152,8 @@ def _spread_and_narrow(chunks: list[Json]) -> tuple[bytes, bytes]:
     return name + spread, name + b"[\n      " + each_a_line + b"\n    ]"
 
 
-def _sheet(value: Json) -> Sheet:
+def sheet_of(value: Json) -> Sheet:
+    """The documents in the value of a file. Raises FormatFault with the place."""
     fields = Fields.of(value, ())
     fields.require("version")
     version = str(fields.values["version"])

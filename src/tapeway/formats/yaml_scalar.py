@@ -1,0 +1,52 @@
+"""What a YAML text without quotes stands for: a value as JSON writes it, otherwise just text.
+
+`no`, `0644`, `12:30` and `2026-11-22` are text. YAML 1.1 readers make other things of them, each its
+own, so what is written here is quoted wherever any of them could.
+"""
+
+import math
+import re
+
+from tapeway.core.json_text import Json
+
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)")
+# AgentTape writes 0.00001 as `1e-05`, as JSON may.
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_NO_NUMBER = re.compile(r"[+-]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+
+
+def resolve(text: str) -> Json:
+    """The value of a text without quotes. Raises ValueError for a number that JSON cannot hold."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "-+.0123456789":
+        return text
+    if _WHOLE.fullmatch(text):
+        return _whole(text)
+    if _NUMBER.fullmatch(text):
+        number = float(text)
+        if not math.isfinite(number):
+            raise ValueError(f"{text} does not fit a number")
+        return number
+    if _NO_NUMBER.fullmatch(text):
+        raise ValueError(f"{text} is no number that JSON can hold; a text is put in quotes")
+    return text
+
+
+def number(value: float) -> str:
+    """A finite number that every reader takes for one: `1.0e-05`, which YAML 1.1 wants, not `1e-05`."""
+    text = repr(value)
+    mantissa, mark, exponent = text.partition("e")
+    return f"{mantissa}.0e{exponent}" if mark and "." not in mantissa else text
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("an integer has more digits than can be read") from None

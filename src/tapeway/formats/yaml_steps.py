@@ -1,0 +1,117 @@
+"""A YAML text taken apart by PyYAML's parser, step by step, before anything is made of it.
+
+Nothing here builds objects, so a text cannot run code, and none is read further than its bounds:
+size, depth, one document, no tags, no aliases (a few lines of which can stand for gigabytes).
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Literal, NamedTuple, Protocol
+
+import yaml
+
+from tapeway.core.json_text import MAX_DEPTH
+from tapeway.formats.fault import FormatFault
+
+MAX_SIZE = 256 * 1024 * 1024
+"""A larger text is not read: it would take gigabytes of memory and minutes."""
+
+# libyaml is ten times as fast as PyYAML's own parser, and not everywhere compiled in.
+_PARSER: "Callable[[str], _Parser]" = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+# YAML forbids them or, before 1.2, takes them for line breaks; AgentTape writes them as they are.
+_MISREAD = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]|\r(?!\n)"
+)
+_PRIVATE = (0xF0000, 0xF8000, 0x100000, 0x108000)
+
+
+class _Parser(Protocol):
+    def get_event(self) -> yaml.Event | None: ...
+
+
+class Step(NamedTuple):
+    """A text, or where an object or a list begins or ends; lines are counted from 1."""
+
+    kind: Literal["text", "object", "list", "end"]
+    text: str
+    quoted: bool
+    line: int
+
+
+def steps(data: bytes) -> Iterator[Step]:
+    """The steps of the one document in a text. Raises FormatFault with the line."""
+    if len(data) > MAX_SIZE:
+        reason = f"it has more than {MAX_SIZE >> 20} MiB, too much for YAML: split it, or use JSON"
+        raise FormatFault(reason)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        line = data.count(b"\n", 0, exc.start) + 1
+        raise FormatFault(f"not UTF-8 at byte {exc.start}", line=line) from None
+    text, plain = _readable(text)
+    try:
+        yield from _steps(_PARSER(text), plain)
+    except yaml.MarkedYAMLError as exc:
+        mark = exc.problem_mark or exc.context_mark
+        reason = f"{exc.problem or exc.context}: this is not YAML"
+        raise FormatFault(reason, line=mark.line + 1 if mark else None) from None
+    except yaml.YAMLError:
+        raise FormatFault("this is not YAML") from None
+
+
+def _steps(parser: "_Parser", plain: Callable[[str], str]) -> Iterator[Step]:
+    depth, documents = 0, 0
+    while (event := parser.get_event()) is not None:
+        line = event.start_mark.line + 1 if event.start_mark else 1
+        match event:
+            case yaml.ScalarEvent():
+                _refuse_tag(event.tag, line)
+                yield Step("text", plain(event.value), bool(event.style), line)
+            case yaml.CollectionEndEvent():
+                depth -= 1
+                yield Step("end", "", False, line)
+            case yaml.CollectionStartEvent():
+                _refuse_tag(event.tag, line)
+                depth += 1
+                if depth > MAX_DEPTH:
+                    raise FormatFault(f"nested deeper than {MAX_DEPTH} levels", line=line)
+                is_object = isinstance(event, yaml.MappingStartEvent)
+                yield Step("object" if is_object else "list", "", False, line)
+            case yaml.AliasEvent():
+                reason = "an alias is not read here: write the value in its place"
+                raise FormatFault(reason, line=line)
+            case yaml.DocumentStartEvent():
+                documents += 1
+                if documents > 1:
+                    raise FormatFault("a second document begins: one is read", line=line)
+
+
+def _refuse_tag(tag: str | None, line: int) -> None:
+    if tag is not None:
+        raise FormatFault("a tag is not read here: write the value without it", line=line)
+
+
+def _readable(text: str) -> tuple[str, Callable[[str], str]]:
+    # What YAML would misread goes through the parser in disguise: as characters that nobody uses.
+    found = _MISREAD.search(text)
+    if found is None:
+        return text, str
+    misread = sorted(set(_MISREAD.findall(text)))
+    for start in _PRIVATE:
+        disguises = {each: chr(start + number) for number, each in enumerate(misread)}
+        if not any(each in text for each in disguises.values()):
+            disguised = _MISREAD.sub(partial(_lookup, disguises), text)
+            back = {ord(disguise): each for each, disguise in disguises.items()}
+            return disguised, partial(_translated, back)
+    line = text.count("\n", 0, found.start()) + 1
+    raise FormatFault("there is a control character: write it as an escape in quotes", line=line)
+
+
+def _lookup(table: dict[str, str], found: re.Match[str]) -> str:
+    return table[found[0]]
+
+
+def _translated(table: dict[int, str], text: str) -> str:
+    return text.translate(table)

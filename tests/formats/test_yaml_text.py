@@ -1,0 +1,140 @@
+"""What is written as YAML is the same value to every reader, and fit to be read by people."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tapeway.core.json_text import MAX_DEPTH, Json
+from tapeway.formats.yaml_text import dump
+from tapeway.formats.yaml_value import parse
+
+PIECES = [
+    *(
+        " ",
+        "  ",
+        "\t",
+        "\n",
+        "\n\n",
+        "\r",
+        "\0",
+        "\x1b",
+        "\x7f",
+        "\x85",
+        "\xa0",
+        "\u2028",
+        "\u3000",
+    ),
+    *("\ufeff", "\ufffe", "\U0001f600", "é", "a", "b c", "1", "1e5", "0x1", "1_0", "1:30", ".nan"),
+    *("2026-11-22", "true", "No", "null", "~", "'", '"', "\\", "#", " #", ":", ": ", "- ", "? "),
+    *("|", ">", "[", "]", "{", "}", ",", "&", "*", "!", "%", "@", "`", "=", "<<", "---", "..."),
+    *('{"a": "b"}', "data: x"),
+]
+TEXTS = st.text() | st.lists(st.sampled_from(PIECES), max_size=8).map("".join)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXTS | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=25,
+)  # fmt: skip
+
+
+@given(VALUES)
+@example({"a": "x" * 5000, "b" * 5000: {"c" * 1001: ["d " * 900]}})
+@example({"a": "ends in a blank line\n\n"})
+@example(["a\n\n\n"])
+@example({"a": ["x\ny", ["x\ny\n", {"b": "x\ny\n"}], []], "c": [[1, 2], [1.5, 1e-7], {}]})
+def test_every_reader_reads_what_was_written(value: Any) -> None:
+    text = dump(value)
+    wanted = json.dumps(value)
+
+    assert json.dumps(parse(text.encode())) == wanted
+    assert json.dumps(yaml.safe_load(text)) == wanted
+    assert json.dumps(yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))) == wanted  # noqa: S506
+    assert dump(parse(text.encode())) == text
+
+
+@given(VALUES)
+def test_nothing_invisible_or_forbidden_is_written(value: Any) -> None:
+    text = dump(value)
+
+    assert not set(text) & {*map(chr, range(10)), *map(chr, range(11, 32)), "\x7f", "\x85"} - {"\t"}
+    assert not set(text) & {"\u2028", "\u2029", "\ufeff", "\ufffe", "\uffff"}
+    assert all(line == line.rstrip() for line in text.split("\n"))
+
+
+def test_it_is_laid_out_as_people_write_it() -> None:
+    value: dict[str, Json] = {
+        "url": "https://x/y?z=1",
+        "accept": "*/*",
+        "version": "HTTP/1.1",
+        "id": "0fdb-1",
+        "when": "2026-11-22",
+        "said": "no",
+        "text": 'data: {"a": 1}\n\ndata: [DONE]\n\n',
+        "poem": "two\n  lines",
+        "line": "one\n",
+        "escape": "\x1b[0m # \t\\",
+        "quote": 'say "hi" # it\'s\n',
+        "tabs": "\tx\ny",
+        "small": 1e-05,
+        "chunks": [[412.5, 48], [431, 14]],
+        "empty": {"list": [], "object": {}, "text": "", "none": None},
+        "items": [{"role": "user", "content": "a\nb"}, ["x", ["z"]], "two\nlines"],
+        "true": True,
+    }
+
+    assert dump(value) == (
+        "url: 'https://x/y?z=1'\n"
+        "accept: '*/*'\n"
+        "version: HTTP/1.1\n"
+        "id: '0fdb-1'\n"
+        "when: '2026-11-22'\n"
+        "said: 'no'\n"
+        'text: |+\n  data: {"a": 1}\n\n  data: [DONE]\n\n'
+        "poem: |-\n  two\n    lines\n"
+        "line: |\n  one\n"
+        'escape: "\\u001b[0m # \\t\\\\"\n'
+        'quote: |\n  say "hi" # it\'s\n'
+        'tabs: "\\tx\\ny"\n'
+        "small: 1.0e-05\n"
+        "chunks:\n  - [412.5, 48]\n  - [431, 14]\n"
+        "empty:\n  list: []\n  object: {}\n  text: ''\n  'none': null\n"
+        "items:\n"
+        "  - role: user\n    content: |-\n      a\n      b\n"
+        "  - - x\n    - - z\n"
+        '  - "two\\nlines"\n'
+        "'true': true\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        # AgentTape's own parser would take what follows the mark for a value, or for a comment.
+        (['\t": x'], '- "\\t\\u0022: x"\n'),
+        ({"a": '\t" #x'}, 'a: "\\t\\" \\u0023x"\n'),
+        ({"a": "\t #x"}, 'a: "\\t #x"\n'),
+        ("x\n\n", '"x\\n\\n"\n'),
+        ({"a": "x\n\n"}, "a: |+\n  x\n\n...\n"),
+        ({"a": " x\ny"}, 'a: " x\\ny"\n'),
+        ({"a": "x \ny"}, 'a: "x \\ny"\n'),
+        ({"a": "x\u3000\ny"}, 'a: "x\u3000\\ny"\n'),
+        ({"k" * 1001: {"a": 1}}, f"? {'k' * 1001}\n:\n  a: 1\n"),
+        ([], "[]\n"),
+        (None, "null\n"),
+    ],
+)
+def test_what_some_reader_would_misread_is_written_otherwise(value: Any, text: str) -> None:
+    assert dump(value) == text
+    assert parse(text.encode()) == value
+
+
+def test_what_json_may_nest_may_be_written() -> None:
+    value: Any = "x"
+    for depth in range(MAX_DEPTH):
+        value = [value] if depth % 2 else {"a": value}
+
+    assert parse(dump(value).encode()) == value
