@@ -78,7 +78,7 @@ async def same(found: Response, expected: Response) -> None:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(bodies, st.lists(st.integers(0, 10_000), max_size=8))
+@given(bodies.filter(bool), st.lists(st.integers(0, 10_000), max_size=8))
 async def test_a_kept_body_is_what_a_small_one_would_be(body: bytes, borders: list[int]) -> None:
     pieces = cut(body, borders)
 
@@ -95,6 +95,14 @@ async def test_and_so_is_a_coded_one(body: bytes, borders: list[int]) -> None:
 
     await same(found, in_memory(pieces, headers))
     assert found.headers == OCTETS
+
+
+async def test_a_large_body_with_nothing_in_it_is_none() -> None:
+    headers = (*OCTETS, (b"Content-Encoding", b"gzip"))
+
+    found = await kept([gzip.compress(b"")] * 3, headers)
+
+    assert (found.file, found.chunks, found.headers) == (None, (), OCTETS)
 
 
 async def test_what_grows_out_of_bounds_is_kept_as_it_came() -> None:

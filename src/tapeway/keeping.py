@@ -61,6 +61,9 @@ class Keeping:
             request = replace(request, file=replace(file, parts=request.file.parts))
         if response.file is not None:
             response = await self._answer(asked.method, response, response.file)
+            if response.file is not None and not response.file.size:
+                # There was nothing in its coding.
+                response = replace(response, file=None, cuts=Cuts())
         elif sum(len(chunk.data) for chunk in response.chunks) > LARGE_BODY:
             # It was small as long as it was coded.
             cuts = Cuts((chunk.at_ms, len(chunk.data)) for chunk in response.chunks)

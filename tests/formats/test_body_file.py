@@ -28,7 +28,7 @@ parts = st.builds(PartDigest, maybe_text, maybe_text, maybe_text, digests)
 files = st.builds(
     BodyFile,
     path=st.just(""),
-    size=st.integers(0, 2**40),
+    size=st.integers(1, 2**40),
     digest=digests,
     parts=st.none() | st.lists(parts, max_size=3).map(tuple),
 )
@@ -57,6 +57,16 @@ def test_the_reference_to_a_request_comes_back_as_it_was(file: BodyFile) -> None
     recorded = interaction(file, answer(Cuts([(0.0, 3)]), "length"))
 
     assert through_the_file(recorded) == recorded
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_an_empty_file_is_no_body(framing: str) -> None:
+    recorded = interaction(BodyFile("", 0, "1" * 64), answer(Cuts(), framing))
+
+    found = through_the_file(recorded)
+
+    assert (found.request.file, found.request.body) == (None, b"")
+    assert (found.response.file, found.response.chunks) == (None, ())
 
 
 @given(pieces, st.sampled_from(["chunked", "close"]))

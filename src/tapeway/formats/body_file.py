@@ -26,7 +26,7 @@ def encode(file: BodyFile) -> dict[str, Json]:
 def decode(fields: Fields) -> BodyFile | None:
     """The file a request's or response's fields refer to; where it lies, its store knows.
 
-    Raises FormatFault.
+    None where they refer to none, or to an empty one: that is no body. Raises FormatFault.
     """
     if NAME not in fields:
         return None
@@ -34,7 +34,7 @@ def decode(fields: Fields) -> BodyFile | None:
     reference.only(_FIELDS)
     reference.require("sha256", "size")
     parts = reference.list("parts")
-    return BodyFile(
+    file = BodyFile(
         path="",
         size=reference.integer("size", low=0, high=_LARGEST),
         digest=_digest(reference),
@@ -47,6 +47,7 @@ def decode(fields: Fields) -> BodyFile | None:
         if "parts" in reference
         else None,
     )
+    return file if file.size else None
 
 
 def _encode_part(part: PartDigest) -> Json:
