@@ -13,11 +13,16 @@ from tapeway.core.patterns import compiled
 
 @dataclass(frozen=True, slots=True)
 class Normaliser:
-    """What stands for one kind of value; `numbers` says which numbers are of that kind too."""
+    """What stands for one kind of value.
+
+    `numbers` says which numbers are of that kind too. RE2 cannot look behind: where `keeps`, the
+    pattern's first group is what stands in front, and stays.
+    """
 
     pattern: str
     example: str
     numbers: Callable[[float], bool] | None = None
+    keeps: bool = False
 
 
 def _is_epoch(number: float) -> bool:
@@ -25,53 +30,86 @@ def _is_epoch(number: float) -> bool:
     return any(10**digits <= number < 2 * 10**digits for digits in (9, 12, 15, 18))
 
 
+_BEGINS = r"(^|[^0-9A-Za-z])"
+"""Identifiers stand behind blanks, quotes and prefixes such as `file_` alike."""
+
+_CALL = r"(?:[A-Za-z0-9]{22,}|[A-Za-z]*[0-9][A-Za-z0-9]{2,}|[A-Za-z]{3,}[0-9])[A-Za-z0-9_-]*"
+_RESPONSE = r"(?:[A-Za-z0-9]{22,}|[A-Za-z]*[0-9][A-Za-z0-9]{4,}|[A-Za-z]{3,}[0-9])[A-Za-z0-9_-]*"
+"""Behind `call_` and `run_` there are words too, as in `call_center` and `run_python_code`."""
+
 NORMALISERS: dict[str, Normaliser] = {
     "uuid": Normaliser(
-        r"\b[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}\b",
+        _BEGINS + r"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}\b",
         "3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e88",
+        keeps=True,
     ),
-    "ulid": Normaliser(r"\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b", "01J9Z3X5M8Q2W4E6R7T9Y1B3C5"),
+    "ulid": Normaliser(
+        _BEGINS + r"[0-7][0-9A-HJKMNP-TV-Z]{25}\b", "01J9Z3X5M8Q2W4E6R7T9Y1B3C5", keeps=True
+    ),
     "iso8601": Normaliser(
         r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?"
         r"(?:Z\b|[+-][0-9]{2}:?[0-9]{2}\b)?",
         "2026-11-22T10:00:00.123Z",
     ),
-    "date": Normaliser(r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}\b", "2026-11-22"),
+    "date": Normaliser(
+        # Behind a hyphen it is part of a name, such as that of a model.
+        r"(^|[^0-9A-Za-z_-])[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])\b",
+        "2026-11-22",
+        keeps=True,
+    ),
     "time": Normaliser(r"\b[0-9]{1,2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?\b", "10:00:59"),
     "epoch": Normaliser(
         r"\b1[0-9]{9}(?:[0-9]{3}|[0-9]{6}|[0-9]{9})?(?:\.[0-9]+)?\b", "1795312835", _is_epoch
     ),
     "duration": Normaliser(
-        r"\b[0-9]+(?:\.[0-9]+)? ?(?:ns|us|µs|ms|s|sec|secs|seconds|milliseconds)\b", "0.34s"
+        # `5s` may be a telephone and `1990s` a decade, and `10 us` are dollars.
+        r"\b[0-9]+(?:\.[0-9]+ ?s|(?:\.[0-9]+)?(?:us| ?(?:ns|µs|ms|sec|secs|seconds|milliseconds)))\b",
+        "0.34s",
     ),
     "tmp_path": Normaliser(
-        r"(?:/private)?(?:/tmp|/var/tmp|/var/folders/[^/\s\"']+/[^/\s\"']+/T)"
-        r"/(?:pytest-of-[^/\s\"']+/pytest-[0-9]+|[^/\s\"']+)"
-        r"|[A-Za-z]:[\\/]+Users[\\/]+[^\\/\"]+[\\/]+AppData[\\/]+Local[\\/]+Temp[\\/]+[^\\/\s\"']+",
+        # A path that only holds such a folder is another one.
+        r"(^|[^0-9A-Za-z_~./-]|file://)"
+        r"(?:(?:/private)?(?:/tmp|/var/tmp|/var/folders/[^/\s\"']+/[^/\s\"']+/T)"
+        r"/(?:pytest-of-[^/\s\"']+/pytest-[0-9]+|[^/\s\"'`,;:)\]}>]+)"
+        r"|[A-Za-z]:[\\/]+Users[\\/]+[^\\/\"]+[\\/]+AppData[\\/]+Local[\\/]+Temp[\\/]+[^\\/\s\"']+)",
         "/tmp/tmpa1b2c3d4",  # noqa: S108 - shown, not opened
+        keeps=True,
     ),
     "tool_call_id": Normaliser(
-        r"\b(?:call|toolu|srvtoolu|tooluse|fc|chatcmpl-tool)[_-][A-Za-z0-9_-]{4,}",
+        r"\b(?:(?:toolu|srvtoolu|tooluse|chatcmpl-tool)[_-][A-Za-z0-9_-]{4,}|(?:call|fc)[_-]"
+        rf"{_CALL})",
         "call_h5Xw0Vb1jZ",
     ),
     "response_id": Normaliser(
-        r"\b(?:resp|msg|rs|chatcmpl|cmpl|gen|run|thread|asst|req)[_-][A-Za-z0-9_-]{6,}",
+        r"\b(?:(?:chatcmpl|cmpl)[_-][A-Za-z0-9_-]{6,}|(?:resp|msg|rs|gen|run|thread|asst|req)[_-]"
+        rf"{_RESPONSE})",
         "resp_68a1f0c2",
     ),
-    "hex32": Normaliser(r"\b(?:[0-9a-f]{32}|[0-9A-F]{32})\b", "9e107d9d372bb6826bd81d3542a419d6"),
+    "hex32": Normaliser(
+        _BEGINS + r"(?:[0-9a-f]{32}|[0-9A-F]{32})\b",
+        "9e107d9d372bb6826bd81d3542a419d6",
+        keeps=True,
+    ),
     "sha1": Normaliser(
-        r"\b(?:[0-9a-f]{40}|[0-9A-F]{40})\b", "2fd4e1c67a2d28fced849ee1bb76e7391b93eb12"
+        _BEGINS + r"(?:[0-9a-f]{40}|[0-9A-F]{40})\b",
+        "2fd4e1c67a2d28fced849ee1bb76e7391b93eb12",
+        keeps=True,
     ),
     "sha256": Normaliser(
-        r"\b(?:[0-9a-f]{64}|[0-9A-F]{64})\b",
+        _BEGINS + r"(?:[0-9a-f]{64}|[0-9A-F]{64})\b",
         "d7a8fbb307d7809469ca9abcb0082e4f8d5651e46d3cdb762d02d0bf37c9e592",
+        keeps=True,
     ),
     "port": Normaliser(r"\b(?:localhost|127\.0\.0\.1):[0-9]{2,5}\b", "127.0.0.1:54321"),
     "float_tail": Normaliser(r"(\.[0-9]{5})[0-9]+", "0.123456789"),
 }
 """By the name that a rule gives. Applied in this order, so that the longer kind comes first."""
 
-_REPLACED_BY = {"float_tail": r"\1"}
+
+def _instead(name: str, normaliser: Normaliser) -> str:
+    if name == "float_tail":
+        return r"\1"
+    return rf"\1<{name}>" if normaliser.keeps else f"<{name}>"
 
 
 class Normalising:
@@ -81,9 +119,7 @@ class Normalising:
         named = [(name, each) for name, each in NORMALISERS.items() if name in names]
         # A person's own come first: they know better what a text of theirs is.
         self._texts = [(compiled(text), f"<{name}>") for name, text in patterns]
-        self._texts += [
-            (compiled(each.pattern), _REPLACED_BY.get(name, f"<{name}>")) for name, each in named
-        ]
+        self._texts += [(compiled(each.pattern), _instead(name, each)) for name, each in named]
         self._numbers = [(each.numbers, f"<{name}>") for name, each in named if each.numbers]
         self._rounds = "float_tail" in names
 
