@@ -102,6 +102,15 @@ def test_a_field_of_this_name_carries_none(name: str) -> None:
         (b"x-api-key", b"short", set()),
         (b"authorization", b"Bearer short", set()),
         (b"authorization", b"", set()),
+        (b"authorization", b"Bearer\t" + KEY.encode(), {KEY.encode()}),
+        (b"authorization", b"SSWS " + KEY.encode(), {b"SSWS " + KEY.encode(), KEY.encode()}),
+        (b"authorization", b"Two internationally", {b"Two internationally"}),
+        (
+            b"authorization",
+            b'Token token="0123456789abcdef", realm="x"',
+            {b'Token token="0123456789abcdef", realm="x"', b"0123456789abcdef"},
+        ),
+        (b"referer", b"https://a/?api_key=0123456789abcdef", {b"0123456789abcdef"}),
         (b"authorization", AWS, {AWS}),
         (b"authorization", DIGEST, {DIGEST}),
         (b"x-amz-security-token", b"T" * 40, {b"T" * 40}),
@@ -132,10 +141,11 @@ def test_a_field_shows_its_whole_credential(
     ],
 )
 def test_a_basic_credential_is_looked_into(pair: bytes, expected: set[bytes]) -> None:
-    token = base64.b64encode(pair)
-    found = values(of_headers(((b"authorization", b"Basic " + token),)))
+    padded = base64.b64encode(pair)
+    for token in (padded, padded.rstrip(b"=")):
+        found = values(of_headers(((b"authorization", b"Basic " + token),)))
 
-    assert found == expected | ({token} if len(token) >= 12 else set())
+        assert found == expected | ({token} if len(token) >= 12 else set())
 
 
 def test_a_basic_credential_that_is_none_is_one_value() -> None:
@@ -227,3 +237,17 @@ def test_marks_without_a_name_are_read_in_time_linear_in_their_number() -> None:
 
 def test_what_stands_behind_a_second_question_mark_has_a_name_of_its_own() -> None:
     assert of_target("/?next?api_key=0123456789abcdef") == [Secret("api_key", b"0123456789abcdef")]
+
+
+def test_a_code_is_a_credential_in_a_query_of_oauth() -> None:
+    code = Secret("code", b"4/0AX4XfWh-code")
+
+    assert of_target("/token?client_id=me&code=4/0AX4XfWh-code") == [code]
+    assert of_response(((b"location", b"/back?code=4/0AX4XfWh-code&state=1"),)) == [code]
+    assert of_target("/countries?code=4/0AX4XfWh-code") == []
+
+
+def test_a_link_shows_the_credentials_of_each_of_its_urls() -> None:
+    link = b'<https://a/?p=2&access_token=0123456789abcdef>; rel="next", <https://a/?sig=fedcba9876543210>'
+
+    assert values(of_response(((b"link", link),))) == {b"0123456789abcdef", b"fedcba9876543210"}

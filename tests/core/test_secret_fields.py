@@ -219,3 +219,28 @@ def test_a_part_without_an_end_takes_time_linear_in_its_length(part: str) -> Non
 
 def test_a_list_of_numbers_is_no_list_of_credentials() -> None:
     assert found('{"id_token": [1, 2, 3]}') == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        r'{"api\u005fkey": "%s"}',
+        r'{"\u0061pi_key": "%s"}',
+        r'{"\u0061\u0070\u0069\u005F\u006b\u0065\u0079": "%s"}',
+        r'{"arguments": "{\"api\\u005fkey\": \"%s\"}"}',
+    ],
+)
+def test_a_name_is_read_with_its_escapes(body: str) -> None:
+    assert found(body % KEY) == [("api_key", KEY)]
+
+
+def test_json_that_is_called_a_form_is_read_as_json_too() -> None:
+    assert found(json.dumps({"api_key": KEY}), FORM) == [("api_key", KEY)]
+
+
+@pytest.mark.parametrize(
+    "beside", ["client_id=me", "client_secret=x", "redirect_uri=%2F", "state=1"]
+)
+def test_a_code_is_a_secret_in_a_form_of_oauth(beside: str) -> None:
+    assert ("code", "4/0AX4XfWh-code") in found(f"code=4/0AX4XfWh-code&{beside}", FORM)
+    assert found("code=4/0AX4XfWh-code&country=DE", FORM) == []

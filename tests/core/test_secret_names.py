@@ -47,6 +47,10 @@ HIDING = [
     "SessionToken",
     "X-Auth-Token",
     "user[password]",
+    "password2",
+    "apiKey_1",
+    "password_confirmation",
+    "passwordConfirm",
 ]
 TELLING_NOTHING = [
     "token",
@@ -107,6 +111,18 @@ def test_in_an_answer_a_word_under_another_name_is_left(value: bytes) -> None:
 
 def test_in_an_answer_a_scheme_before_a_key_makes_no_difference() -> None:
     assert hides("authorization", b"Bearer 0123456789abcdef", answer=True)
+
+
+@pytest.mark.parametrize(
+    "value", [b"Approved for 12 visits", b"not required", b"of the user, see there"]
+)
+def test_a_text_about_an_authorization_is_no_login(value: bytes) -> None:
+    assert not hides("prior_authorization", value, answer=False)
+
+
+def test_a_text_about_a_token_is_no_token_that_is_issued() -> None:
+    assert not hides("access_token", b"Your access token", answer=True)
+    assert hides("access_token", b"Bearer 0123456789abcdef", answer=True)
 
 
 @pytest.mark.parametrize("name", ["assertion", "secret"])

@@ -26,7 +26,7 @@ def test_the_example_is_redacted_as_it_says() -> None:
 
 
 def test_the_names_it_lists_hide_what_it_says() -> None:
-    in_requests, words, _, issued, _ = [
+    in_requests, words, logins, _, issued, _ = [
         [name for name in re.findall("`([^`]+)`", cells[1]) if name.replace("_", "").isalpha()]
         for cells in rows("Names")
     ]
@@ -35,9 +35,18 @@ def test_the_names_it_lists_hide_what_it_says() -> None:
     for name in words:
         assert hides(name, b"one", answer=False), name
         assert not hides(name, b"two words", answer=False), name
+    for name in logins:
+        for login in (
+            b"x",
+            b"Bearer two",
+            b"SSWS 0123456789",
+            b'Digest username="a b", response="c"',
+        ):
+            assert hides(name, login, answer=False), login
+        assert not hides(name, b"Approved for visits", answer=False), name
     for name in issued:
         assert hides(name, b"one", answer=True), name
-    for name in {*in_requests, *words} - {*issued}:
+    for name in {*in_requests, *words, *logins} - {*issued}:
         assert hides(name, b"0123456789abcdef", answer=True), name
         assert not hides(name, b"0123456789", answer=True), name
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from tapeway.core.model import Headers
-from tapeway.core.secret_names import kind
+from tapeway.core.secret_names import LIKE_A_KEY, kind
 
 MIN_VALUE = 12
 """Shorter values are not searched for elsewhere: they would hit ordinary words."""
@@ -27,9 +27,14 @@ PARAMETERS = frozenset(
         "apikey",
         "auth_token",
         "client_secret",
+        "code_verifier",
+        "device_code",
         "id_token",
+        "id_token_hint",
         "key",
+        "oauth_token",
         "password",
+        "private_token",
         "refresh_token",
         "secret",
         "sig",
@@ -46,16 +51,26 @@ PARAMETERS = frozenset(
 )
 """Query parameters, in lower case, whose value is never stored, besides those named like a secret."""
 
+GRANT = re.compile(
+    r"(?:\A|[?&#])(?:client_id|client_secret|code_verifier|grant_type|redirect_uri|state"
+    r"|token_type_hint)="
+)
+"""Tells a query or form of OAuth, where `code` is a secret; elsewhere it is any code."""
+
 URL_HEADERS = frozenset(
     {
         b"azure-asyncoperation",
         b"content-location",
         b"location",
         b"operation-location",
+        b"refresh",
         b"x-goog-upload-url",
     }
 )
 """Response fields that hold a URL: the client goes there next, so only its parameters are hidden."""
+
+REFERENCE = re.compile(rb"(?<=<)[^<>]*(?=>)")
+"""A URL in a Link field."""
 
 _PARAMETER = re.compile(rb"[?&#]([^?=&#]*)=([^&#]+)")
 
@@ -85,6 +100,10 @@ _OPAQUE_SCHEMES = frozenset(
     {b"bearer", b"basic", b"token", b"api-key", b"api_key", b"apikey", b"key", b"bot"}
 )
 _BARE = re.compile(rb"[^\s,=]+=*$")
+_TOLD = re.compile(
+    rb"""(?:\A|[\s,])(?:token|key|api[-_]?key|access_token|oauth_token)="?([^",\s]+)""",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +121,11 @@ def is_credential_header(name: bytes) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def is_credential_parameter(name: str) -> bool:
-    """Whether a query parameter of this name (decoded) carries a credential."""
-    return name.lower() in PARAMETERS or kind(name) in ("issued", "secret")
+def is_credential_parameter(name: str, query: str) -> bool:
+    """Whether a parameter of this name (decoded) carries a credential in this query or URL."""
+    if name == "code":
+        return GRANT.search(query) is not None
+    return name.lower() in PARAMETERS or kind(name) in ("issued", "secret", "login")
 
 
 def of_headers(headers: Headers) -> list[Secret]:
@@ -114,6 +135,8 @@ def of_headers(headers: Headers) -> list[Secret]:
         lower = name.lower()
         if lower == b"cookie":
             found += _of_cookies(value)
+        elif lower == b"referer":
+            found += _of_parameters(value)
         elif is_credential_header(lower):
             found += of_value(lower.decode("latin-1"), value)
     return found
@@ -143,6 +166,8 @@ def of_response(headers: Headers) -> list[Secret]:
             found += _of_cookies(value.partition(b";")[0])
         elif lower in URL_HEADERS:
             found += _of_parameters(value)
+        elif lower == b"link":
+            found += [each for url in REFERENCE.findall(value) for each in _of_parameters(url)]
         elif is_credential_header(lower):
             found += _long(lower.decode("latin-1"), value.strip())
     return found
@@ -150,20 +175,26 @@ def of_response(headers: Headers) -> list[Secret]:
 
 def _of_parameters(url: bytes) -> list[Secret]:
     found: list[Secret] = []
+    query = url.decode("latin-1")
     for name, value in _PARAMETER.findall(url):
-        if is_credential_parameter(plain := unquote(name)):
+        if is_credential_parameter(plain := unquote(name), query):
             found += _long(plain.lower(), unquote_to_bytes(value))
     return found
 
 
 def of_value(label: str, value: bytes) -> list[Secret]:
     """The credentials in a value that has a scheme before it, or is one as a whole."""
-    scheme, _, rest = value.strip().partition(b" ")
-    rest = rest.strip()
-    if not rest:
-        return _long(label, scheme)
-    if scheme.lower() not in _OPAQUE_SCHEMES or not _BARE.match(rest):
-        return _long(label, value.strip())
+    value = value.strip()
+    words = value.split(None, 1)
+    if len(words) < 2:
+        return _long(label, value)
+    scheme, rest = words
+    if not _BARE.match(rest):
+        told = [each for token in _TOLD.findall(rest) for each in _long(label, token)]
+        return _long(label, value) + told
+    if scheme.lower() not in _OPAQUE_SCHEMES:
+        # Two words may be anything; the second alone is looked for only if it is no word.
+        return _long(label, value) + (_long(label, rest) if LIKE_A_KEY.fullmatch(rest) else [])
     found = _long(label, rest)
     if scheme.lower() == b"basic":
         found += _of_basic(label, rest)
@@ -172,7 +203,8 @@ def of_value(label: str, value: bytes) -> list[Secret]:
 
 def _of_basic(label: str, token: bytes) -> list[Secret]:
     try:
-        return _of_pair(label, base64.b64decode(token, validate=True))
+        padded = token + b"=" * (-len(token) % 4)
+        return _of_pair(label, base64.b64decode(padded, validate=True))
     except binascii.Error:
         return []
 

@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote, unquote_to_bytes
 from tapeway.core import credentials, event_splits, fields, secret_fields, shapes
 from tapeway.core.credentials import (
     MIN_VALUE,
+    REFERENCE,
     URL_HEADERS,
     Secret,
     is_credential_header,
@@ -25,6 +26,7 @@ from tapeway.core.credentials import (
 from tapeway.core.glance import Glance, glance
 from tapeway.core.headers import find
 from tapeway.core.known_values import KnownValues, in_json
+from tapeway.core.likeness import Credentials
 from tapeway.core.model import Headers, Request, Response, ResponseChunk
 from tapeway.core.placeholders import PLACEHOLDER, SHORT
 from tapeway.core.readable import readable_request
@@ -62,8 +64,11 @@ class Redactor:
         """The values it replaces wherever they stand."""
         return (*self._known.secrets, *self._shown.secrets)
 
-    def request(self, request: Request) -> Request:
-        """The request as a cassette may hold it: allowed fields only, no credential anywhere."""
+    def request(self, request: Request, traced: Credentials = ()) -> Request:
+        """The request as a cassette may hold it: allowed fields only, no credential anywhere.
+
+        `traced` is the trace of the credentials it carried, where it has none yet.
+        """
         header = fields.read(request.headers)
         if header.content_encoding:
             # Inside its coding it could not be mended.
@@ -79,12 +84,12 @@ class Redactor:
         return Request(
             request.route,
             request.method,
-            redactor.target(request.target),
+            redactor._target(request.target, shown=shown or bool(named)),
             redactor._stored(header.stored) if shown or named else header.stored,
             redactor._body(request.body, named) if shown or named else request.body,
             without_userinfo(request.base) if "@" in request.base else request.base,
             file=request.file,
-            credentials=request.credentials,
+            credentials=traced or request.credentials,
         )
 
     def response(self, response: Response) -> Response:
@@ -143,11 +148,7 @@ class Redactor:
 
         Octets that are no UTF-8 come back percent-encoded, so that it can be written anywhere.
         """
-        if self._shows(octets := target.encode("utf-8", "surrogateescape")):
-            target = self._mended(octets, self._found(octets)).decode("utf-8", "surrogateescape")
-        if not target.isascii():
-            target = _UNDECODED.sub(lambda odd: quote(odd[0], errors="surrogateescape"), target)
-        return _PARAMETER.sub(self._parameter, target) if "=" in target else target
+        return self._target(target, shown=self._shows(target.encode("utf-8", "surrogateescape")))
 
     def value(self, data: bytes) -> bytes:
         """Bytes with every known secret replaced, and every one of a known shape."""
@@ -206,10 +207,20 @@ class Redactor:
 
         return list(event_splits.find(body, content_type, search))
 
+    def _target(self, target: str, *, shown: bool) -> str:
+        if shown:
+            octets = target.encode("utf-8", "surrogateescape")
+            target = self._mended(octets, self._found(octets)).decode("utf-8", "surrogateescape")
+        if not target.isascii():
+            target = _UNDECODED.sub(lambda odd: quote(odd[0], errors="surrogateescape"), target)
+        return _PARAMETER.sub(self._parameter, target) if "=" in target else target
+
     def _parameter(self, match: re.Match[str]) -> str:
         name, value = match[1], match[2]
         plain = unquote(name)
-        if not is_credential_parameter(plain) or PLACEHOLDER.fullmatch(value.encode()):
+        if not is_credential_parameter(plain, match.string) or PLACEHOLDER.fullmatch(
+            value.encode()
+        ):
             return match[0]
         plain = plain.lower()
         octets = unquote_to_bytes(value)
@@ -230,8 +241,13 @@ class Redactor:
         if is_credential_header(name):
             return self._whole(name.decode("latin-1"), value)
         if name in URL_HEADERS:
-            return self.target(value.decode("latin-1")).encode("latin-1")
+            return self._url(value)
+        if name == b"link":
+            return REFERENCE.sub(lambda url: self._url(url[0]), value)
         return value
+
+    def _url(self, url: bytes) -> bytes:
+        return self.target(url.decode("latin-1")).encode("latin-1")
 
     def _set_cookie(self, value: bytes) -> bytes:
         pair, semicolon, attributes = value.partition(b";")

@@ -15,7 +15,7 @@ from urllib.parse import unquote_plus, unquote_to_bytes
 import re2  # type: ignore[import-untyped]
 
 from tapeway.core import secret_names
-from tapeway.core.credentials import MIN_VALUE, Secret
+from tapeway.core.credentials import GRANT, MIN_VALUE, Secret
 from tapeway.core.multipart import MAX_HEAD
 from tapeway.core.placeholders import PLACEHOLDER, SHORT
 from tapeway.core.spans import Span
@@ -35,7 +35,6 @@ _PART_NAME = re.compile(
 )
 _PAIR = re.compile(rb"(?:\A|(?<=&))([^=&]+)=([^&]+)")
 # One-time secrets of OAuth, whose names say nothing elsewhere.
-_GRANT = re.compile(rb"(?:\A|&)(?:grant_type|token_type_hint)=")
 _OF_A_GRANT = frozenset({"code", "code_verifier", "device_code", "token"})
 
 
@@ -43,7 +42,8 @@ def find(body: bytes, content_type: bytes, *, answer: bool) -> list[Span]:
     """Each value that a field's name calls a secret, in order."""
     media = content_type.partition(b";")[0].strip().lower()
     if media == b"application/x-www-form-urlencoded":
-        return list(_in_form(body, answer=answer))
+        # curl calls whatever it sends a form.
+        return [*_in_form(body, answer=answer), *_in_text(body, answer=answer)]
     found = list(_in_parts(body, content_type)) if media.startswith(b"multipart/") else []
     return found + list(_in_text(body, answer=answer))
 
@@ -71,7 +71,7 @@ def _in_member(body: bytes, name_end: int, value_at: int, *, answer: bool) -> It
     before = body.rfind(b'"', max(0, name_end - _LONGEST_NAME), name_end)
     if len(quote) != 1 << depth or before < 0 or not body.endswith(quote, 0, before + 1):
         return
-    name = body[before + 1 : name_end].decode("latin-1")
+    name = _plain(body[before + 1 : name_end], depth).decode("utf-8", "replace")
     if not secret_names.kind(name):
         return
     for span in _values(body, _skip(body, value_at), quote, depth):
@@ -148,7 +148,7 @@ def _in_element(body: bytes, at: int, *, answer: bool) -> Iterator[Span]:
 
 
 def _in_form(body: bytes, *, answer: bool) -> Iterator[Span]:
-    granting = _GRANT.search(body) is not None
+    granting = GRANT.search(body.decode("latin-1")) is not None
     for pair in _PAIR.finditer(body):
         name = unquote_plus(pair[1].decode("latin-1"))
         value = unquote_to_bytes(pair[2].replace(b"+", b" "))

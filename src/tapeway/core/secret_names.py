@@ -27,7 +27,6 @@ _SECRET = ISSUED | {
     "apitoken",
     "appsecret",
     "authkey",
-    "authorization",
     "authorizationtoken",
     "authtoken",
     "bearertoken",
@@ -37,7 +36,6 @@ _SECRET = ISSUED | {
     "passwd",
     "password",
     "privatekey",
-    "proxyauthorization",
     "secretkey",
     "securitytoken",
     "sharedaccesskey",
@@ -48,6 +46,15 @@ _SECRET = ISSUED | {
 }
 # Prose has these too, but not without a space.
 _SECRET_WORDS = frozenset({"assertion", "secret"})
+
+# Said again, or one of several: `password2`, `password_confirmation`.
+_REPEATED = frozenset({"confirm", "confirmation"})
+# A login has a scheme before its token or is a list of parameters; other texts of several words
+# tell about one: `"prior_authorization": "approved for 12 visits"`.
+_LOGIN = re.compile(
+    rb"\s*(?:(?:(?:bearer|basic|bot|key|token|api[-_]?key)\s+|[\w-]+\s+(?=\S*[0-9]))?\S+|.*=.*)\s*",
+    re.IGNORECASE | re.DOTALL,
+)
 
 # What follows names of the kind in JSON, in JSON inside a string, and in XML.
 _STEMS = "|".join(
@@ -60,25 +67,31 @@ _STEMS = "|".join(
         "(?:account|api|auth|master|private|secret|signing|subscription|access)_?key",
     ]
 ).replace("_?", "[-_. ]?")
-CANDIDATE = rf'(?i:{_STEMS})(?:\\*"(?:\s|\\+[nrt])*:|>)'
+_ESCAPED = r"\\+u00[2-7][0-9A-Fa-f]"
+_NAME = rf"(?:(?i:{_STEMS})(?:[-_. ]?(?i:confirm(?:ation)?|[0-9]{{1,2}}))?|{_ESCAPED}(?:[\w.-]|{_ESCAPED}){{0,40}})"
+CANDIDATE = rf'{_NAME}(?:\\*"(?:\s|\\+[nrt])*:|>)'
 """Where such a name may stand, in RE2's syntax: a single search for whoever asks for more."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _MOST_WORDS = 3
-# Tells a key in an answer from a word about it: `"api_key": "is not valid"`.
-_LIKE_A_KEY = re.compile(rb"(?:(?:Bearer|Basic|Token) )?(?=[!-~]*[0-9])[!-~]{16,}")
+LIKE_A_KEY = re.compile(rb"(?:(?:Bearer|Basic|Token) )?(?=[!-~]*[0-9])[!-~]{16,}")
+"""Tells a key in an answer from a word about it: `"api_key": "is not valid"`."""
 
 
 @lru_cache(maxsize=1024)
 def kind(name: str) -> str:
-    """`issued`, `secret`, `word`, or nothing for a name that says no such thing."""
+    """`issued`, `secret`, `login`, `word`, or nothing for a name that says no such thing."""
     words = [word.lower() for word in _WORD.findall(name)]
+    while words and (words[-1] in _REPEATED or words[-1].isdigit()):
+        words.pop()
     for count in range(1, min(len(words), _MOST_WORDS) + 1):
         ending = "".join(words[-count:])
         if ending in ISSUED:
             return "issued"
         if ending in _SECRET:
             return "secret"
+        if ending == "authorization":
+            return "login"
         if ending in _SECRET_WORDS and count == len(words):
             return "word"
     return "secret" if len(words) > 1 and words[-1] == "secret" else ""
@@ -88,9 +101,12 @@ def hides(name: str, value: bytes, *, answer: bool) -> bool:
     """Whether a value under this name is a secret, in a request or in an answer."""
     match kind(name):
         case "issued":
-            return True
-        case "secret" | "word" if answer:
-            return _LIKE_A_KEY.fullmatch(value) is not None
+            # What has spaces tells about one.
+            return not answer or len(value.split()) == 1 or LIKE_A_KEY.fullmatch(value) is not None
+        case "secret" | "login" | "word" if answer:
+            return LIKE_A_KEY.fullmatch(value) is not None
+        case "login":
+            return _LOGIN.fullmatch(value) is not None
         case "secret":
             return True
         case "word":

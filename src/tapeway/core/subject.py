@@ -77,7 +77,9 @@ def query(raw: str) -> dict[str, Json]:
         return {}
     octets = raw.encode("utf-8", "surrogateescape")
     return _by_name(
-        (_name(name), _text(value)) for name, value in _pairs(octets) if not _hidden(name, value)
+        (_name(name), _text(value))
+        for name, value in _pairs(octets)
+        if not _hidden(name, value, raw)
     )
 
 
@@ -221,8 +223,8 @@ def _anonymous(text: str) -> str:
     return _CREDENTIAL_TEXT.sub("REDACTED", text) if "REDACTED." in text else text
 
 
-def _hidden(name: bytes, value: bytes) -> bool:
-    if len(value) < MIN_VALUE or not is_credential_parameter(name.decode("latin-1")):
+def _hidden(name: bytes, value: bytes, query: str) -> bool:
+    if len(value) < MIN_VALUE or not is_credential_parameter(name.decode("latin-1"), query):
         return False
     return not value.startswith(f"REDACTED.{SHORT}-".encode())
 
