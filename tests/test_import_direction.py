@@ -27,6 +27,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "explanation": frozenset({"core", "errors"}),
     "spool": frozenset({"core", "errors"}),
     "inspection": frozenset({"core", "formats"}),
+    "transcripts": frozenset({"core", "providers", "spool"}),
     "stores": frozenset({"core", "errors", "formats", "ports", "spool"}),
     "upstream": frozenset({"core", "errors", "ports", "spool"}),
     "settings": frozenset({"core", "errors", "providers"}),
@@ -48,7 +49,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "admin": frozenset(
         {
             *("broker", "core", "errors", "formats", "journal", "ports", "report", "settings"),
-            "spool",
+            *("providers", "spool", "transcripts"),
         }
     ),
     "server": frozenset(

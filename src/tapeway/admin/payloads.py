@@ -73,6 +73,14 @@ class InteractionQuery(Sent):
     limit: Limit = 100
 
 
+class MessageQuery(Sent):
+    conversation: int | None = Field(None, ge=0, le=MAX_INDEX, description="This one alone.")
+    after: int | None = Field(
+        None, ge=0, le=MAX_INDEX, description="The number after which this page begins."
+    )
+    limit: Limit = 100
+
+
 class JournalQuery(Sent):
     outcome: Outcome | None = None
     cassette: Name | None = None
@@ -176,6 +184,14 @@ class InteractionPage(Said):
     """`interactions` as the cassette's document shows them, in order of their index."""
 
     interactions: list[dict[str, object]]
+    next: int | None = Field(description="`after` for the next page, null on the last.")
+
+
+class MessagePage(Said):
+    """One conversation after the other; `left_out` are calls that could not be read, and why."""
+
+    messages: list[dict[str, object]]
+    left_out: list[dict[str, object]]
     next: int | None = Field(description="`after` for the next page, null on the last.")
 
 

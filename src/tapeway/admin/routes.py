@@ -7,6 +7,7 @@ from tapeway.admin.events import events
 from tapeway.admin.health import healthz, readyz
 from tapeway.admin.interactions import get_interaction, list_interactions
 from tapeway.admin.journal_entries import delete_journal, get_journal
+from tapeway.admin.messages import list_messages
 from tapeway.admin.mode import get_mode, put_mode
 from tapeway.admin.payloads import (
     Acceptance,
@@ -24,6 +25,8 @@ from tapeway.admin.payloads import (
     InteractionQuery,
     JournalPage,
     JournalQuery,
+    MessagePage,
+    MessageQuery,
     ModeChange,
     ModeInForce,
     ModeQuery,
@@ -79,6 +82,15 @@ TABLE: tuple[Route, ...] = (
         Nothing,
         Nothing,
         _INTERACTION,
+        errors=(404, 500),
+    ),
+    route(
+        "GET",
+        f"{_NAMED}/messages",
+        list_messages,
+        MessageQuery,
+        Nothing,
+        MessagePage,
         errors=(404, 500),
     ),
     route("GET", f"{_API}/journal", get_journal, JournalQuery, Nothing, JournalPage),

@@ -1,0 +1,1 @@
+"""How each API writes a conversation, in its requests and in its answers, streamed or not."""

@@ -1,0 +1,122 @@
+"""Anthropic's Messages, at its own address and at those who host its models."""
+
+from collections.abc import Iterable, Iterator
+
+from tapeway.core.json_text import Json, dump
+from tapeway.providers.loose_json import error_of, fields, objects, position, string
+from tapeway.providers.turns import (
+    ASSISTANT,
+    SYSTEM,
+    TOOL,
+    USER,
+    Answered,
+    Asked,
+    Piece,
+    Turn,
+    attachment,
+    call,
+    embedded,
+    linked,
+    result,
+    split,
+    text,
+    thinking,
+)
+
+_WHOLE = frozenset({"", "end_turn", "stop_sequence", "tool_use"})
+
+
+def asked(body: dict[str, Json]) -> Asked:
+    """The system prompt and the messages; results of tools are turns of their own."""
+    system = Turn(SYSTEM, tuple(_pieces(body.get("system"))))
+    turns = [turn for message in objects(body.get("messages")) for turn in _turns(message)]
+    return Asked(*split([system, *turns]))
+
+
+def answered(values: Iterable[dict[str, Json]]) -> Answered:
+    """The answer, its deltas joined."""
+    blocks: dict[int, dict[str, Json]] = {}
+    ended = error = ""
+    for value in values:
+        kind = string(value.get("type"))
+        error = error or error_of(value)
+        if kind in ("message", "message_start"):
+            message = value if kind == "message" else fields(value.get("message"))
+            blocks |= dict(enumerate([dict(each) for each in objects(message.get("content"))]))
+            ended = string(message.get("stop_reason")) or ended
+        elif kind == "content_block_start":
+            blocks[position(value.get("index"))] = dict(fields(value.get("content_block")))
+        elif kind == "content_block_delta":
+            block = blocks.setdefault(position(value.get("index")), {})
+            _extend(block, fields(value.get("delta")))
+        elif kind == "message_delta":
+            ended = string(fields(value.get("delta")).get("stop_reason")) or ended
+    pieces = [_piece(_closed(blocks[at])) for at in sorted(blocks)]
+    turn = Turn(ASSISTANT, tuple(pieces))
+    return Answered(turn, "" if ended in _WHOLE else ended, error)
+
+
+def _turns(message: dict[str, Json]) -> Iterator[Turn]:
+    role = string(message.get("role")) or USER
+    content = message.get("content")
+    results = [each for each in objects(content) if role != ASSISTANT and _is_result(each)]
+    for block in results:
+        inside = [each for each in _pieces(block.get("content")) if each.kind == "attachment"]
+        yield Turn(TOOL, (_piece(block), *inside))
+    rest: Json = [each for each in objects(content) if each not in results] if results else content
+    yield Turn(role, tuple(_pieces(rest)))
+
+
+def _is_result(block: dict[str, Json]) -> bool:
+    return string(block.get("type")).endswith("tool_result")
+
+
+def _pieces(content: Json) -> Iterator[Piece]:
+    if isinstance(content, str):
+        yield text(content)
+    for block in objects(content):
+        yield _piece(block)
+
+
+def _piece(block: dict[str, Json]) -> Piece:
+    kind = string(block.get("type"))
+    if kind == "text":
+        return text(string(block.get("text")))
+    if kind == "thinking":
+        return thinking(string(block.get("thinking")))
+    if kind == "redacted_thinking":
+        return thinking("(redacted)")
+    if kind.endswith("tool_use"):
+        return call(string(block.get("name")), block.get("input"), string(block.get("id")))
+    if _is_result(block):
+        return result(_plain(block.get("content")), string(block.get("tool_use_id")))
+    source = fields(block.get("source"))
+    if data := string(source.get("data")):
+        return embedded(kind, data, string(source.get("media_type")))
+    if url := string(source.get("url")):
+        return linked(kind, url)
+    return attachment(kind or "unknown", id=source.get("file_id"))
+
+
+def _plain(content: Json) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, dict):
+        return dump(content).decode()
+    told = [each for each in _pieces(content) if each.kind == "text"]
+    if not told and any(True for _ in objects(content)):
+        return dump([each for each in objects(content) if "source" not in each]).decode()
+    return "\n".join([each.text for each in told])
+
+
+def _extend(block: dict[str, Json], delta: dict[str, Json]) -> None:
+    for name in ("text", "thinking", "partial_json"):
+        if isinstance(more := delta.get(name), str):
+            block[name] = string(block.get(name)) + more
+            # The start of a block may have been lost, or never sent.
+            block.setdefault("type", "tool_use" if name == "partial_json" else name)
+
+
+def _closed(block: dict[str, Json]) -> dict[str, Json]:
+    """The block with the input of a tool that came in pieces."""
+    return block | {"input": block["partial_json"]} if "partial_json" in block else block
