@@ -24,6 +24,9 @@ VALUE = "synthetic-value-0123456789"
         "PASSWORD",
         "my_api_key",
         "GITHUB_PAT",
+        "PGPASSWORD",
+        "MYSQL_PWD",
+        "SMTP_PASS",
         "TAPEWAY_ADMIN_TOKEN",
     ],
 )
@@ -33,7 +36,18 @@ def test_a_variable_named_like_a_credential_is_one(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["PATH", "MONKEY", "TOKENIZER", "TOKENIZERS_PARALLELISM", "KEYBOARD", "SECRETARY", "AUTHOR"],
+    [
+        "PATH",
+        "PWD",
+        "OLDPWD",
+        "BYPASS",
+        "MONKEY",
+        "TOKENIZER",
+        "TOKENIZERS_PARALLELISM",
+        "KEYBOARD",
+        "SECRETARY",
+        "AUTHOR",
+    ],
 )
 def test_other_variables_are_left_alone(name: str) -> None:
     assert environment_credentials({name: VALUE}) == ()
@@ -71,3 +85,11 @@ def test_any_environment_can_be_read(environ: dict[str, str]) -> None:
     for name, value in environment_credentials(environ):
         assert len(value) >= 12
         assert name in environ
+
+
+def test_the_key_in_a_connection_string_is_one() -> None:
+    text = "DefaultEndpointsProtocol=https;AccountName=me;AccountKey=c3ludGhldGljLXZhbHVl==;EndpointSuffix=x"
+
+    assert environment_credentials({"AZURE_STORAGE_CONNECTION_STRING": text}) == (
+        ("AZURE_STORAGE_CONNECTION_STRING", "c3ludGhldGljLXZhbHVl=="),
+    )

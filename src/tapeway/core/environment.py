@@ -8,8 +8,12 @@ from tapeway.core.credentials import MIN_VALUE
 
 _CREDENTIAL_NAME = re.compile(
     r"(?:^|_)(?:KEY|APIKEY|ACCESS_KEY_ID|TOKEN|BEARER_TOKEN_BEDROCK|PAT"
-    r"|SECRET|PASSWORD|PASSWD|PASSPHRASE)$",
+    r"|SECRET|(?:PG)?PASSWORD|PASSWD|PASS|PASSPHRASE)$|_PWD$",
     re.IGNORECASE,
+)
+# Azure's and those of databases.
+_IN_CONNECTION = re.compile(
+    r"(?:^|;)\s*(?:AccountKey|SharedAccessKey|Password|Pwd)\s*=\s*([^;]+)", re.IGNORECASE
 )
 _USERINFO = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]*?:([^/?#\s]+)@")
 
@@ -34,3 +38,5 @@ def _values(name: str, value: str) -> Iterator[str]:
         yield unquote(userinfo[1])
     elif _CREDENTIAL_NAME.search(name):
         yield value
+    else:
+        yield from _IN_CONNECTION.findall(value)
