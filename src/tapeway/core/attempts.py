@@ -45,10 +45,15 @@ class Attempts:
 
     def follow(self, attempt: Attempt, outcome: Outcome) -> Outcome | None:
         """Note how a try ended; how the one ended that it repeats, None where there was none."""
-        before = self._ended.get(attempt._replace(number=attempt.number - 1))
-        repeated = before.pop() if before else None
+        repeated = None
+        if attempt.number > 1 and (before := self._ended.get(_before(attempt))):
+            repeated = before.pop()
         ended = self._ended.pop(attempt, [])
         self._ended[attempt] = [*ended[1 - _ALIKE :], outcome]
         if len(self._ended) > OPEN:
             del self._ended[next(iter(self._ended))]
         return repeated
+
+
+def _before(attempt: Attempt) -> Attempt:
+    return Attempt(attempt.key, attempt.number - 1)

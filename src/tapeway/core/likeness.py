@@ -31,6 +31,7 @@ class _Face:
     headers: frozenset[tuple[bytes, bytes]]
 
 
+@lru_cache(maxsize=512)
 def trace(headers: Headers, placeholder: Callable[[str, bytes], bytes]) -> Credentials:
     """What a cassette may keep of a request's credentials: where they stood, and placeholders.
 

@@ -68,9 +68,7 @@ class Recogniser:
 
     def _look(self, salt: str, request: Request, rules: Rules) -> Recognised:
         redactor = self._redactor(salt, self._shown(request))
-        redacted = redactor.request(request)
-        if seen := trace(request.headers, redactor.placeholder):
-            redacted = replace(redacted, credentials=seen)
+        redacted = redactor.request(request, trace(request.headers, redactor.placeholder))
         if more := _matched(request.headers, rules):
             kept = tuple([(name, redactor.value(value)) for name, value in more])
             redacted = replace(redacted, headers=redacted.headers + kept)
@@ -79,5 +77,7 @@ class Recogniser:
 
 def _matched(headers: Headers, rules: Rules) -> Headers:
     """The fields that a rule makes count and that a cassette would not hold otherwise."""
+    if not rules.match:
+        return ()
     names = {name.encode() for name in rules.match} - STORED_REQUEST_HEADERS
-    return tuple([pair for pair in headers if pair[0].lower() in names]) if names else ()
+    return tuple([pair for pair in headers if pair[0].lower() in names])

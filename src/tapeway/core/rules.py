@@ -53,7 +53,7 @@ class Rules:
     rewrite: tuple[tuple[str, str], ...] = ()
 
     def __bool__(self) -> bool:
-        return self != NONE
+        return bool(self.ignore or self.normalise or self.patterns or self.match or self.rewrite)
 
 
 NONE = Rules()

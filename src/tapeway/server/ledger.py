@@ -32,7 +32,9 @@ class Ledger:
     ) -> None:
         address = visit.address
         slip = address.slip if address else None
-        said = (message or (slip and slip.fault), visit.note)
+        said = message or (slip and slip.fault) or None
+        if visit.note:
+            said = f"{said}; {visit.note}" if said else visit.note
         self._journal.add(
             Entry(
                 id=visit.id,
@@ -46,7 +48,7 @@ class Ledger:
                 interaction=index,
                 duration_ms=(self._clock() - visit.started) * 1000,
                 key=visit.key,
-                message="; ".join(each for each in said if each) or None,
+                message=said,
                 nearest=explanation.nearest,
                 suggestion=explanation.suggestion,
                 attempt=(address.attempt or None) if address else None,

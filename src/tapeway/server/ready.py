@@ -40,12 +40,12 @@ class ReadyAnswers:
         # An id may be given out again; holding the interaction shows that it was not.
         if kept is not None and kept[0] is interaction:
             return kept[1]
-        if find(interaction.response.headers, b"location") is not None:
+        response = interaction.response
+        if find(response.headers, b"location") is not None or response.file is not None:
             return None
-        if interaction.response.file is not None:
-            return None
+        head = paced(response.head, AT_ONCE)
         pieces = serialise(
-            replace(interaction.response, head=paced(interaction.response.head, AT_ONCE)),
+            response if head is response.head else replace(response, head=head),
             marks("replayed", cassette, interaction.index),
             method=method,
             version=version,
