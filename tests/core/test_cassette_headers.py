@@ -53,7 +53,14 @@ def test_equal_headers_are_served_as_recorded() -> None:
 
 def test_used_up_ones_miss_or_come_round_again() -> None:
     assert served(tape("a", "b"), "b", "b", "b", repeats="miss") == [1, 0, None]
-    assert served(tape("a", "b", "b"), *"bbabbb", repeats="cycle")[3:] == [2, 1, 2]
+    assert served(tape("a", "b", "b"), *"bbabbb", repeats="cycle")[3:] == [1, 2, 1]
+
+
+def test_each_caller_goes_round_its_own_recordings() -> None:
+    assert served(tape("a", "b", "a", "b"), *"bbbaaabba", repeats="cycle") == [
+        *(1, 3, 0, 2, 0, 2),
+        *(1, 3, 0),
+    ]
 
 
 def test_a_recording_with_other_headers_that_comes_later_is_told_apart() -> None:

@@ -33,6 +33,7 @@ class Take:
     number: int
     cursors: dict[bytes, int] = field(default_factory=dict)
     touched: set[int] = field(default_factory=set)
+    again: Counter[int] = field(default_factory=Counter)
     recorded: set[tuple[bytes, bytes]] = field(default_factory=set)
     marks: dict[bytes, bytes] = field(default_factory=dict)
     bindings: Bindings = field(default_factory=Bindings)
@@ -143,7 +144,7 @@ class Cassette:
         cursor = self._cursor(key, mark)
         turn = position = self.take.cursors.get(cursor, 0)
         if asked is not None and len(found) > 1 and self._varies(key):
-            chosen = self._nearest(found, asked, turn, repeats)
+            chosen = self._nearest(found, asked, repeats)
             if chosen is None:
                 return None
         else:
@@ -277,7 +278,7 @@ class Cassette:
         return known or key in self._mixed
 
     def _nearest(
-        self, found: Sequence[Interaction], asked: Request, turn: int, repeats: Repeats
+        self, found: Sequence[Interaction], asked: Request, repeats: Repeats
     ) -> Interaction | None:
         own = likeness.of_same_caller(asked, found)
         unused = [each for each in own if each.index not in self.take.touched]
@@ -286,7 +287,12 @@ class Cassette:
         if repeats == "miss":
             return None
         again = likeness.nearest(asked, own)
-        return again[turn % len(again)] if repeats == "cycle" else again[-1]
+        if repeats == "last":
+            return again[-1]
+        # Each caller goes round its own.
+        chosen = min(again, key=lambda each: self.take.again[each.index])
+        self.take.again[chosen.index] += 1
+        return chosen
 
     def _tells_apart(self, key: bytes) -> bool:
         """Whether this key was recorded with several credentials, so that they are part of it."""
