@@ -2,6 +2,7 @@
 
 import click
 
+from tapeway.cli.convert import convert
 from tapeway.cli.redact import redact
 from tapeway.cli.scan import scan
 
@@ -13,3 +14,4 @@ def cassette() -> None:
 
 cassette.add_command(scan)
 cassette.add_command(redact)
+cassette.add_command(convert)

@@ -66,10 +66,12 @@ def of_head(head: CassetteHead) -> Document:
 
 
 def head(fields: Fields, fresh: CassetteHead) -> CassetteHead:
-    """What it said about itself, with what of it is missing from a fresh one. Raises FormatFault."""
+    """What it said about itself, or the fresh one where it said nothing. Raises FormatFault."""
+    if "run_id" not in fields:
+        return fresh
     return CassetteHead(
         fields.text("created_at") or fresh.created_at,
-        fields.text("run_id") or fresh.run_id,
+        fields.text("run_id"),
         fields.object("meta").values,
     )
 

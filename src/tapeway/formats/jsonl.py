@@ -12,13 +12,8 @@ from tapeway.formats.fault import FormatFault
 from tapeway.formats.fields import Fields
 
 
-def recognises(text: bytes) -> bool:
-    """Whether a text looks like these lines."""
-    first = text.lstrip().partition(b"\n")[0]
-    try:
-        value = parse(first)
-    except NotJson:
-        return False
+def recognises(value: Json) -> bool:
+    """Whether the first of several lines looks like one of these."""
     return isinstance(value, dict) and (_is_head(value) or {"kind", "request"} <= value.keys())
 
 

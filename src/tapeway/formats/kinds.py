@@ -28,7 +28,7 @@ class Kind:
 
     name: str
     suffixes: tuple[str, ...]
-    recognises: Callable[[bytes], bool]
+    recognises: Callable[[Json], bool]
     load: Callable[[bytes, CassetteHead], Loaded]
     save: Callable[[StoredCassette], Saved] | None
 
@@ -45,7 +45,23 @@ def of_suffix(suffix: str) -> Kind | None:
 
 def of_text(text: bytes) -> Kind | None:
     """The format a text is in, or None where no format knows it."""
-    return next((kind for kind in KINDS if kind.recognises(text)), None)
+    try:
+        value = parse(text)
+    except NotJson:
+        return _of_line(text)
+    return _of_value(value)
+
+
+def _of_line(text: bytes) -> Kind | None:
+    try:
+        kind = _of_value(parse(text.lstrip().partition(b"\n")[0]))
+    except NotJson:
+        return None
+    return kind if kind is JSONL else None
+
+
+def _of_value(value: Json) -> Kind | None:
+    return next((kind for kind in KINDS if kind.recognises(value)), None)
 
 
 def _json(text: bytes) -> Json:
@@ -53,16 +69,6 @@ def _json(text: bytes) -> Json:
         return parse(text)
     except NotJson as exc:
         raise json_lines.explain(text, exc) from None
-
-
-def _looks(recognises: Callable[[Json], bool]) -> Callable[[bytes], bool]:
-    def look(text: bytes) -> bool:
-        try:
-            return recognises(parse(text))
-        except NotJson:
-            return False
-
-    return look
 
 
 def _loader(read: _Read) -> Callable[[bytes, CassetteHead], Loaded]:
@@ -99,29 +105,31 @@ def _is_native(value: Json) -> bool:
 TAPEWAY = Kind(
     "tapeway",
     (".json",),
-    _looks(_is_native),
+    _is_native,
     lambda text, fresh: Loaded(native.load(text)),
     lambda cassette: Saved(native.save(cassette)),
 )
 """A cassette file; where it lies in a store, the store reads and writes it."""
 
+JSONL = Kind(
+    "jsonl",
+    (".jsonl", ".ndjson"),
+    jsonl.recognises,
+    lambda text, fresh: Loaded(jsonl.read(text, fresh)),
+    lambda cassette: Saved(jsonl.write(cassette)),
+)
+
 KINDS = (
     TAPEWAY,
-    Kind("har", (".har",), _looks(har.recognises), _loader(har.read), _saver(har.write)),
-    Kind("vcr", (), _looks(vcr.recognises), _loader(vcr.read), _saver(vcr.write)),
+    Kind("har", (".har",), har.recognises, _loader(har.read), _saver(har.write)),
+    Kind("vcr", (), vcr.recognises, _loader(vcr.read), _saver(vcr.write)),
     Kind(
         "interposition",
         (),
-        _looks(interposition.recognises),
+        interposition.recognises,
         _loader(interposition.read),
         _saver(interposition.write),
     ),
-    Kind(
-        "jsonl",
-        (".jsonl", ".ndjson"),
-        jsonl.recognises,
-        lambda text, fresh: Loaded(jsonl.read(text, fresh)),
-        lambda cassette: Saved(jsonl.write(cassette)),
-    ),
+    JSONL,
 )
 """In the order they are asked whether a text is theirs."""

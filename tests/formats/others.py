@@ -1,0 +1,45 @@
+"""Files of other tools, and how tests read them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tapeway.core.model import CassetteHead, Interaction
+from tapeway.formats import kinds
+from tapeway.formats.fault import FormatFault
+from tapeway.formats.kinds import Kind
+from tapeway.formats.loss import Loaded
+
+FRESH = CassetteHead("2026-11-22T00:00:00Z", "fresh")
+_FOLDER = Path(__file__).parent / "data" / "others"
+
+
+def text(name: str) -> bytes:
+    return (_FOLDER / name).read_bytes()
+
+
+def kind(name: str) -> Kind:
+    found = kinds.named(name)
+    assert found is not None
+    return found
+
+
+def load(name: str, content: bytes) -> Loaded:
+    return kind(name).load(content, FRESH)
+
+
+def calls(loaded: Loaded) -> list[Interaction]:
+    found = [each for each in loaded.cassette.interactions if isinstance(each, Interaction)]
+    assert len(found) == len(loaded.cassette.interactions)
+    return found
+
+
+def told(loaded: Any) -> list[str]:
+    return [str(each) for each in loaded.losses]
+
+
+def fault(name: str, content: bytes) -> tuple[str, int | None]:
+    with pytest.raises(FormatFault) as refused:
+        load(name, content)
+    return str(refused.value), refused.value.line

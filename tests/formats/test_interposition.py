@@ -1,0 +1,138 @@
+"""interposition's files: its fingerprint bit for bit, its rule for repeats, its limits named."""
+
+import json
+
+import pytest
+
+from tapeway.core.model import CassetteHead, ResponseChunk, StoredCassette
+from tapeway.formats import interposition
+from tests.formats.exchanges import interaction
+from tests.formats.others import calls, fault, kind, load, text, told
+
+SSE = ((b"Content-Type", b"text/event-stream"),)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "action", "target", "headers", "body", "wanted"),
+    [
+        (
+            *("http", "POST", "/v1/chat/completions?x=1", [("content-type", "application/json")]),
+            '{"q":"héllo"}'.encode(),
+            "751df62f5a809407419f82ef3f8c220fc423321a833331e01c1855f7d4d325a7",
+        ),
+        (
+            *("p", "a", "té😀", [("A", "1"), ("a", "1")], b"\x00\xff"),
+            "cd2f603ff6032398b9beaba9248f118af9dd12d4ea043f680e58dd2da4adb277",
+        ),
+        (
+            *("p", "a", "t", [], b""),
+            "d371ee556a2dcfe9de61c73e80fa10a0c8c454c0181f2f0c367a353b807b5979",
+        ),
+        (
+            *("http", "GET", "/api/data", [], b""),
+            "05378c1c2c5edeb95869121fb7a3162df889a0f064eeecc6de9c1505f809ada7",
+        ),
+    ],
+)
+def test_the_fingerprint_is_that_of_0_6_0(
+    protocol: str,
+    action: str,
+    target: str,
+    headers: list[tuple[str, str]],
+    body: bytes,
+    wanted: str,
+) -> None:
+    assert interposition.fingerprint(protocol, action, target, headers, body) == wanted
+
+
+def test_a_file_it_wrote_is_read_with_its_status_and_its_chunks() -> None:
+    first, second, third = calls(load("interposition", text("interposition.json")))
+
+    assert (first.request.method, first.request.target) == ("POST", "/v1/chat/completions?x=1")
+    assert first.request.body == '{"q":"héllo"}'.encode()
+    assert first.request.headers == ((b"content-type", b"application/json"),)
+    assert first.response.status == 201
+    assert [each.data for each in first.response.chunks] == [
+        "data: één\n\n".encode(),
+        b"data: two\n\n",
+    ]
+    assert (second.request.method, second.request.target) == ("GET", "/api/data")
+    assert third.request.body == '{"q": "héllo"}'.encode()
+
+
+def test_what_it_would_never_replay_is_left_out_and_what_looks_alike_is_named() -> None:
+    assert told(load("interposition", text("interposition.json"))) == [
+        "interactions[1]: is never replayed, since interactions[0] has its fingerprint: left out",
+        "interactions[3].request: equals the request of interactions[0] but for how it is written: "
+        "answers come in turn",
+    ]
+
+
+def test_an_edited_request_without_its_fingerprint_is_refused_as_interposition_does() -> None:
+    edited = text("interposition.json").replace(b'"/api/data"', b'"/api/other"')
+
+    said, line = fault("interposition", edited)
+
+    assert said.startswith(
+        "interactions[2].fingerprint.value: is not that of the request beside it"
+    )
+    assert line == edited[: edited.index(b"05378c1c")].count(b"\n") + 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"response_chunks": []}, "response_chunks: must hold one chunk at least"),
+        (
+            {"response_chunks": [{"data": "x", "sequence": 1}]},
+            "response_chunks[0].sequence: must be 0: chunks are numbered without a gap",
+        ),
+        (
+            {"response_chunks": [{"data": "x", "sequence": 0, "metadata": [["status_code", "9"]]}]},
+            "response_chunks[0].metadata: the status_code must be between 200 and 599, not '9'",
+        ),
+        ({"metadata": [["a"]]}, "metadata[0]: must be [name, value]"),
+    ],
+)
+def test_a_broken_interaction_is_named_with_its_place(change: dict[str, object], said: str) -> None:
+    document = json.loads(text("interposition.json"))
+    document["interactions"][2] |= change
+
+    assert fault("interposition", json.dumps(document).encode())[0] == f"interactions[2].{said}"
+
+
+def test_another_protocol_is_left_out() -> None:
+    value = interposition.fingerprint("mqtt", "PUBLISH", "t", [], b"")
+    request = {"protocol": "mqtt", "action": "PUBLISH", "target": "t", "headers": [], "body": ""}
+    chunk = {"data": "", "sequence": 0, "metadata": []}
+    one = {"request": request, "fingerprint": {"value": value}, "response_chunks": [chunk]}
+    loaded = load("interposition", json.dumps({"interactions": [one]}).encode())
+
+    assert loaded.cassette.interactions == ()
+    assert told(loaded) == ["interactions[0]: is of the protocol 'mqtt', not HTTP: left out"]
+
+
+def test_what_it_cannot_hold_is_named() -> None:
+    halves = (ResponseChunk(b"data: \xc3"), ResponseChunk(b"\xa9\n\n"))
+    binary = interaction(chunks=(ResponseChunk(b"\xff"),))
+    stream = interaction(chunks=halves, framing="chunked", response_headers=SSE)
+    cassette = StoredCassette(CassetteHead("", "r"), (binary, stream, stream))
+
+    save = kind("interposition").save
+    assert save is not None
+    saved = save(cassette)
+
+    assert told(saved) == [
+        "interactions[0]: the answer's body is no UTF-8, and interposition's files hold only that: "
+        "left out",
+        "interactions[1].response: chunks that ended inside a character end behind it",
+        "interactions[2].response: chunks that ended inside a character end behind it",
+        "interactions[2]: interposition always replays interactions[1], of an equal request, instead",
+    ]
+    chunks = json.loads(saved.text)["interactions"][0]["response_chunks"]
+    assert [each["data"] for each in chunks] == ["data: ", "é\n\n"]
+    # Here the chunks end where they did.
+    again = calls(load("interposition", saved.text))
+    assert [[each.data for each in one.response.chunks] for one in again] == [
+        [each.data for each in halves]
+    ] * 2

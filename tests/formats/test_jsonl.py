@@ -1,0 +1,40 @@
+"""One interaction a line."""
+
+import json
+
+from tapeway.core.model import CassetteHead, ForeignInteraction, StoredCassette
+from tapeway.formats import jsonl, native
+from tests.formats.exchanges import interaction
+from tests.formats.others import FRESH, fault
+
+TOOL = ForeignInteraction(1, {"kind": "tool", "request": {"name": "f"}, "response": "a\nb"})
+CASSETTE = StoredCassette(CassetteHead("then", "r", {"a": 1}), (interaction(), TOOL))
+
+
+def test_each_line_is_what_the_cassette_file_says() -> None:
+    head, *lines = [json.loads(line) for line in jsonl.write(CASSETTE).splitlines()]
+
+    assert head == {"version": "1", "created_at": "then", "run_id": "r", "meta": {"a": 1}}
+    assert lines == json.loads(native.save(CASSETTE))["interactions"]
+
+
+def test_lines_without_a_head_are_a_cassette_too() -> None:
+    _, *lines = jsonl.write(CASSETTE).splitlines(keepends=True)
+
+    found = jsonl.read(b"\n".join(lines), FRESH)
+
+    assert found.head == FRESH
+    assert len(found.interactions) == 2
+
+
+def test_a_broken_line_is_named_by_its_number() -> None:
+    head, first, second = jsonl.write(CASSETTE).splitlines(keepends=True)
+
+    assert fault("jsonl", head + b"\n" + first + b"{]\n")[1] == 4
+    assert fault("jsonl", head + first + b"[]\n") == ("must be an object", 3)
+    wrong = first.replace(b'"status_code":200', b'"status_code":99')
+    assert fault("jsonl", head + second + wrong) == (
+        "interactions[1].response.status_code: must be a whole number between 200 and 599, not 99",
+        3,
+    )
+    assert fault("jsonl", head.replace(b'"1"', b'"2"') + first) == ("version: must be 1", 1)
