@@ -294,3 +294,13 @@ def test_every_reader_reads_or_says_what_it_accepts(value: object) -> None:
             read(value)
         except ValueError as exc:
             assert "\n" not in str(exc)  # noqa: PT017 - most values are refused, some are not
+
+
+@pytest.mark.parametrize("read", [notation.route, notation.host_port, notation.size, notation.pace])
+def test_a_url_in_the_wrong_place_is_named_without_what_may_be_secret(
+    read: Callable[[object], object],
+) -> None:
+    with pytest.raises(ValueError, match="…@host") as caught:
+        read("https://me:pass@word@host:80")
+
+    assert "pass" not in str(caught.value)

@@ -172,7 +172,7 @@ def url(value: object) -> str:
         usable = False
     if not usable or parts.netloc.endswith(":") or _NOT_IN_URL.search(text):
         raise ValueError(
-            f"{_quoted(_without_secrets(text))} is no upstream URL; give http:// or https://, "
+            f"{_quoted(re.split(r'[?#]', text)[0])} is no upstream URL; give http:// or https://, "
             "a host and at most a path, such as https://api.example.com"
         )
     return text
@@ -257,12 +257,8 @@ def _is_host(text: str | None) -> bool:
     return text is not None and (":" in text or _HOST.fullmatch(text) is not None)
 
 
-def _without_secrets(text: str) -> str:
-    # A text that is no URL cannot be taken apart as one: whatever may be a password goes.
-    shown = re.split(r"[?#]", text)[0]
-    return f"…{shown[shown.rindex('@') :]}" if "@" in shown else shown
-
-
 def _quoted(value: object) -> str:
     text = ascii(str(value)) if not isinstance(value, str) or not value.isprintable() else value
-    return f"'{text.strip(chr(39))[:200]}'"
+    # What is not accepted may be a URL in the wrong place: whatever may be a password goes.
+    before, at, rest = text.strip("'").rpartition("@")
+    return f"'{'…' if before else ''}{at}{rest[:200]}'"
