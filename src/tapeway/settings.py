@@ -142,7 +142,9 @@ class Settings(BaseModel):
         "What is answered from the cassette, and what is asked and recorded.",
     )
     store: Store = _option(
-        "./cassettes", "Where cassettes are kept: DIR, file:DIR or memory:.", hidden=True
+        "./cassettes",
+        "Where cassettes are kept: DIR, file:DIR or memory:. DIR?format=yaml writes new ones in YAML.",
+        hidden=True,
     )
     cassette: CassetteName = _option(
         "default", "The cassette of requests that name none themselves."

@@ -14,6 +14,7 @@ from tapeway.core.credentials import Secret
 from tapeway.core.guard import Guard
 from tapeway.core.model import CassetteHead, ForeignInteraction, Recording, StoredCassette
 from tapeway.errors import RequestError, StoreError
+from tapeway.formats.notation import JSON, YAML
 from tapeway.ports import CassetteStore
 from tapeway.stores.file import FileStore
 from tapeway.stores.memory import MemoryStore
@@ -28,11 +29,12 @@ BAD_NAMES = [
 ]
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=["memory", "file", "file-yaml"])
 def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> NewStore:
     """Makes the store under test; the same place each time."""
-    if request.param == "file":
-        return lambda: FileStore(tmp_path / "cassettes")
+    if request.param != "memory":
+        notation = YAML if request.param == "file-yaml" else JSON
+        return lambda: FileStore(tmp_path / "cassettes", notation)
     memory = MemoryStore()
     return lambda: memory
 
@@ -276,7 +278,7 @@ async def test_a_name_that_is_none_is_refused(store: CassetteStore, name: str) -
     assert await store.names() == []
 
 
-@pytest.mark.parametrize("kind", ["memory", "file"])
+@pytest.mark.parametrize("kind", ["memory", "file", "file-yaml"])
 @settings(max_examples=40)
 @given(name=st.lists(SEGMENT, min_size=1, max_size=8).map("/".join), body=st.binary(max_size=99))
 def test_any_name_and_any_octet_is_kept(
@@ -285,7 +287,8 @@ def test_any_name_and_any_octet_is_kept(
     folder = tmp_path_factory.mktemp("any")
 
     async def there_and_back() -> None:
-        store = MemoryStore() if kind == "memory" else FileStore(folder)
+        notation = YAML if kind == "file-yaml" else JSON
+        store = MemoryStore() if kind == "memory" else FileStore(folder, notation)
         async with opened(store):
             await store.append(name, HEAD, recording(0, body=body))
             await store.release(name)

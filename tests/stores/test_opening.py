@@ -18,6 +18,8 @@ from tapeway.stores.opening import open_store
         ("FILE:a", "file:a"),
         ("file:sqlite:odd", "file:sqlite:odd"),
         ("a b/ü", "file:a b/ü"),
+        ("file:a?format=yaml", "file:a?format=yaml"),
+        ("a?format=json", "file:a"),
     ],
 )
 def test_a_folder_is_a_file_store(url: str, shown: str) -> None:
@@ -46,6 +48,8 @@ def test_a_store_that_is_to_come_says_so_and_shows_no_password(url: str) -> None
     [
         ("", "names no folder"),
         ("file:", "names no folder"),
+        ("a?format=har", r"\?format=json or \?format=yaml"),
+        ("file:?format=yaml", "a folder may end in"),
         ("a\0b", "names no folder"),
         ("s4:x", "s4:…"),
     ],

@@ -102,18 +102,6 @@ async def test_a_cassette_and_a_folder_cannot_share_a_name(files: FileStore) -> 
         await files.load("b", writable=True)
 
 
-@pytest.mark.parametrize("ending", [".yaml", ".yml"])
-async def test_a_yaml_cassette_is_not_taken_for_none(
-    files: FileStore, root: Path, ending: str
-) -> None:
-    root.mkdir()
-    (root / f"x{ending}").write_text("version: '1'\n")
-
-    for writable in (True, False):
-        with pytest.raises(CassetteCorrupt, match="convert it to JSON"):
-            await files.load("x", writable=writable)
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [

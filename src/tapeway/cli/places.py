@@ -8,11 +8,10 @@ from pathlib import Path
 from tapeway.core.model import StoredCassette
 from tapeway.core.routing import valid_cassette_name
 from tapeway.errors import ConfigError
+from tapeway.formats.notation import ENDINGS
 from tapeway.ports import CassetteStore
 from tapeway.stores.file import FileStore
 from tapeway.stores.opening import open_store
-
-_SUFFIX = ".json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +45,9 @@ async def place(written: str, store: str) -> AsyncIterator[Place]:
 
 
 def _read(written: str, store: str) -> tuple[CassetteStore, str]:
-    if written.endswith(_SUFFIX):
-        path = Path(written)
-        return FileStore(path.parent), _checked(path.name.removesuffix(_SUFFIX), written)
+    path = Path(written)
+    if notation := ENDINGS.get(path.suffix):
+        return FileStore(path.parent, notation), _checked(path.stem, written)
     return open_store(store), _checked(written, written)
 
 
@@ -56,6 +55,6 @@ def _checked(name: str, written: str) -> str:
     if not valid_cassette_name(name):
         raise ConfigError(
             f"{written!r} is neither the name of a cassette, such as suite/case-1, nor a file "
-            f"that ends in {_SUFFIX}"
+            f"that ends in {', '.join(ENDINGS)}"
         )
     return name

@@ -1,5 +1,6 @@
 """Which cassettes a command is about: names in the store, files, folders."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,11 +9,16 @@ import click
 
 from tapeway.core.routing import valid_cassette_name
 from tapeway.errors import ConfigError
+from tapeway.formats.notation import ENDINGS, JSON, YAML
 from tapeway.stores.file import FileStore
 from tapeway.stores.opening import open_store
-from tapeway.stores.paths import CASSETTE, find_names
+from tapeway.stores.paths import find_names
 
-_MARK = b'"interactions"'
+# In YAML a test's `cassettes` often are VCR.py's, which have interactions of no kind.
+_MARKS = {
+    JSON: [re.compile(rb'"interactions"')],
+    YAML: [re.compile(rb"\binteractions[\"']?\s*:"), re.compile(rb"\bkind[\"']?\s*:")],
+}
 _ASSETS = ".assets"
 
 
@@ -27,7 +33,9 @@ class Target:
     @property
     def shown(self) -> str:
         """Its file, for messages."""
-        return str(self.beside or self.root / f"{self.name}{CASSETTE}")
+        if self.beside is not None:
+            return str(self.beside)
+        return str([*files_of(self.root, self.name), self.root / f"{self.name}.json"][0])
 
 
 def targets(arguments: Sequence[str], store: str, *, strict: bool = False) -> list[Target]:
@@ -39,6 +47,12 @@ def targets(arguments: Sequence[str], store: str, *, strict: bool = False) -> li
     if not arguments:
         return list(_of_folder(folder_of(store), strict=strict))
     return [target for each in arguments for target in _of_argument(each, store, strict=strict)]
+
+
+def files_of(root: Path, name: str) -> list[Path]:
+    """The files a cassette has: one, none while it is in its journal, or by mistake several."""
+    files = [root / f"{name}{ending}" for ending in ENDINGS]
+    return [each for each in files if each.is_file()]
 
 
 def folder_of(store: str) -> Path:
@@ -55,7 +69,7 @@ def _of_argument(argument: str, store: str, *, strict: bool) -> Iterator[Target]
         yield from _of_folder(path, strict=strict)
     elif path.is_file():
         yield from _of_file(path, strict=strict)
-    elif valid_cassette_name(argument) and path.suffix != CASSETTE:
+    elif valid_cassette_name(argument) and path.suffix not in ENDINGS:
         yield Target(folder_of(store), argument)
     else:
         raise ConfigError(f"{argument}: there is no such file, and it is no name of a cassette")
@@ -67,8 +81,8 @@ def _of_folder(folder: Path, *, strict: bool) -> Iterator[Target]:
     except OSError as exc:
         raise ConfigError(f"{folder}: cannot be listed ({exc.strerror})") from exc
     for name in names:
-        file = folder / f"{name}{CASSETTE}"
-        if not file.is_file() or _is_cassette(file, strict=strict):
+        files = files_of(folder, name)
+        if not files or any(_is_cassette(each, strict=strict) for each in files):
             yield Target(folder, name)
 
 
@@ -81,8 +95,10 @@ def _of_file(path: Path, *, strict: bool) -> Iterator[Target]:
 
 def _is_cassette(path: Path, *, strict: bool) -> bool:
     try:
-        if path.suffix == CASSETTE and _MARK in path.read_bytes():
-            return True
+        if notation := ENDINGS.get(path.suffix):
+            text = path.read_bytes()
+            if all(mark.search(text) for mark in _MARKS[notation]):
+                return True
     except OSError as exc:
         raise ConfigError(f"{path}: cannot be read ({exc.strerror})") from exc
     if strict:

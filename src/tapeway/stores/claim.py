@@ -15,7 +15,6 @@ from contextlib import suppress
 
 from tapeway.core.model import CassetteHead
 from tapeway.errors import CassetteEdited, StoreError
-from tapeway.formats import native
 from tapeway.stores import bodies, snapshot
 from tapeway.stores.appendlog import AppendLog
 from tapeway.stores.disk import (
@@ -26,6 +25,7 @@ from tapeway.stores.disk import (
     sync_folder,
     write_all,
 )
+from tapeway.stores.document import text_of
 from tapeway.stores.journal_text import Commit, Header, lines, payload
 from tapeway.stores.lock import WriterLock
 from tapeway.stores.paths import Paths
@@ -54,6 +54,7 @@ class Claim:
             _refuse_unwritable(folder)
             lock = WriterLock.take(folder, paths.lock, paths.shown(paths.lock))
             try:
+                paths.settle(folder)
                 _remove_leftovers(folder, paths)
             except BaseException:
                 lock.close()
@@ -120,7 +121,9 @@ class Claim:
         """Bring the journal's recordings into the file. Raises CassetteEdited."""
         if self._journal is not None:
             now = self._unedited()
-            data = native.write(now.sheet.head, now.documents()) if now.entries else None
+            data = None
+            if now.entries:
+                data = text_of(self._paths.notation, now.sheet.head, now.documents())
             self._replace(now, data)
 
     def replace(self, data: bytes) -> None:

@@ -1,10 +1,13 @@
 """A recording as a cassette file and its journal would hold it."""
 
+from collections.abc import Iterable
+
 from tapeway.core.guard import Sighted, refusal
-from tapeway.core.model import ForeignInteraction, Interaction, Recording
+from tapeway.core.model import CassetteHead, ForeignInteraction, Interaction, Recording
 from tapeway.errors import StoreError
 from tapeway.formats import native
 from tapeway.formats.fault import FormatFault, shown
+from tapeway.formats.notation import Notation
 from tapeway.stores.journal_text import Entry, payload
 
 
@@ -14,6 +17,14 @@ def document_of(interaction: Interaction | ForeignInteraction) -> native.Documen
         return native.encode(interaction)
     except FormatFault as fault:
         raise StoreError(f"this answer cannot be kept in a cassette: {fault}") from fault
+
+
+def text_of(notation: Notation, head: CassetteHead, documents: Iterable[native.Document]) -> bytes:
+    """The cassette's file. Raises StoreError for one that could not be read again."""
+    try:
+        return notation.write(head, documents)
+    except FormatFault as fault:
+        raise StoreError(f"the cassette cannot be written: {fault}") from fault
 
 
 def payload_of(recording: Recording) -> bytes:

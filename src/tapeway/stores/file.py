@@ -1,4 +1,4 @@
-"""Cassettes as files in a folder, one readable JSON document each, safe against crashes."""
+"""Cassettes as files in a folder, one readable document each, safe against crashes."""
 
 import logging
 import os
@@ -18,6 +18,7 @@ from tapeway.core.model import (
     StoredCassette,
 )
 from tapeway.errors import StoreError, TapewayError
+from tapeway.formats.notation import JSON, Notation
 from tapeway.stores.disk import store_error
 from tapeway.stores.document import payload_of
 from tapeway.stores.file_cassette import FileCassette
@@ -33,13 +34,17 @@ _THREADS = 16
 
 
 class FileStore:
-    """A folder of cassettes. Each one has a lane of its own: a slow one does not hold up others."""
+    """A folder of cassettes. Each one has a lane of its own: a slow one does not hold up others.
+
+    A file that is there keeps its notation, a new one is written in the one given.
+    """
 
     durability = "disk"
 
-    def __init__(self, root: Path) -> None:
-        self.url = f"file:{root}"
+    def __init__(self, root: Path, notation: Notation = JSON) -> None:
+        self.url = f"file:{root}" if notation is JSON else f"file:{root}?format={notation.name}"
         self._root = root
+        self._notation = notation
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="tapeway-store")
         self._open: dict[str, _OpenCassette] = {}
 
@@ -116,7 +121,7 @@ class FileStore:
 
     def _opened(self, name: str) -> "_OpenCassette":
         if (opened := self._open.get(name)) is None:
-            cassette = FileCassette(self._root, name)
+            cassette = FileCassette(self._root, name, self._notation)
             opened = self._open[name] = _OpenCassette(cassette, Lane(self._pool))
         return opened
 
@@ -178,7 +183,7 @@ def _stat(paths: Paths) -> CassetteStat | None:
         return None
     found: list[os.stat_result] = []
     try:
-        for file in (paths.cassette, paths.journal):
+        for file in (*paths.candidates, paths.journal):
             try:
                 found.append(os.stat(file, dir_fd=folder, follow_symlinks=False))
             except FileNotFoundError:

@@ -14,12 +14,11 @@ from pathlib import Path
 
 from tapeway.core.model import BodyFile, CassetteHead, Interaction, StoredCassette
 from tapeway.errors import CassetteCorrupt, CassetteEdited
-from tapeway.formats import native
+from tapeway.formats.notation import JSON, Notation
 from tapeway.stores import bodies, snapshot
 from tapeway.stores.bodies import Draft
 from tapeway.stores.claim import Claim
-from tapeway.stores.disk import signature_of
-from tapeway.stores.document import document_of
+from tapeway.stores.document import document_of, text_of
 from tapeway.stores.paths import Paths
 from tapeway.stores.snapshot import Snapshot
 
@@ -27,8 +26,8 @@ from tapeway.stores.snapshot import Snapshot
 class FileCassette:
     """The files of one cassette. Every method may raise StoreError or one of its children."""
 
-    def __init__(self, root: Path, name: str) -> None:
-        self._paths = Paths(root, name)
+    def __init__(self, root: Path, name: str, notation: Notation = JSON) -> None:
+        self._paths = Paths(root, name, notation)
         self._claim: Claim | None = None
         self._seen: tuple[str | None, str | None] | None = None
         self._suspect = False
@@ -85,8 +84,8 @@ class FileCassette:
     def save(self, cassette: StoredCassette) -> None:
         """Put this in the place of everything there is."""
         documents = [document_of(each) for each in cassette.interactions]
-        text = native.write(cassette.head, documents)
         claim = self._claimed()
+        text = text_of(self._paths.notation, cassette.head, documents)
         for each in cassette.interactions:
             if isinstance(each, Interaction):
                 self.check(each)
@@ -119,6 +118,7 @@ class FileCassette:
             self._seen = (None, None)
             return None
         try:
+            snapshot.settle(folder, self._paths)
             while True:
                 now = snapshot.take(folder, self._paths)
                 self._seen = now.state
@@ -162,12 +162,4 @@ class FileCassette:
             )
 
     def _read(self, folder: int, now: Snapshot) -> StoredCassette | None:
-        if now.exists:
-            return now.cassette(folder)
-        for file in self._paths.yaml:
-            if signature_of(folder, file) is not None:
-                raise CassetteCorrupt(
-                    f"{self._paths.shown(file)} is YAML, which this version cannot read: "
-                    "convert it to JSON, or use another cassette name"
-                )
-        return None
+        return now.cassette(folder) if now.exists else None

@@ -4,16 +4,21 @@ import re
 from pathlib import Path
 
 from tapeway.errors import ConfigError
+from tapeway.formats.notation import NOTATIONS
 from tapeway.ports import CassetteStore
 from tapeway.stores.file import FileStore
 from tapeway.stores.memory import MemoryStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+_FORM = "?format="
 _LATER = ("sqlite", "postgresql", "postgres", "http", "https")
 
 
 def open_store(url: str) -> CassetteStore:
-    """The store behind `DIR`, `file:DIR` or `memory:`, not yet opened. Raises ConfigError."""
+    """The store behind `DIR`, `file:DIR` or `memory:`, not yet opened. Raises ConfigError.
+
+    `DIR?format=yaml` writes new cassettes in YAML.
+    """
     found = _SCHEME.match(url)
     if found is None:
         return _folder(url, url)
@@ -36,4 +41,10 @@ def open_store(url: str) -> CassetteStore:
 def _folder(path: str, url: str) -> FileStore:
     if not path or "\0" in path:
         raise ConfigError(f"the store '{url}' names no folder: use a path such as ./cassettes")
-    return FileStore(Path(path))
+    folder, asked, form = path.partition(_FORM)
+    if not asked:
+        return FileStore(Path(path))
+    if not folder or form not in NOTATIONS:
+        known = " or ".join(f"{_FORM}{name}" for name in NOTATIONS)
+        raise ConfigError(f"the store '{url}' cannot be used: a folder may end in {known}")
+    return FileStore(Path(folder), NOTATIONS[form])

@@ -10,6 +10,7 @@ from tapeway.errors import StoreError
 from tapeway.formats import native
 from tapeway.stores import snapshot
 from tapeway.stores.claim import Claim
+from tapeway.stores.document import text_of
 from tapeway.stores.paths import Paths
 from tapeway.stores.snapshot import Snapshot
 
@@ -41,6 +42,7 @@ def read(root: Path, name: str) -> Pages:
     if folder is None:
         raise _missing(paths)
     try:
+        snapshot.settle(folder, paths)
         return _pages(snapshot.take(folder, paths), folder, paths)
     finally:
         os.close(folder)
@@ -60,7 +62,7 @@ def rewrite(root: Path, name: str, change: Change) -> None:
         if changed is not None:
             claim.resume(now)
             head, documents = changed
-            claim.replace(native.write(head, documents))
+            claim.replace(text_of(paths.notation, head, documents))
     finally:
         claim.close()
 

@@ -1,6 +1,6 @@
 """From a cassette's name to its files.
 
-smoke/login ─► ROOT/smoke/login.json       the cassette
+smoke/login ─► ROOT/smoke/login.json       the cassette, or login.yaml, login.yml
                ROOT/smoke/login.journal    what was recorded since
                ROOT/smoke/.login.lock      held by the one who records
                ROOT/smoke/login.assets/    its large bodies
@@ -8,14 +8,15 @@ smoke/login ─► ROOT/smoke/login.json       the cassette
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from tapeway.core.routing import check_cassette_name, valid_cassette_name
 from tapeway.errors import CassetteCorrupt, StoreError
+from tapeway.formats.notation import ENDINGS, JSON, Notation
 from tapeway.stores.disk import FOLDER_MODE, store_error, sync_folder
 
-CASSETTE = ".json"
 JOURNAL = ".journal"
 
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -23,16 +24,35 @@ _DEEPEST = 8
 
 
 class Paths:
-    """The files of one cassette. Raises RequestError for a name that is none."""
+    """The files of one cassette. Raises RequestError for a name that is none.
 
-    def __init__(self, root: Path, name: str) -> None:
+    Its file is the one that `settle` found, or is to be in the notation given.
+    """
+
+    def __init__(self, root: Path, name: str, notation: Notation = JSON) -> None:
         self._root = root
         *self._folders, self._stem = check_cassette_name(name).split("/")
-        self.cassette = self._stem + CASSETTE
+        self._preferred = self._stem + notation.endings[0]
+        self.cassette = self._preferred
         self.journal = self._stem + JOURNAL
         self.lock = f".{self._stem}.lock"
         self.assets = f"{self._stem}.assets"
-        self.yaml = (f"{self._stem}.yaml", f"{self._stem}.yml")
+        self.candidates = tuple([self._stem + ending for ending in ENDINGS])
+
+    @property
+    def notation(self) -> Notation:
+        """How its file is written."""
+        return ENDINGS[self.cassette.removeprefix(self._stem)]
+
+    def settle(self, folder: int) -> None:
+        """Find out which file is there. Raises CassetteCorrupt where there are several, OSError."""
+        found = [file for file in self.candidates if _is_there(folder, file)]
+        if len(found) > 1:
+            raise CassetteCorrupt(
+                f"{self.shown(found[0])} and {found[1]} are both there, and a cassette is one file: "
+                "move one of them away"
+            )
+        self.cassette = found[0] if found else self._preferred
 
     def shown(self, file: str) -> str:
         """A file's path for messages."""
@@ -87,7 +107,7 @@ class Paths:
 
     def refuse_twin(self, folder: int) -> None:
         """Raise StoreError where the name is taken by one that differs only in case."""
-        _refuse_twin(folder, {self.cassette, self.journal}, self.shown(""))
+        _refuse_twin(folder, {*self.candidates, self.journal}, self.shown(""))
 
     def temporary(self, mark: str) -> str:
         """The name of a file under construction."""
@@ -123,8 +143,17 @@ def _names_below(folder: Path, above: tuple[str, ...]) -> Iterator[str]:
         elif entry.is_file(follow_symlinks=False):
             stem, ending = os.path.splitext(entry.name)
             name = "/".join((*above, stem))
-            if ending in (CASSETTE, JOURNAL) and valid_cassette_name(name):
+            if ending in (*ENDINGS, JOURNAL) and valid_cassette_name(name):
                 yield name
+
+
+def _is_there(folder: int, file: str) -> bool:
+    try:
+        found = os.stat(file, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    # A folder is the one of other cassettes, whose names begin like that.
+    return not stat.S_ISDIR(found.st_mode)
 
 
 def _make_root(path: Path) -> None:

@@ -55,7 +55,7 @@ class Snapshot:
 
         try:
             text = self.file.data if self.file else b""
-            found = native.decode_all(text, self.sheet, fetch)
+            found = self.paths.notation.decode_all(text, self.sheet, fetch)
         except FormatFault as fault:
             raise _corrupt(self.paths.shown(self.paths.cassette), fault) from fault
         try:
@@ -83,6 +83,14 @@ def take(folder: int, paths: Paths, *, journal_size: int | None = None) -> Snaps
     except OSError as exc:
         raise store_error(exc, paths.shown(paths.cassette), _DEED) from exc
     raise StoreError(f"{paths.shown(paths.cassette)} changes faster than it can be read: try again")
+
+
+def settle(folder: int, paths: Paths) -> None:
+    """Find out which of its files the cassette has. Raises StoreError, CassetteCorrupt."""
+    try:
+        paths.settle(folder)
+    except OSError as exc:
+        raise store_error(exc, paths.shown(paths.cassette), _DEED) from exc
 
 
 def digest_of(folder: int, paths: Paths) -> str | None:
@@ -114,7 +122,7 @@ def _snapshot(paths: Paths, file: Content | None, journal_data: bytes | None) ->
     if file is not None:
         digest = _digest(file.data)
         try:
-            sheet = native.read(file.data)
+            sheet = paths.notation.read(file.data)
         except FormatFault as fault:
             raise _corrupt(paths.shown(paths.cassette), fault) from fault
     entries: list[Entry] = []
