@@ -220,6 +220,17 @@ def test_every_json_type_is_read_as_json(content_type: bytes) -> None:
     assert key(b'{"a":1,"b":2}', headers) == key(b'{"b":2, "a":1}', headers)
 
 
+@pytest.mark.parametrize("headers", [(), FORM, ((b"content-type", b"text/json"),)])
+def test_json_is_read_as_json_where_curl_sends_it_as_a_form_or_nobody_says_what_it_is(
+    headers: Headers,
+) -> None:
+    left, right = b'{"a": "x & y", "b": 1}', b' {"b":1.0,"a":"x & y"}'
+
+    assert key(left, headers) == key(right, headers) == key(left, JSON)
+    assert key(left, headers) != key(right.replace(b"x", b"z"), headers)
+    assert key(b"{a=1", headers) != key(b"{a=2", headers)
+
+
 def test_text_counts_byte_by_byte() -> None:
     assert key(b'{"a": 1}', TEXT) != key(b'{"a":1}', TEXT)
     assert key(b'{"a":1}', TEXT) != key(b'{"a":1}', JSON)

@@ -144,6 +144,16 @@ def test_requests_that_differ_in_many_places_are_no_two_takes_of_one() -> None:
     assert suggested(recorded, requested) is None
 
 
+def test_to_ignore_a_whole_body_is_never_suggested() -> None:
+    one, other = [
+        Request("openai", "POST", "/v1/x", ((b"content-type", b"text/plain"),), body)
+        for body in (b"good morning", b"good evening")
+    ]
+
+    assert suggested(one, other) is None
+    assert suggested(asked(chat("a")), asked(1)) is None
+
+
 def test_rules_in_force_are_not_suggested_again() -> None:
     rules = Rules(ignore=("body.user",), normalise=("uuid",))
     recorded = asked(chat(f"{UUID}1", user="a", n=1))

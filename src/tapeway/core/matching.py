@@ -52,7 +52,11 @@ def key_text(key: bytes) -> str:
 def _body(request: Request) -> tuple[bytes, bytes]:
     """The kind of a body and its canonical form; a JSON one is not taken apart any further."""
     header = fields.read(request.headers)
-    if request.body and request.file is None and subject.is_json(header.content_type):
+    if (
+        request.body
+        and request.file is None
+        and subject.may_be_json(header.content_type, request.body)
+    ):
         plain, readable = subject.readable_body(header, request.body)
         read = subject.read_json(plain) if readable else None
         if read is not None:

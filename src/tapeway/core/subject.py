@@ -36,6 +36,9 @@ _BLURRED = re.compile(rb"[0-9]\.0[,\]}]|[0-9]\.0$|[0-9]e\+")
 CREDENTIAL = re.compile(rb"REDACTED\.(?!short-)[A-Za-z0-9_-]+\.[0-9a-f]{8}")
 _CREDENTIAL_TEXT = re.compile(CREDENTIAL.pattern.decode())
 
+_UNSURE = frozenset({b"", b"application/x-www-form-urlencoded", b"text/json"})
+_LEADING = 64
+
 _ODD = re.compile("[\ud800-\udfff]")
 
 
@@ -113,6 +116,17 @@ def is_json(content_type: bytes) -> bool:
     return media == b"application/json" or media.endswith(b"+json")
 
 
+def may_be_json(content_type: bytes, octets: bytes) -> bool:
+    """Whether a body may be JSON: it says so, or looks so and says nothing else one can rely on.
+
+    curl calls everything a form that nobody says anything of.
+    """
+    if is_json(content_type):
+        return True
+    media = content_type.partition(b";")[0].strip().lower()
+    return media in _UNSURE and octets[:_LEADING].lstrip()[:1] in (b"{", b"[")
+
+
 def read_json(octets: bytes) -> tuple[Json, bytes] | None:
     """The value of a JSON text and its canonical form, or None where not every reader sees the same."""
     try:
@@ -140,9 +154,8 @@ def _is_exact(octets: bytes, written: bytes) -> bool:
 
 
 def _by_type(content_type: bytes, octets: bytes) -> tuple[Content, Json]:
-    if is_json(content_type):
-        read = read_json(octets)
-        return ("json", read[0]) if read is not None else _opaque(octets)
+    if may_be_json(content_type, octets) and (read := read_json(octets)) is not None:
+        return "json", read[0]
     media = content_type.partition(b";")[0].strip().lower()
     if media == b"application/x-www-form-urlencoded":
         return "form", _by_name((_name(name), _text(value)) for name, value in _pairs(octets))

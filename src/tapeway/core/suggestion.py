@@ -115,8 +115,10 @@ def _rewrite(difference: Difference) -> tuple[str, str] | None:
 
 
 def _ignoring(found: Sequence[Difference], most: int = MOST_PATHS) -> Rules:
-    # An element more or less is another conversation, and no field that varies.
-    if any(each.steps[0] not in ROOTS or _is_element(each) for each in found):
+    # An element more or less is another conversation, and a whole body is no field that varies.
+    if any(
+        each.steps[0] not in ROOTS or len(each.steps) == 1 or _is_element(each) for each in found
+    ):
         return NONE
     open_places = {each.steps for each in found if _may_widen(each)}
     alike = Counter(map(_widened, open_places))
