@@ -109,6 +109,9 @@ async def _serve(settings: Settings) -> None:
 
 
 async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
+    # What a cassette holds stays, and what a request makes is nearly all freed by counting: the
+    # collector need not look after every few of them.
+    gc.set_threshold(20_000, 20, 20)
     proxy_listener = listen("--listen", settings.listen.host, settings.listen.port)
     stack.callback(proxy_listener.socket.close)
     admin_listener = None
@@ -142,10 +145,8 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
         )
         runner = AdminRunner(application, shutdown_timeout=_GRACE_S)
         admin_side = await _mount(stack, runner, admin_listener)
-    # What is loaded now stays; the collector need not walk it again and again. What a request makes
-    # is nearly all freed by counting, so the collector need not look after every few of them.
+    # What is loaded now stays; the collector need not walk it again and again.
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
     sys.setswitchinterval(_TURN_S)
     return Service(settings, broker, journal, proxy, proxy_side, admin_side)
 
