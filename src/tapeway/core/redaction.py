@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import chain
 from urllib.parse import quote, unquote, unquote_to_bytes
 
-from tapeway.core import credentials, event_splits, fields, secret_fields, shapes
+from tapeway.core import credentials, event_splits, fields, framed_texts, secret_fields, shapes
 from tapeway.core.credentials import (
     MIN_VALUE,
     REFERENCE,
@@ -37,6 +37,7 @@ from tapeway.core.windows import Windowed
 _ODD = re.compile(r"[^A-Za-z0-9_-]+")
 _UNDECODED = re.compile("[\udc80-\udcff]")
 _PARAMETER = re.compile(r"(?<=[?&#])([^?=&#]*)=([^&#]+)")
+_LINES = b"application/x-ndjson"
 _NOBODYS = KnownValues()
 # `%25252525xx` for each of four octets, or a `\u00xx` behind eight backslashes.
 _LONGEST_CHARACTER = 48
@@ -98,6 +99,8 @@ class Redactor:
         Nothing is seen inside a content coding: take that off first.
         """
         content_type, body = find(response.headers, b"content-type") or b"", response.body
+        if content_type.lower().startswith(framed_texts.MEDIA) and body:
+            return self._framed(response, body)
         reason = response.head.reason.encode("utf-8", "surrogateescape")
         shown = self._shows(_together(reason, response.headers, body))
         named = self._named(body, content_type, shown=shown, answer=True)
@@ -214,6 +217,23 @@ class Redactor:
         if not target.isascii():
             target = _UNDECODED.sub(lambda odd: quote(odd[0], errors="surrogateescape"), target)
         return _PARAMETER.sub(self._parameter, target) if "=" in target else target
+
+    def _framed(self, response: Response, body: bytes) -> Response:
+        frames = framed_texts.read(body)
+        lines = [ResponseChunk(frame.text + b"\n", 0.0) for frame in frames]
+        headers = ((b"content-type", _LINES), *response.headers)
+        opened = replace(
+            response, head=replace(response.head, headers=headers), chunks=tuple(lines)
+        )
+        stored = self.response(opened)
+        texts = [chunk.data.removesuffix(b"\n") for chunk in stored.chunks]
+        lengths = [len(chunk.data) for chunk in response.chunks]
+        pieces = framed_texts.written(body, frames, texts, lengths)
+        chunks = [
+            replace(chunk, data=data) for chunk, data in zip(response.chunks, pieces, strict=True)
+        ]
+        head = replace(stored.head, headers=stored.headers[1:])
+        return replace(stored, head=head, chunks=tuple(chunks))
 
     def _parameter(self, match: re.Match[str]) -> str:
         name, value = match[1], match[2]
