@@ -30,7 +30,7 @@ def document(**response: Any) -> bytes:
 
 
 def test_a_file_it_wrote_is_read() -> None:
-    loaded = load("vcr", text("vcr_httpx.json"))
+    loaded = load("vcr-json", text("vcr_httpx.json"))
     first, second = calls(loaded)
 
     assert first.request.url == "http://127.0.0.1:8000/v1/x?b=2&a=1"
@@ -50,7 +50,7 @@ def test_a_file_it_wrote_is_read() -> None:
 def test_what_frames_a_message_is_made_anew() -> None:
     names = {
         name.lower()
-        for each in calls(load("vcr", text("vcr_httpx.json")))
+        for each in calls(load("vcr-json", text("vcr_httpx.json")))
         for name, _ in (*each.request.headers, *each.response.headers)
     }
 
@@ -63,7 +63,7 @@ def test_a_coded_body_is_read_plain_whether_or_not_vcr_decoded_it(*, coded: bool
     content = {"base64_string": base64.b64encode(body).decode()}
     headers = {"Content-Encoding": ["gzip"], "X": "1"}
 
-    (one,) = calls(load("vcr", document(body=content, headers=headers)))
+    (one,) = calls(load("vcr-json", document(body=content, headers=headers)))
 
     assert one.response.body == b"hello"
     assert one.response.headers == ((b"X", b"1"),)
@@ -72,13 +72,13 @@ def test_a_coded_body_is_read_plain_whether_or_not_vcr_decoded_it(*, coded: bool
 def test_an_answer_as_older_versions_stored_it_is_read() -> None:
     old = {"status_code": 404, "http_version": "HTTP/1.1", "content": "gone", "status": None}
 
-    (one,) = calls(load("vcr", document(**old)))
+    (one,) = calls(load("vcr-json", document(**old)))
 
     assert (one.response.status, one.response.body) == (404, b"gone")
 
 
 def test_what_is_no_answer_is_left_out() -> None:
-    loaded = load("vcr", document(status={"code": 100, "message": ""}))
+    loaded = load("vcr-json", document(status={"code": 100, "message": ""}))
 
     assert loaded.cassette.interactions == ()
     assert told(loaded) == [
@@ -96,14 +96,14 @@ def test_what_is_no_answer_is_left_out() -> None:
     ],
 )
 def test_a_broken_file_is_named_with_line_and_place(response: dict[str, Any], said: str) -> None:
-    told_place, line = fault("vcr", document(**response))
+    told_place, line = fault("vcr-json", document(**response))
 
     assert told_place.startswith(f"interactions[0].{said}")
     assert line == 1
 
 
 def test_another_version_is_refused() -> None:
-    assert fault("vcr", document().replace(b'"version": 1', b'"version": 2')) == (
+    assert fault("vcr-json", document().replace(b'"version": 1', b'"version": 2')) == (
         "version: must be 1, the only one that VCR.py reads",
         1,
     )
@@ -112,7 +112,7 @@ def test_another_version_is_refused() -> None:
 def test_what_its_json_cannot_hold_is_named() -> None:
     binary = interaction(chunks=(ResponseChunk(b"\xff"),))
     homeless = interaction(base="")
-    save = kind("vcr").save
+    save = kind("vcr-json").save
     assert save is not None
 
     saved = save(StoredCassette(CassetteHead("", "r"), (binary, homeless)))
@@ -124,14 +124,14 @@ def test_what_its_json_cannot_hold_is_named() -> None:
 
 
 def test_an_edit_with_vcr_or_by_hand_wins() -> None:
-    save = kind("vcr").save
+    save = kind("vcr-json").save
     assert save is not None
     written = json.loads(save(StoredCassette(CassetteHead("", "r"), (interaction(),))).text)
     one = written["interactions"][0]
     one["response"] |= {"status": {"code": 500, "message": "No"}, "body": {"string": "{}"}}
     one["request"]["uri"] = "https://api.openai.com/v1/models"
 
-    (found,) = calls(load("vcr", json.dumps(written).encode()))
+    (found,) = calls(load("vcr-json", json.dumps(written).encode()))
 
     assert (found.response.status, found.response.head.reason) == (500, "No")
     assert found.response.body == b"{}"

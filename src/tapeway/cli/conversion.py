@@ -62,11 +62,11 @@ def source(written: str, name: str | None) -> End:
     Raises ConfigError.
     """
     if name is not None:
-        return End(written, _named(name))
+        return End(written, _named(name, written))
     path = Path(written)
     if not path.is_file():
         return End(written, TAPEWAY)
-    kind = kinds.of_text(foreign_file.content(path))
+    kind = foreign_file.kind_of(path)
     if kind is None and path.suffix in TAPEWAY.suffixes:
         # What is wrong with it is told by whoever reads cassettes.
         kind = TAPEWAY
@@ -83,7 +83,7 @@ def target(written: str, name: str | None) -> End:
     Raises ConfigError.
     """
     if name is not None:
-        return End(written, _named(name))
+        return End(written, _named(name, written))
     kind = kinds.of_suffix(Path(written).suffix)
     if kind is None and not valid_cassette_name(written):
         raise ConfigError(f"{written}: no format is known for this suffix; {_choice('--to')}")
@@ -277,8 +277,8 @@ def _pieces(file: BodyFile) -> Iterator[bytes]:
         raise StoreError(f"{file.path}: cannot be read ({exc.strerror})") from exc
 
 
-def _named(name: str) -> Kind:
-    kind = kinds.named(name)
+def _named(name: str, written: str) -> Kind:
+    kind = kinds.named(name, Path(written).suffix)
     if kind is None:
         raise ConfigError(f"there is no format '{name}': known are {_names()}")
     return kind

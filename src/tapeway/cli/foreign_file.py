@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tapeway.core.model import CassetteHead, StoredCassette
 from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
+from tapeway.formats import kinds
 from tapeway.formats.fault import FormatFault
 from tapeway.formats.kinds import Kind
 from tapeway.formats.loss import Loaded, Saved
@@ -22,13 +23,20 @@ def content(path: Path) -> bytes:
         raise ConfigError(f"{path}: cannot be read ({exc.strerror})") from exc
 
 
+def kind_of(path: Path) -> Kind | None:
+    """The format its text is in. Raises ConfigError, CassetteCorrupt for a broken text in YAML."""
+    try:
+        return kinds.of_text(content(path), path.suffix)
+    except FormatFault as fault:
+        raise _corrupt(path, fault) from fault
+
+
 def read(path: Path, text: bytes, kind: Kind, fresh: CassetteHead) -> Loaded:
     """What a file's text says. Raises CassetteCorrupt with file, line, place and reason."""
     try:
         return kind.load(text, fresh)
     except FormatFault as fault:
-        line = "" if fault.line is None else f" line {fault.line}"
-        raise CassetteCorrupt(f"{path}{line}: {fault}") from fault
+        raise _corrupt(path, fault) from fault
 
 
 def saved(kind: Kind, cassette: StoredCassette) -> Saved:
@@ -71,3 +79,8 @@ def write(path: Path, text: bytes, check: Callable[[bytes], None], *, force: boo
 def taken(place: str) -> ConfigError:
     """The error for a place where there is something already."""
     return ConfigError(f"{place} is there already: give another name, or --force to replace it")
+
+
+def _corrupt(path: Path, fault: FormatFault) -> CassetteCorrupt:
+    line = "" if fault.line is None else f" line {fault.line}"
+    return CassetteCorrupt(f"{path}{line}: {fault}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.model import CassetteHead, StoredCassette
-from tapeway.formats import har, interposition, json_lines, jsonl, native, vcr
+from tapeway.formats import har, interposition, json_lines, jsonl, native, vcr, vcr_yaml
 from tapeway.formats.fault import FormatFault
 from tapeway.formats.loss import Loaded, Loss, Saved
 
@@ -33,8 +33,10 @@ class Kind:
     save: Callable[[StoredCassette], Saved] | None
 
 
-def named(name: str) -> Kind | None:
-    """The format of this name."""
+def named(name: str, suffix: str = "") -> Kind | None:
+    """The format of this name, for a file that ends like this."""
+    if name == VCR.name and suffix.lower() == ".json":
+        return VCR_JSON
     return next((kind for kind in KINDS if kind.name == name), None)
 
 
@@ -43,13 +45,18 @@ def of_suffix(suffix: str) -> Kind | None:
     return next((kind for kind in KINDS if suffix.lower() in kind.suffixes), None)
 
 
-def of_text(text: bytes) -> Kind | None:
-    """The format a text is in, or None where no format knows it."""
+def of_text(text: bytes, suffix: str = "") -> Kind | None:
+    """The format of a text in a file that ends like this, or None where no format knows it.
+
+    Raises FormatFault for what is neither YAML nor JSON, where the suffix says it is YAML.
+    """
+    if suffix.lower() in _YAML and not _is_json(text):
+        value = vcr_yaml.parse(text)
+        return VCR if vcr.recognises(value) else TAPEWAY if _is_native(value) else None
     try:
-        value = parse(text)
+        return _of_value(parse(text))
     except NotJson:
         return _of_line(text)
-    return _of_value(value)
 
 
 def _of_line(text: bytes) -> Kind | None:
@@ -62,6 +69,10 @@ def _of_line(text: bytes) -> Kind | None:
 
 def _of_value(value: Json) -> Kind | None:
     return next((kind for kind in KINDS if kind.recognises(value)), None)
+
+
+def _is_json(text: bytes) -> bool:
+    return text.lstrip()[:1] == b"{"
 
 
 def _json(text: bytes) -> Json:
@@ -84,12 +95,32 @@ def _loader(read: _Read) -> Callable[[bytes, CassetteHead], Loaded]:
     return load
 
 
+def _load_vcr(text: bytes, fresh: CassetteHead) -> Loaded:
+    if _is_json(text):
+        return _loader(vcr.read)(text, fresh)
+    value = vcr_yaml.parse(text)
+    try:
+        cassette, losses = vcr.read(value, fresh)
+    except FormatFault as fault:
+        line = vcr_yaml.line_of(text, fault.pointer)
+        raise FormatFault(fault.reason, fault.pointer, line=line) from None
+    return Loaded(cassette, tuple(losses))
+
+
+def _save_vcr(cassette: StoredCassette) -> Saved:
+    document, losses = vcr.write(cassette, binary=True)
+    return Saved(vcr_yaml.dump(document), tuple(losses))
+
+
 def _saver(write: _Write) -> Callable[[StoredCassette], Saved]:
     def save(cassette: StoredCassette) -> Saved:
         document, losses = write(cassette)
         return Saved(dump(document, indent=True) + b"\n", tuple(losses))
 
     return save
+
+
+_YAML = (".yaml", ".yml")
 
 
 def _is_native(value: Json) -> bool:
@@ -111,6 +142,11 @@ TAPEWAY = Kind(
 )
 """A cassette file; where it lies in a store, the store reads and writes it."""
 
+VCR = Kind("vcr", (), lambda value: False, _load_vcr, _save_vcr)
+"""VCR.py's own choice, YAML; with the suffix `.json` the other one."""
+
+VCR_JSON = Kind("vcr-json", (), vcr.recognises, _load_vcr, _saver(vcr.write))
+
 JSONL = Kind(
     "jsonl",
     (".jsonl", ".ndjson"),
@@ -122,7 +158,8 @@ JSONL = Kind(
 KINDS = (
     TAPEWAY,
     Kind("har", (".har",), har.recognises, _loader(har.read), _saver(har.write)),
-    Kind("vcr", (), vcr.recognises, _loader(vcr.read), _saver(vcr.write)),
+    VCR_JSON,
+    VCR,
     Kind(
         "interposition",
         (),

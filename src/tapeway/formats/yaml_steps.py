@@ -5,8 +5,9 @@ size, depth, one document, no tags, no aliases (a few lines of which can stand f
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
 import yaml
@@ -27,6 +28,12 @@ _MISREAD = re.compile(
 _PRIVATE = (0xF0000, 0xF8000, 0x100000, 0x108000)
 
 
+Tags = Mapping[str, Callable[[str], str]]
+"""The tags that are read, each with what makes a text of the text behind it."""
+
+NO_TAGS: Tags = MappingProxyType({})
+
+
 class _Parser(Protocol):
     def get_event(self) -> yaml.Event | None: ...
 
@@ -40,8 +47,11 @@ class Step(NamedTuple):
     line: int
 
 
-def steps(data: bytes) -> Iterator[Step]:
-    """The steps of the one document in a text. Raises FormatFault with the line."""
+def steps(data: bytes, tags: Tags = NO_TAGS) -> Iterator[Step]:
+    """The steps of the one document in a text. Raises FormatFault with the line.
+
+    A tag's function raises ValueError for a text it cannot read.
+    """
     if len(data) > MAX_SIZE:
         reason = f"it has more than {MAX_SIZE >> 20} MiB, too much for YAML: split it, or use JSON"
         raise FormatFault(reason)
@@ -52,7 +62,7 @@ def steps(data: bytes) -> Iterator[Step]:
         raise FormatFault(f"not UTF-8 at byte {exc.start}", line=line) from None
     text, plain = _readable(text)
     try:
-        yield from _steps(_PARSER(text), plain)
+        yield from _steps(_PARSER(text), plain, tags)
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         reason = f"{exc.problem or exc.context}: this is not YAML"
@@ -61,14 +71,13 @@ def steps(data: bytes) -> Iterator[Step]:
         raise FormatFault("this is not YAML") from None
 
 
-def _steps(parser: "_Parser", plain: Callable[[str], str]) -> Iterator[Step]:
+def _steps(parser: "_Parser", plain: Callable[[str], str], tags: Tags) -> Iterator[Step]:
     depth, documents = 0, 0
     while (event := parser.get_event()) is not None:
         line = event.start_mark.line + 1 if event.start_mark else 1
         match event:
             case yaml.ScalarEvent():
-                _refuse_tag(event.tag, line)
-                yield Step("text", plain(event.value), bool(event.style), line)
+                yield _text(event, plain(event.value), tags, line)
             case yaml.CollectionEndEvent():
                 depth -= 1
                 yield Step("end", "", False, line)
@@ -86,6 +95,16 @@ def _steps(parser: "_Parser", plain: Callable[[str], str]) -> Iterator[Step]:
                 documents += 1
                 if documents > 1:
                     raise FormatFault("a second document begins: one is read", line=line)
+
+
+def _text(event: yaml.ScalarEvent, text: str, tags: Tags, line: int) -> Step:
+    if (read := tags.get(event.tag or "")) is None:
+        _refuse_tag(event.tag, line)
+        return Step("text", text, bool(event.style), line)
+    try:
+        return Step("text", read(text), True, line)
+    except ValueError as exc:
+        raise FormatFault(str(exc), line=line) from None
 
 
 def _refuse_tag(tag: str | None, line: int) -> None:

@@ -5,24 +5,24 @@ from collections.abc import Iterator
 from tapeway.core.json_text import Json
 from tapeway.formats.fault import FormatFault, Pointer
 from tapeway.formats.yaml_scalar import resolve
-from tapeway.formats.yaml_steps import Step, steps
+from tapeway.formats.yaml_steps import NO_TAGS, Step, Tags, steps
 
 
-def parse(text: bytes) -> Json:
+def parse(text: bytes, tags: Tags = NO_TAGS) -> Json:
     """The value. Raises FormatFault with line and reason where there is none that JSON could hold.
 
     A key is the text that stands there, also `1` or `true`; a repeated one is refused.
     """
     composer = _Composer()
-    for step in steps(text):
+    for step in steps(text, tags):
         composer.take(step)
     return composer.value
 
 
-def line_of(text: bytes, pointer: Pointer) -> int:
+def line_of(text: bytes, pointer: Pointer, tags: Tags = NO_TAGS) -> int:
     """The line of the value, or of the innermost one around it that is there; counted from 1."""
     best, depth = 1, -1
-    for place, line in _lines(text):
+    for place, line in _lines(text, tags):
         if len(place) > depth and pointer[: len(place)] == place:
             best, depth = line, len(place)
     return best
@@ -88,10 +88,10 @@ class _Composer:
         return tuple(steps)
 
 
-def _lines(text: bytes) -> Iterator[tuple[Pointer, int]]:
+def _lines(text: bytes, tags: Tags) -> Iterator[tuple[Pointer, int]]:
     path: list[str | int | None] = []
     key_line = 0
-    for kind, said, _, line in steps(text):
+    for kind, said, _, line in steps(text, tags):
         if kind == "end":
             path.pop()
             _pass_on(path)

@@ -1,0 +1,77 @@
+"""VCR.py's YAML, which is what it writes unless told otherwise."""
+
+import pytest
+import yaml
+
+from tapeway.core.model import CassetteHead, ResponseChunk, StoredCassette
+from tapeway.formats import kinds, vcr
+from tests.formats.exchanges import interaction
+from tests.formats.others import calls, fault, kind, load, text, told
+
+
+def test_a_file_it_wrote_is_read() -> None:
+    loaded = load("vcr", text("vcr_requests.yaml"))
+    found = {(each.request.method, each.request.target): each for each in calls(loaded)}
+
+    assert told(loaded) == [vcr.ONCE]
+    assert len(loaded.cassette.interactions) == 9
+    chat = found["POST", "/v1/x?b=2&a=1"]
+    assert chat.request.body == b'{"q": "h\\u00e9llo"}'
+    assert chat.response.body == '{"ok": true, "café": 1}'.encode()
+    odd = found["GET", "/ctl"].response
+    assert odd.body == "tab\t esc\x1b nel\x85 \r\nlines\n trailing \n".encode()
+    assert (odd.status, odd.head.reason) == (404, "Not There")
+    assert found["GET", "/gz"].response.body == b"hello gz"
+    assert b"content-encoding" not in {
+        name.lower() for name, _ in found["GET", "/gz"].response.headers
+    }
+    assert found["GET", "/bin"].response.body == b"\x00\xff\x89PNG"
+    assert found["POST", "/v1/b"].request.body == b"\x00\xff"
+    assert found["GET", "/plain"].request.body == b""
+
+
+def test_its_own_loader_reads_what_is_written() -> None:
+    items = (interaction(chunks=(ResponseChunk(b"\x00\xff"),)), interaction(request_body=b"\xfe"))
+    save = kind("vcr").save
+    assert save is not None
+    saved = save(StoredCassette(CassetteHead("", "r"), items))
+
+    document = yaml.safe_load(saved.text)
+
+    assert told(saved) == []
+    first, second = document["interactions"]
+    assert document["version"] == 1
+    assert first["response"]["body"]["string"] == b"\x00\xff"
+    assert first["request"]["uri"] == "https://api.openai.com/v1/chat/completions"
+    assert second["request"]["body"] == b"\xfe"
+    assert second["response"]["status"] == {"code": 200, "message": "OK"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said", "line"),
+    [
+        (
+            b"    body: abcd\n",
+            b"    body: !!python/object/apply:os.system [x]\n",
+            "a tag is not read here",
+            159,
+        ),
+        (b"AP8=", b"AP8", "what stands under !!binary is not valid base64", 251),
+        (b"code: 404", b"code: oops", "interactions[3].response.status.code: must be a whole", 121),
+    ],
+)
+def test_a_broken_file_is_named_with_its_line(old: bytes, new: bytes, said: str, line: int) -> None:
+    broken = text("vcr_requests.yaml").replace(old, new)
+
+    found, at = fault("vcr", broken)
+
+    assert said in found
+    assert at == line
+
+
+def test_the_suffix_says_whether_json_is_written() -> None:
+    assert kinds.named("vcr", ".json") is kinds.VCR_JSON
+    assert kinds.named("vcr", ".yaml") is kinds.VCR
+    assert kinds.of_text(text("vcr_requests.yaml"), ".yaml") is kinds.VCR
+    assert kinds.of_text(text("vcr_httpx.json"), ".json") is kinds.VCR_JSON
+    assert kinds.of_text(b"just: text", ".yaml") is None
