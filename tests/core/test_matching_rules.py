@@ -1,5 +1,6 @@
 """What rules leave out of the match key, and what they do not."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ from hypothesis import strategies as st
 from tapeway.core import json_paths
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching import request_key
-from tapeway.core.model import Headers, Request
+from tapeway.core.model import LARGE_BODY, Headers, Request
+from tapeway.core.normalising import NORMALISERS
 from tapeway.core.rules import NONE, Rules
+from tapeway.core.suggestion import suggestion
 from tests.core.keys import FORM, JSON, TEXT
 from tests.core.test_matching_bodies import multipart
 
@@ -150,6 +153,35 @@ def test_a_pattern_that_hits_json_syntax_leaves_the_body_json() -> None:
     rules = Rules(patterns=(("quote", '[{"]+'),), ignore=("body.id",))
 
     assert equal(rules, {"id": 1, "m": 'say "hi"', "a": 1}, {"a": 1, "m": 'say "hi"', "id": 2})
+
+
+def uploaded(content: bytes) -> Request:
+    body, headers = multipart((b'name="f"; filename="a.png"', b"image/png", content))
+    return Request("openai", "POST", "/v1/x", headers, body)
+
+
+def raw(content: bytes, kind: bytes = b"image/png") -> Request:
+    return Request("openai", "POST", "/v1/x", ((b"content-type", kind),), content)
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        raw,
+        uploaded,
+        lambda content: raw(b"a=" + content, b"application/x-www-form-urlencoded"),
+        lambda content: raw(content * (LARGE_BODY // 16 + 1)),
+    ],
+)
+def test_no_normaliser_and_no_pattern_makes_two_pictures_equal(
+    request_of: Callable[[bytes], Request],
+) -> None:
+    rules = Rules(normalise=tuple(NORMALISERS), patterns=(("hex", "[0-9a-f]+"),))
+    one, other = [request_of(bytes([255, last]) * 8) for last in (0x80, 0x81)]
+
+    assert request_key(one, rules) != request_key(other, rules)
+    found = suggestion(one, other, NONE)
+    assert found is None or not found.normalise
 
 
 @pytest.mark.parametrize("name", ["model", "stream", "n", "temperature", "tools", "messages"])

@@ -11,6 +11,7 @@ from tapeway.core import fields, multipart
 from tapeway.core.headers import find
 from tapeway.core.json_text import Json
 from tapeway.core.model import LARGE_BODY, BodyFile, Headers, PartDigest
+from tapeway.core.normalising import Spelled
 
 LARGE_JSON = 16 * 1024 * 1024
 """Up to here JSON and forms are read by value, which takes several times their size in memory."""
@@ -38,7 +39,7 @@ def is_looked_into(headers: Headers, size: int) -> bool:
 def said(file: BodyFile) -> Json:
     """What a large body says, for people and for the match key."""
     if file.parts is None:
-        return {"sha256": file.digest, "size": file.size}
+        return {"sha256": Spelled(file.digest), "size": file.size}
     if any(part.name is None for part in file.parts):
         return [{"name": part.name, "part": _said(part)} for part in file.parts]
     # The order of names does not matter, that of one name's parts does.
@@ -161,7 +162,7 @@ class _Piece:
 def _said(part: PartDigest) -> Json:
     about = {"filename": part.filename, "type": part.content_type}
     known: dict[str, Json] = {name: value for name, value in about.items() if value is not None}
-    return known | {"sha256": part.digest}
+    return known | {"sha256": Spelled(part.digest)}
 
 
 def _text(value: str | None) -> str | None:

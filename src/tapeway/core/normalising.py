@@ -11,6 +11,12 @@ from tapeway.core.json_text import Json
 from tapeway.core.patterns import compiled
 
 
+class Spelled(str):
+    """Hexadecimal digits that stand for octets or their hash: nothing varies inside them."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Normaliser:
     """What stands for one kind of value.
@@ -132,7 +138,7 @@ class Normalising:
     def value(self, value: Json) -> Json:
         """A value with every text and number in it replaced, however deep it stands."""
         if isinstance(value, str):
-            return self.text(value)
+            return value if isinstance(value, Spelled) else self.text(value)
         if isinstance(value, dict):
             return {key: self.value(each) for key, each in value.items()}
         if isinstance(value, list):

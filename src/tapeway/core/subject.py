@@ -21,7 +21,7 @@ from tapeway.core.encoding import decode
 from tapeway.core.fields import RequestFields
 from tapeway.core.json_text import Json, NotJson, canonical, parse
 from tapeway.core.model import LARGE_BODY, Headers, Request
-from tapeway.core.normalising import Normalising
+from tapeway.core.normalising import Normalising, Spelled
 from tapeway.core.placeholders import SHORT
 from tapeway.core.rules import NONE, Rules
 
@@ -173,7 +173,7 @@ def _opaque(octets: bytes) -> tuple[Content, Json]:
 
 
 def _hash(octets: bytes) -> Json:
-    return {"sha256": hashlib.sha256(octets).hexdigest(), "size": len(octets)}
+    return {"sha256": Spelled(hashlib.sha256(octets).hexdigest()), "size": len(octets)}
 
 
 def _parts(parts: list[multipart.Part]) -> Json:
@@ -228,7 +228,7 @@ def _text(octets: bytes) -> Json:
     try:
         return _anonymous(octets.decode("utf-8"))
     except UnicodeDecodeError:
-        return {"hex": octets.hex()}
+        return {"hex": Spelled(octets.hex())}
 
 
 def _anonymous(text: str) -> str:
