@@ -1,6 +1,7 @@
 """Where each dialect's streams end, however the bytes come."""
 
 import gzip
+import tracemalloc
 import zlib
 from itertools import pairwise
 
@@ -9,11 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.completeness import Ending
+from tapeway.core.event_scanner import LONGEST
 from tapeway.core.model import Headers, ResponseHead, Verdict
 from tapeway.providers.calls import Call
 from tapeway.providers.endings import ending
 from tests.frames import model_frame
 from tests.streams import CHAT, ERRORS, EVENT, FRAMES, NDJSON, SSE, STREAMS
+
+MIB = 1024 * 1024
 
 
 def watch(endpoint: str, media: bytes, *more: tuple[bytes, bytes], status: int = 200) -> Ending:
@@ -198,3 +202,28 @@ def test_a_coded_stream_without_its_mark_is_truncated() -> None:
     made = watch("chat.completions", SSE, (b"Content-Encoding", b"gzip"))
 
     assert fed(made, body) == (len(body), "truncated")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "media", "piece", "end", "mark"),
+    [
+        ("messages", SSE, b"data: " + b"a" * MIB, b"\n\n", b'data: {"type": "message_stop"}\n\n'),
+        ("messages", SSE, b"data: " + b"a" * MIB + b"\n", b"\n", b"event: message_stop\n\n"),
+        ("api.chat", NDJSON, b'{"message": "' + b"a" * MIB, b'"}\n', b'{"done": true}\n'),
+    ],
+)
+def test_a_line_or_an_event_as_long_as_a_body_is_not_held_in_memory(
+    endpoint: str, media: bytes, piece: bytes, end: bytes, mark: bytes
+) -> None:
+    made, count = watch(endpoint, media), 6 * LONGEST // MIB
+
+    tracemalloc.start()
+    try:
+        for _ in range(count):
+            made.feed(piece)
+        made.feed(end + mark)
+        assert tracemalloc.get_traced_memory()[1] < 6 * LONGEST
+    finally:
+        tracemalloc.stop()
+    assert made.free == count * len(piece) + len(end)
+    assert made.finish() == "marked"

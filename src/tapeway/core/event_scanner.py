@@ -14,6 +14,10 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
 _BEGINNING = 64
 """So much of an unfinished line tells whether it is an end mark; the rest of a long one is not read."""
+LONGEST = 4 * 1024 * 1024
+"""A longer line or event is not looked into: one may be as long as a body."""
+_OF_A_LINE = 64
+"""What each line of an event costs besides what it holds."""
 
 
 class EventScanner:
@@ -31,6 +35,7 @@ class EventScanner:
         self._after_cr = False
         self._name = ""
         self._data: list[bytes] = []
+        self._room = LONGEST
         self._held: int | None = None
 
     def feed(self, data: bytes) -> None:
@@ -45,11 +50,11 @@ class EventScanner:
             self._line_start += 1
         self._after_cr = data.endswith(b"\r")
         for found in _LINE_END.finditer(data, start):
-            self._line += data[start : found.start()]
+            self._take(data[start : found.start()])
             start = found.end()
             if self._end_line(base + start):
                 return
-        self._line += data[start:]
+        self._take(data[start:])
         self._release()
 
     def finish(self) -> None:
@@ -57,6 +62,9 @@ class EventScanner:
         if not self.mark:
             self._end_line(self._size)
             self._end_event(whole=False)
+
+    def _take(self, data: bytes) -> None:
+        self._line += data[: LONGEST - len(self._line)]
 
     def _end_line(self, next_line: int) -> bool:
         """Whether the stream has ended with it."""
@@ -67,7 +75,9 @@ class EventScanner:
             self._name = value.decode("utf-8", "replace")
             self._hold_event(self._name in self._terms.names | self._terms.errors)
         elif name == b"data":
-            self._data.append(value)
+            if self._room > 0:
+                self._data.append(value[: self._room])
+                self._room -= len(value) + _OF_A_LINE
             self._hold_event(self._held is not None or self._may_end(line))
         elif not line and next_line > self._line_start:
             self._end_event(whole=True)
@@ -87,9 +97,9 @@ class EventScanner:
         named = self._name in self._terms.names | self._terms.errors
         if data.startswith(self._texts) or (named and whole):
             self._found("error" if self._name in self._terms.errors else "end")
-        elif named or any(hint in data for hint in self._hints):
+        elif self._room > 0 and (named or any(hint in data for hint in self._hints)):
             self._judge(_parsed(data))
-        self._name, self._data, self._held = "", [], None
+        self._name, self._data, self._held, self._room = "", [], None, LONGEST
 
     def _judge(self, value: Json) -> None:
         if not isinstance(value, dict):

@@ -7,6 +7,9 @@ import orjson
 from tapeway.core.completeness import Mark
 from tapeway.core.json_text import Json
 
+LONGEST = 4 * 1024 * 1024
+"""A longer line is not looked into: one may be as long as a body."""
+
 
 class LineScanner:
     """A Scanner of lines; the last one has this field with this value."""
@@ -17,6 +20,7 @@ class LineScanner:
         self.free = 0
         self.mark: Mark = ""
         self._line = bytearray()
+        self._size = 0
 
     def feed(self, data: bytes) -> None:
         """Look at the next piece."""
@@ -24,26 +28,31 @@ class LineScanner:
             return
         *ends, rest = data.split(b"\n")
         for each in ends:
-            self._line += each
+            self._take(each)
             if self._end_line():
                 return
-        self._line += rest
+        self._take(rest)
 
     def finish(self) -> None:
         """Take what has come for all there is."""
-        if not self.mark and self._line:
+        if not self.mark and self._size:
             self._end_line()
+
+    def _take(self, data: bytes) -> None:
+        self._size += len(data)
+        self._line += data[: LONGEST - len(self._line)]
 
     def _end_line(self) -> bool:
         """Whether the stream has ended with it."""
-        match _parsed(bytes(self._line)):
+        match _parsed(bytes(self._line)) if self._size <= LONGEST else None:
             case {"error": error} if error:
                 self.mark = "error"
             case dict() as found if found.get(self._field) == self._value:
                 self.mark = "end"
             case _:
-                self.free += len(self._line) + 1
+                self.free += self._size + 1
         self._line.clear()
+        self._size = 0
         return bool(self.mark)
 
 
