@@ -1,0 +1,276 @@
+"""WireMock's stub mappings, to read: one mapping, a list of them, or `{"mappings": […]}`.
+
+A mapping says what a request must look like; a recording is one request. Mappings that leave open
+what the request is become no recording, and are named. For one request WireMock always answers with
+the mapping of the highest priority, and among those with the last; the states of a scenario are
+what answers in turn.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from urllib.parse import quote, quote_plus
+
+from tapeway.core.headers import find
+from tapeway.core.json_text import Json, NotJson, dump, parse
+from tapeway.core.matching import request_key
+from tapeway.core.model import (
+    CassetteHead,
+    Failure,
+    ForeignInteraction,
+    Headers,
+    Interaction,
+    StoredCassette,
+)
+from tapeway.formats.call import Call, keyed, octets, whole
+from tapeway.formats.fault import Pointer
+from tapeway.formats.fields import Fields
+from tapeway.formats.loss import Loss
+
+_PRIORITY = 5
+"""That of a mapping that says none; 1 is the highest."""
+
+_JSON: Headers = ((b"Content-Type", b"application/json"),)
+_RESETS = ("EMPTY_RESPONSE", "CONNECTION_RESET_BY_PEER")
+_URLS = ("url", "urlPath")
+_OPEN_URLS = ("urlPattern", "urlPathPattern", "urlPathTemplate")
+_OPEN = ("formParameters", "multipartPatterns", "customMatcher", "pathParameters")
+_NARROWING = ("headers", "cookies", "basicAuthCredentials", "host", "port", "scheme", "clientIp")
+_BODIED = ("POST", "PUT", "PATCH")
+_LIVELY = ("delayDistribution", "chunkedDribbleDelay", "transformers", "transformerParameters")
+
+
+class _Unusable(Exception):
+    """A mapping that no recording can say."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stub:
+    at: Pointer
+    priority: int
+    scenario: str
+    state: str
+    call: Interaction
+
+
+def recognises(value: Json) -> bool:
+    """Whether a document looks like mappings."""
+    match value:
+        case {"mappings": [{"request": {}}, *_]} | [{"request": {}, "response": {}}, *_]:
+            return True
+        case {"request": {}, "response": {}, **rest}:
+            return "kind" not in rest
+        case _:
+            return False
+
+
+def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
+    """The cassette. Raises FormatFault with the place."""
+    losses: list[Loss] = []
+    stubs: list[_Stub] = []
+    for fields in _mappings(value):
+        try:
+            stubs.append(_stub(fields))
+        except _Unusable as why:
+            losses.append(Loss(fields.at, f"{why}: left out", left_out=True))
+            continue
+        losses += _narrowed(fields)
+    served = _served(stubs)
+    for stub in stubs:
+        if stub not in served:
+            what = "another mapping of the same request always goes before it: left out"
+            losses.append(Loss(stub.at, what, left_out=True))
+    found: list[Interaction | ForeignInteraction] = [
+        keyed(replace(stub.call, index=index)) for index, stub in enumerate(served)
+    ]
+    return StoredCassette(fresh, tuple(found)), losses
+
+
+def _mappings(value: Json) -> Iterator[Fields]:
+    above: Pointer = ()
+    if isinstance(value, list):
+        listed = value
+    elif isinstance(value, dict) and "mappings" in value:
+        listed, above = Fields(value, ()).list("mappings"), ("mappings",)
+    else:
+        yield Fields.of(value, ())
+        return
+    for position, each in enumerate(listed):
+        yield Fields.of(each, (*above, position))
+
+
+def _served(stubs: list[_Stub]) -> list[_Stub]:
+    """Those WireMock ever answers with, in their order."""
+    best: dict[tuple[bytes, str, str], _Stub] = {}
+    for stub in stubs:
+        key = (request_key(stub.call.request), stub.scenario, stub.state)
+        if key not in best or stub.priority <= best[key].priority:
+            best[key] = stub
+    kept = list(best.values())
+    return [stub for stub in stubs if any(stub is each for each in kept)]
+
+
+def _stub(fields: Fields) -> _Stub:
+    fields.require("request", "response")
+    priority = _PRIORITY
+    if "priority" in fields:
+        priority = fields.integer("priority", low=-(2**31), high=2**31)
+    return _Stub(
+        fields.at,
+        priority,
+        fields.text("scenarioName"),
+        fields.text("requiredScenarioState"),
+        _call(fields),
+    )
+
+
+def _call(fields: Fields) -> Interaction:
+    request, response = fields.object("request"), fields.object("response")
+    headers, body = _wanted(request)
+    if "proxyBaseUrl" in response:
+        raise _Unusable("is answered by another server")
+    if "bodyFileName" in response:
+        raise _Unusable(f"its answer lies in the file '{response.text('bodyFileName')}'")
+    fault = response.text("fault")
+    if fault and fault not in _RESETS:
+        raise _Unusable(f"answers with the fault '{fault}'")
+    status = response.integer("status", low=0, high=999) if "status" in response else 200
+    if not 200 <= status < 600:
+        raise _Unusable(f"has the status {status}, which is no answer by itself")
+    content, added = _content(response)
+    named = octets(_pairs(response.object("headers")))
+    delay = response.number("fixedDelayMilliseconds")
+    found = Call(
+        method=_method(request),
+        url=_url(request),
+        request_headers=headers,
+        request_body=body,
+        status=status,
+        reason=response.text("statusMessage"),
+        headers=named if find(named, b"content-type") else (*added, *named),
+        chunks=whole(content, delay),
+        latency_ms=delay,
+    ).interaction(0, fields.at)
+    return replace(found, failure=Failure("reset", fault)) if fault else found
+
+
+def _method(request: Fields) -> str:
+    method = request.text("method", "ANY")
+    if method == "ANY":
+        raise _Unusable("takes any method")
+    return method
+
+
+def _url(request: Fields) -> str:
+    for name in (*_OPEN_URLS, *_OPEN):
+        if name in request:
+            raise _Unusable(f"matches requests by '{name}'")
+    given = [name for name in _URLS if name in request]
+    if not given:
+        raise _Unusable("takes any path")
+    url = request.text(given[0])
+    pairs = [
+        f"{quote_plus(name)}={quote_plus(value)}"
+        for name, value in _equal(request.object("queryParameters"))
+    ]
+    mark = "&" if "?" in url else "?"
+    return quote(url, safe="/?&=%:@!$'()*+,;~-._#[]") + (mark + "&".join(pairs) if pairs else "")
+
+
+def _equal(matchers: Fields) -> Iterator[tuple[str, str]]:
+    for name in matchers.values:
+        matcher = matchers.object(name)
+        if set(matcher.values) - {"caseInsensitive"} != {"equalTo"}:
+            raise _Unusable(f"matches '{name}' by something else than 'equalTo'")
+        yield name, matcher.text("equalTo")
+
+
+def _wanted(request: Fields) -> tuple[Headers, bytes]:
+    """The body that a request must have, and the headers that say what it is."""
+    said: list[tuple[Headers, bytes]] = []
+    for position, each in enumerate(request.list("bodyPatterns")):
+        pattern = Fields.of(each, (*request.at, "bodyPatterns", position))
+        match [name for name in pattern.values if name not in _LENIENT]:
+            case ["equalTo"]:
+                said.append(((), pattern.text("equalTo").encode()))
+            case ["equalToJson"]:
+                said.append((_JSON, _json(pattern)))
+            case ["binaryEqualTo"]:
+                said.append(((), pattern.base64("binaryEqualTo")))
+            case names:
+                raise _Unusable(f"matches bodies by {' and '.join(map(repr, names)) or 'nothing'}")
+        if any(pattern.flag(name) for name in _LENIENT if name in pattern):
+            raise _Unusable("matches bodies that are not quite equal")
+    if len(said) > 1:
+        raise _Unusable("matches bodies by several patterns")
+    headers, body = said[0] if said else ((), b"")
+    stated = find(octets(_stated(request)), b"content-type")
+    return (((b"Content-Type", stated),) if stated else headers), body
+
+
+_LENIENT = ("ignoreArrayOrder", "ignoreExtraElements", "caseInsensitive")
+
+
+def _stated(request: Fields) -> Iterator[tuple[str, str]]:
+    headers = request.object("headers")
+    for name in headers.values:
+        matcher = headers.object(name)
+        if isinstance(said := matcher.values.get("equalTo"), str):
+            yield name, said
+
+
+def _json(pattern: Fields) -> bytes:
+    value = pattern.values["equalToJson"]
+    if isinstance(value, str):
+        try:
+            value = parse(value)
+        except NotJson as exc:
+            raise pattern.fault("equalToJson", f"is no JSON: {exc}") from None
+    if "${json-unit." in dump(value).decode():
+        raise _Unusable("matches bodies by placeholders")
+    return dump(value)
+
+
+def _content(response: Fields) -> tuple[bytes, Headers]:
+    if "jsonBody" in response:
+        return dump(response.values["jsonBody"]), _JSON
+    if "base64Body" in response:
+        try:
+            return base64.b64decode(response.text("base64Body"), validate=True), ()
+        except (binascii.Error, ValueError):
+            raise response.fault("base64Body", "is not valid base64") from None
+    return response.text("body").encode(), ()
+
+
+def _pairs(headers: Fields) -> Iterator[tuple[str, str]]:
+    for name, value in headers.values.items():
+        for each in value if isinstance(value, list) else [value]:
+            if not isinstance(each, str):
+                raise headers.fault(name, "must be text or a list of texts")
+            yield name, each
+
+
+def _narrowed(fields: Fields) -> Iterator[Loss]:
+    """What is dropped of a mapping that does become a recording."""
+    request, response = fields.object("request"), fields.object("response")
+    for name in _NARROWING:
+        wanted = request.values.get(name)
+        rest = (
+            set(wanted) - {"Content-Type", "content-type"}
+            if name == "headers" and isinstance(wanted, Mapping)
+            else wanted
+        )
+        if rest:
+            what = "is not asked for: every request that is otherwise equal is answered"
+            yield Loss((*request.at, name), what)
+    if request.text("method") in _BODIED and not request.list("bodyPatterns"):
+        yield Loss(request.at, "takes any body: only requests without one are answered")
+    if "urlPath" in request and "queryParameters" not in request:
+        yield Loss(request.at, "takes any query: only requests without one are answered")
+    for name in _LIVELY:
+        if response.values.get(name):
+            yield Loss((*response.at, name), "is not kept: the answer is what stands there")
+    if "scenarioName" in fields:
+        what = "has states: equal requests are answered in the order of the file instead"
+        yield Loss((*fields.at, "scenarioName"), what)
