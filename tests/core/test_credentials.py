@@ -103,6 +103,7 @@ def test_a_field_of_this_name_carries_none(name: str) -> None:
         (b"authorization", b"Bearer short", set()),
         (b"authorization", b"", set()),
         (b"authorization", b"Bearer\t" + KEY.encode(), {KEY.encode()}),
+        (b"authorization", b'Bearer k=,y/+=%"\\0123456789', {b'k=,y/+=%"\\0123456789'}),
         (b"authorization", b"SSWS " + KEY.encode(), {b"SSWS " + KEY.encode(), KEY.encode()}),
         (b"authorization", b"Two internationally", {b"Two internationally"}),
         (

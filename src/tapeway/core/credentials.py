@@ -99,7 +99,6 @@ _TELLING = re.compile(
 _OPAQUE_SCHEMES = frozenset(
     {b"bearer", b"basic", b"token", b"api-key", b"api_key", b"apikey", b"key", b"bot"}
 )
-_BARE = re.compile(rb"[^\s,=]+=*$")
 _TOLD = re.compile(
     rb"""(?:\A|[\s,])(?:token|key|api[-_]?key|access_token|oauth_token)="?([^",\s]+)""",
     re.IGNORECASE,
@@ -189,16 +188,14 @@ def of_value(label: str, value: bytes) -> list[Secret]:
     if len(words) < 2:
         return _long(label, value)
     scheme, rest = words
-    if not _BARE.match(rest):
-        told = [each for token in _TOLD.findall(rest) for each in _long(label, token)]
-        return _long(label, value) + told
-    if scheme.lower() not in _OPAQUE_SCHEMES:
-        # Two words may be anything; the second alone is looked for only if it is no word.
-        return _long(label, value) + (_long(label, rest) if LIKE_A_KEY.fullmatch(rest) else [])
-    found = _long(label, rest)
+    opaque = scheme.lower() in _OPAQUE_SCHEMES and len(words) == len(value.split())
+    found = [] if opaque else _long(label, value)
+    if opaque or LIKE_A_KEY.fullmatch(rest):
+        # Two words may be anything: the second alone is looked for only if it is no word.
+        found += _long(label, rest)
     if scheme.lower() == b"basic":
         found += _of_basic(label, rest)
-    return found
+    return found + [each for token in _TOLD.findall(rest) for each in _long(label, token)]
 
 
 def _of_basic(label: str, token: bytes) -> list[Secret]:
