@@ -30,6 +30,7 @@ def serve_with(monkeypatch: pytest.MonkeyPatch, serve: Callable[[Settings], None
     ("arguments", "message"),
     [
         ([], "Missing command."),
+        (["cassette"], "Missing command."),
         (["frobnicate"], "No such command 'frobnicate'."),
         (["--what"], "No such option '--what'."),
         (["serve", "--lisen", "x"], "No such option '--lisen'."),

@@ -2,16 +2,13 @@
 
 import click
 
-from tapeway.cli.convert import convert
-from tapeway.cli.redact import redact
-from tapeway.cli.scan import scan
+from tapeway.cli.commands import Commands
 
 
-@click.group()
+class _All(Commands):
+    names = ("scan", "redact", "convert")
+
+
+@click.group(cls=_All, no_args_is_help=False)
 def cassette() -> None:
     """Look at cassettes and mend them, without a server."""
-
-
-cassette.add_command(scan)
-cassette.add_command(redact)
-cassette.add_command(convert)

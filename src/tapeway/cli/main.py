@@ -3,16 +3,11 @@
 import logging
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 
 import click
 
 from tapeway.cli import outputs
-from tapeway.cli.cassette import cassette
-from tapeway.cli.doctor import doctor
-from tapeway.cli.env import env
-from tapeway.cli.run import run
-from tapeway.cli.serve import serve
+from tapeway.cli.commands import Commands
 from tapeway.errors import ConfigError, TapewayError, describe
 
 USAGE = 2
@@ -21,17 +16,16 @@ FAILURE = 1
 log = logging.getLogger(__name__)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=False)
-@click.version_option(version("tapeway"), message="tapeway %(version)s")
+class _All(Commands):
+    names = ("serve", "env", "cassette", "doctor", "run")
+
+
+@click.group(
+    cls=_All, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=False
+)
+@click.version_option(package_name="tapeway", message="tapeway %(version)s")
 def tapeway() -> None:
     """Record HTTP and LLM calls once, replay them offline."""
-
-
-tapeway.add_command(serve)
-tapeway.add_command(env)
-tapeway.add_command(cassette)
-tapeway.add_command(doctor)
-tapeway.add_command(run)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
