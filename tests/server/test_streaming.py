@@ -251,6 +251,7 @@ async def test_the_end_of_the_process_breaks_a_stream_off(how: str) -> None:
         await proxy.proxy.empty()
         [entry] = proxy.journal
         assert (entry.outcome, entry.status) == ("error", 503)
+        assert proxy.broker.counts == {"error": 1}
 
 
 # Streams that end otherwise than their protocol says.

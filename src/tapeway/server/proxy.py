@@ -299,15 +299,13 @@ class Proxy:
         outgoing = self._outgoing(visit, head, said, ask)
         left = None
         try:
-            async with self._waits.wait():
-                await outgoing.begin()
-                async for piece in feed.pieces():
-                    await outgoing.send(piece)
-        except ConnectionError:
-            left = _LEFT
-        except TapewayError as error:
-            return self._cut(visit, error)
-        try:
+            try:
+                async with self._waits.wait():
+                    await outgoing.begin()
+                    async for piece in feed.pieces():
+                        await outgoing.send(piece)
+            except ConnectionError:
+                left = _LEFT
             answer = await pending.answer()
         except TapewayError as error:
             self._broker.note("error", visit.cassette, attempt=visit.attempt)
