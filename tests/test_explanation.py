@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from tapeway.core.model import CassetteHead, Recording, Request, StoredCassette
 from tapeway.core.recognition import Recogniser
 from tapeway.core.rules import Rules
 from tapeway.explanation import BUSY, FAILED, MOST_WAITING, Explainer
+from tests.core.keys import JSON
 from tests.core.requests import asked, chat, held
 from tests.fakes.world import until
 
@@ -155,3 +157,22 @@ async def test_a_failure_leaves_the_miss_a_miss(
     assert counting.calls == 2
     assert "a miss could not be explained: ValueError at test_explanation.py" in caplog.text
     assert "sk-secret" not in caplog.text
+
+
+async def test_a_field_that_a_rule_makes_count_is_no_difference_where_it_is_the_same() -> None:
+    rules = Rules(match=("x-tenant",))
+    recogniser = Recogniser()
+    recorded, wanted = [
+        recogniser.recognise(
+            "run", replace(asked(chat(text)), headers=(*JSON, (b"x-tenant", b"acme"))), rules
+        ).redacted
+        for text in "ab"
+    ]
+    cassette = make_cassette(recorded)
+    cassette.with_rules(rules)
+    found = await Explainer(recogniser).explain(
+        cassette, Miss("c", wanted, request_key(wanted, rules))
+    )
+
+    [near] = found.explanation.nearest
+    assert [each["path"] for each in near.differences] == ["body.messages[0].content"]

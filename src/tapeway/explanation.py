@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 from tapeway.core.cassette import Cassette
 from tapeway.core.explaining import explain
 from tapeway.core.miss import Explanation, Miss
+from tapeway.core.model import Request
 from tapeway.core.recognition import Recogniser
 from tapeway.errors import describe
 
@@ -66,10 +67,13 @@ class Explainer:
             promise.set_result(found)
 
     async def _look(self, cassette: Cassette, miss: Miss) -> Explanation:
-        redactor = self._recogniser.redactor(cassette.head.run_id, miss.request)
-        held, rules = cassette.snapshot(), cassette.rules
+        salt, held, rules = cassette.head.run_id, cassette.snapshot(), cassette.rules
+
+        def redact(request: Request) -> Request:
+            return self._recogniser.recognise(salt, request, rules).redacted
+
         try:
-            return await asyncio.to_thread(explain, miss, held, rules, redactor.request)
+            return await asyncio.to_thread(explain, miss, held, rules, redact)
         except Exception as exc:
             # Whatever broke, the app is told that its request was missed.
             log.error("a miss could not be explained: %s", describe(exc))
