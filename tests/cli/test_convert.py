@@ -62,6 +62,23 @@ def test_the_suffix_says_what_is_written_and_the_text_what_is_read(
     assert native.load(Path("c.json").read_bytes()) == native.load(smoke.read_bytes())
 
 
+def test_yaml_is_a_cassette_or_vcrs_by_what_it_says(
+    capsys: pytest.CaptureFixture[str], smoke: Path
+) -> None:
+    Path("v.yaml").write_bytes(text("vcr_requests.yaml"))
+
+    assert run(capsys, "smoke", "ours.yaml")[0] == 0
+    assert run(capsys, "ours.yaml", "again")[0] == 0
+    assert run(capsys, "v.yaml", "theirs.yml")[0] == 0
+    assert run(capsys, "theirs.yml", "vcr.yaml", "--to", "vcr")[0] == 0
+
+    assert Path("ours.yaml").read_text().startswith("version: '1'\n")
+    assert Path("cassettes/again.json").read_bytes() == native.save(native.load(smoke.read_bytes()))
+    assert Path("vcr.yaml").read_text().startswith("version: 1\n")
+    Path("odd.yaml").write_text("a: [")
+    assert "odd.yaml line 2: " in run(capsys, "odd.yaml", "b")[2]
+
+
 def test_secrets_of_another_tool_stay_behind(capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(text("vcr_httpx.json"))
     document["interactions"][0]["request"]["headers"]["authorization"] = [f"Bearer {KEY}"]

@@ -14,6 +14,7 @@ from tapeway.formats.fault import FormatFault
 from tapeway.formats.loss import Loaded, Loss, Saved
 
 _Read = Callable[[Json, CassetteHead], tuple[StoredCassette, list[Loss]]]
+_YAML = (".yaml", ".yml")
 _Write = Callable[[StoredCassette], tuple[dict[str, Json], list[Loss]]]
 
 
@@ -120,9 +121,6 @@ def _saver(write: _Write) -> Callable[[StoredCassette], Saved]:
     return save
 
 
-_YAML = (".yaml", ".yml")
-
-
 def _is_native(value: Json) -> bool:
     match value:
         case {"version": "1" | 1, "interactions": [{"kind": _}, *_]}:
@@ -135,7 +133,7 @@ def _is_native(value: Json) -> bool:
 
 TAPEWAY = Kind(
     "tapeway",
-    (".json",),
+    (".json", *_YAML),
     _is_native,
     lambda text, fresh: Loaded(native.load(text)),
     lambda cassette: Saved(native.save(cassette)),

@@ -1,0 +1,37 @@
+"""The page on formats: its conversions run as shown, and it names every format."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tapeway.cli.main import main
+from tapeway.formats import kinds
+from tests.formats.others import text
+from tests.markdown import ROOT, fenced
+
+_TEXT = (ROOT / "docs/formats.md").read_text("utf-8")
+_SECTION = _TEXT.partition("\n## Converting\n")[2].partition("\n## ")[0]
+
+
+def test_the_conversions_run_as_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = fenced(_SECTION)
+    Path("session.har").write_bytes(text("browser.har"))
+    codes: list[object] = []
+    for line in block.text.strip().splitlines():
+        command, *arguments = shlex.split(line)
+        assert command == "tapeway"
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        codes.append(ended.value.code)
+
+    # The archive has calls without an answer, and a picture that interposition cannot hold.
+    assert codes == [1, 0, 0, 1, 0]
+    assert "3 of 6 interactions" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", kinds.KINDS, ids=lambda kind: kind.name)
+def test_every_format_is_named(kind: kinds.Kind) -> None:
+    assert f"`{kind.name}`" in _SECTION
+    for suffix in kind.suffixes:
+        assert f"`{suffix}`" in _SECTION
