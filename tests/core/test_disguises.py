@@ -1,9 +1,11 @@
 """The ways one value can be written."""
 
+import html
 import json
 import re
 from collections.abc import Callable
 from urllib.parse import quote, quote_plus
+from xml.sax import saxutils
 
 import pytest
 from hypothesis import example, given
@@ -43,6 +45,9 @@ WRITERS: dict[str, Callable[[str], str]] = {
     "in JSON with escaped slashes": lambda text: json.dumps(text)[1:-1].replace("/", "\\/"),
     "in JSON made for HTML": escaped("<>&"),
     "in JSON made for JavaScript": escaped("<>&='"),
+    "in HTML": html.escape,
+    "in XML": lambda text: saxutils.escape(text, {'"': "&quot;", "'": "&apos;"}),
+    "in XML that is ASCII": lambda text: text.encode("ascii", "xmlcharrefreplace").decode(),
     "in JSON in JSON": lambda text: json.dumps(json.dumps(text)[1:-1])[1:-1],
 }
 

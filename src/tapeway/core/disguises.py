@@ -1,11 +1,12 @@
 """The ways one value can be written in a body, a URL or a header field.
 
 A key echoed by a service may come back percent-encoded, or escaped as some JSON writer does it:
-PHP escapes every slash, Go `<>&`, Gson also `='`, and JSON inside JSON doubles the backslashes.
+PHP escapes every slash, Go `<>&`, Gson also `='`, and JSON inside JSON doubles the backslashes. XML and HTML have entities.
 It may also have been wrapped: in base64, where it begins at any of three places, and in hex.
 """
 
 import base64
+import html.entities
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -113,7 +114,16 @@ def _ways(piece: str) -> tuple[str, ...]:
     if "\ud800" <= piece <= "\udfff":
         return itself, percented
     units = re.findall("....", piece.encode("utf-16-be").hex())
-    return itself, percented, "".join([rf"\\{{1,8}}u{_hex(unit)}" for unit in units])
+    escaped = "".join([rf"\\{{1,8}}u{_hex(unit)}" for unit in units])
+    if piece.startswith("\\"):
+        return itself, percented, escaped
+    return itself, percented, escaped, _entity(piece)
+
+
+def _entity(character: str) -> str:
+    code = ord(character)
+    named = "apos" if character == "'" else html.entities.codepoint2name.get(code, f"#{code}")
+    return f"&(?:{named}|#0{{0,4}}{code}|#[xX]0{{0,4}}{_hex(f'{code:x}')});"
 
 
 def _in_base64(value: bytes, offset: int) -> Disguise:
