@@ -121,6 +121,8 @@ def test_it_is_laid_out_as_people_write_it() -> None:
         ({"a": "x\n\n"}, "a: |+\n  x\n\n...\n"),
         ({"a": " x\ny"}, 'a: " x\\ny"\n'),
         ({"a": "x \ny"}, 'a: "x \\ny"\n'),
+        ({"a": "x\ny "}, 'a: "x\\ny "\n'),
+        (["y", "N", "oFF", "None", "Y "], "- 'y'\n- 'N'\n- 'oFF'\n- 'None'\n- 'Y '\n"),
         ({"a": "x\u3000\ny"}, 'a: "x\u3000\\ny"\n'),
         ({"k" * 1001: {"a": 1}}, f"? {'k' * 1001}\n:\n  a: 1\n"),
         ([], "[]\n"),
