@@ -90,6 +90,18 @@ def test_a_long_text_is_searched_like_a_short_one(size: int) -> None:
     Guard([]).check(EXCHANGE, {}, b"text " * size)
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_what_the_process_knows_is_seen_beside_what_a_request_showed(way: str) -> None:
+    own = [Secret(f"KEY_{number}", f"process-key-{number:04}".encode()) for number in range(30)]
+    guard = Guard([SECRET], KnownValues(own))
+
+    check({"a": "process-key-"}, guard=guard)
+    for secret in (own[0], own[-1], SECRET):
+        with pytest.raises(Sighted) as seen:
+            check({"a": WAYS[way](secret.value.decode())}, guard=guard)
+        assert seen.value.secret == secret
+
+
 def test_digits_behind_a_minus_are_another_value() -> None:
     guard = Guard([Secret("pin", b"123456789012")])
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import re2  # type: ignore[import-untyped]
 
-from tapeway.core import secret_names, shapes
+from tapeway.core import secret_names, shapes, url_credentials
 
 _MAX_AUTOMATON = 64 * 1024 * 1024
 
@@ -29,13 +29,14 @@ def glance(cores: Iterable[bytes]) -> Glance:
     It costs a millisecond to make, so it is for values that are the same for many texts.
     """
     return _automaton(
-        shapes.CANDIDATE.encode(), secret_names.CANDIDATE.encode(), *map(re.escape, cores)
+        *[each.CANDIDATE.encode() for each in (shapes, secret_names, url_credentials)],
+        *map(re.escape, cores),
     )
 
 
 @lru_cache(maxsize=64)
 def values_only(cores: tuple[bytes, ...]) -> Glance:
-    """The same for these pieces alone, for texts so long that it pays to make it."""
+    """The same for these pieces alone."""
     return _automaton(*map(re.escape, cores))
 
 

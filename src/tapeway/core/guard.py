@@ -9,7 +9,7 @@ from tapeway.core.credentials import Secret
 from tapeway.core.encoding import coding_of, salvage
 from tapeway.core.glance import values_only
 from tapeway.core.json_text import Json, dump
-from tapeway.core.known_values import KnownValues, in_json
+from tapeway.core.known_values import NOBODYS, KnownValues, in_json
 from tapeway.core.model import Interaction, Request, Response
 from tapeway.errors import StoreError
 
@@ -21,8 +21,6 @@ HIDDEN = "…"
 
 # How many characters may stand for one: `%25252525xx`, or a `\\u00xx` behind eight backslashes.
 _LONGEST = 13
-# From here on one automaton is faster than a plain search for each value, though it has to be made.
-_LONG = 64 * 1024
 
 
 class Sighted(Exception):
@@ -43,10 +41,13 @@ def refusal(secret: Secret, place: str) -> StoreError:
 
 
 class Guard:
-    """Knows the credentials of a process and of one request."""
+    """Knows the credentials of one request, and those of the process, which are `known` for all."""
 
-    def __init__(self, secrets: Iterable[Secret]) -> None:
-        self._known = KnownValues(secrets)
+    def __init__(self, secrets: Iterable[Secret], known: KnownValues = NOBODYS) -> None:
+        self._shown = KnownValues(secrets)
+        self._known = known
+        # Of a process there may be dozens, and one automaton serves them all.
+        self._glance = values_only(known.cores) if known.cores else None
 
     def check(self, interaction: Interaction, document: Json, text: bytes) -> None:
         """Raise Sighted for a credential in an interaction's document, written as this text.
@@ -64,7 +65,8 @@ class Guard:
 
     def watched(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """The pieces of a large body as they come. Raises StoreError for a credential in the next."""
-        longest = max([_LONGEST * len(secret.value) for secret in self._known.secrets], default=0)
+        secrets = (*self._known.secrets, *self._shown.secrets)
+        longest = max([_LONGEST * len(secret.value) for secret in secrets], default=0)
         before = b""
         for piece in pieces:
             seen = before + piece
@@ -74,10 +76,11 @@ class Guard:
             yield piece
 
     def _sighting(self, data: bytes) -> Secret | None:
-        cores = self._known.cores
-        if len(data) > _LONG and cores and values_only(cores).search(data) is None:
-            return None
-        return _sighting(data, self._known)
+        if self._glance is not None and self._glance.search(data) is not None:
+            found = _sighting(data, self._known)
+            if found is not None:
+                return found
+        return _sighting(data, self._shown)
 
 
 def places(value: Json, known: KnownValues, at: Place = ()) -> Iterator[Place]:

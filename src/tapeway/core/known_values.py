@@ -40,6 +40,10 @@ class KnownValues:
                     yield Span(first, behind, secret)
 
 
+NOBODYS = KnownValues()
+"""None at all."""
+
+
 def in_json(text: bytes, spans: Iterable[Span]) -> Iterator[Span]:
     """The spans as they may be exchanged where the text is JSON, which has to stay JSON.
 

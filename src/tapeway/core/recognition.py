@@ -5,7 +5,7 @@ Tests poll, retry and ask the same again, so what was recognised lately is remem
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from tapeway.core import fields
 from tapeway.core.credentials import Secret, of_userinfo
@@ -39,7 +39,7 @@ class Recogniser:
         self._known = tuple(known)
         self._values = KnownValues(known)
         self._redactor = lru_cache(maxsize=256)(self._made)
-        self._guard = lru_cache(maxsize=256)(Guard)
+        self._guard = lru_cache(maxsize=256)(partial(Guard, known=self._values))
         self._remembered = lru_cache(maxsize=REMEMBERED)(self._look)
 
     def recognise(self, salt: str, request: Request, rules: Rules = NONE) -> Recognised:
@@ -50,13 +50,15 @@ class Recogniser:
 
     def redactor(self, salt: str, request: Request, more: Sequence[Secret] = ()) -> Redactor:
         """What takes this request's secrets, the process's, and `more` out of anything."""
-        shown = self._shown(request)
-        in_body = self._redactor(salt, shown).in_body(request)
-        return self._redactor(salt, (*shown, *in_body, *more))
+        return self._redactor(salt, (*self._carried(request), *more))
 
     def guard(self, request: Request) -> Guard:
         """What refuses to have this request's secrets, or the process's, written anywhere."""
-        return self._guard(self.redactor("", request).secrets)
+        return self._guard(self._carried(request))
+
+    def _carried(self, request: Request) -> tuple[Secret, ...]:
+        shown = self._shown(request)
+        return (*shown, *self._redactor("", shown).in_body(request))
 
     def _shown(self, request: Request) -> tuple[Secret, ...]:
         shown = fields.secrets(request.headers, request.target)

@@ -14,7 +14,15 @@ from functools import cached_property
 from itertools import chain
 from urllib.parse import quote, unquote, unquote_to_bytes
 
-from tapeway.core import credentials, event_splits, fields, framed_texts, secret_fields, shapes
+from tapeway.core import (
+    credentials,
+    event_splits,
+    fields,
+    framed_texts,
+    secret_fields,
+    shapes,
+    url_credentials,
+)
 from tapeway.core.credentials import (
     MIN_VALUE,
     REFERENCE,
@@ -25,7 +33,7 @@ from tapeway.core.credentials import (
 )
 from tapeway.core.glance import Glance, glance
 from tapeway.core.headers import find
-from tapeway.core.known_values import KnownValues, in_json
+from tapeway.core.known_values import NOBODYS, KnownValues, in_json
 from tapeway.core.likeness import Credentials
 from tapeway.core.model import Headers, Request, Response, ResponseChunk
 from tapeway.core.placeholders import PLACEHOLDER, SHORT
@@ -38,7 +46,6 @@ _ODD = re.compile(r"[^A-Za-z0-9_-]+")
 _UNDECODED = re.compile("[\udc80-\udcff]")
 _PARAMETER = re.compile(r"(?<=[?&#])([^?=&#]*)=([^&#]+)")
 _LINES = b"application/x-ndjson"
-_NOBODYS = KnownValues()
 # `%25252525xx` for each of four octets, or a `\u00xx` behind eight backslashes.
 _LONGEST_CHARACTER = 48
 # Each is looked for in the whole body: a list of users with their passwords is not gone through
@@ -54,7 +61,7 @@ class Redactor:
     """
 
     def __init__(
-        self, salt: str, secrets: Iterable[Secret] = (), known: KnownValues = _NOBODYS
+        self, salt: str, secrets: Iterable[Secret] = (), known: KnownValues = NOBODYS
     ) -> None:
         self._salt = salt.encode()
         self._known = known
@@ -175,6 +182,7 @@ class Redactor:
             self._known.find(data, start),
             self._shown.find(data, start),
             shapes.find(data, start),
+            url_credentials.find(data, start),
         )
 
     def _named(self, body: bytes, content_type: bytes, *, shown: bool, answer: bool) -> list[Span]:
