@@ -6,7 +6,7 @@ from tapeway.cli.commands import Commands
 
 
 class _All(Commands):
-    names = ("scan", "redact", "convert")
+    names = ("ls", "show", "diff", "verify", "scan", "redact", "convert")
 
 
 @click.group(cls=_All, no_args_is_help=False)

@@ -1,0 +1,115 @@
+"""`tapeway cassette diff`: in what two cassettes differ."""
+
+import asyncio
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from tapeway.cli import exhibits, plain_text
+from tapeway.cli.contrast import Contrast, Pair, contrast
+from tapeway.cli.options import settings_options
+from tapeway.cli.places import place
+from tapeway.cli.sources import load
+from tapeway.core.differences import shown
+from tapeway.core.json_text import Json, dump
+from tapeway.core.model import ForeignInteraction, Interaction
+from tapeway.core.routing import adopt
+from tapeway.core.rules import RulesFault, merged, of_meta
+from tapeway.errors import CassetteCorrupt
+from tapeway.settings import Settings, resolve_routes
+
+_DIFFERENT = 1
+Held = Interaction | ForeignInteraction
+
+
+@click.command()
+@click.argument("first", metavar="FIRST")
+@click.argument("second", metavar="SECOND")
+@click.option("--headers", is_flag=True, help="Compare the answers' headers too.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@settings_options("store", "config", "route", "upstream")
+def diff(
+    first: str, second: str, headers: bool, form: Literal["text", "json"], **flags: object
+) -> int:
+    """Show in what two cassettes differ, each by name or by file.
+
+    \b
+    Exit: 0 in nothing, 1 in what is shown, 2 one cannot be read.
+
+    Recordings of equal requests are compared in their order, under the rules of FIRST and of
+    tapeway.toml, then those of one endpoint. Times, chunks and headers do not count. To find the
+    rules that make one run replay another, there is tapeway doctor.
+    """
+    settings = load(flags, os.environ, Path()).settings
+    try:
+        found = asyncio.run(_compare(settings, first, second, headers=headers))
+    except CassetteCorrupt as exc:
+        click.echo(f"tapeway: {plain_text.line(exc.message)}", err=True)
+        return 2
+    if form == "json":
+        click.echo(dump(_document(found), indent=True).decode())
+    else:
+        for each in _lines(found, first, second):
+            click.echo(each)
+    return 0 if found.same else _DIFFERENT
+
+
+async def _compare(settings: Settings, first: str, second: str, *, headers: bool) -> Contrast:
+    table = resolve_routes(settings)
+    async with place(first, settings.store) as one, place(second, settings.store) as other:
+        left, right = adopt(await one.load(), table), adopt(await other.load(), table)
+    try:
+        rules = merged(of_meta(left.head.meta), settings.rules)
+    except RulesFault as exc:
+        raise CassetteCorrupt(f"cassette {first}: meta.{exc}") from exc
+    return contrast(left, right, rules, headers=headers)
+
+
+def _lines(found: Contrast, first: str, second: str) -> Iterator[str]:
+    for pair in found.different:
+        yield f"{exhibits.summary(pair.first)}  and  #{pair.second.index}"
+        for each in pair.differences:
+            said = shown(each)
+            yield plain_text.line(f"  {said['path']}")
+            for name, side in ((first, "recorded"), (second, "requested")):
+                value = dump(said[side]).decode() if side in said else "nothing"
+                yield plain_text.line(f"    {name}: {value}")
+        if pair.more:
+            yield "  and more"
+    for name, alone in ((first, found.only_first), (second, found.only_second)):
+        for item in alone:
+            yield f"only in {plain_text.line(name)}: {exhibits.summary(item)}"
+    yield f"{found.equal} equal, {len(found.different)} different, " + plain_text.line(
+        f"{len(found.only_first)} only in {first}, {len(found.only_second)} only in {second}"
+    )
+
+
+def _document(found: Contrast) -> dict[str, Json]:
+    return {
+        "equal": found.equal,
+        "different": [_pair(each) for each in found.different],
+        "only_first": _named(found.only_first),
+        "only_second": _named(found.only_second),
+    }
+
+
+def _pair(pair: Pair) -> Json:
+    told: list[Json] = []
+    for each in pair.differences:
+        said = shown(each)
+        names = {"path": "path", "recorded": "first", "requested": "second"}
+        told.append({names[name]: value for name, value in said.items()})
+    return {
+        "first": pair.first.index,
+        "second": pair.second.index,
+        "summary": exhibits.summary(pair.first),
+        "differences": told,
+        "more": pair.more,
+    }
+
+
+def _named(items: Iterable[Held]) -> list[Json]:
+    return [{"index": each.index, "summary": exhibits.summary(each)} for each in items]

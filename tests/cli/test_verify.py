@@ -1,0 +1,131 @@
+import asyncio
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tapeway.core.model import BodyFile, StoredCassette
+from tapeway.stores.file import FileStore
+from tests.cli.commands import run, written
+from tests.formats.exchanges import interaction
+from tests.stores.recordings import HEAD
+
+BODY = b"x" * 2_000_000
+DIGEST = hashlib.sha256(BODY).hexdigest()
+ASSET = Path("cassettes/large.assets") / f"sha256-{DIGEST}"
+
+
+async def _with_a_large_body() -> None:
+    store = FileStore(Path("cassettes"))
+    await store.open()
+    kept = await store.keep("large", [BODY])
+    item = interaction()
+    file = BodyFile(kept.path, kept.size, kept.digest)
+    item = replace(item, response=replace(item.response, chunks=(), file=file))
+    again = replace(item, index=1, request=replace(item.request, target="/v1/again"), match_key="")
+    await store.save("large", StoredCassette(HEAD, (item, again)))
+    await store.close()
+
+
+@pytest.fixture
+def large() -> None:
+    """A cassette with a large body that two recordings share."""
+    asyncio.run(_with_a_large_body())
+
+
+@pytest.mark.usefixtures("large")
+def test_whole_cassettes_are_said_to_be_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    written("suite/a", interaction())
+
+    said = "large: 2 interactions, 1 large body, whole\nsuite/a: 1 interaction, whole\n"
+    assert run(capsys, "verify") == (0, said, "")
+    assert run(capsys, "verify", "suite/a") == (0, said.splitlines(keepends=True)[1], "")
+    assert run(capsys, "verify", "cassettes/suite/a.json")[0] == 0
+
+
+@pytest.mark.usefixtures("large")
+def test_a_body_whose_content_was_changed_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    ASSET.write_bytes(b"y" + BODY[1:])
+
+    code, out, _ = run(capsys, "verify", "large")
+
+    assert code == 1
+    assert out == f"large: #0: {ASSET} was changed since it was recorded: restore it\n"
+
+
+@pytest.mark.usefixtures("large")
+def test_a_body_that_is_gone_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    ASSET.unlink()
+
+    code, _, err = run(capsys, "verify", "large")
+
+    assert code == 2
+    assert f"{ASSET} is missing" in err
+
+
+def test_a_text_beside_another_tools_cassette_that_was_changed_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = written("a", interaction())
+    document = json.loads(file.read_text())
+    document["interactions"][0]["response"] = {
+        "status_code": 200,
+        "text": {"__agenttape_asset__": f"sha256:{DIGEST}"},
+    }
+    file.write_text(json.dumps(document))
+    assets = Path("cassettes/a.assets")
+    assets.mkdir()
+
+    (assets / f"sha256-{DIGEST}").write_bytes(BODY)
+    assert run(capsys, "verify", "a")[0] == 0
+    (assets / f"sha256-{DIGEST}").write_bytes(b"y")
+    code, _, err = run(capsys, "verify", "a")
+    assert code == 2
+    assert "beside the cassette was changed" in err
+
+
+def test_a_key_that_is_another_requests_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    file = written("a", interaction())
+    document = json.loads(file.read_text())
+    document["interactions"][0]["request"]["json"]["model"] = "other"
+    file.write_text(json.dumps(document))
+
+    code, out, _ = run(capsys, "verify", "a", "--format", "json")
+
+    assert code == 1
+    (found,) = json.loads(out)
+    assert (found["name"], found["interactions"], found["error"]) == ("a", 1, None)
+    (problem,) = found["problems"]
+    assert problem["index"] == 0
+    assert problem["reason"].startswith("its match_key is not that of the request as it stands")
+
+
+def test_what_does_not_come_back_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written("a", interaction())
+    written("b", interaction())
+
+    def forgetful(item: object) -> dict[str, object]:
+        return {"kind": "tool", "request": {}, "response": {}}
+
+    monkeypatch.setattr("tapeway.formats.native.encode", forgetful)
+
+    assert run(capsys, "verify", "a") == (
+        1,
+        "a: #0: written and read again, it is another one\n",
+        "",
+    )
+
+
+def test_all_are_looked_at_though_one_cannot_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    written("a").write_text("{")
+    written("b", interaction())
+
+    code, out, err = run(capsys, "verify")
+
+    assert (code, out) == (2, "b: 1 interaction, whole\n")
+    assert "cassettes/a.json line 1" in err
+    assert run(capsys, "verify", "nowhere")[0] == 2
