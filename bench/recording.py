@@ -2,7 +2,9 @@
 
     python -m bench.recording [FOLDER]
 
-The folder decides which disk is measured; without one it is the temporary folder's.
+The folder decides which disk is measured; without one it is the temporary folder's. What is
+measured is all that stands between an answer and its client: redaction, the look for credentials in
+what is to be written, and the write itself.
 """
 
 import asyncio
@@ -13,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.answers import EVENTS
+from tapeway.core.credentials import Secret
 from tapeway.core.model import (
     CassetteHead,
     Interaction,
@@ -22,6 +26,7 @@ from tapeway.core.model import (
     ResponseChunk,
     ResponseHead,
 )
+from tapeway.core.recognition import Recogniser
 from tapeway.stores.file import FileStore
 
 MARKS = (10, 1_000, 20_000)
@@ -29,13 +34,35 @@ SAMPLES = 41
 TOGETHER = 64
 BODY = b'{"choices":[{"message":{"role":"assistant","content":"%b"}}]}' % (b"word " * 400)
 HEAD = CassetteHead("2026-01-01T00:00:00", "bench")
+RECOGNISER = Recogniser([Secret(f"KEY_{n}", b"process-credential-%04d" % n) for n in range(8)])
+JSON = ((b"Content-Type", b"application/json"),)
+SSE = ((b"Content-Type", b"text/event-stream"),)
+WHOLE = Response(ResponseHead(200, "OK", JSON), (ResponseChunk(BODY, 1.0),))
+STREAM = Response(
+    ResponseHead(200, "OK", SSE, "chunked"), tuple([ResponseChunk(each, 1.0) for each in EVENTS])
+)
 
 
-def recording(index: int) -> Recording:
-    json = ((b"Content-Type", b"application/json"),)
-    request = Request("openai", "POST", "/v1/x", json, b'{"n":%d}' % index, "https://h")
-    response = Response(ResponseHead(200, "OK", json), (ResponseChunk(BODY, 1.0),))
-    return Recording(Interaction(index, request, response))
+def recording(index: int, answer: Response = WHOLE) -> Recording:
+    """The recording of an answer, made as a live call makes it."""
+    fields = (*JSON, (b"Authorization", b"Bearer sk-bench-0123456789abcdef"))
+    request = Request("openai", "POST", "/v1/x", fields, b'{"n":%d}' % index, "https://h")
+    seen = RECOGNISER.recognise(HEAD.run_id, request)
+    redactor = RECOGNISER.redactor(HEAD.run_id, request)
+    kept = Interaction(index, seen.redacted, redactor.response(answer))
+    return Recording(kept, check=RECOGNISER.guard(request).check)
+
+
+async def timed(store: FileStore, index: int, answer: Response) -> str:
+    """The time of some recordings of an answer, one after the other."""
+    # What was made before would slow down whatever is measured next.
+    gc.collect()
+    times: list[float] = []
+    for each in range(index, index + SAMPLES):
+        started = time.perf_counter()
+        await store.append("bench", HEAD, recording(each, answer))
+        times.append((time.perf_counter() - started) * 1e6)
+    return f"best {min(times):>6,.0f} us, median {statistics.median(times):>6,.0f} us"
 
 
 async def measure(root: Path) -> None:
@@ -51,17 +78,10 @@ async def measure(root: Path) -> None:
             batch = range(index, min(index + TOGETHER, mark - SAMPLES // 2))
             await asyncio.gather(*[store.append("bench", HEAD, recording(each)) for each in batch])
             index = batch.stop
-        # What the batches left in memory would slow down whatever is measured next.
-        gc.collect()
-        times: list[float] = []
-        for each in range(index, index + SAMPLES):
-            new = recording(each)
-            started = time.perf_counter()
-            await store.append("bench", HEAD, new)
-            times.append((time.perf_counter() - started) * 1e6)
+        print(f"  around the {mark:>6,}th: {await timed(store, index, WHOLE)}")
         index += SAMPLES
-        middle = statistics.median(times)
-        print(f"  around the {mark:>6,}th: best {min(times):>6,.0f} us, median {middle:>6,.0f} us")
+    print(f"  a stream of {len(EVENTS)} events: {await timed(store, index, STREAM)}")
+    index += SAMPLES
     started = time.perf_counter()
     await store.close()
     taken = time.perf_counter() - started
