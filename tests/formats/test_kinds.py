@@ -25,6 +25,22 @@ from tests.formats.exchanges import headers, interaction, json_like, media, time
 
 FRESH = CassetteHead("2026-11-22T00:00:00Z", "fresh")
 HEAD = CassetteHead("2026-11-21T20:35:14Z", "run-1", {"a": 1})
+CACHED = ForeignInteraction(
+    0,
+    {
+        "kind": "llm",
+        "boundary": "llm",
+        "request": {"endpoint": "chat.completions", "model": "m"},
+        "response": {"choices": []},
+        "metadata": {
+            "dspy": {
+                "key": "k",
+                "_fn_identifier": "dspy.clients.lm.litellm_completion",
+                "response": {"type": "ModelResponse"},
+            }
+        },
+    },
+)
 TOOL = ForeignInteraction(0, {"kind": "tool", "request": {"name": "f"}, "response": 1})
 BOTH_WAYS = [kind for kind in kinds.KINDS if kind.save is not None]
 FRAMINGS: tuple[Framing, ...] = ("length", "chunked", "close")
@@ -88,7 +104,7 @@ def recordings(draw: st.DrawFn) -> Interaction:
 
 
 def cassettes() -> st.SearchStrategy[StoredCassette]:
-    items = st.lists(recordings() | st.just(TOOL), max_size=4).map(tuple)
+    items = st.lists(recordings() | st.sampled_from([TOOL, CACHED]), max_size=4).map(tuple)
     return items.map(lambda found: _settled(_settled(StoredCassette(HEAD, found))))
 
 

@@ -9,7 +9,17 @@ from dataclasses import dataclass
 
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.model import CassetteHead, StoredCassette
-from tapeway.formats import har, interposition, json_lines, jsonl, native, vcr, vcr_yaml, wiremock
+from tapeway.formats import (
+    dspy,
+    har,
+    interposition,
+    json_lines,
+    jsonl,
+    native,
+    vcr,
+    vcr_yaml,
+    wiremock,
+)
 from tapeway.formats.fault import FormatFault
 from tapeway.formats.loss import Loaded, Loss, Saved
 
@@ -166,6 +176,7 @@ KINDS = (
         _saver(interposition.write),
     ),
     JSONL,
+    Kind("dspy", (), dspy.recognises, _loader(dspy.read), _saver(dspy.write)),
     Kind("wiremock", (), wiremock.recognises, _loader(wiremock.read), None),
 )
 """In the order they are asked whether a text is theirs."""

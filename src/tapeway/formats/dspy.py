@@ -1,0 +1,138 @@
+"""DSPy's replay caches: one value a key, as ReplayCache keeps them in a JSON file.
+
+An entry becomes a recording of kind `llm`, since DSPy calls a library and no URL. Its key is DSPy's
+own, bit for bit, and is what finds it again.
+"""
+
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import orjson
+
+from tapeway.core.json_text import Json
+from tapeway.core.model import CassetteHead, ForeignInteraction, StoredCassette
+from tapeway.formats import extension
+from tapeway.formats.extension import Document
+from tapeway.formats.fault import FormatFault
+from tapeway.formats.fields import Fields
+from tapeway.formats.loss import Loss
+
+IGNORED = ("api_key", "api_base", "base_url")
+"""The arguments that are in no key, and that an entry had better not hold."""
+
+EXTENSION = "tapeway"
+
+_META = "dspy"
+_FUNCTION = "_fn_identifier"
+_ENDPOINTS = {
+    "completion": "chat.completions",
+    "text_completion": "completions",
+    "responses_completion": "responses",
+    "compute_embeddings": "embeddings",
+}
+"""What AgentTape calls the endpoints behind the functions that DSPy caches."""
+
+
+def cache_key(request: Mapping[str, Json], ignored: Collection[str] = IGNORED) -> str:
+    """DSPy's key of a request that is JSON. Raises ValueError where DSPy has none (64 bits and more)."""
+    kept = {name: value for name, value in request.items() if name not in ignored}
+    try:
+        text = orjson.dumps(kept, option=orjson.OPT_SORT_KEYS)
+    except TypeError as exc:
+        raise ValueError("DSPy caches no request that orjson cannot write") from exc
+    return hashlib.sha256(text).hexdigest()
+
+
+def recognises(value: Json) -> bool:
+    """Whether a document looks like such a file."""
+    match value:
+        case {"metadata": {}, "entries": {}}:
+            return True
+        case _:
+            return False
+
+
+def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
+    """The cassette. Raises FormatFault with the place."""
+    root = Fields.of(value, ())
+    root.require("entries")
+    about, entries = root.object("metadata"), root.object("entries")
+    found = [
+        ForeignInteraction(index, _document(key, entries.object(key)))
+        for index, key in enumerate(entries.values)
+    ]
+    rest = {name: said for name, said in about.values.items() if name != EXTENSION}
+    began = replace(fresh, created_at=about.text("created_at") or fresh.created_at)
+    head = extension.head(about.object(EXTENSION), began)
+    if rest:
+        head = replace(head, meta={**head.meta, _META: rest})
+    return StoredCassette(head, tuple(found)), []
+
+
+def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
+    """The document, and what no replay cache could hold."""
+    losses: list[Loss] = []
+    entries: Document = {}
+    last: dict[str, int] = {}
+    for index, item in enumerate(cassette.interactions):
+        said = _entry(item.document) if isinstance(item, ForeignInteraction) else None
+        if said is None:
+            what = "was not recorded by DSPy, and a replay cache holds nothing else: left out"
+            losses.append(Loss(("interactions", index), what, left_out=True))
+            continue
+        key, entry = said
+        if key in last:
+            what = f"has the key of interactions[{index}], and a key has one value: left out"
+            losses.append(Loss(("interactions", last[key]), what, left_out=True))
+            del entries[key]
+        entries[key], last[key] = entry, index
+    meta = dict(cassette.head.meta)
+    kept = meta.pop(_META, None)
+    about: Document = dict(kept) if isinstance(kept, dict) else {}
+    about[EXTENSION] = extension.of_head(replace(cassette.head, meta=meta))
+    return {"metadata": about, "entries": entries}, losses
+
+
+def _document(key: str, entry: Fields) -> Document:
+    entry.require("request", "response")
+    request, response = dict(entry.object("request").values), entry.object("response")
+    if "data" not in response.values:
+        raise FormatFault("the field 'data' is missing", response.at)
+    about: Document = {"key": key}
+    if _FUNCTION in request:
+        about[_FUNCTION] = request.pop(_FUNCTION)
+    about["response"] = {name: said for name, said in response.values.items() if name != "data"}
+    endpoint = _endpoint(about)
+    return {
+        "kind": "llm",
+        "boundary": "llm",
+        "request": {"endpoint": endpoint, **request} if endpoint else request,
+        "response": response.values["data"],
+        "metadata": {_META: about},
+    }
+
+
+def _entry(document: Mapping[str, Json]) -> tuple[str, Document] | None:
+    metadata, request = document.get("metadata"), document.get("request")
+    about = metadata.get(_META) if isinstance(metadata, dict) else None
+    if not isinstance(about, dict) or not isinstance(request, dict) or "response" not in document:
+        return None
+    key, rest = about.get("key"), about.get("response")
+    if not isinstance(key, str) or not isinstance(rest, dict):
+        return None
+    said = dict(request)
+    if (endpoint := _endpoint(about)) and said.get("endpoint") == endpoint:
+        del said["endpoint"]
+    if _FUNCTION in about:
+        said[_FUNCTION] = about[_FUNCTION]
+    return key, {"request": said, "response": {**rest, "data": document["response"]}}
+
+
+def _endpoint(about: Mapping[str, Json]) -> str:
+    # `dspy.clients.lm.alitellm_completion` and `…embedding._cached_compute_embeddings`
+    name = str(about.get(_FUNCTION, "")).rpartition(".")[2]
+    for prefix in ("alitellm_", "litellm_", "_cached_a", "_cached_"):
+        if name.startswith(prefix):
+            return _ENDPOINTS.get(name.removeprefix(prefix), "")
+    return ""
