@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tapeway.core.model import CassetteHead, Failure, ResponseChunk, StoredCassette
+from tapeway.formats import har
 from tests.formats.exchanges import interaction
 from tests.formats.others import calls, fault, kind, load, text, told
 
@@ -45,6 +46,7 @@ def test_what_was_not_answered_or_is_not_in_the_archive_is_left_out() -> None:
         "log.entries[3]: was not answered (net::ERR_BLOCKED_BY_CLIENT): left out",
         "log.entries[4]: the archive does not hold the answer's body: left out",
         "log.entries[5]: is no HTTP call: left out",
+        har.WHOLE,
     ]
 
 

@@ -68,6 +68,18 @@ def test_what_it_would_never_replay_is_left_out_and_what_looks_alike_is_named() 
     ]
 
 
+def test_metadata_that_means_nothing_here_is_named() -> None:
+    written = json.loads(text("interposition.json"))
+    one = written["interactions"][2]
+    one["metadata"] = [["who", "me"]]
+    one["response_chunks"][0]["metadata"].append(["took", "1"])
+
+    assert told(load("interposition", json.dumps({"interactions": [one]}).encode())) == [
+        "interactions[0].metadata: 'who' is not kept",
+        "interactions[0].response_chunks[0].metadata: 'took' is not kept",
+    ]
+
+
 def test_an_edited_request_without_its_fingerprint_is_refused_as_interposition_does() -> None:
     edited = text("interposition.json").replace(b'"/api/data"', b'"/api/other"')
 

@@ -123,16 +123,9 @@ def test_what_is_written_comes_back_or_is_named(kind: Kind, cassette: StoredCass
 
     kept = [item for index, item in enumerate(cassette.interactions) if index not in saved.left_out]
     assert loaded.losses == ()
-    assert native.save(loaded.cassette) == native.save(replace(cassette, interactions=tuple(kept)))
-
-
-@pytest.mark.parametrize("kind", BOTH_WAYS, ids=NAMES)
-@given(cassette=cassettes())
-def test_what_is_written_is_recognised(kind: Kind, cassette: StoredCassette) -> None:
-    assert kind.save is not None
-    saved = kind.save(cassette)
-    if len(saved.left_out) < len(cassette.interactions):
+    if kept:
         assert kinds.of_text(saved.text, ".yaml" if kind is kinds.VCR else "") is kind
+    assert native.save(loaded.cassette) == native.save(replace(cassette, interactions=tuple(kept)))
 
 
 @pytest.mark.parametrize("kind", BOTH_WAYS, ids=NAMES)

@@ -102,6 +102,18 @@ def test_a_broken_file_is_named_with_line_and_place(response: dict[str, Any], sa
     assert line == 1
 
 
+def test_what_has_no_place_in_a_cassette_is_named() -> None:
+    written = json.loads(document())
+    written["interactions"][0]["recorded_at"] = "Sun, 22 Nov 2026"
+    written["metadata"] = {"a": 1}
+
+    assert told(load("vcr-json", json.dumps(written).encode())) == [
+        "interactions[0].recorded_at: is not kept",
+        "metadata: is not kept",
+        vcr.ONCE,
+    ]
+
+
 def test_another_version_is_refused() -> None:
     assert fault("vcr-json", document().replace(b'"version": 1', b'"version": 2')) == (
         "version: must be 1, the only one that VCR.py reads",

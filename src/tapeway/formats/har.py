@@ -32,6 +32,9 @@ EXTENSION = "_tapeway"
 STARTED = "started_at"
 """Where a recording's metadata holds when it was made."""
 
+WHOLE = "pages, comments, addresses and all timings but the whole are not kept"
+"""What a conversion says of an archive's other fields, which every browser fills."""
+
 _UNKNOWN = "1970-01-01T00:00:00.000Z"
 _ENCODING = "_encoding"
 _FORM = "application/x-www-form-urlencoded"
@@ -59,6 +62,8 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
             losses.append(Loss(fields.at, f"{why}: left out", left_out=True))
             continue
         found.append(_read_entry(len(found), fields))
+    if found and EXTENSION not in log:
+        losses.append(Loss((), WHOLE))
     return StoredCassette(extension.head(log.object(EXTENSION), fresh), tuple(found)), losses
 
 

@@ -22,7 +22,7 @@ from tapeway.formats.call import Call, keyed, octets, texts
 from tapeway.formats.extension import Document, Held
 from tapeway.formats.fault import FormatFault, Pointer
 from tapeway.formats.fields import Fields
-from tapeway.formats.loss import Loss
+from tapeway.formats.loss import Loss, dropped
 from tapeway.formats.skipping import unfit
 
 HELD = Held(
@@ -80,6 +80,8 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
                 what = f"equals the request of interactions[{like}] but for how it is written"
                 losses.append(Loss((*fields.at, "request"), f"{what}: answers come in turn"))
             found.append(item)
+            losses += _unkept(fields)
+    losses += dropped(root, ("interactions", EXTENSION))
     head = extension.head(root.object(EXTENSION), fresh)
     return StoredCassette(head, tuple(found)), losses
 
@@ -170,6 +172,17 @@ def _chunks(fields: Fields) -> Iterator[bytes]:
         if chunk.integer("sequence", low=0, high=2**53) != position:
             raise chunk.fault("sequence", f"must be {position}: chunks are numbered without a gap")
         yield chunk.text("data").encode()
+
+
+def _unkept(fields: Fields) -> Iterator[Loss]:
+    for name, _ in _pairs(fields, "metadata"):
+        if name != EXTENSION:
+            yield Loss((*fields.at, "metadata"), f"'{name}' is not kept")
+    for position, each in enumerate(fields.list("response_chunks")):
+        at = (*fields.at, "response_chunks", position)
+        for name, _ in _pairs(Fields.of(each, at), "metadata"):
+            if position or name != "status_code":
+                yield Loss((*at, "metadata"), f"'{name}' is not kept")
 
 
 def _status(fields: Fields) -> int:

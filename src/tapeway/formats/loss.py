@@ -1,9 +1,11 @@
 """What a conversion between formats could not carry, and where it stood."""
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from tapeway.core.model import StoredCassette
 from tapeway.formats.fault import Pointer, shown
+from tapeway.formats.fields import Fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,13 @@ class Loss:
 
     def __str__(self) -> str:
         return ": ".join(filter(None, [shown(self.place), self.what]))
+
+
+def dropped(fields: Fields, known: Collection[str]) -> Iterator[Loss]:
+    """A loss for each field that says something and has no place in a cassette."""
+    for name, value in fields.values.items():
+        if name not in known and value not in (None, "", [], {}):
+            yield Loss((*fields.at, name), "is not kept")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from tapeway.formats.call import Call, keyed, octets, readable, whole
 from tapeway.formats.extension import Document, Held
 from tapeway.formats.fault import FormatFault
 from tapeway.formats.fields import Fields
-from tapeway.formats.loss import Loss
+from tapeway.formats.loss import Loss, dropped
 from tapeway.formats.skipping import unfit
 
 HELD = Held(
@@ -30,6 +30,8 @@ HELD = Held(
 )
 EXTENSION = "tapeway"
 VERSION = 1
+_ROOT = ("version", "interactions", EXTENSION)
+_INTERACTION = ("request", "response", EXTENSION)
 ONCE = "VCR.py answers each recording once; with --repeats miss tapeway does too"
 """What a conversion says of the repeat rule, which no cassette holds."""
 
@@ -61,7 +63,9 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
             what = f"has the status {status}, which is no answer by itself: left out"
             losses.append(Loss(fields.at, what, left_out=True))
             continue
+        losses += dropped(fields, _INTERACTION)
         found.append(_read_interaction(len(found), fields, status))
+    losses += dropped(root, _ROOT)
     if found and EXTENSION not in root:
         losses.append(Loss((), ONCE))
     return StoredCassette(extension.head(root.object(EXTENSION), fresh), tuple(found)), losses

@@ -271,6 +271,9 @@ def _narrowed(fields: Fields) -> Iterator[Loss]:
     for name in _LIVELY:
         if response.values.get(name):
             yield Loss((*response.at, name), "is not kept: the answer is what stands there")
+    for name in ("postServeActions", "serveEventListeners", "metadata"):
+        if fields.values.get(name):
+            yield Loss((*fields.at, name), "is not kept")
     if "scenarioName" in fields:
         what = "has states: equal requests are answered in the order of the file instead"
         yield Loss((*fields.at, "scenarioName"), what)
