@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tapeway.cli.main import main
+from tapeway.cli.places import place
 from tapeway.formats.notation import JSON, YAML
 from tests.cli.test_scan import KEY, cassette
 
@@ -72,3 +73,8 @@ def test_a_cassette_with_two_files_is_not_called_clean(
 
     assert code == 2
     assert "are both there" in err
+
+
+async def test_a_file_named_on_the_command_line_is_the_cassette_it_holds(file: Path) -> None:
+    async with place(f"cassettes/{file.name}", "memory:") as found:
+        assert len((await found.load()).interactions) == 2
