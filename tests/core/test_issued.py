@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tapeway.core import tokens
 from tapeway.core.identifiers import Identifiers
-from tapeway.core.issued import Issued
+from tapeway.core.issued import PATIENCE, Issued
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model import Interaction, Request, Response, ResponseChunk, ResponseHead
 from tests.core.keys import JSON
@@ -55,6 +55,19 @@ def test_the_first_answer_counts_and_fields_of_a_header_too() -> None:
     )
 
     assert (issued.by("x"), issued.by("job_1a2b3c4d")) == (3, 3)
+
+
+def test_after_many_searches_the_answers_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    issued = Issued(
+        [exchange(index, b'{"id":"call_%03da1b2"}' % (index // 2)) for index in range(9)]
+    )
+    for number in range(PATIENCE):
+        assert issued.by(f"nobody_{number}a1b2") is None
+    assert issued.by("call_001a1b2") == 2
+
+    monkeypatch.delattr(tokens, "issued")
+
+    assert [issued.by(f"call_00{each}a1b2") for each in range(6)] == [0, 2, 4, 6, 8, None]
 
 
 def test_what_the_request_held_before_was_not_issued() -> None:

@@ -1,7 +1,8 @@
 """Which recording issued an identifier, found out when somebody asks.
 
 To read every answer of a large cassette takes longer than a miss may. So the answers it was loaded
-with are only searched, for one identifier at a time; what is recorded later is read as it comes.
+with are only searched, for one identifier at a time, until there were so many that reading would have
+been quicker; what is recorded later is read as it comes.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,9 @@ from tapeway.core.model import Interaction
 
 REMEMBERED = 4096
 """So many texts need no second search."""
+
+PATIENCE = 50
+"""So many searches take about as long as reading all."""
 
 
 class Issued:
@@ -24,6 +28,7 @@ class Issued:
         self._held = held
         self._found = lru_cache(maxsize=REMEMBERED)(self._search)
         self._new: dict[str, int] = {}
+        self._searches = 0
 
     def __contains__(self, text: object) -> bool:
         return isinstance(text, str) and self.by(text) is not None
@@ -41,6 +46,9 @@ class Issued:
         return self._new.get(text) if found is None else found
 
     def _search(self, text: str) -> int | None:
+        self._searches += 1
+        if self._searches > PATIENCE:
+            return self._read.get(text)
         octets = text.encode()
         if not tokens.is_drawn(text):
             # Only the name it stands under makes such a one an identifier.
@@ -51,6 +59,10 @@ class Issued:
             held = [each for each in self._held if octets in each.response.body]
             held = sorted([*held, *self._linked], key=lambda each: each.index)
         return next((each.index for each in held if text in _issued(each)), None)
+
+    @cached_property
+    def _read(self) -> dict[str, int]:
+        return {text: each.index for each in reversed(self._held) for text in _issued(each)}
 
     @cached_property
     def _linked(self) -> list[Interaction]:
