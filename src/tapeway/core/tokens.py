@@ -44,11 +44,6 @@ _SAID = frozenset(
 )
 
 
-def is_said(name: str) -> bool:
-    """Whether what stands under this name is never an identifier."""
-    return name in _SAID
-
-
 def is_drawn(text: str) -> bool:
     """Whether a text looks drawn by lot, as `call_h5Xw0Vb1jZ` and no version, date or word does."""
     if _DATE.match(text):
