@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.model import CassetteHead, StoredCassette
 from tapeway.formats import (
+    aimock,
     dspy,
     har,
     interposition,
@@ -177,6 +178,7 @@ KINDS = (
     ),
     JSONL,
     Kind("dspy", (), dspy.recognises, _loader(dspy.read), _saver(dspy.write)),
+    Kind("aimock", (), aimock.recognises, _loader(aimock.read), None),
     Kind("wiremock", (), wiremock.recognises, _loader(wiremock.read), None),
 )
 """In the order they are asked whether a text is theirs."""

@@ -1,0 +1,154 @@
+"""aimock's fixtures, to read: `{"fixtures": [{"match": {…}, "response": {…}}]}`.
+
+A fixture says what the last message of any provider's request has to contain, and what the model
+answers. The nearest recording is a call of OpenAI's with that message alone, under rules that make
+no difference of what aimock does not look at either. The first fixture that fits answers, always.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tapeway.core.json_text import Json, dump
+from tapeway.core.matching import request_key
+from tapeway.core.model import (
+    CassetteHead,
+    ForeignInteraction,
+    Headers,
+    Interaction,
+    StoredCassette,
+)
+from tapeway.core.rules import Rules, in_meta
+from tapeway.formats.call import Call, keyed, whole
+from tapeway.formats.fields import Fields
+from tapeway.formats.loss import Loss, dropped
+
+RULES = Rules(
+    ignore=tuple(
+        [
+            f"body.{name}"
+            for name in (
+                *("model", "temperature", "top_p", "max_tokens", "max_completion_tokens", "seed"),
+                *("user", "tools", "tool_choice", "parallel_tool_calls", "response_format"),
+            )
+        ]
+    )
+)
+"""What a request may differ in, as in aimock."""
+
+NARROWER = (
+    "in aimock it is enough that the last user message contains this; here it is the only message, "
+    "and all of it, of a call of OpenAI's that is not streamed"
+)
+
+_URL = "https://api.openai.com/v1"
+_JSON: Headers = ((b"Content-Type", b"application/json"),)
+_MATCH = ("userMessage", "inputText", "sequenceIndex")
+_ANSWER = ("content", "toolCalls", "error", "status", "embedding", "model", "usage", "id")
+
+
+class _Unusable(Exception):
+    """A fixture that no recording can say."""
+
+
+def recognises(value: Json) -> bool:
+    """Whether a document looks like fixtures."""
+    match value:
+        case {"fixtures": [{"match": {}, "response": {}}, *_]}:
+            return True
+        case _:
+            return False
+
+
+def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
+    """The cassette. Raises FormatFault with the place."""
+    losses: list[Loss] = []
+    found: list[Interaction | ForeignInteraction] = []
+    taken: dict[tuple[bytes, Json], int] = {}
+    for position, each in enumerate(Fields.of(value, ()).list("fixtures")):
+        fields = Fields.of(each, ("fixtures", position))
+        fields.require("match", "response")
+        turn = fields.object("match").values.get("sequenceIndex")
+        try:
+            call = _call(fields, position).interaction(len(found), fields.at)
+        except _Unusable as why:
+            losses.append(Loss(fields.at, f"{why}: left out", left_out=True))
+            continue
+        earlier = taken.setdefault((request_key(call.request, RULES), turn), position)
+        if earlier != position:
+            what = f"fixtures[{earlier}] always goes before it: left out"
+            losses.append(Loss(fields.at, what, left_out=True))
+            continue
+        losses.append(Loss((*fields.at, "match"), NARROWER))
+        losses += dropped(fields, ("match", "response"))
+        losses += dropped(fields.object("response"), _ANSWER)
+        found.append(keyed(call))
+    head = replace(fresh, meta=in_meta(fresh.meta, RULES)) if found else fresh
+    return StoredCassette(head, tuple(found)), losses
+
+
+def _call(fields: Fields, position: int) -> Call:
+    match, response = fields.object("match"), fields.object("response")
+    for name in match.values:
+        if name not in _MATCH:
+            raise _Unusable(f"matches requests by '{name}'")
+    model = response.text("model", "aimock")
+    if "inputText" in match:
+        path = "/embeddings"
+        asked: Json = {"model": model, "input": match.text("inputText")}
+    elif "userMessage" in match:
+        message: Json = {"role": "user", "content": match.text("userMessage")}
+        path, asked = "/chat/completions", {"model": model, "messages": [message]}
+    else:
+        raise _Unusable("takes any request")
+    status, answer = _answer(response, model, position)
+    return Call(
+        method="POST",
+        url=_URL + path,
+        request_headers=_JSON,
+        request_body=dump(asked),
+        status=status,
+        headers=_JSON,
+        chunks=whole(dump(answer)),
+    )
+
+
+def _answer(response: Fields, model: str, position: int) -> tuple[int, Json]:
+    if "error" in response:
+        status = response.integer("status", low=400, high=599) if "status" in response else 500
+        return status, {"error": dict(response.object("error").values)}
+    usage = dict(response.object("usage").values)
+    if "embedding" in response:
+        one: Json = {"object": "embedding", "index": 0, "embedding": response.list("embedding")}
+        return 200, {"object": "list", "data": [one], "model": model, "usage": usage}
+    if "content" not in response and "toolCalls" not in response:
+        raise _Unusable("its answer is none of content, toolCalls, error and embedding")
+    calls = list(_tool_calls(response, position))
+    message: dict[str, Json] = {"role": "assistant", "content": response.text("content") or None}
+    if calls:
+        message["tool_calls"] = calls
+    else:
+        message["content"] = response.text("content")
+    reason = "tool_calls" if calls else "stop"
+    return 200, {
+        "id": response.text("id", f"chatcmpl-aimock-{position}"),
+        "object": "chat.completion",
+        "created": 0,
+        "model": model,
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+        "usage": usage or {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+    }
+
+
+def _tool_calls(response: Fields, position: int) -> Iterator[Json]:
+    for number, each in enumerate(response.list("toolCalls")):
+        call = Fields.of(each, (*response.at, "toolCalls", number))
+        call.require("name")
+        said = call.values.get("arguments", "{}")
+        yield {
+            "id": call.text("id", f"call_aimock_{position}_{number}"),
+            "type": "function",
+            "function": {
+                "name": call.text("name"),
+                "arguments": said if isinstance(said, str) else dump(said).decode(),
+            },
+        }
