@@ -18,7 +18,7 @@ from tapeway.formats.fault import FormatFault
 MAX_SIZE = 256 * 1024 * 1024
 """A larger text is not read: it would take gigabytes of memory and minutes."""
 
-# libyaml is ten times as fast as PyYAML's own parser, and not everywhere compiled in.
+# libyaml is five times as fast as PyYAML's own parser, and not everywhere compiled in.
 _PARSER: "Callable[[str], _Parser]" = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 # YAML forbids them or, before 1.2, takes them for line breaks; AgentTape writes them as they are.
