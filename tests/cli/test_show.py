@@ -95,7 +95,7 @@ def agent() -> None:
         chat(0, history[:1], made),
         chat(1, [*history, result], "It is 2."),
         chat(2, [user("other")], "", status=500),
-        call(3, "/model/m/converse", {}, {}, route="bedrock"),
+        call(3, "/model/m/converse-stream", {}, {}, route="bedrock"),
     )
 
 
@@ -129,7 +129,7 @@ user  #2  2026-11-21T20:35:14+00:00
 """,
     )
     assert err == (
-        "tapeway: interaction 3 is left out: the conversations of bedrock's converse are not read\n"
+        "tapeway: interaction 3 is left out: the conversations of bedrock's converse-stream are not read\n"
     )
 
 

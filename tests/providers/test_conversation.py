@@ -279,8 +279,9 @@ def test_what_cannot_be_read_is_named_and_other_calls_are_no_conversations() -> 
     calls = [
         Interaction(3, large, answer),
         Interaction(4, broken, answer),
-        call(5, "/model/m/converse", {}, {}, route="bedrock"),
+        call(5, "/model/m/converse-stream", {}, {}, route="bedrock"),
         call(6, "/v1/embeddings", {"input": "x"}, {}),
+        call(9, "/v1/chat", {"message": "hi", "chat_history": []}, {}, route="cohere"),
         Interaction(7, Request("openai", "GET", CHAT), answer),
         Interaction(8, Request("default", "POST", "/things"), answer),
     ]
@@ -291,7 +292,8 @@ def test_what_cannot_be_read_is_named_and_other_calls_are_no_conversations() -> 
     assert found.left_out == (
         LeftOut(3, "its request has 9000000 bytes, too many to be read here"),
         LeftOut(4, "its request is no JSON object that can be read"),
-        LeftOut(5, "the conversations of bedrock's converse are not read"),
+        LeftOut(5, "the conversations of bedrock's converse-stream are not read"),
+        LeftOut(9, "its request holds no message that is known"),
     )
 
 

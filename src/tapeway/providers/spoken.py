@@ -18,7 +18,15 @@ from tapeway.core.model import (
     ResponseHead,
 )
 from tapeway.providers.calls import Call, describe
-from tapeway.providers.dialects import anthropic, chat, gemini, ollama, responses
+from tapeway.providers.dialects import (
+    anthropic,
+    bedrock,
+    chat,
+    cohere,
+    gemini,
+    ollama,
+    responses,
+)
 from tapeway.providers.documents import documents
 from tapeway.providers.loose_json import error_of, fields, objects, string
 from tapeway.providers.turns import Answered, Asked, merged
@@ -40,8 +48,10 @@ _OLLAMA = Dialect(ollama.asked, ollama.answered)
 DIALECTS: Mapping[str, Dialect] = {
     "api.chat": _OLLAMA,
     "api.generate": _OLLAMA,
+    "chat": Dialect(cohere.asked, cohere.answered),
     "chat.completions": _CHAT,
     "completions": _CHAT,
+    "converse": Dialect(bedrock.asked, bedrock.answered),
     "generateContent": _GEMINI,
     "messages": _ANTHROPIC,
     "rawPredict": _ANTHROPIC,
@@ -51,9 +61,7 @@ DIALECTS: Mapping[str, Dialect] = {
 }
 """By endpoint and not by provider: one provider may speak several dialects."""
 
-_UNREAD = frozenset({"chat", "converse", "converse-stream", "fim.completions", "invoke"}) | {
-    "invoke-with-response-stream"
-}
+_UNREAD = frozenset({"converse-stream", "fim.completions", "invoke", "invoke-with-response-stream"})
 """Endpoints that hold conversations in dialects that are not read."""
 
 _CUT = "the answer broke off here"
@@ -99,6 +107,8 @@ def spoken(interaction: Interaction) -> Spoken | None:
     if body is None:
         raise Unread("its request is no JSON object that can be read")
     asked = dialect.asked(body)
+    if not (asked.system or merged(asked.turns) or asked.previous):
+        raise Unread("its request holds no message that is known")
     answered = dialect.answered(_values(response))
     asked = Asked(asked.system, merged(asked.turns), asked.previous)
     return Spoken(

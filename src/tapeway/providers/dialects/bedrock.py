@@ -1,0 +1,85 @@
+"""Bedrock's Converse."""
+
+from collections.abc import Iterable, Iterator
+
+from tapeway.core.json_text import Json, dump
+from tapeway.providers.loose_json import error_of, fields, objects, string
+from tapeway.providers.turns import (
+    ASSISTANT,
+    SYSTEM,
+    TOOL,
+    USER,
+    Answered,
+    Asked,
+    Piece,
+    Turn,
+    attachment,
+    call,
+    embedded,
+    result,
+    split,
+    text,
+    thinking,
+)
+
+_WHOLE = frozenset({"", "end_turn", "stop_sequence", "tool_use"})
+_MEDIA = ("image", "document", "video", "audio")
+
+
+def asked(body: dict[str, Json]) -> Asked:
+    """The system prompt and the messages; results of tools are turns of their own."""
+    system = Turn(SYSTEM, tuple(_pieces(body.get("system"))))
+    turns = [turn for message in objects(body.get("messages")) for turn in _turns(message)]
+    return Asked(*split([system, *turns]))
+
+
+def answered(values: Iterable[dict[str, Json]]) -> Answered:
+    """The message of a whole answer."""
+    pieces: list[Piece] = []
+    ended = error = ""
+    for value in values:
+        message = fields(fields(value.get("output")).get("message"))
+        pieces += _pieces(message.get("content"))
+        ended = string(value.get("stopReason")) or ended
+        if not message:
+            error = error or error_of(value) or string(value.get("message"))
+    turn = Turn(ASSISTANT, tuple(pieces))
+    return Answered(turn, "" if ended in _WHOLE else ended, error)
+
+
+def _turns(message: dict[str, Json]) -> Iterator[Turn]:
+    content = list(objects(message.get("content")))
+    for block in content:
+        if given := fields(block.get("toolResult")):
+            inside = [each for each in _pieces(given.get("content")) if each.kind == "attachment"]
+            yield Turn(TOOL, (_result(given), *inside))
+    rest: list[Json] = [each for each in content if "toolResult" not in each]
+    yield Turn(string(message.get("role")) or USER, tuple(_pieces(rest)))
+
+
+def _pieces(content: Json) -> Iterator[Piece]:
+    for block in objects(content):
+        yield _piece(block)
+
+
+def _piece(block: dict[str, Json]) -> Piece:
+    if "text" in block:
+        return text(string(block["text"]))
+    if "json" in block:
+        return text(dump(block["json"]).decode())
+    if used := fields(block.get("toolUse")):
+        return call(string(used.get("name")), used.get("input"), string(used.get("toolUseId")))
+    if thought := fields(block.get("reasoningContent")):
+        said = string(fields(thought.get("reasoningText")).get("text"))
+        return thinking(said or "(redacted)")
+    kind = next((each for each in _MEDIA if each in block), next(iter(block), "unknown"))
+    medium = fields(block.get(kind))
+    source, form = fields(medium.get("source")), string(medium.get("format"))
+    if data := string(source.get("bytes")):
+        return embedded(kind, data, form)
+    return attachment(kind, media_type=form, url=fields(source.get("s3Location")).get("uri"))
+
+
+def _result(given: dict[str, Json]) -> Piece:
+    told = [each.text for each in _pieces(given.get("content")) if each.kind == "text"]
+    return result("\n".join(told), string(given.get("toolUseId")))
