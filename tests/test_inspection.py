@@ -232,3 +232,29 @@ def test_a_large_body_s_secret_is_told_once() -> None:
     pieces = [b"a " * 50_000, key[:10], key[10:30], key[30:], b" and " * 100_000, b"or " * 9, b"x"]
 
     assert len(list(Inspector("", KNOWN).body((), (), pieces))) == 1
+
+
+@pytest.mark.parametrize("login", ["me:pw", "me:a-long-passw0rd"])
+def test_a_login_in_a_url_is_found_and_goes_however_short_it_is(login: str) -> None:
+    seen = inspect(exchange({"url": f"https://{login}@h/x?sig=0123456789abcdef"}, {}))
+
+    assert [(each.kind, each.prefix) for each in seen.findings] == [
+        ("userinfo", ""),
+        ("sig", "0123"),
+    ]
+    assert login not in str(seen.document)
+    assert inspect(seen.document).findings == ()
+
+
+def test_a_short_password_in_what_a_tool_was_asked_is_found_and_goes() -> None:
+    document: dict[str, Json] = {
+        "kind": "tool",
+        "request": {"args": {"password": "hunter2"}},
+        "response": {"password": "is short"},
+    }
+    before = json.dumps(document)
+    seen = inspect(document)
+
+    assert places(seen.findings) == {"request.args.password": "password"}
+    assert "hunter2" not in json.dumps(seen.document)
+    assert json.dumps(document) == before

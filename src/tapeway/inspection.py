@@ -24,6 +24,7 @@ from tapeway.core.model import (
 from tapeway.core.readable import readable_request, readable_response
 from tapeway.core.redaction import Redactor
 from tapeway.core.replacements import Finding, base64_bytes, masked, replacements
+from tapeway.core.routing import without_userinfo
 from tapeway.core.shapes import LONGEST
 from tapeway.formats import native
 from tapeway.formats.patch import patched
@@ -65,7 +66,9 @@ class Inspector:
         ]
         plain = replace(
             item,
-            request=readable_request(item.request),
+            request=replace(
+                readable_request(item.request), base=without_userinfo(item.request.base)
+            ),
             response=readable_response(
                 item.response, item.request.method, cut=item.failure is not None
             ),
@@ -73,7 +76,7 @@ class Inspector:
         named = Redactor(self._run_id, shown, self._known).in_body(plain.request)
         redactor = Redactor(self._run_id, [*shown, *named], self._known)
         mended = native.encode(_redacted(plain, redactor))
-        replaced = tuple(replacements(native.encode(plain), mended))
+        replaced = (*_userinfo(item.request), *replacements(native.encode(plain), mended))
         secrets = KnownValues(redactor.secrets)
         inside = tuple(_inside(item, secrets))
         if replaced:
@@ -92,6 +95,10 @@ class Inspector:
         redactor = Redactor(self._run_id, (), self._known)
         mended = _mended(document, redactor)
         assert isinstance(mended, dict)  # noqa: S101 - only strings and numbers are replaced
+        if "request" in mended:
+            # Names mean more in what was asked.
+            asked = _mended(mended["request"], redactor, answer=False)
+            mended = {**mended, "request": asked}
         replaced = tuple(replacements(document, mended))
         return Inspected(
             mended if replaced else document, replaced, tuple(sightings(mended, self._known))
@@ -189,7 +196,13 @@ def _cookies(name: bytes, value: bytes, redactor: Redactor) -> bytes:
     return b";".join([pair for _, pair in answer.headers])
 
 
-def _mended(value: Json, redactor: Redactor) -> Json:
+def _mended(value: Json, redactor: Redactor, *, answer: bool = True) -> Json:
     text = dump(value)
-    mended = redactor.message(text, answer=True)
+    mended = redactor.message(text, answer=answer)
     return value if mended == text else parse(mended)
+
+
+def _userinfo(request: Request) -> Iterator[Finding]:
+    # Nothing stands for it: whoever asks is told its own.
+    if "@" in request.base:
+        yield Finding(("request", "url"), "userinfo", "")
