@@ -38,6 +38,7 @@ def test_what_a_browser_saved_is_read() -> None:
     assert chat.latency_ms == 123.456
     assert chat.metadata == {"started_at": "2026-11-20T10:11:12.345Z"}
     assert logo.response.body == b"\x89PNG"
+    assert logo.response.headers == ((b"Content-Type", b"image/png"),)
     assert (login.request.body, login.response.status) == (b"user=a+b&x=%C3%A9", 302)
 
 

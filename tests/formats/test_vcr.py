@@ -142,6 +142,7 @@ def test_an_edit_with_vcr_or_by_hand_wins() -> None:
     one = written["interactions"][0]
     one["response"] |= {"status": {"code": 500, "message": "No"}, "body": {"string": "{}"}}
     one["request"]["uri"] = "https://api.openai.com/v1/models"
+    one["tapeway"]["response"]["status_code"] = 404
 
     (found,) = calls(load("vcr-json", json.dumps(written).encode()))
 

@@ -63,10 +63,7 @@ def write(path: Path, text: bytes, check: Callable[[bytes], None], *, force: boo
                 file.flush()
                 os.fsync(fd)
             check(draft.read_bytes())
-            if force:
-                os.replace(draft, path)
-            else:
-                os.link(draft, path)
+            _place(draft, path, force=force)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(draft)
@@ -84,3 +81,17 @@ def taken(place: str) -> ConfigError:
 def _corrupt(path: Path, fault: FormatFault) -> CassetteCorrupt:
     line = "" if fault.line is None else f" line {fault.line}"
     return CassetteCorrupt(f"{path}{line}: {fault}")
+
+
+def _place(draft: Path, path: Path, *, force: bool) -> None:
+    if not force:
+        try:
+            os.link(draft, path)
+            return
+        except FileExistsError:
+            raise
+        except OSError:
+            # Not every file system has hard links.
+            if path.exists():
+                raise FileExistsError from None
+    os.replace(draft, path)
