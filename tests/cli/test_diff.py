@@ -15,11 +15,11 @@ def answering(text: str, index: int = 0, asked: str = "hi") -> Interaction:
 
 
 def test_equal_cassettes_differ_in_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    item = interaction()
+    item = interaction(chunks=(ResponseChunk(b'{"n": 1}', 5.0),))
     slower = replace(
         item,
         latency_ms=99.0,
-        response=replace(item.response, chunks=(ResponseChunk(b'{"ok":true}', 7.0),)),
+        response=replace(item.response, chunks=(ResponseChunk(b'{"n":1.0}', 7.0),)),
     )
     written("a", item)
     other = written("b", slower)

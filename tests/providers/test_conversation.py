@@ -153,6 +153,16 @@ def test_a_run_that_was_recorded_again_is_a_conversation_of_its_own() -> None:
     ]
 
 
+def test_of_two_that_stand_alike_the_later_one_goes_on() -> None:
+    calls = [
+        chat(0, [user("a")], "same"),
+        chat(1, [user("a")], "same"),
+        chat(2, [user("a"), assistant("same"), user("b")], "B"),
+    ]
+
+    assert lines(*calls)[2:] == [*("1 user: a", "1 assistant: same", "1 user: b", "1 assistant: B")]
+
+
 def test_a_history_whose_beginning_was_dropped_goes_on_and_says_so_once() -> None:
     whole = [user("1"), assistant("A"), user("2"), assistant("B"), user("3")]
     calls = [

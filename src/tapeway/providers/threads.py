@@ -75,10 +75,10 @@ class Threads:
 
     def _place(self, call: Spoken, keys: Keys, system: Keys) -> _Place:
         if call.asked.previous:
-            return self._named(call, system)
+            return self._named(call)
         return self._continued(keys, system) or self._changed(call, keys) or self._new(call, keys)
 
-    def _named(self, call: Spoken, system: Keys) -> _Place:
+    def _named(self, call: Spoken) -> _Place:
         previous = call.asked.previous
         if previous not in self._names:
             thread = self._open()
@@ -86,8 +86,6 @@ class Threads:
                 thread, notes=(f"what {previous} had said before is not in the cassette",)
             )
         thread, length, index = self._names[previous]
-        # Without instructions of its own it is not said that there are none.
-        thread.system = system if not call.asked.system else thread.system
         notes: tuple[str, ...] = ()
         if length < len(thread.history):
             notes = (f"interaction {call.index} goes back to the answer of interaction {index}",)
@@ -151,7 +149,8 @@ class Threads:
 
 def _of_system(thread: _Thread, call: Spoken, system: Keys) -> list[str]:
     """Say the instructions where they are new; what is to be said of them besides."""
-    if system == thread.system:
+    # Who goes on by a name repeats nothing, and need not say that there are no instructions.
+    if system == thread.system or (call.asked.previous and not system):
         return []
     first = not thread.messages
     thread.system = system

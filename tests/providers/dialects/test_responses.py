@@ -22,6 +22,10 @@ def said(text: str) -> Json:
     }
 
 
+def asking(text: str) -> Json:
+    return {"role": "user", "content": text}
+
+
 def response(identifier: str, *output: Json) -> dict[str, Json]:
     return {"id": identifier, "object": "response", "created_at": 1, "output": list(output)}
 
@@ -64,6 +68,7 @@ def test_a_loop_that_sends_its_items_back_is_told_once() -> None:
 
 def test_an_answer_that_is_gone_on_from_by_its_identifier_is_found() -> None:
     output: Json = [{"type": "function_call_output", "call_id": "c1", "output": "1"}]
+    branch = [asking("go"), CALL, asking("again"), said("branch")]
     calls = [
         call(0, RESPONSES, {"input": "go", "instructions": "x"}, response("r0", CALL)),
         call(1, RESPONSES, {"input": "other"}, response("r1", said("other"))),
@@ -75,11 +80,16 @@ def test_an_answer_that_is_gone_on_from_by_its_identifier_is_found() -> None:
             *(3, RESPONSES, {"input": "again", "previous_response_id": "r0"}),
             response("r3", said("branch")),
         ),
+        # Without the service's memory: what the branch had said is the history now.
+        call(
+            *(4, RESPONSES, {"input": [*branch, asking("more")], "instructions": "x"}),
+            response("r4", said("end")),
+        ),
     ]
 
     assert lines(*calls) == [
         *("0 system: x", "0 user: go", "0 assistant: ", "0 tool: 1", "0 assistant: done"),
-        *("0 user: again", "0 assistant: branch"),
+        *("0 user: again", "0 assistant: branch", "0 user: more", "0 assistant: end"),
         *("1 user: other", "1 assistant: other"),
     ]
     notes = [note for each in transcript(calls).messages for note in each.notes]
