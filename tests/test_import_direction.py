@@ -34,7 +34,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "tape": frozenset({"core", "errors", "spool"}),
     "feed": frozenset({"core", "tape"}),
     "keeping": frozenset({"core", "errors", "ports", "spool"}),
-    "live": frozenset({"core", "errors", "feed", "keeping", "ports", "providers", "tape"}),
+    "live": frozenset({"core", "errors", "feed", "keeping", "ports", "providers", "spool", "tape"}),
     "report": frozenset({"core", "errors"}),
     "report_forms": frozenset({"core", "errors", "report"}),
     "sharing": frozenset({"core", "errors", "feed", "live"}),
