@@ -2,6 +2,8 @@
 
 import pytest
 import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tapeway.core.model import CassetteHead, ResponseChunk, StoredCassette
 from tapeway.formats import kinds, vcr
@@ -28,6 +30,19 @@ def test_a_file_it_wrote_is_read() -> None:
     assert found["GET", "/bin"].response.body == b"\x00\xff\x89PNG"
     assert found["POST", "/v1/b"].request.body == b"\x00\xff"
     assert found["GET", "/plain"].request.body == b""
+
+
+@given(body=st.text() | st.from_regex(r"-?[0-9.]{1,4}([eE][+-]?[0-9]{1,3})?", fullmatch=True))
+@example(body="1e5")
+@example(body="1.5e3")
+def test_a_text_that_pyyaml_writes_is_a_text(body: str) -> None:
+    request = {"method": "GET", "uri": "http://h/", "body": body, "headers": {}}
+    answer = {"status": {"code": 200, "message": "OK"}, "headers": {}, "body": {"string": body}}
+    document = {"version": 1, "interactions": [{"request": request, "response": answer}]}
+
+    (found,) = calls(load("vcr", yaml.dump(document).encode()))
+
+    assert (found.request.body, found.response.body) == (body.encode(), body.encode())
 
 
 def test_its_own_loader_reads_what_is_written() -> None:

@@ -3,17 +3,21 @@
 import base64
 import binascii
 import hashlib
+import re
 
 from tapeway.core.json_text import Json
 from tapeway.formats import yaml_text, yaml_value
 from tapeway.formats.extension import Document
 from tapeway.formats.fault import Pointer
+from tapeway.formats.yaml_scalar import resolve
 from tapeway.formats.yaml_steps import Tags
+
+_NO_NUMBER = re.compile(r"-?[0-9]+[eE].*|-?[0-9.]+[eE][0-9]+")
 
 
 def parse(text: bytes) -> Json:
     """The document. Raises FormatFault with line and reason; other tags than `!!binary` are refused."""
-    return yaml_value.parse(text, _TAGS)
+    return yaml_value.parse(text, _TAGS, _meaning)
 
 
 def line_of(text: bytes, pointer: Pointer) -> int:
@@ -51,6 +55,11 @@ def _is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _meaning(text: str) -> Json:
+    # PyYAML writes the text `1e5` without quotes: its numbers have a dot, and a sign before exponents.
+    return text if _NO_NUMBER.fullmatch(text) else resolve(text)
 
 
 def _binary(text: str) -> str:

@@ -1,6 +1,6 @@
 """A YAML text read as a JSON value, and the lines its values stand on."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tapeway.core.json_text import Json
 from tapeway.formats.fault import FormatFault, Pointer
@@ -8,12 +8,12 @@ from tapeway.formats.yaml_scalar import resolve
 from tapeway.formats.yaml_steps import NO_TAGS, Step, Tags, steps
 
 
-def parse(text: bytes, tags: Tags = NO_TAGS) -> Json:
+def parse(text: bytes, tags: Tags = NO_TAGS, meaning: Callable[[str], Json] = resolve) -> Json:
     """The value. Raises FormatFault with line and reason where there is none that JSON could hold.
 
     A key is the text that stands there, also `1` or `true`; a repeated one is refused.
     """
-    composer = _Composer()
+    composer = _Composer(meaning)
     for step in steps(text, tags):
         composer.take(step)
     return composer.value
@@ -29,8 +29,9 @@ def line_of(text: bytes, pointer: Pointer, tags: Tags = NO_TAGS) -> int:
 
 
 class _Composer:
-    def __init__(self) -> None:
+    def __init__(self, meaning: Callable[[str], Json]) -> None:
         self.value: Json = None
+        self._meaning = meaning
         self._open: list[dict[str, Json] | list[Json]] = []
         self._keys: list[str | None] = []
 
@@ -70,7 +71,7 @@ class _Composer:
 
     def _resolved(self, text: str, line: int) -> Json:
         try:
-            return resolve(text)
+            return self._meaning(text)
         except ValueError as exc:
             raise FormatFault(str(exc), self._place(here=True), line=line) from None
 
