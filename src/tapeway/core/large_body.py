@@ -16,6 +16,10 @@ from tapeway.core.normalising import Spelled
 LARGE_JSON = 16 * 1024 * 1024
 """Up to here JSON and forms are read by value, which takes several times their size in memory."""
 
+LOOKED_INTO = 4 * 1024 * 1024
+"""Up to here a large answer is read whole for what it tells: at ten times its size in memory, still
+less than a body may take."""
+
 _BY_VALUE = b"application/x-www-form-urlencoded"
 _TOLD = (b"json", b"jsonl", b"jsonlines", b"event-stream")
 _DASHES = b"--"
@@ -33,7 +37,7 @@ def is_looked_into(headers: Headers, size: int) -> bool:
     """Whether a large answer is to be read by value, for its tokens and the fields of secrets."""
     content_type = find(headers, b"content-type") or b""
     media = content_type.partition(b";")[0].strip().lower()
-    return size <= LARGE_JSON and media.endswith(_TOLD)
+    return size <= LOOKED_INTO and media.endswith(_TOLD)
 
 
 def said(file: BodyFile) -> Json:
