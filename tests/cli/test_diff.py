@@ -150,6 +150,7 @@ def test_what_cannot_be_compared_is_no_difference(capsys: pytest.CaptureFixture[
     written("b").write_text("{")
 
     assert run(capsys, "diff", "a", "nowhere")[0] == 2
+    assert run(capsys, "diff", "a", "b", "--store", "cassettes/a.json")[0] == 2
     code, _, err = run(capsys, "diff", "a", "b")
     assert code == 2
     assert "cassettes/b.json line 1" in err

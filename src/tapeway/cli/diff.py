@@ -18,10 +18,10 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.model import ForeignInteraction, Interaction
 from tapeway.core.routing import adopt
 from tapeway.core.rules import RulesFault, merged, of_meta
-from tapeway.errors import CassetteCorrupt
+from tapeway.errors import CassetteCorrupt, TapewayError
 from tapeway.settings import Settings, resolve_routes
 
-_DIFFERENT = 1
+_DIFFERENT, _UNREADABLE = 1, 2
 Held = Interaction | ForeignInteraction
 
 
@@ -46,9 +46,10 @@ def diff(
     settings = load(flags, os.environ, Path()).settings
     try:
         found = asyncio.run(_compare(settings, first, second, headers=headers))
-    except CassetteCorrupt as exc:
+    except TapewayError as exc:
+        # Its own code would say that something differs.
         click.echo(f"tapeway: {plain_text.line(exc.message)}", err=True)
-        return 2
+        return _UNREADABLE
     if form == "json":
         click.echo(dump(_document(found), indent=True).decode())
     else:
