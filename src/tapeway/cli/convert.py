@@ -52,7 +52,7 @@ def convert(
     2 nothing was converted.
 
     What the other format cannot hold is named on standard error, with its place. Secrets are
-    replaced as cassette redact does. B is read back and compared before it is there.
+    replaced as cassette redact does. B is read back and compared with A.
     """
     settings = load(flags, os.environ, Path()).settings
     known = None if no_redact else KnownValues(process_secrets(settings, os.environ))
