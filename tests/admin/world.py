@@ -21,7 +21,8 @@ from tapeway.journal import Journal
 from tapeway.live import Policy
 from tapeway.ports import CassetteStore
 from tapeway.server.connection import ProxyServer
-from tapeway.server.proxy import Manners, Proxy
+from tapeway.server.manners import Manners
+from tapeway.server.proxy import Proxy
 from tapeway.stores.memory import MemoryStore
 
 UPSTREAM = "http://service.invalid"

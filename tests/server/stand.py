@@ -19,7 +19,8 @@ from tapeway.journal import Journal
 from tapeway.live import Policy
 from tapeway.providers.paths import owner
 from tapeway.server.connection import ProxyServer
-from tapeway.server.proxy import Manners, Proxy
+from tapeway.server.manners import Manners
+from tapeway.server.proxy import Proxy
 from tapeway.stores.memory import MemoryStore
 from tapeway.upstream.client import Limits, UpstreamClient
 from tapeway.upstream.guard import AddressGuard

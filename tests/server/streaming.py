@@ -1,7 +1,7 @@
 """What streams are sent by, in tests that stream."""
 
 from tapeway.core.pacing import AT_ONCE, Pace
-from tapeway.server.proxy import Manners
+from tapeway.server.manners import Manners
 
 PATHS = {
     "chat.completions": "/openai/v1/chat/completions",

@@ -4,7 +4,7 @@ import zlib
 
 import pytest
 
-from tapeway.server.proxy import Manners
+from tapeway.server.manners import Manners
 from tests.frames import frame
 from tests.peer import Peer
 from tests.server.stand import stand, written_and_read

@@ -8,7 +8,7 @@ import pytest
 from tapeway.core.model import FailureKind
 from tapeway.core.modes import Mode
 from tapeway.live import Policy
-from tapeway.server.proxy import Manners
+from tapeway.server.manners import Manners
 from tapeway.upstream.client import Limits
 from tests.peer import OK, Peer, Step
 from tests.raw_client import Answer

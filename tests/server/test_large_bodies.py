@@ -11,7 +11,7 @@ import pytest
 from tapeway.core.model import LARGE_BODY
 from tapeway.core.pacing import Pace
 from tapeway.live import Policy
-from tapeway.server.proxy import Manners
+from tapeway.server.manners import Manners
 from tests.peer import OK, Peer
 from tests.server.stand import MIB, Stand, stand
 

@@ -7,7 +7,7 @@ import pytest
 from tapeway.core.modes import Mode
 from tapeway.live import Policy
 from tapeway.server.connection import KEEPALIVE_S, MAX_FIELD, MAX_FIELDS, MAX_HEADER, MAX_LINE
-from tapeway.server.proxy import Manners
+from tapeway.server.manners import Manners
 from tapeway.upstream import client as upstream
 from tests.peer import OK, Peer
 from tests.server.stand import KIB, MIB, stand

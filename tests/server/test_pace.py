@@ -18,7 +18,7 @@ from tapeway.core.model import (
     ResponseHead,
 )
 from tapeway.core.pacing import AS_RECORDED, AT_ONCE, Pace
-from tapeway.server.proxy import Manners
+from tapeway.server.manners import Manners
 from tapeway.stores.memory import MemoryStore
 from tests.fakes.world import until
 from tests.server.stand import Stand, stand

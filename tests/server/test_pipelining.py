@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.server.proxy import Manners
+from tapeway.server.manners import Manners
 from tests.peer import Peer
 from tests.server.stand import stand
 

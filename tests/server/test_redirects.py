@@ -4,7 +4,7 @@ import pytest
 
 from tapeway.core.modes import Mode
 from tapeway.live import Policy
-from tapeway.server.proxy import Manners
+from tapeway.server.manners import Manners
 from tests.peer import Peer
 from tests.server.stand import MIB, Stand, stand, written_and_read
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tapeway.core.pacing import Pace
-from tapeway.server.proxy import Manners
+from tapeway.server.manners import Manners
 from tests.peer import Peer
 from tests.server.stand import MIB, stand
 

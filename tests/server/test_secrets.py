@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from tapeway.core.modes import Mode
-from tapeway.server.proxy import Manners
+from tapeway.server.manners import Manners
 from tests.canary import canary, sightings
 from tests.peer import Peer, Step
 from tests.server.stand import MIB, Stand, stand, written_and_read

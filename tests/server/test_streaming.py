@@ -9,7 +9,7 @@ import pytest
 from tapeway.core.modes import Mode
 from tapeway.errors import StoreFull
 from tapeway.live import Policy
-from tapeway.server.proxy import Manners
+from tapeway.server.manners import Manners
 from tapeway.upstream.client import Limits
 from tests.fakes.store import FakeStore
 from tests.fakes.world import until

@@ -34,7 +34,8 @@ from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.paths import owner
 from tapeway.server.connection import ProxyServer
 from tapeway.server.listeners import BACKLOG, Listener, listen
-from tapeway.server.proxy import Manners, Proxy
+from tapeway.server.manners import Manners
+from tapeway.server.proxy import Proxy
 from tapeway.settings import Settings, process_secrets, resolve_routes
 from tapeway.stores.opening import open_store
 from tapeway.upstream.client import Limits, UpstreamClient

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import cast
 
@@ -10,6 +10,7 @@ from aiohttp import web
 
 from tapeway.broker import Broker
 from tapeway.core import attempts
+from tapeway.core.cassette import Cassette
 from tapeway.core.json_text import Json
 from tapeway.core.miss import Miss
 from tapeway.core.model import (
@@ -17,12 +18,11 @@ from tapeway.core.model import (
     Failure,
     Headers,
     Interaction,
-    Request,
     Response,
     ResponseHead,
 )
-from tapeway.core.modes import Delivery, Outcome
-from tapeway.core.pacing import AT_ONCE, Pace, Schedule
+from tapeway.core.modes import Outcome
+from tapeway.core.pacing import AT_ONCE, Schedule
 from tapeway.core.plan import Answer, Ask, Incoming, Replay
 from tapeway.core.request_line import origin_form, own_path
 from tapeway.core.retry_after import paced
@@ -36,6 +36,7 @@ from tapeway.server.connection import Connection
 from tapeway.server.large import LargeAnswer
 from tapeway.server.ledger import Ledger
 from tapeway.server.location import localised
+from tapeway.server.manners import Manners
 from tapeway.server.outgoing import Outgoing, Playback, abort
 from tapeway.server.ready import ReadyAnswers
 from tapeway.server.refusals import of_error, of_miss
@@ -54,19 +55,6 @@ from tapeway.server.wire import (
 from tapeway.spool import check
 
 _LEFT = "the client left before the answer ended"
-
-
-@dataclass(frozen=True, slots=True)
-class Manners:
-    """What the settings say about the proxy listener; seconds and bytes."""
-
-    max_body: int
-    body_idle_s: float
-    miss_status: int = 424
-    rewrite_location: bool = True
-    admin: str | None = None
-    delivery: Delivery = "buffer"
-    pace: Pace = AT_ONCE
 
 
 class Proxy:
@@ -137,25 +125,13 @@ class Proxy:
 
     async def _serve(self, visit: Visit) -> WireResponse:
         broker, raw = self._broker, visit.raw
-        target = raw.raw_path
-        if not target.startswith("/"):
-            target = own_path(target, authorities(raw))
-        visit.address = address = self._where(raw.method, target, raw.version, raw.raw_headers)
-        if (slip := address.slip) is not None:
-            self._slips.tell(address.route.name, slip, f"{origin(raw)}{address.prefix}")
-        visit.cassette = address.cassette or broker.active
+        address = self._address(visit)
         mode = broker.mode_of(visit.cassette)
         body: bytes | BodyFile | None = arrived(raw, self._manners.max_body)
         if body is None:
-            async with self._waits.wait():
-                body = await read_body(
-                    raw,
-                    max_body=self._manners.max_body,
-                    idle_s=self._manners.body_idle_s,
-                    scratch=broker.scratch,
-                )
-        written = slip.written if slip is not None else None
-        incoming = Incoming(_request(raw, address, body), address.guessed, mode, written)
+            body = await self._read(raw)
+        written = address.slip.written if address.slip is not None else None
+        incoming = Incoming(visit.request(address, body), address.guessed, mode, written)
         # An empty cassette is false, and loaded all the same.
         if (cassette := broker.cassette(visit.cassette)) is None:
             cassette = await broker.load(visit.cassette)
@@ -166,19 +142,43 @@ class Proxy:
             plan = await broker.reconsider(cassette, incoming, plan)
             visit.note = None if isinstance(plan, Miss) else plan.note
         visit.key, visit.path = plan.key, plan.target
-        if isinstance(plan, Replay):
-            if (file := plan.interaction.response.file) is not None:
-                check(file)
-            if self._manners.pace != AT_ONCE or plan.interaction.failure is not None:
-                return await self._play(visit, plan.interaction)
-            return self._replay(visit, plan.interaction)
+        if not isinstance(plan, Replay):
+            return await self._carry_out(visit, cassette, plan)
+        if (file := plan.interaction.response.file) is not None:
+            check(file)
+        if self._manners.pace != AT_ONCE or plan.interaction.failure is not None:
+            return await self._play(visit, plan.interaction)
+        return self._replay(visit, plan.interaction)
+
+    def _address(self, visit: Visit) -> Address:
+        raw, target = visit.raw, visit.raw.raw_path
+        if not target.startswith("/"):
+            target = own_path(target, authorities(raw))
+        visit.address = address = self._where(raw.method, target, raw.version, raw.raw_headers)
+        if (slip := address.slip) is not None:
+            self._slips.tell(address.route.name, slip, f"{origin(raw)}{address.prefix}")
+        visit.cassette = address.cassette or self._broker.active
+        return address
+
+    async def _read(self, raw: web.BaseRequest) -> bytes | BodyFile:
+        manners = self._manners
+        async with self._waits.wait():
+            return await read_body(
+                raw,
+                max_body=manners.max_body,
+                idle_s=manners.body_idle_s,
+                scratch=self._broker.scratch,
+            )
+
+    async def _carry_out(self, visit: Visit, cassette: Cassette, plan: Ask | Miss) -> WireResponse:
+        """What no recording answers."""
         if isinstance(plan, Miss):
             return self._miss(visit, await self._explainer.explain(cassette, plan))
         if not plan.rules.records:
             return await self._relay(visit, plan)
         if self._manners.delivery == "stream":
             return await self._follow(visit, plan)
-        return self._answer(visit, plan, await broker.perform(plan))
+        return self._answer(visit, plan, await self._broker.perform(plan))
 
     def _replay(self, visit: Visit, interaction: Interaction) -> WireResponse:
         self._broker.note(
@@ -378,15 +378,3 @@ class Proxy:
         return name == "ollama" or (
             name == DEFAULT and self._owner(visit.address.target, ()) == "ollama"
         )
-
-
-def _request(raw: web.BaseRequest, address: Address, body: bytes | BodyFile) -> Request:
-    return Request(
-        route=address.route.name,
-        method=raw.method,
-        target=address.target,
-        headers=raw.raw_headers,
-        body=body if isinstance(body, bytes) else b"",
-        base=address.route.url or "",
-        file=body if isinstance(body, BodyFile) else None,
-    )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from tapeway.core.attempts import Attempt
+from tapeway.core.model import BodyFile, Request
 from tapeway.core.routing import Address
 
 
@@ -29,3 +30,15 @@ class Visit:
             return None
         # Some SDKs begin to count with the second try.
         return Attempt(self.key, self.address.attempt or 1)
+
+    def request(self, address: Address, body: bytes | BodyFile) -> Request:
+        """What goes to the upstream."""
+        return Request(
+            route=address.route.name,
+            method=self.raw.method,
+            target=address.target,
+            headers=self.raw.raw_headers,
+            body=body if isinstance(body, bytes) else b"",
+            base=address.route.url or "",
+            file=body if isinstance(body, BodyFile) else None,
+        )
