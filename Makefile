@@ -28,7 +28,7 @@ demo: .venv/ready-to-test ## Record real clients against a stand-in, replay them
 
 .PHONY: test
 test: .venv/ready-to-test .venv-litellm/ready-to-test ## Run the whole test suite
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 .PHONY: lint
 lint: .venv/ready-to-test ## Check style, format and types

@@ -1,6 +1,7 @@
 """What every test session shares."""
 
 import asyncio
+from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
@@ -17,6 +18,17 @@ def pytest_configure() -> None:
     behind unclosed: a warning, and so a failure, in whichever test the collector runs.
     """
     asyncio.set_event_loop(None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Write out the half characters in what a test logged: workers can pass on UTF-8 alone."""
+    report = yield
+    report.sections = [
+        (title, text.encode("utf-8", "backslashreplace").decode("utf-8"))
+        for title, text in report.sections
+    ]
+    return report
 
 
 @pytest.hookimpl(trylast=True)

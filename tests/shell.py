@@ -29,8 +29,10 @@ class Shell:
         ports = {port: free_port() for port in ("8080", "8081", "8090", "8091")}
         self._ports = {f"127.0.0.1:{port}": f"127.0.0.1:{free}" for port, free in ports.items()}
         listen = f"--listen 127.0.0.1:{ports['8080']} --admin-listen 127.0.0.1:{ports['8081']}"
+        # What an outer make was called with is not for the ones in here.
+        outer = {name: os.environ[name] for name in os.environ if "MAKE" not in name}
         self._environment = {
-            **os.environ,
+            **outer,
             "ARGS": f"--store {store} {listen}",
             "TAPEWAY_STORE": str(store),
             "OPENAI_API_KEY": "sk-readme-0123456789abcdef",

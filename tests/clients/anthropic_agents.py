@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import anthropic
-
 from tests.clients.agent_tools import NAMES, PROMPT, SCHEMA, conclusion, result_of
-from tests.clients.target import Run, Step, Target, dumped, finished, settle
+from tests.clients.anthropic_sdk import with_async, with_sync
+from tests.clients.target import Run, dumped, finished, settle
 
 TOOLS = [{"name": name, "input_schema": SCHEMA} for name in NAMES]
 
@@ -54,35 +53,9 @@ def _told(block: dict[str, Any]) -> dict[str, str]:
     return {"type": "tool_result", "tool_use_id": block["id"], "content": content}
 
 
-def _sync(step: Step) -> Run:
-    async def run(target: Target) -> list[object]:
-        with anthropic.Anthropic(
-            base_url=target.url,
-            api_key=target.key,
-            default_headers=target.headers,
-            max_retries=0,
-        ) as client:
-            return await step(client)
-
-    return run
-
-
-def _async(step: Step) -> Run:
-    async def run(target: Target) -> list[object]:
-        async with anthropic.AsyncAnthropic(
-            base_url=target.url,
-            api_key=target.key,
-            default_headers=target.headers,
-            max_retries=0,
-        ) as client:
-            return await step(client)
-
-    return run
-
-
 RUNS: dict[str, Run] = {
-    "sync_messages": _sync(messages),
-    "sync_messages_stream": _sync(messages_stream),
-    "async_messages": _async(messages),
-    "async_messages_stream": _async(messages_stream),
+    "sync_messages": with_sync(messages),
+    "sync_messages_stream": with_sync(messages_stream),
+    "async_messages": with_async(messages),
+    "async_messages_stream": with_async(messages_stream),
 }

@@ -155,7 +155,9 @@ _STEPS: tuple[Step, ...] = (
 )
 
 
-def _sync(step: Step) -> Run:
+def with_sync(step: Step) -> Run:
+    """The step on a client of its own that waits."""
+
     async def run(target: Target) -> list[object]:
         with anthropic.Anthropic(
             base_url=target.url,
@@ -168,7 +170,9 @@ def _sync(step: Step) -> Run:
     return run
 
 
-def _async(step: Step) -> Run:
+def with_async(step: Step) -> Run:
+    """The step on a client of its own that is awaited."""
+
     async def run(target: Target) -> list[object]:
         async with anthropic.AsyncAnthropic(
             base_url=target.url,
@@ -194,7 +198,7 @@ async def old_key_header(target: Target) -> list[object]:
 
 
 RUNS: dict[str, Run] = (
-    {f"sync_{step.__name__}": _sync(step) for step in _STEPS}
-    | {f"async_{step.__name__}": _async(step) for step in _STEPS}
+    {f"sync_{step.__name__}": with_sync(step) for step in _STEPS}
+    | {f"async_{step.__name__}": with_async(step) for step in _STEPS}
     | {"async_old_key_header": old_key_header}
 )

@@ -3,10 +3,9 @@
 import json
 from typing import Any
 
-import openai
-
 from tests.clients.agent_tools import NAMES, PROMPT, SCHEMA, conclusion, result_of
-from tests.clients.target import Run, Step, Target, dumped, finished, settle
+from tests.clients.openai_sdk import with_async, with_sync
+from tests.clients.target import Run, Step, dumped, finished, settle
 
 MODEL = "gpt-4o"
 FLAT_TOOLS: list[dict[str, Any]] = [
@@ -127,32 +126,6 @@ _STEPS: tuple[Step, ...] = (
 )
 
 
-def _sync(step: Step) -> Run:
-    async def run(target: Target) -> list[object]:
-        with openai.OpenAI(
-            base_url=f"{target.url}/v1",
-            api_key=target.key,
-            default_headers=target.headers,
-            max_retries=0,
-        ) as client:
-            return await step(client)
-
-    return run
-
-
-def _async(step: Step) -> Run:
-    async def run(target: Target) -> list[object]:
-        async with openai.AsyncOpenAI(
-            base_url=f"{target.url}/v1",
-            api_key=target.key,
-            default_headers=target.headers,
-            max_retries=0,
-        ) as client:
-            return await step(client)
-
-    return run
-
-
-RUNS: dict[str, Run] = {f"sync_{step.__name__}": _sync(step) for step in _STEPS} | {
-    f"async_{step.__name__}": _async(step) for step in _STEPS
+RUNS: dict[str, Run] = {f"sync_{step.__name__}": with_sync(step) for step in _STEPS} | {
+    f"async_{step.__name__}": with_async(step) for step in _STEPS
 }

@@ -241,7 +241,9 @@ _STEPS: tuple[Step, ...] = (
 )
 
 
-def _sync(step: Step) -> Run:
+def with_sync(step: Step) -> Run:
+    """The step on a client of its own that waits."""
+
     async def run(target: Target) -> list[object]:
         with openai.OpenAI(
             base_url=f"{target.url}/v1",
@@ -254,7 +256,9 @@ def _sync(step: Step) -> Run:
     return run
 
 
-def _async(step: Step) -> Run:
+def with_async(step: Step) -> Run:
+    """The step on a client of its own that is awaited."""
+
     async def run(target: Target) -> list[object]:
         async with openai.AsyncOpenAI(
             base_url=f"{target.url}/v1",
@@ -280,7 +284,7 @@ async def azure(target: Target) -> list[object]:
 
 
 RUNS: dict[str, Run] = (
-    {f"sync_{step.__name__}": _sync(step) for step in _STEPS}
-    | {f"async_{step.__name__}": _async(step) for step in _STEPS}
+    {f"sync_{step.__name__}": with_sync(step) for step in _STEPS}
+    | {f"async_{step.__name__}": with_async(step) for step in _STEPS}
     | {"async_azure": azure}
 )

@@ -73,7 +73,8 @@ async def test_recordings_that_wait_for_the_disk_share_a_sync(tmp_path: Path) ->
             assert {each.result().outcome for each in asked} == {b"recorded"}
             shared = len(trace.calls("fdatasync", "default.journal>"))
 
-    assert 2 <= shared < 20
+    # How many depends on how many came while the first one's journal was made.
+    assert 1 <= shared < 20
 
 
 async def test_after_a_failed_sync_nothing_is_acknowledged_until_the_eject(tmp_path: Path) -> None:
