@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -300,3 +301,12 @@ def test_the_user_and_password_of_an_upstream_are_not_stored() -> None:
     request = make_request(base="https://me:pass-word-long@host/base")
 
     assert Recogniser().recognise(SALT, request).redacted.base == "https://host/base"
+
+
+@given(st.text(), st.binary())
+def test_no_placeholder_looks_like_a_key_to_a_scanner(label: str, secret: bytes) -> None:
+    # What gitleaks takes for none: letters, underscores, dots and dashes alone.
+    made = Redactor("run-1").placeholder(label, secret)
+
+    assert re.fullmatch(rb"[A-Za-z_.-]+", made)
+    assert PLACEHOLDER.fullmatch(made)

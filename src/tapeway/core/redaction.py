@@ -36,13 +36,12 @@ from tapeway.core.headers import find
 from tapeway.core.known_values import NOBODYS, KnownValues, in_json
 from tapeway.core.likeness import Credentials
 from tapeway.core.model import Headers, Request, Response, ResponseChunk
-from tapeway.core.placeholders import PLACEHOLDER, SHORT
+from tapeway.core.placeholders import PLACEHOLDER, SHORT, placeholder
 from tapeway.core.readable import readable_request
 from tapeway.core.routing import without_userinfo
 from tapeway.core.spans import Span, apart, exchanged
 from tapeway.core.windows import Windowed
 
-_ODD = re.compile(r"[^A-Za-z0-9_-]+")
 _UNDECODED = re.compile("[\udc80-\udcff]")
 _PARAMETER = re.compile(r"(?<=[?&#])([^?=&#]*)=([^&#]+)")
 _LINES = b"application/x-ndjson"
@@ -166,8 +165,7 @@ class Redactor:
 
     def placeholder(self, label: str, value: bytes) -> bytes:
         """What stands for a secret in this cassette."""
-        mark = hmac.digest(self._salt, value, "sha256").hex()[:8]
-        return f"REDACTED.{_ODD.sub('-', label) or 'value'}.{mark}".encode()
+        return placeholder(label, hmac.digest(self._salt, value, "sha256"))
 
     @cached_property
     def _glance(self) -> Glance:

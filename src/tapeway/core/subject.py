@@ -33,7 +33,7 @@ Content = Literal["empty", "json", "form", "parts", "text", "bytes", "coded", "l
 _BLURRED = re.compile(rb"[0-9]\.0[,\]}]|[0-9]\.0$|[0-9]e\+")
 
 # The placeholder of a credential, but not of a value too short to be one for certain.
-CREDENTIAL = re.compile(rb"REDACTED\.(?!short-)[A-Za-z0-9_-]+\.[0-9a-f]{8}")
+CREDENTIAL = re.compile(rb"REDACTED\.(?!short-)[A-Za-z0-9_-]+\.[0-9a-p]{8}")
 _CREDENTIAL_TEXT = re.compile(CREDENTIAL.pattern.decode())
 
 _UNSURE = frozenset({b"", b"application/x-www-form-urlencoded", b"text/json"})
