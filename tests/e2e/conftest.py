@@ -1,11 +1,14 @@
-"""The search for secrets at the end of every end-to-end test."""
+"""What end-to-end tests share: takes that are recorded once, and the search for secrets."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from typing import Protocol
 
 import pytest
 
 from tests.e2e.leaks import Leaks
+from tests.e2e.take import Take, taken
 
 
 class Searched(Protocol):
@@ -14,6 +17,27 @@ class Searched(Protocol):
     def found(self) -> list[str]:
         """Where any of the secrets is seen. There must be secrets, and pages to search."""
         ...
+
+
+@pytest.fixture(scope="module")
+def takes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Take]]:
+    """Records and replays what the module has in RUNS for a route, when it is first asked for."""
+    runs = request.module.RUNS
+    with ExitStack() as stack:
+
+        @cache
+        def take_of(route: str) -> Take:
+            return stack.enter_context(taken(tmp_path_factory.mktemp(route), route, runs[route]))
+
+        yield take_of
+
+
+@pytest.fixture
+def take(takes: Callable[[str], Take], route: str) -> Take:
+    """The take of the route that the test is about."""
+    return takes(route)
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
 """Agents of several turns replay with no rule written by hand, and nothing but what they said."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import pytest
@@ -21,7 +19,7 @@ from tests.clients.conversations import (
 )
 from tests.clients.raw_socket import Wire
 from tests.clients.target import Run
-from tests.e2e.take import Searched, Take, taken
+from tests.e2e.take import Searched, Take
 
 RUNS: dict[str, Mapping[str, Run]] = {
     "openai": openai_agents.RUNS,
@@ -38,22 +36,6 @@ each_conversation = pytest.mark.parametrize(("route", "name"), EACH_ONCE)
 
 # google-genai subclasses aiohttp's session, which warns at the first asynchronous call.
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession")
-
-
-@pytest.fixture(scope="module")
-def takes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Take]]:
-    with ExitStack() as stack:
-
-        @cache
-        def take_of(route: str) -> Take:
-            return stack.enter_context(taken(tmp_path_factory.mktemp(route), route, RUNS[route]))
-
-        yield take_of
-
-
-@pytest.fixture
-def take(takes: Callable[[str], Take], route: str) -> Take:
-    return takes(route)
 
 
 @pytest.fixture

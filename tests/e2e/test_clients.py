@@ -1,9 +1,7 @@
 """Real clients against a recording: equal objects, equal bytes, equal chunks, and no upstream."""
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
-from functools import cache
+from collections.abc import Mapping
 
 import pytest
 
@@ -18,7 +16,7 @@ from tests.clients import (
 )
 from tests.clients.raw_calls import comparable
 from tests.clients.target import Run
-from tests.e2e.take import Searched, Take, taken
+from tests.e2e.take import Searched, Take
 
 RUNS: dict[str, Mapping[str, Run]] = {
     "openai": openai_sdk.RUNS,
@@ -42,22 +40,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession"),
     pytest.mark.parametrize(("route", "name"), EACH),
 ]
-
-
-@pytest.fixture(scope="module")
-def takes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Take]]:
-    with ExitStack() as stack:
-
-        @cache
-        def take_of(route: str) -> Take:
-            return stack.enter_context(taken(tmp_path_factory.mktemp(route), route, RUNS[route]))
-
-        yield take_of
-
-
-@pytest.fixture
-def take(takes: Callable[[str], Take], route: str) -> Take:
-    return takes(route)
 
 
 @pytest.fixture

@@ -1,16 +1,14 @@
 """What real clients' loops with tools said, as the admin API tells it."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
-from functools import cache
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from tests.clients import anthropic_agents, gemini_agents, ollama_sdk, openai_agents
 from tests.clients.target import Run
-from tests.e2e.take import Searched, Take, taken
+from tests.e2e.take import Searched, Take
 
 RUNS: dict[str, Mapping[str, Run]] = {
     "openai": {k: v for k, v in openai_agents.RUNS.items() if k.startswith("sync_")},
@@ -21,22 +19,6 @@ RUNS: dict[str, Mapping[str, Run]] = {
 EACH = [(route, name) for route, runs in RUNS.items() for name in runs]
 
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession")
-
-
-@pytest.fixture(scope="module")
-def takes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Take]]:
-    with ExitStack() as stack:
-
-        @cache
-        def take_of(route: str) -> Take:
-            return stack.enter_context(taken(tmp_path_factory.mktemp(route), route, RUNS[route]))
-
-        yield take_of
-
-
-@pytest.fixture
-def take(takes: Callable[[str], Take], route: str) -> Take:
-    return takes(route)
 
 
 @pytest.fixture
