@@ -8,7 +8,7 @@ takes held for the same request.
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from tapeway.core import likeness, rules
 from tapeway.core.identifiers import Identifiers
@@ -22,32 +22,8 @@ from tapeway.core.model import (
     StoredCassette,
 )
 from tapeway.core.modes import Repeats
-from tapeway.core.renaming import Bindings
 from tapeway.core.rules import Rules
-
-
-@dataclass(slots=True)
-class Take:
-    """What one run has asked for, been given and recorded so far."""
-
-    number: int
-    cursors: dict[bytes, int] = field(default_factory=dict)
-    touched: set[int] = field(default_factory=set)
-    again: Counter[int] = field(default_factory=Counter)
-    recorded: set[tuple[bytes, bytes]] = field(default_factory=set)
-    marks: dict[bytes, bytes] = field(default_factory=dict)
-    bindings: Bindings = field(default_factory=Bindings)
-
-    def ask(self, cursor: bytes, mark: bytes) -> None:
-        """Note a turn, and with the first one the credential it was asked with."""
-        turn = self.cursors.get(cursor, 0)
-        self.cursors[cursor] = turn + 1
-        if mark and turn == 0:
-            self.marks[cursor] = mark
-
-    def asked_with(self, cursor: bytes) -> bytes | None:
-        """The credential of the first turn, None where there was none yet."""
-        return self.marks.get(cursor, b"") if cursor in self.cursors else None
+from tapeway.core.take import Take
 
 
 class Cassette:

@@ -6,9 +6,10 @@ What every replay makes is a named tuple: a frozen dataclass takes several times
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tapeway.core.cassette import Cassette, Take
+from tapeway.core.cassette import Cassette
 from tapeway.core.model import BodyFile, Interaction, Request, Response
 from tapeway.core.modes import Mode, ModeRules, Outcome
+from tapeway.core.take import Take
 
 _NAMED = 5
 
