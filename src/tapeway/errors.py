@@ -10,7 +10,9 @@
     │   ├── CassetteLocked       another process writes this cassette
     │   ├── CassetteEdited       somebody changed the file while it was loaded
     │   ├── StoreFull            507  no space, quota or size limit
-    │   └── StorePoisoned        503  a sync failed; nothing is acknowledged until reopened
+    │   ├── StorePoisoned        503  a sync failed; nothing is acknowledged until reopened
+    │   ├── StoreAway            503  the database or remote store cannot be reached
+    │   └── Fenced               503  another instance records the same by now; never shown to a client
     ├── AdminError               the admin call cannot be carried out (4xx)
     └── Draining                 503  the process is stopping
 
@@ -96,6 +98,19 @@ class StoreFull(StoreError):
 
 class StorePoisoned(StoreError):
     """A write or sync failed in a way that leaves the disk's state unknown."""
+
+    status = 503
+
+
+class StoreAway(StoreError):
+    """The database or the remote store does not answer; it works again once it does."""
+
+    status = 503
+    code = "store_unreachable"
+
+
+class Fenced(StoreError):
+    """The right to record this answer has passed to another instance; nothing was written."""
 
     status = 503
 

@@ -3,7 +3,7 @@
 `stores/memory.py` is the smallest store there is, and the place to start when writing another.
 """
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, runtime_checkable
 
@@ -11,12 +11,14 @@ from tapeway.core.model import (
     BodyFile,
     CassetteHead,
     CassetteStat,
+    Lease,
     Recording,
     Request,
     ResponseChunk,
     ResponseHead,
     StoredCassette,
 )
+from tapeway.core.shared import Control, Found, Held, Outline, Titled, Turn
 
 
 class CassetteStore(Protocol):
@@ -57,6 +59,12 @@ class CassetteStore(Protocol):
     async def release(self, name: str) -> None:
         """Write the cassette's final form and forget it. Raises CassetteEdited."""
 
+    async def remove(self, name: str) -> bool:
+        """Delete a cassette and all that belongs to it; False where there was none.
+
+        Raises CassetteLocked while another process records into it.
+        """
+
     async def names(self) -> Sequence[str]:
         """All cassettes there are, sorted."""
 
@@ -87,6 +95,111 @@ class BodyKeeper(Protocol):
         The pieces are gone through in another thread; what that raises is raised, and nothing is
         kept. Raises StoreFull, CassetteLocked. What no recording refers to is removed in time.
         """
+
+
+class Indexed(Protocol):
+    """A store that finds recordings where they lie, at a cost that does not grow with their number.
+
+    A recording is found under every key that `core.matching.found_under` names under the rules of
+    the cassette's head; the store takes them when it is brought in, and anew when rules change.
+    """
+
+    async def outline(self, name: str) -> Outline | None:
+        """What a cassette says of itself, or None where there is none. Raises CassetteCorrupt."""
+
+    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[Found]:
+        """All that is found under any of these keys, in order."""
+
+    async def get(self, name: str, index: int) -> Found | None:
+        """One recording."""
+
+    async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[Found]:
+        """Some recordings in order: those behind the one of that index, or from the first on."""
+
+    async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[Found]:
+        """The newest exchanges of a method and path (no query), or else the newest of any, in order.
+
+        They hold no more than 8 MiB of bodies together, and none that lie in files.
+        """
+
+    async def unused(self, name: str, take: int, limit: int) -> Sequence[Titled]:
+        """The first recordings that a take has not touched."""
+
+    async def unused_count(self, name: str, take: int) -> int:
+        """How many those are."""
+
+    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[Titled]]:
+        """Recordings found under one key on one route, where there are several."""
+
+    async def reserve(self, name: str) -> int:
+        """An index nobody else gets; one that is not used leaves a gap."""
+
+    async def restate(self, name: str, head: CassetteHead) -> None:
+        """Put another head in force, and find every recording under its new keys."""
+
+    async def edit(self, name: str, index: int, changed: Held | None) -> bool:
+        """Put another interaction in the place of one, or remove it; False where there is none."""
+
+
+class Turns(Protocol):
+    """Where the keys of a cassette stand in a take, the same for all instances."""
+
+    async def turns(self, name: str, take: int, keys: Sequence[bytes]) -> Mapping[bytes, Turn]:
+        """Those that were advanced at all."""
+
+    async def advance(
+        self, name: str, take: int, key: bytes, before: Turn | None, state: bytes, touched: int
+    ) -> bool:
+        """Put a new state in the place of `before`, and count a recording as touched.
+
+        False where another instance was quicker: look again. Need not survive a power loss.
+        """
+
+
+class Leases(Protocol):
+    """One call to the upstream among all instances. Time is the store's own.
+
+    A lease is renewed by the store until it is given back; it ends by itself some time after its
+    instance was last heard of.
+    """
+
+    async def claim(self, name: str, key: bytes) -> Lease | None:
+        """The lease, or None while another instance holds it."""
+
+    async def lapsed(self, name: str, key: bytes) -> None:
+        """Wait until it may have ended or been given back: a second at most."""
+
+    async def give_back(self, lease: Lease) -> None: ...
+
+
+class Steering(Protocol):
+    """Mode, active cassette and takes, the same for all instances."""
+
+    async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:
+        """Become an instance: what is in force, which is `wanted` where no other one is alive.
+
+        Takes always go on from the last there was. `apply` is called with whatever comes into
+        force from then on, without a wait in between.
+        """
+
+    async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
+        """Change what is in force, and wait until every live instance has applied it.
+
+        Names those that have not within two seconds.
+        """
+
+    @property
+    def in_touch(self) -> bool:
+        """Whether this instance knows what is in force: not once it lost the store for too long."""
+
+
+@runtime_checkable
+class SharedStore(CassetteStore, Indexed, Turns, Leases, Steering, Protocol):
+    """A store that several processes use at once, each reading only what it is asked for.
+
+    `append` of a recording with a lease raises `Fenced` where another instance holds it by now, and
+    in one step with the recording itself moves on where its key stands.
+    """
 
 
 class LiveAnswer(Protocol):

@@ -211,6 +211,26 @@ async def test_a_cassette_may_be_saved_where_there_was_none(store: CassetteStore
     assert indexes(await store.load("x", writable=False)) == [0]
 
 
+async def test_a_removed_cassette_is_gone_and_may_be_recorded_anew(
+    store: CassetteStore, new_store: NewStore
+) -> None:
+    await store.append("x", HEAD, recording(0))
+    await store.release("x")
+    await store.append("x", HEAD, recording(1))
+    await store.append("x/y", HEAD, recording(2))
+
+    assert await store.remove("x")
+    assert not await store.remove("x")
+    assert await store.names() == ["x/y"]
+    assert await store.load("x", writable=True) is None
+    await store.append("x", HEAD, recording(3))
+    await store.release("x")
+
+    async with opened(new_store()) as other:
+        assert bodies(await other.load("x", writable=False)) == answers(3)
+        assert bodies(await other.load("x/y", writable=False)) == answers(2)
+
+
 async def test_what_a_store_returns_is_nothing_of_its_own(store: CassetteStore) -> None:
     head = CassetteHead("", "", {"tags": ["a"]})
     mine = Recording(replace(recording(0).interaction, usage={"n": 1}, metadata={"list": [1]}))
@@ -275,6 +295,8 @@ async def test_a_name_that_is_none_is_refused(store: CassetteStore, name: str) -
         await store.release(name)
     with pytest.raises(RequestError):
         await store.stat(name)
+    with pytest.raises(RequestError):
+        await store.remove(name)
     assert await store.names() == []
 
 

@@ -8,7 +8,7 @@ import hashlib
 
 from tapeway.core import fields, subject
 from tapeway.core.json_text import canonical
-from tapeway.core.model import Request
+from tapeway.core.model import Interaction, Request
 from tapeway.core.rules import NONE, Rules
 
 
@@ -39,6 +39,19 @@ def credential_mark(request: Request) -> bytes:
     return b" ".join(sorted(found))
 
 
+def found_under(interaction: Interaction, rules: Rules = NONE) -> tuple[bytes, ...]:
+    """What a store's index has an interaction under: the digest of its match key, on any route.
+
+    Routes are given to recordings when they are loaded, by their origin; an index knows none.
+    """
+    return (digest_of(request_key(interaction.request, rules)),)
+
+
+def digest_of(key: bytes) -> bytes:
+    """A match key without its route."""
+    return key[key.index(b"\0") + 1 :]
+
+
 def on_route(key: bytes, route: str) -> bytes:
     """The key the same request would have on another route."""
     return route.encode() + key[key.index(b"\0") :]
@@ -46,7 +59,7 @@ def on_route(key: bytes, route: str) -> bytes:
 
 def key_text(key: bytes) -> str:
     """A match key as it is shown to people."""
-    return "v1:" + key[key.index(b"\0") + 1 :].hex()
+    return "v1:" + digest_of(key).hex()
 
 
 def _body(request: Request) -> tuple[bytes, bytes]:

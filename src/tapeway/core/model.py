@@ -184,6 +184,24 @@ a credential."""
 
 
 @dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to ask the upstream for all who ask the same; a later owner has a higher fence."""
+
+    name: str
+    key: bytes
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How a recording moves on where its key stands: `moved` makes the new state of the old one."""
+
+    take: int
+    key: bytes
+    moved: Callable[[bytes | None], bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class Recording:
     """One durable step: an interaction, and the indexes of the earlier ones it takes the place of."""
 
@@ -191,6 +209,10 @@ class Recording:
     supersedes: tuple[int, ...] = ()
     check: Check | None = field(default=None, compare=False, repr=False)
     """Asked before the interaction is written; a store that does not is no store."""
+    lease: Lease | None = None
+    """In a shared store: it is written only while this still holds."""
+    step: Step | None = field(default=None, compare=False, repr=False)
+    """In a shared store: taken together with it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,6 +130,27 @@ class Claim:
         """Put these bytes in the place of file and journal. Raises CassetteEdited."""
         self._replace(self._unedited(), data)
 
+    def remove(self) -> bool:
+        """Remove journal, file and large bodies, durably; False where there was nothing."""
+        try:
+            # The journal first: without its file it would be a cassette of its own.
+            found = [self._unlinked(each) for each in (self._paths.journal, self._paths.cassette)]
+            if self._journal is not None:
+                self._close_journal()
+            sync_folder(self.folder)
+        except OSError as exc:
+            raise store_error(exc, self._file, "remove the cassette") from exc
+        self._base = None
+        self.sweep()
+        return any(found)
+
+    def _unlinked(self, name: str) -> bool:
+        try:
+            os.unlink(name, dir_fd=self.folder)
+        except FileNotFoundError:
+            return False
+        return True
+
     def close(self) -> None:
         # What was acknowledged was synced before: a close has nothing left to lose.
         for close in (self._close_journal, self._lock.close, lambda: os.close(self.folder)):

@@ -113,6 +113,14 @@ class FileStore:
             if opened.lane.idle and not opened.cassette.poisoned:
                 self._open.pop(name, None)
 
+    async def remove(self, name: str) -> bool:
+        opened = self._opened(name)
+        try:
+            return await opened.lane.run(opened.cassette.remove)
+        finally:
+            if opened.lane.idle:
+                self._open.pop(name, None)
+
     async def names(self) -> list[str]:
         return await self._apart(partial(find_names, self._root), "list the cassettes")
 

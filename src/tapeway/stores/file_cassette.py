@@ -94,6 +94,21 @@ class FileCassette:
             # A body may be there whose recording is not yet.
             claim.sweep(self._kept)
 
+    def remove(self) -> bool:
+        """Delete all there is of it, also what cannot be read, and let go; False for nothing."""
+        folder = self._paths.open_folder()
+        if folder is None:
+            return False
+        os.close(folder)
+        claim, self._claim = self._claim or Claim.take(self._paths), None
+        self._seen, self._suspect = None, False
+        try:
+            with self._guard:
+                return claim.remove()
+        finally:
+            self._kept.clear()
+            claim.close()
+
     def release(self) -> None:
         """Fold the journal into the file and let go; the latter in any case."""
         self._seen = None

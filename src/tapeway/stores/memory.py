@@ -67,6 +67,9 @@ class MemoryStore:
         if (cassette := self._read(name)) is not None:
             self._keep(name, cassette, self._cassettes[name][2])
 
+    async def remove(self, name: str) -> bool:
+        return self._cassettes.pop(check_cassette_name(name), None) is not None
+
     async def names(self) -> list[str]:
         return sorted(self._cassettes)
 
