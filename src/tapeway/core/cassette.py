@@ -7,7 +7,7 @@ takes held for the same request.
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tapeway.core import likeness, rules
@@ -19,6 +19,7 @@ from tapeway.core.model import (
     Interaction,
     Recording,
     Request,
+    Step,
     StoredCassette,
 )
 from tapeway.core.modes import Repeats
@@ -29,14 +30,18 @@ from tapeway.core.take import Take
 class Cassette:
     """The recordings of one cassette while it is loaded.
 
-    Its rules are those its `meta` states. Raises RulesFault where that cannot be read.
+    Its rules are those its `meta` states. Raises RulesFault where that cannot be read. Of one that
+    is not loaded whole, `elsewhere` names the routes of the other recordings.
     """
 
-    def __init__(self, name: str, stored: StoredCassette, *, take: int) -> None:
+    def __init__(
+        self, name: str, stored: StoredCassette, *, take: int, elsewhere: Collection[str] = ()
+    ) -> None:
         self.name = name
         self.head: CassetteHead = stored.head
         self.rules: Rules = rules.of_meta(stored.head.meta)
         self.take = Take(take)
+        self._elsewhere = elsewhere
         self.identifiers: Identifiers | None = None
         """Those its answers issued, once somebody has looked for them; kept up to date from then."""
         self._interactions: dict[int, Interaction | ForeignInteraction] = {}
@@ -78,7 +83,7 @@ class Cassette:
 
     def has_route(self, route: str) -> bool:
         """Whether any recording was made on this route."""
-        return self._routes[route.encode()] > 0
+        return self._routes[route.encode()] > 0 or route in self._elsewhere
 
     def with_rules(self, more: Rules, *, saved: bool = False) -> None:
         """Put further rules in force at once: everything is found under its new key from now on.
@@ -177,18 +182,47 @@ class Cassette:
         """Take in a recording that is durable; its request counts as the first to be given it."""
         for index in recording.supersedes:
             self._remove(index)
-        index = recording.interaction.index
+        interaction = recording.interaction
+        index = interaction.index
+        if isinstance(interaction, ForeignInteraction):
+            self._index([interaction])
+            return
         if take is not self.take and take.number == self.take.number:
             # A rule came into force while it was asked for.
-            take, key = self.take, request_key(recording.interaction.request, self.rules)
-        self._place(recording.interaction, key)
+            take, key = self.take, request_key(interaction.request, self.rules)
+        self._place(interaction, key)
         self._take_of[index] = take.number
         if self.identifiers is not None:
-            self.identifiers.add(recording.interaction)
-        mark = credential_mark(recording.interaction.request)
-        take.recorded.add((key, mark))
-        take.touched.add(index)
-        take.ask(self._cursor(key, mark), mark)
+            self.identifiers.add(interaction)
+        mark = credential_mark(interaction.request)
+        take.note_recorded(key, self._cursor(key, mark), mark, index)
+
+    def date(self, takes: Mapping[int, int]) -> None:
+        """Say in which takes recordings were made that others made."""
+        self._take_of.update(takes)
+
+    def number_from(self, index: int) -> None:
+        """Give the next recording this index."""
+        self._next = index
+
+    def state(self, key: bytes) -> bytes:
+        """Where a key stands in this take, as `core.take` writes it."""
+        return self.take.state(key, [each.index for each in self._by_key.get(key, ())])
+
+    def step(self, interaction: Interaction, key: bytes, take: Take) -> Step:
+        """How a recording of this take moves on where its key stands, for a store to carry out."""
+        index, mark = interaction.index, credential_mark(interaction.request)
+        marks = {credential_mark(each.request) for each in self._by_key.get(key, ())} | {mark}
+        cursor = key + mark if len(marks) > 1 else key
+
+        def moved(before: bytes | None) -> bytes:
+            now = Take(take.number)
+            if before is not None:
+                now.restore(key, before)
+            now.note_recorded(key, cursor, mark, index)
+            return now.state(key, {*now.touched})
+
+        return Step(take.number, key, moved)
 
     def start_take(self, number: int) -> None:
         """Cursors back to the beginning, everything unused again."""

@@ -1,9 +1,15 @@
 """One run through a cassette: its cursors, and what it recorded."""
 
 from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+import orjson
 
 from tapeway.core.renaming import Bindings
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -25,6 +31,47 @@ class Take:
         if mark and turn == 0:
             self.marks[cursor] = mark
 
+    def note_recorded(self, key: bytes, cursor: bytes, mark: bytes, index: int) -> None:
+        """Note a new recording; its request counts as the first to be given it."""
+        self.recorded.add((key, mark))
+        self.touched.add(index)
+        self.ask(cursor, mark)
+
     def asked_with(self, cursor: bytes) -> bytes | None:
         """The credential of the first turn, None where there was none yet."""
         return self.marks.get(cursor, b"") if cursor in self.cursors else None
+
+    def state(self, key: bytes, indexes: Collection[int]) -> bytes:
+        """Where one key stands, as text for others; `indexes` are those that answer it."""
+        return orjson.dumps(
+            {
+                "cursors": _texts(key, self.cursors),
+                "marks": {at: _text(mark) for at, mark in _texts(key, self.marks).items()},
+                "touched": sorted(self.touched.intersection(indexes)),
+                "again": [
+                    [each, self.again[each]] for each in sorted(self.again) if each in indexes
+                ],
+                "recorded": sorted(_text(mark) for of, mark in self.recorded if of == key),
+            }
+        )
+
+    def restore(self, key: bytes, state: bytes) -> None:
+        """Put one key where others have left it."""
+        said = orjson.loads(state)
+        self.cursors |= {key + _octets(at): turn for at, turn in said["cursors"].items()}
+        self.marks |= {key + _octets(at): _octets(mark) for at, mark in said["marks"].items()}
+        self.touched.update(said["touched"])
+        self.again.update(dict(said["again"]))
+        self.recorded |= {(key, _octets(mark)) for mark in said["recorded"]}
+
+
+def _texts(key: bytes, values: Mapping[bytes, T]) -> dict[str, T]:
+    return {_text(at[len(key) :]): each for at, each in values.items() if at.startswith(key)}
+
+
+def _text(octets: bytes) -> str:
+    return octets.decode("latin-1")
+
+
+def _octets(text: str) -> bytes:
+    return text.encode("latin-1")
