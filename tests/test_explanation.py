@@ -108,7 +108,7 @@ async def test_an_explanation_is_remembered_until_the_cassette_changes(counting:
 
     assert [await calls(), await calls()] == [1, 1]
     recording = Recording(held(asked(), asked(chat("c")))[1])
-    cassette.add(recording, request_key(recording.interaction.request), cassette.take)
+    cassette.add(recording, request_key(recording.exchange.request), cassette.take)
     assert [await calls(), await calls()] == [2, 2]
     cassette.with_rules(Rules(ignore=("body.user",)))
     assert [await calls(), await calls()] == [3, 3]

@@ -14,7 +14,7 @@ def large(index: int, file: BodyFile, *supersedes: int) -> Recording:
     """A recording whose answer lies in a file."""
     made = recording(index, *supersedes)
     response = Response(ResponseHead(200, "OK"), file=file, cuts=Cuts([(1.5, file.size)]))
-    return replace(made, interaction=replace(made.interaction, response=response))
+    return replace(made, interaction=replace(made.exchange, response=response))
 
 
 def body(number: int) -> bytes:

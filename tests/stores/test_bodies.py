@@ -55,10 +55,8 @@ async def test_what_was_kept_is_there_before_and_after_its_cassette_s_final_form
 async def test_a_request_s_body_is_kept_as_well(store: KeepingStore) -> None:
     file = await store.keep("x", [b"asked"])
     made = recording(0)
-    asked = replace(made.interaction.request, body=b"", file=file)
-    await store.append(
-        "x", HEAD, replace(made, interaction=replace(made.interaction, request=asked))
-    )
+    asked = replace(made.exchange.request, body=b"", file=file)
+    await store.append("x", HEAD, replace(made, interaction=replace(made.exchange, request=asked)))
     await store.release("x")
 
     (found,) = exchanges(

@@ -30,7 +30,7 @@ def found_in(folder: Path) -> list[bytes]:
 def _record(cassette: FileCassette, index: int, *supersedes: int) -> None:
     file = cassette.keep([body(index)])
     made = large(index, file, *supersedes)
-    cassette.check(made.interaction)
+    cassette.check(made.exchange)
     cassette.append(HEAD, [payload_of(made)])
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tapeway.core.credentials import Secret
 from tapeway.core.guard import Guard
+from tapeway.core.json_text import Json
 from tapeway.core.model import CassetteHead, ForeignInteraction, Recording, StoredCassette
 from tapeway.errors import RequestError, StoreError
 from tapeway.formats.notation import JSON, YAML
@@ -233,7 +234,7 @@ async def test_a_removed_cassette_is_gone_and_may_be_recorded_anew(
 
 async def test_what_a_store_returns_is_nothing_of_its_own(store: CassetteStore) -> None:
     head = CassetteHead("", "", {"tags": ["a"]})
-    mine = Recording(replace(recording(0).interaction, usage={"n": 1}, metadata={"list": [1]}))
+    mine = Recording(replace(recording(0).exchange, usage={"n": 1}, metadata={"list": [1]}))
     await store.append("x", head, mine)
 
     for change_mine in (True, False):
@@ -245,7 +246,7 @@ async def test_what_a_store_returns_is_nothing_of_its_own(store: CassetteStore) 
             {"n": 1},
             {"list": [1]},
         )
-        touched, kept = (mine.interaction, head) if change_mine else (theirs, found.head)
+        touched, kept = (mine.exchange, head) if change_mine else (theirs, found.head)
         for inside in (touched.usage, touched.metadata, kept.meta):
             assert isinstance(inside, dict)
             inside.clear()
@@ -254,9 +255,9 @@ async def test_what_a_store_returns_is_nothing_of_its_own(store: CassetteStore) 
 
 async def test_a_recording_that_could_not_be_read_again_is_refused(store: CassetteStore) -> None:
     good = recording(0)
-    head = replace(good.interaction.response.head, status=101)
-    response = replace(good.interaction.response, head=head)
-    bad = Recording(replace(good.interaction, response=response))
+    head = replace(good.exchange.response.head, status=101)
+    response = replace(good.exchange.response, head=head)
+    bad = Recording(replace(good.exchange, response=response))
 
     with pytest.raises(StoreError, match="status_code"):
         await store.append("x", HEAD, bad)
@@ -318,3 +319,22 @@ def test_any_name_and_any_octet_is_kept(
             assert bodies(await store.load(name, writable=False)) == [body or answers(0)[0]]
 
     asyncio.run(there_and_back())
+
+
+async def test_an_interaction_of_another_kind_may_be_appended(store: CassetteStore) -> None:
+    document: dict[str, Json] = {"kind": "tool", "request": {"name": "f"}, "response": [1]}
+    await store.append("x", HEAD, recording(0))
+    await store.append("x", HEAD, Recording(ForeignInteraction(1, document)))
+    await store.append("x", HEAD, recording(2, 1))
+    await store.append("x", HEAD, Recording(ForeignInteraction(3, document), (0,)))
+
+    for _ in range(2):
+        found = await store.load("x", writable=True)
+        assert found is not None
+        assert [isinstance(each, ForeignInteraction) for each in found.interactions] == [
+            True,
+            False,
+        ]
+        (kept,) = [each for each in found.interactions if isinstance(each, ForeignInteraction)]
+        assert {**kept.document, "index": 0} == {**document, "index": 0}
+        await store.release("x")

@@ -182,11 +182,8 @@ class Cassette:
         """Take in a recording that is durable; its request counts as the first to be given it."""
         for index in recording.supersedes:
             self._remove(index)
-        interaction = recording.interaction
+        interaction = recording.exchange
         index = interaction.index
-        if isinstance(interaction, ForeignInteraction):
-            self._index([interaction])
-            return
         if take is not self.take and take.number == self.take.number:
             # A rule came into force while it was asked for.
             take, key = self.take, request_key(interaction.request, self.rules)

@@ -10,7 +10,7 @@ from tapeway.core.encoding import coding_of, salvage
 from tapeway.core.glance import values_only
 from tapeway.core.json_text import Json, dump
 from tapeway.core.known_values import NOBODYS, KnownValues, in_json
-from tapeway.core.model import Interaction, Request, Response
+from tapeway.core.model import ForeignInteraction, Interaction, Request, Response
 from tapeway.errors import StoreError
 
 Place = tuple[str | int, ...]
@@ -49,13 +49,17 @@ class Guard:
         # Of a process there may be dozens, and one automaton serves them all.
         self._glance = values_only(known.cores) if known.cores else None
 
-    def check(self, interaction: Interaction, document: Json, text: bytes) -> None:
+    def check(
+        self, interaction: Interaction | ForeignInteraction, document: Json, text: bytes
+    ) -> None:
         """Raise Sighted for a credential in an interaction's document, written as this text.
 
         A body whose content coding could not be taken off is looked into as far as it can be read.
         """
         if (secret := self._sighting(text)) is not None:
             raise Sighted(secret, next(places(document, KnownValues([secret])), ()))
+        if isinstance(interaction, ForeignInteraction):
+            return
         for place, message in (
             ("request", interaction.request),
             ("response", interaction.response),

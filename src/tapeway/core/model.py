@@ -178,7 +178,7 @@ class CassetteHead:
     meta: Mapping[str, Json] = field(default_factory=dict)
 
 
-Check = Callable[[Interaction, Json, bytes], None]
+Check = Callable[[Interaction | ForeignInteraction, Json, bytes], None]
 """Raises `core.guard.Sighted` when an interaction, its document, or the text that is written shows
 a credential."""
 
@@ -205,7 +205,7 @@ class Step:
 class Recording:
     """One durable step: an interaction, and the indexes of the earlier ones it takes the place of."""
 
-    interaction: Interaction
+    interaction: Interaction | ForeignInteraction
     supersedes: tuple[int, ...] = ()
     check: Check | None = field(default=None, compare=False, repr=False)
     """Asked before the interaction is written; a store that does not is no store."""
@@ -213,6 +213,13 @@ class Recording:
     """In a shared store: it is written only while this still holds."""
     step: Step | None = field(default=None, compare=False, repr=False)
     """In a shared store: taken together with it."""
+
+    @property
+    def exchange(self) -> Interaction:
+        """The interaction, where it can be no other than one that HTTP carries."""
+        if isinstance(self.interaction, ForeignInteraction):
+            raise TypeError("an interaction of another kind has no request of HTTP")
+        return self.interaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,8 @@ def text_of(notation: Notation, head: CassetteHead, documents: Iterable[native.D
 def payload_of(recording: Recording) -> bytes:
     """What the journal holds, checked. Raises StoreError like `document_of`, and for a credential."""
     try:
-        document = document_of(recording.interaction)
+        # One of another kind may have been numbered elsewhere.
+        document = native.numbered(recording.interaction.index, document_of(recording.interaction))
         text = payload(Entry(document, recording.supersedes))
     except StoreError as exc:
         # It may repeat what the service sent.

@@ -14,6 +14,7 @@ from tapeway.core.model import (
     BodyFile,
     CassetteHead,
     CassetteStat,
+    Interaction,
     Recording,
     StoredCassette,
 )
@@ -160,7 +161,8 @@ class _OpenCassette:
         while self._waiting:
             head, recording, done = self._waiting.popleft()
             try:
-                self.cassette.check(recording.interaction)
+                if isinstance(recording.interaction, Interaction):
+                    self.cassette.check(recording.interaction)
                 payloads.append(payload_of(recording))
             except BaseException as exc:
                 done.set_exception(exc)
