@@ -97,24 +97,60 @@ class BodyKeeper(Protocol):
         """
 
 
-class Indexed(Protocol):
+@runtime_checkable
+class Paged(Protocol):
+    """A store that gives a cassette out bit by bit: what it holds need not fit into memory."""
+
+    async def outline(self, name: str) -> Outline | None:
+        """What a cassette says of itself, or None where there is none. Raises CassetteCorrupt."""
+
+    async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[Found]:
+        """Some recordings in order: those behind the one of that index, or from the first on."""
+
+
+@runtime_checkable
+class Editable(Paged, Protocol):
+    """A store that changes single recordings where they lie."""
+
+    async def restate(self, name: str, head: CassetteHead) -> None:
+        """Put another head in force, and find every recording under its new keys."""
+
+    async def edit(self, name: str, index: int, changed: Held | None) -> bool:
+        """Put another interaction in the place of one, or remove it; False where there is none."""
+
+
+@runtime_checkable
+class Extensible(Editable, Protocol):
+    """A store that takes a cassette in bit by bit too, each bit at the cost of one recording."""
+
+    async def extend(self, name: str, head: CassetteHead, items: Sequence[Held]) -> None:
+        """Add interactions at the end in this order, all or none; durable on return.
+
+        `head` is written with the first ones of a cassette. Each is given an index above all there
+        were, as if it had been brought in. Large bodies were kept before. Raises like `append`.
+        """
+
+
+@runtime_checkable
+class Checkable(Protocol):
+    """A store that can look whether it is whole below what is read of it."""
+
+    async def check(self) -> Sequence[str]:
+        """What is wrong with it, a sentence each. Reads all of it."""
+
+
+class Indexed(Editable, Protocol):
     """A store that finds recordings where they lie, at a cost that does not grow with their number.
 
     A recording is found under every key that `core.matching.found_under` names under the rules of
     the cassette's head; the store takes them when it is brought in, and anew when rules change.
     """
 
-    async def outline(self, name: str) -> Outline | None:
-        """What a cassette says of itself, or None where there is none. Raises CassetteCorrupt."""
-
     async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[Found]:
         """All that is found under any of these keys, in order."""
 
     async def get(self, name: str, index: int) -> Found | None:
         """One recording."""
-
-    async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[Found]:
-        """Some recordings in order: those behind the one of that index, or from the first on."""
 
     async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[Found]:
         """The newest exchanges of a method and path (no query), or else the newest of any, in order.
@@ -133,12 +169,6 @@ class Indexed(Protocol):
 
     async def reserve(self, name: str) -> int:
         """An index nobody else gets; one that is not used leaves a gap."""
-
-    async def restate(self, name: str, head: CassetteHead) -> None:
-        """Put another head in force, and find every recording under its new keys."""
-
-    async def edit(self, name: str, index: int, changed: Held | None) -> bool:
-        """Put another interaction in the place of one, or remove it; False where there is none."""
 
 
 class Turns(Protocol):
