@@ -53,7 +53,8 @@ REPORTED = (
 class Policy:
     """What the settings say about recording and replaying."""
 
-    repeats: Repeats = "last"
+    repeats: Repeats | None = None
+    """None where each cassette's own rule is in force."""
     record_statuses: frozenset[int] = frozenset(range(200, 300))
     max_body: int = 64 * MIB
     record_failures: bool = False

@@ -6,6 +6,7 @@ once where that changes the number of no recording, otherwise when the cassette 
 
 from dataclasses import replace
 
+from tapeway.core import repeating
 from tapeway.core.cassette import Cassette
 from tapeway.core.model import StoredCassette
 from tapeway.core.rules import NONE, Rules, RulesFault, in_meta, merged, of_meta
@@ -41,6 +42,7 @@ class Rulebook:
         """The same cassette with all rules in force in its meta. Raises CassetteCorrupt."""
         try:
             own = of_meta(stored.head.meta)
+            repeating.of_meta(stored.head.meta)
         except RulesFault as exc:
             raise CassetteCorrupt(f"cassette '{name}': meta.{exc}") from exc
         rules = merged(own, self._rules)

@@ -41,7 +41,7 @@ class Seen(NamedTuple):
 class SecondLook:
     """Finds the recording that a request means though it calls things by other names."""
 
-    def __init__(self, repeats: Repeats) -> None:
+    def __init__(self, repeats: Repeats | None) -> None:
         self._repeats = repeats
         # More threads would only take turns, and the event loop would have to wait for each.
         self._turn = asyncio.Lock()

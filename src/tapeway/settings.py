@@ -44,6 +44,9 @@ class Written:
     table: bool = False
 
 
+_REPEATS = ("last", "miss", "cycle")
+
+
 def _one_of(*accepted: str) -> PlainValidator:
     return PlainValidator(partial(notation.one_of, accepted=accepted))
 
@@ -161,12 +164,15 @@ class Settings(BaseModel):
             "they came; `2x` is twice as fast, `0.5x` half as fast.",
         )
     )
-    repeats: Annotated[Repeats, _one_of("last", "miss", "cycle"), Written("last|miss|cycle")] = (
-        _option(
-            "last",
-            "What answers an equal request when its recordings are used up: the last one again, "
-            "a miss, or the first one again.",
-        )
+    repeats: Annotated[
+        Repeats | None,
+        PlainValidator(notation.optional(partial(notation.one_of, accepted=_REPEATS))),
+        Written("|".join(_REPEATS)),
+    ] = _option(
+        None,
+        "What answers an equal request when its recordings are used up: the last one again, a miss, "
+        "or the first one again. Not given, it is what the cassette's `meta.repeats` says, or else "
+        "`last`.",
     )
     record_failures: Flag = _option(
         "false",

@@ -278,6 +278,8 @@ def test_a_cassette_behaves_as_plain_lists_would(
 
 
 def _turn(held: list[str], turn: int, repeats: Repeats) -> str | None:
+    if held and repeats == "first":
+        return held[0]
     if turn < len(held):
         return held[turn]
     if not held or repeats == "miss":

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tapeway.core import likeness, rules
+from tapeway.core import likeness, repeating, rules
 from tapeway.core.identifiers import Identifiers
 from tapeway.core.matching import credential_mark, request_key
 from tapeway.core.model import (
@@ -40,6 +40,7 @@ class Cassette:
         self.name = name
         self.head: CassetteHead = stored.head
         self.rules: Rules = rules.of_meta(stored.head.meta)
+        self.repeats: Repeats = repeating.of_meta(stored.head.meta)
         self.take = Take(take)
         self._elsewhere = elsewhere
         self.identifiers: Identifiers | None = None
@@ -106,13 +107,15 @@ class Cassette:
     def next(
         self,
         key: bytes,
-        repeats: Repeats,
+        repeats: Repeats | None,
         mark: bytes = b"",
         *,
         could_ask: bool = False,
         asked: Request | None = None,
     ) -> Interaction | None:
         """The recording whose turn it is, moving the cursor, or None where there is none (left).
+
+        Without `repeats` it is the cassette's own rule that says what comes after the last one.
 
         `mark` is the credential it is asked with. One other than the recorded one is taken for the
         same request: another run has another API key. But while the upstream could be asked, a
@@ -124,10 +127,14 @@ class Cassette:
             return None
         cursor = self._cursor(key, mark)
         turn = position = self.take.cursors.get(cursor, 0)
-        if asked is not None and len(found) > 1 and self._varies(key):
-            chosen = self._nearest(found, asked, repeats)
-            if chosen is None:
+        repeats = repeats or self.repeats
+        if repeats == "first":
+            chosen = repeating.first(found, asked)
+        elif asked is not None and len(found) > 1 and self._varies(key):
+            nearest = self._nearest(found, asked, repeats)
+            if nearest is None:
                 return None
+            chosen = nearest
         else:
             if turn >= len(found):
                 if repeats == "miss":

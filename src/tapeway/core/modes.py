@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Mode = Literal["replay", "record", "auto", "passthrough"]
-Repeats = Literal["last", "miss", "cycle"]
+Repeats = Literal["last", "miss", "cycle", "first"]
 Delivery = Literal["buffer", "stream"]
 Outcome = Literal["replayed", "recorded", "live", "miss", "error"]
 

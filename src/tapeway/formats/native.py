@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import count
 
-from tapeway.core import rules
+from tapeway.core import repeating, rules
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.model import CassetteHead, ForeignInteraction, Interaction, StoredCassette
 from tapeway.core.rules import RulesFault
@@ -179,6 +179,7 @@ def sheet_of(value: Json) -> Sheet:
 def _check_rules(head: CassetteHead) -> None:
     try:
         rules.of_meta(head.meta)
+        repeating.of_meta(head.meta)
     except RulesFault as exc:
         raise FormatFault(f"{exc.what}; {exc.remedy}", ("meta", *exc.pointer)) from exc
 

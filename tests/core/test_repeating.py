@@ -1,0 +1,82 @@
+"""The repeat rule a cassette states: in force unless another one is asked for."""
+
+from dataclasses import replace
+
+import pytest
+
+from tapeway.core import repeating
+from tapeway.core.cassette import Cassette
+from tapeway.core.json_text import Json
+from tapeway.core.matching import request_key
+from tapeway.core.model import (
+    CassetteHead,
+    Interaction,
+    Request,
+    Response,
+    ResponseChunk,
+    ResponseHead,
+    StoredCassette,
+)
+from tapeway.core.modes import Repeats
+from tapeway.core.rules import RulesFault
+
+JSON = ((b"Content-Type", b"application/json"),)
+ASKED = Request("openai", "POST", "/v1/x?a=1&b=2", JSON, b'{"a":1,"b":2}')
+RESPELT = replace(ASKED, target="/v1/x?b=2&a=1", body=b'{"b": 2, "a": 1}')
+
+
+def tape(meta: dict[str, Json], *requests: Request) -> Cassette:
+    answer = Response(ResponseHead(200), (ResponseChunk(b"x"),))
+    held = [Interaction(index, each, answer) for index, each in enumerate(requests)]
+    return Cassette("c", StoredCassette(CassetteHead("", "r", meta), tuple(held)), take=1)
+
+
+def turns(cassette: Cassette, asked: Request, repeats: Repeats | None = None) -> list[int | None]:
+    key = request_key(asked)
+    found = [cassette.next(key, repeats, asked=asked) for _ in range(4)]
+    return [None if each is None else each.index for each in found]
+
+
+@pytest.mark.parametrize(
+    ("meta", "expected"),
+    [
+        ({}, [0, 1, 1, 1]),
+        ({"repeats": "last"}, [0, 1, 1, 1]),
+        ({"repeats": "miss"}, [0, 1, None, None]),
+        ({"repeats": "cycle"}, [0, 1, 0, 1]),
+        ({"repeats": "first"}, [0, 0, 0, 0]),
+    ],
+)
+def test_a_cassette_repeats_as_its_meta_says(
+    meta: dict[str, Json], expected: list[int | None]
+) -> None:
+    assert turns(tape(meta, ASKED, ASKED), ASKED) == expected
+
+
+def test_what_is_asked_for_goes_before_what_the_cassette_says() -> None:
+    assert turns(tape({"repeats": "miss"}, ASKED, ASKED), ASKED, "cycle") == [0, 1, 0, 1]
+
+
+def test_the_first_one_written_the_same_way_comes_before_the_first_one() -> None:
+    cassette = tape({"repeats": "first"}, ASKED, RESPELT, ASKED, RESPELT)
+    third = replace(ASKED, body=b'{"a":1, "b":2}')
+
+    assert request_key(ASKED) == request_key(RESPELT) == request_key(third)
+    assert turns(cassette, RESPELT) == [1, 1, 1, 1]
+    assert turns(cassette, ASKED) == [0, 0, 0, 0]
+    assert turns(cassette, third) == [0, 0, 0, 0]
+    assert cassette.unused() == [2, 3]
+
+
+@pytest.mark.parametrize("said", ["once", 1, None, ["last"]])
+def test_another_rule_is_refused_with_those_there_are(said: Json) -> None:
+    with pytest.raises(RulesFault) as refused:
+        repeating.of_meta({"repeats": said})
+
+    assert str(refused.value) == (
+        "repeats: there is no such repeat rule; known are last, miss, cycle, first"
+    )
+
+
+def test_what_is_stated_is_read_again() -> None:
+    assert repeating.of_meta(repeating.in_meta({"a": 1}, "miss")) == "miss"
