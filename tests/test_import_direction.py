@@ -66,7 +66,7 @@ EVERY_LAYER = frozenset(ALLOWED) | {"cli"}
 # Single modules that may import more than their layer.
 EXCEPTIONS: dict[str, frozenset[str]] = {
     # The one place that names concrete classes and plugs them together.
-    "server.lifecycle": frozenset({"admin", "live", "stores", "upstream"}),
+    "server.wiring": frozenset({"admin", "live", "stores", "upstream"}),
     "cli": EVERY_LAYER,
     "__main__": frozenset({"cli"}),
 }
@@ -286,7 +286,7 @@ CLEAN: dict[str, str] = {
         "from tapeway.errors import Miss\n"
     ),
     "src/tapeway/stores/memory.py": "import asyncio, os, time\nfrom tapeway.core.model import X\n",
-    "src/tapeway/server/lifecycle.py": (
+    "src/tapeway/server/wiring.py": (
         "from tapeway.admin.routes import R\nfrom tapeway.stores.memory import M\n"
         "from tapeway.upstream import U\n"
     ),

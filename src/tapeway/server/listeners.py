@@ -24,6 +24,10 @@ class Listener:
     port: int
 
     @property
+    def place(self) -> tuple[str, int]:
+        return self.host, self.port
+
+    @property
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
