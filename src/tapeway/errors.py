@@ -137,6 +137,11 @@ def too_large(max_bytes: int) -> UpstreamError:
     )
 
 
+def closed(place: str) -> StoreError:
+    """The error for what is asked of a store after its end."""
+    return StoreError(f"the store {place} is closed: open it first", status=503)
+
+
 def describe(exc: BaseException) -> str:
     """The kind of an unexpected error and where it arose, without its text: that may hold secrets."""
     trace = exc.__traceback__

@@ -38,7 +38,10 @@ class CassetteStore(Protocol):
     async def open(self) -> None: ...
 
     async def close(self) -> None:
-        """Bring every cassette into its final form and let go of all locks."""
+        """Bring every cassette into its final form and let go of all locks; a second time nothing.
+
+        Whatever is asked of it from then on raises `errors.closed`, until it is opened again.
+        """
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
         """The cassette with everything ever acknowledged, or None where there is none.
@@ -69,7 +72,10 @@ class CassetteStore(Protocol):
         """All cassettes there are, sorted."""
 
     async def stat(self, name: str) -> CassetteStat | None:
-        """Size and times without reading the interactions, or None where there is none."""
+        """Size and times without reading the interactions, or None where there is none.
+
+        Its `mark` tells whether anybody has changed the cassette since.
+        """
 
 
 @runtime_checkable

@@ -232,7 +232,12 @@ class StoredCassette:
 
 @dataclass(frozen=True, slots=True)
 class CassetteStat:
-    """What a list of cassettes shows; `modified_at` is ISO 8601 in UTC."""
+    """What a list of cassettes shows; `modified_at` is ISO 8601 in UTC.
+
+    `mark` is another one after every change, also of a cassette that was removed and came back; it
+    says nothing else.
+    """
 
     size_bytes: int
     modified_at: str
+    mark: str = ""

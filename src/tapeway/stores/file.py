@@ -5,6 +5,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from tapeway.core.model import (
     Recording,
     StoredCassette,
 )
-from tapeway.errors import StoreError, TapewayError
+from tapeway.errors import StoreError, TapewayError, closed
 from tapeway.formats.notation import JSON, Notation
 from tapeway.stores.disk import store_error
 from tapeway.stores.document import payload_of
@@ -46,8 +47,9 @@ class FileStore:
         self.url = f"file:{root}" if notation is JSON else f"file:{root}?format={notation.name}"
         self._root = root
         self._notation = notation
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="tapeway-store")
+        self._pool = _threads()
         self._open: dict[str, _OpenCassette] = {}
+        self._closed = False
 
     @property
     def root(self) -> Path:
@@ -67,6 +69,8 @@ class FileStore:
         return None
 
     async def open(self) -> None:
+        if self._closed:
+            self._pool, self._open, self._closed = _threads(), {}, False
         try:
             other = self._root.exists() and not self._root.is_dir()
         except OSError as exc:
@@ -84,6 +88,7 @@ class FileStore:
                     log.error("cassette '%s' at stop: %s", name, exc.message)
                     failed.append(exc)
         finally:
+            self._closed = True
             self._pool.shutdown()
         if failed:
             raise failed[0]
@@ -129,16 +134,26 @@ class FileStore:
         return await self._apart(partial(_stat, Paths(self._root, name)), "look at the cassette")
 
     def _opened(self, name: str) -> "_OpenCassette":
+        self._refuse_when_closed()
         if (opened := self._open.get(name)) is None:
             cassette = FileCassette(self._root, name, self._notation)
             opened = self._open[name] = _OpenCassette(cassette, Lane(self._pool))
         return opened
 
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise closed(self.url)
+
     async def _apart(self, work: Callable[[], T], deed: str) -> T:
+        self._refuse_when_closed()
         try:
             return await outcome(self._pool.submit(work))
         except OSError as exc:
             raise store_error(exc, str(self._root), deed) from exc
+
+
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="tapeway-store")
 
 
 class _OpenCassette:
@@ -191,17 +206,21 @@ def _stat(paths: Paths) -> CassetteStat | None:
     folder = paths.open_folder()
     if folder is None:
         return None
-    found: list[os.stat_result] = []
+    found: dict[str, os.stat_result] = {}
     try:
         for file in (*paths.candidates, paths.journal):
-            try:
-                found.append(os.stat(file, dir_fd=folder, follow_symlinks=False))
-            except FileNotFoundError:
-                continue
+            with suppress(FileNotFoundError):
+                found[file] = os.stat(file, dir_fd=folder, follow_symlinks=False)
     finally:
         os.close(folder)
     if not found:
         return None
-    modified = datetime.fromtimestamp(max(each.st_mtime for each in found), UTC)
-    size = sum(each.st_size for each in found)
-    return CassetteStat(size, modified.isoformat(timespec="seconds"))
+    modified = datetime.fromtimestamp(max(each.st_mtime for each in found.values()), UTC)
+    size = sum(each.st_size for each in found.values())
+    mark = " ".join([f"{file}:{_mark(each)}" for file, each in found.items()])
+    return CassetteStat(size, modified.isoformat(timespec="seconds"), mark)
+
+
+def _mark(found: os.stat_result) -> str:
+    # The time of the last change of the inode: a copy that keeps the older times is noticed too.
+    return f"{found.st_ino}.{found.st_ctime_ns}.{found.st_size}"

@@ -8,25 +8,34 @@ import asyncio
 import copy
 import hashlib
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import count
 
 from tapeway.core.model import (
     BodyFile,
     CassetteHead,
     CassetteStat,
-    ForeignInteraction,
-    Interaction,
     Recording,
     StoredCassette,
 )
 from tapeway.core.routing import check_cassette_name
+from tapeway.core.shared import Held
+from tapeway.errors import closed
 from tapeway.formats import native
 from tapeway.spool import Temporary
 from tapeway.stores.document import payload_of
 from tapeway.stores.placement import Placement
 
-Kept = Placement[Interaction | ForeignInteraction]
+
+@dataclass(slots=True)
+class _Kept:
+    """A cassette: its recordings in order, when it was changed, and which change that was."""
+
+    head: CassetteHead
+    items: Placement[Held]
+    at: datetime
+    change: int
 
 
 class MemoryStore:
@@ -37,59 +46,74 @@ class MemoryStore:
     scratch = None
 
     def __init__(self) -> None:
-        self._cassettes: dict[str, tuple[CassetteHead, Kept, datetime]] = {}
+        self._cassettes: dict[str, _Kept] = {}
+        self._changes = count(1)
+        self._closed = False
 
-    async def open(self) -> None: ...
+    async def open(self) -> None:
+        self._closed = False
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        self._closed = True
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
-        return copy.deepcopy(self._read(name))
+        found = self._found(name)
+        return None if found is None else copy.deepcopy(_stored(found))
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
-        check_cassette_name(name)
+        found = self._found(name)
         payload_of(recording)
-        empty: Kept = Placement()
-        head, kept, _ = self._cassettes.get(name, (copy.deepcopy(head), empty, None))
         interaction = copy.deepcopy(recording.interaction)
-        kept.add(interaction.index, interaction, recording.supersedes)
-        self._cassettes[name] = (head, kept, datetime.now(UTC))
+        items = Placement[Held]() if found is None else found.items
+        items.add(interaction.index, interaction, recording.supersedes)
+        self._keep(name, copy.deepcopy(head) if found is None else found.head, items)
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
         """In a temporary file that goes when no recording refers to it any more."""
-        check_cassette_name(name)
+        self._found(name)
         return await asyncio.to_thread(_kept, pieces)
 
     async def save(self, name: str, cassette: StoredCassette) -> None:
-        self._keep(name, cassette, datetime.now(UTC))
+        self._found(name)
+        cassette = copy.deepcopy(cassette)
+        self._keep(name, cassette.head, _numbered(cassette.interactions))
 
     async def release(self, name: str) -> None:
-        if (cassette := self._read(name)) is not None:
-            self._keep(name, cassette, self._cassettes[name][2])
+        if (found := self._found(name)) is not None:
+            found.items = _numbered(_stored(found).interactions)
 
     async def remove(self, name: str) -> bool:
-        return self._cassettes.pop(check_cassette_name(name), None) is not None
+        self._found(name)
+        return self._cassettes.pop(name, None) is not None
 
     async def names(self) -> list[str]:
+        self._refuse_when_closed()
         return sorted(self._cassettes)
 
     async def stat(self, name: str) -> CassetteStat | None:
-        if (cassette := self._read(name)) is None:
+        if (found := self._found(name)) is None:
             return None
-        modified_at = self._cassettes[name][2].isoformat(timespec="seconds")
-        return CassetteStat(len(native.save(cassette)), modified_at)
+        size = len(native.save(_stored(found)))
+        return CassetteStat(size, found.at.isoformat(timespec="seconds"), str(found.change))
 
-    def _keep(self, name: str, cassette: StoredCassette, at: datetime) -> None:
-        check_cassette_name(name)
-        cassette = copy.deepcopy(cassette)
-        kept = enumerate(replace(each, index=i) for i, each in enumerate(cassette.interactions))
-        self._cassettes[name] = (cassette.head, Placement(kept), at)
+    def _found(self, name: str) -> _Kept | None:
+        self._refuse_when_closed()
+        return self._cassettes.get(check_cassette_name(name))
 
-    def _read(self, name: str) -> StoredCassette | None:
-        if check_cassette_name(name) not in self._cassettes:
-            return None
-        head, kept, _ = self._cassettes[name]
-        return StoredCassette(head, tuple(item for _, item in kept.items()))
+    def _keep(self, name: str, head: CassetteHead, items: Placement[Held]) -> None:
+        self._cassettes[name] = _Kept(head, items, datetime.now(UTC), next(self._changes))
+
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise closed(self.url)
+
+
+def _stored(found: _Kept) -> StoredCassette:
+    return StoredCassette(found.head, tuple(item for _, item in found.items.items()))
+
+
+def _numbered(items: Iterable[Held]) -> Placement[Held]:
+    return Placement(enumerate(replace(each, index=i) for i, each in enumerate(items)))
 
 
 def _kept(pieces: Iterable[bytes]) -> BodyFile:
