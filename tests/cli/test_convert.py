@@ -8,8 +8,9 @@ import pytest
 
 from tapeway.cli import conversion
 from tapeway.cli.main import main
+from tapeway.core import match_key
 from tapeway.core.model import ForeignInteraction, Interaction
-from tapeway.formats import kinds, match_key, native
+from tapeway.formats import kinds, native
 from tests.canary import sightings
 from tests.cli.test_scan import KEY, cassette
 from tests.formats.others import text

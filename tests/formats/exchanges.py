@@ -2,6 +2,7 @@
 
 from hypothesis import strategies as st
 
+from tapeway.core import match_key
 from tapeway.core.model import (
     Framing,
     Headers,
@@ -11,7 +12,6 @@ from tapeway.core.model import (
     ResponseChunk,
     ResponseHead,
 )
-from tapeway.formats import match_key
 
 TOKEN = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 JSON_TYPE = (b"Content-Type", b"application/json")

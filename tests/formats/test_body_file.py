@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tapeway.core import match_key
 from tapeway.core.cuts import Cuts
 from tapeway.core.model import (
     BodyFile,
@@ -17,7 +18,7 @@ from tapeway.core.model import (
     ResponseHead,
     StoredCassette,
 )
-from tapeway.formats import match_key, native
+from tapeway.formats import native
 from tapeway.formats.fault import FormatFault
 from tests.formats.exchanges import times
 from tests.stores.recordings import HEAD

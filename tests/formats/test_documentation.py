@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tapeway.core import match_key
 from tapeway.core.model import Interaction
-from tapeway.formats import exchange, match_key, native
+from tapeway.formats import exchange, native
 
 TEXT = (Path(__file__).parents[2] / "docs" / "cassette-format.md").read_text("utf-8")
 

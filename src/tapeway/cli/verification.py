@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tapeway.core import match_key
 from tapeway.core.model import (
     BodyFile,
     CassetteHead,
@@ -13,7 +14,7 @@ from tapeway.core.model import (
     StoredCassette,
 )
 from tapeway.errors import StoreError
-from tapeway.formats import match_key, native
+from tapeway.formats import native
 from tapeway.formats.fault import FormatFault
 from tapeway.spool import pieces
 

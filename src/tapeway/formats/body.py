@@ -9,8 +9,9 @@ import base64
 import json
 from collections.abc import Mapping
 
+from tapeway.core import forms
 from tapeway.core.json_text import MAX_DEPTH, Json, NotJson, parse, same
-from tapeway.formats import forms, json_layout
+from tapeway.formats import json_layout
 from tapeway.formats.fault import FormatFault
 from tapeway.formats.fields import Fields
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from tapeway.core import match_key
 from tapeway.core.encoding import coding_of
 from tapeway.core.headers import end_to_end
 from tapeway.core.json_text import Json
@@ -16,7 +17,7 @@ from tapeway.core.model import (
     ResponseHead,
 )
 from tapeway.core.readable import readable_request, readable_response, uncoded
-from tapeway.formats import exchange, match_key
+from tapeway.formats import exchange
 from tapeway.formats.fault import FormatFault, Pointer
 
 _ORIGIN = re.compile(r"https?://[^/?#]*", re.IGNORECASE)

@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from tapeway.core import match_key
 from tapeway.core.headers import OWN, end_to_end, find
 from tapeway.core.json_text import Json
 from tapeway.core.model import Headers, Interaction, Request, Response, ResponseHead, Verdict
-from tapeway.formats import arrival, body, body_file, failing, header_map, match_key
+from tapeway.formats import arrival, body, body_file, failing, header_map
 from tapeway.formats.fault import FormatFault, Pointer
 from tapeway.formats.fields import Fields, millis
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from tapeway.core import forms
 from tapeway.core.json_text import Json
 from tapeway.core.model import Headers, Request
-from tapeway.formats import forms
 
 VOLATILE = (
     "timestamp",

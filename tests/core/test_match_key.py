@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from tapeway.core import match_key
 from tapeway.core.model import Interaction, Request
-from tapeway.formats import match_key, native
+from tapeway.formats import native
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "formats" / "data"
 VECTORS: list[dict[str, Any]] = json.loads((DATA / "match_key_vectors.json").read_text())["vectors"]
 
 
