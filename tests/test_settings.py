@@ -67,6 +67,7 @@ def test_a_pace_is_how_long_a_recorded_second_takes(written: str, pace: float) -
         ({"store": ""}, "must not be empty"),
         ({"miss_status": "200"}, "from 400 to 599"),
         ({"journal_size": 0}, "from 1 to"),
+        ({"workers": 0}, "from 1 to"),
         ({"route": "grok"}, "'grok' is no built-in route; give grok=URL, or one of openai"),
         ({"route": "grok=off"}, "'grok' is no built-in route"),
         ({"nonsense": 1}, "Extra inputs"),

@@ -187,6 +187,13 @@ class Settings(BaseModel):
     ] = _option("424", "The status of a miss. SDKs repeat a call that gets 408, 409, 429 or 5xx.")
     max_body: Size = _option("64MiB", "The largest body of a request or answer.")
     config: File = _option(None, "The file to read options from. ./tapeway.toml if that exists.")
+    workers: Annotated[
+        int, PlainValidator(partial(notation.whole, least=1, most=256)), Written("N")
+    ] = _option(
+        "1",
+        "How many processes serve the port. More than one need a store they can share, "
+        "`sqlite:FILE` or `postgresql://…`.",
+    )
     drain_timeout: Annotated[
         float, PlainValidator(partial(notation.seconds, least=0)), Written("SECONDS")
     ] = _option("8", "How long a stop waits for calls in flight.")

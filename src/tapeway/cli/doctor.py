@@ -39,7 +39,7 @@ _NOTHING = StoredCassette(CassetteHead("", ""))
     default="text",
     help="How to tell what was found. [text]",
 )
-@settings_options()
+@settings_options(but="workers")
 @click.pass_context
 def doctor(
     context: click.Context,

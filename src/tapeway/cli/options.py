@@ -12,15 +12,15 @@ from tapeway.settings import Settings, Written
 F = TypeVar("F", bound=Callable[..., object])
 
 
-def settings_options(*names: str) -> Callable[[F], F]:
-    """A decorator that adds the flags of these options, or of all of them.
+def settings_options(*names: str, but: str | None = None) -> Callable[[F], F]:
+    """A decorator that adds the flags of these options, or of all of them `but` one.
 
     The values stay as written, and None where a flag is not given: other sources come after.
     """
 
     def add(function: F) -> F:
         for name, field in reversed(Settings.model_fields.items()):
-            if name in OPTIONS and (not names or name in names):
+            if name in OPTIONS and name != but and (not names or name in names):
                 function = _option(name, field)(function)
         return function
 

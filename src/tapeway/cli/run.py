@@ -24,7 +24,7 @@ _MISSED = 3
 @click.option(
     "--report", metavar="FILE", help="Write the report: .json, .xml (JUnit), .md or .txt."
 )
-@settings_options()
+@settings_options(but="workers")
 @click.pass_context
 def run(context: click.Context, /, *, report: str | None, **flags: object) -> int:
     """Run a command with the proxy around it: tapeway run [OPTIONS] -- COMMAND…
