@@ -1,6 +1,6 @@
 """A recording as a cassette file and its journal would hold it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tapeway.core.guard import Sighted, refusal
 from tapeway.core.model import CassetteHead, ForeignInteraction, Interaction, Recording
@@ -29,10 +29,15 @@ def text_of(notation: Notation, head: CassetteHead, documents: Iterable[native.D
 
 def payload_of(recording: Recording) -> bytes:
     """What the journal holds, checked. Raises StoreError like `document_of`, and for a credential."""
+    return checked(recording, lambda document: payload(Entry(document, recording.supersedes)))
+
+
+def checked(recording: Recording, write: Callable[[native.Document], bytes]) -> bytes:
+    """A recording's document as it is to be written, checked in the same way."""
     try:
         # One of another kind may have been numbered elsewhere.
         document = native.numbered(recording.interaction.index, document_of(recording.interaction))
-        text = payload(Entry(document, recording.supersedes))
+        text = write(document)
     except StoreError as exc:
         # It may repeat what the service sent.
         _check(recording, {}, exc.message.encode("utf-8", "backslashreplace"))
