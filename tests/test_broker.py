@@ -72,7 +72,7 @@ async def test_auto_asks_again_for_a_used_up_answer_where_repeats_are_a_miss() -
         assert await around.get() == Served("replayed", b"old", 0)
         assert await around.get() == Served("recorded", b"answer 1", 1)
         assert await around.get() == Served("recorded", b"answer 2", 2)
-        around.broker.rewind()
+        await around.broker.rewind()
         assert [(await around.get()).body for _ in range(3)] == [b"old", b"answer 1", b"answer 2"]
 
 
@@ -109,7 +109,7 @@ async def test_record_replaces_once_a_take_and_then_appends() -> None:
         assert [(await around.get()).index for _ in range(2)] == [2, 3]
         assert await around.stored() == around.held() == [b"answer 1", b"answer 2"]
 
-        around.broker.rewind()
+        await around.broker.rewind()
         await around.get()
 
         assert await around.stored() == around.held() == [b"answer 3"]
@@ -129,9 +129,8 @@ async def test_record_asks_for_each_of_two_equal_requests() -> None:
 async def test_passthrough_keeps_nothing_and_relays_pieces() -> None:
     async with world("passthrough") as around:
         broker = around.broker
-        cassette = await broker.load(None)
         request = Request("openai", "GET", "/", base="https://up")
-        plan = broker.plan(cassette, Incoming(request))
+        _, plan = await broker.decide("default", Incoming(request))
         assert isinstance(plan, Ask)
         async with broker.relay(plan) as live:
             assert [piece async for piece in live.pieces()] == [b"answer 1"]
@@ -178,7 +177,7 @@ async def test_a_route_without_a_url_replays_and_misses_but_cannot_be_asked() ->
         assert (await around.get(route="azure")).outcome == "replayed"
         assert (await around.get("/other", route="azure")).outcome == "miss"
         for mode in ("auto", "record", "passthrough"):
-            around.broker.set_mode(mode)
+            await around.broker.set_mode(mode)
             with pytest.raises(NoRoute, match="--route azure="):
                 await around.get("/other", route="azure")
 
@@ -199,7 +198,7 @@ async def test_nothing_is_ever_asked_in_replay(bodies: tuple[str, ...]) -> None:
     async with world("replay", store=await recorded(*bodies)) as around:
         for path in ("/v1/x", "/v1/x", "/other"):
             await around.get(path)
-        around.broker.rewind()
+        await around.broker.rewind()
         await around.get()
 
         assert around.responder.connections == 0
@@ -225,9 +224,8 @@ async def test_a_credential_makes_no_difference_and_reaches_only_the_service() -
 async def test_a_route_that_came_with_an_upstream_is_asked_there() -> None:
     routes = RouteTable({}, Route(DEFAULT, "http://mine/base"))
     async with world(routes=routes) as around:
-        cassette = await around.broker.load(None)
         request = Request(DEFAULT, "GET", "/x", base="http://mine/base")
-        plan = around.broker.plan(cassette, Incoming(request))
+        _, plan = await around.broker.decide("default", Incoming(request))
         assert isinstance(plan, Ask)
         await around.broker.perform(plan)
 

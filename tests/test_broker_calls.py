@@ -139,7 +139,7 @@ async def test_a_waiter_of_a_later_take_has_used_what_it_was_given() -> None:
         around.responder.gate.clear()
         first = around.start()
         await around.responder.reached(1)
-        around.broker.rewind()
+        await around.broker.rewind()
         second = around.start()
         await asyncio.sleep(0)
         around.responder.gate.set()
@@ -225,10 +225,8 @@ async def test_draining_refuses_to_relay() -> None:
 
         with pytest.raises(Draining):
             await around.get()
-        plan = around.broker.plan(
-            await around.broker.load(None),
-            Incoming(Request("openai", "GET", "/", base="https://up")),
-        )
+        request = Request("openai", "GET", "/", base="https://up")
+        _, plan = await around.broker.decide("default", Incoming(request))
         assert isinstance(plan, Ask)
         with pytest.raises(Draining):
             around.broker.relay(plan)
@@ -248,7 +246,7 @@ async def test_cancelling_breaks_calls_off_and_tells_all_who_wait() -> None:
 
 async def test_a_call_cancelled_before_its_first_step_tells_who_waits() -> None:
     async with world() as around:
-        await around.broker.load(None)
+        await around.broker.prepare()
         client = around.start()
         await until(lambda: around.broker.in_flight)
         assert around.responder.asked == []

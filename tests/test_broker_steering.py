@@ -36,7 +36,7 @@ async def test_a_request_is_served_to_its_end_in_the_mode_it_came_in(
         around.responder.gate.clear()
         client = around.start()
         await around.responder.reached(1)
-        around.broker.set_mode(then)
+        await around.broker.set_mode(then)
         around.responder.gate.set()
 
         assert (await client).outcome == ("live" if first == "passthrough" else "recorded")
@@ -47,7 +47,7 @@ async def test_a_mode_is_in_force_for_the_very_next_request() -> None:
     async with world(store=await recorded("old")) as around:
         seen = []
         for mode in ("replay", "record", "passthrough", "auto"):
-            around.broker.set_mode(mode)
+            await around.broker.set_mode(mode)
             seen.append((await around.get()).outcome)
 
         assert seen == ["replayed", "recorded", "live", "replayed"]
@@ -56,11 +56,11 @@ async def test_a_mode_is_in_force_for_the_very_next_request() -> None:
 async def test_another_mode_begins_a_take_and_the_same_one_does_not() -> None:
     async with world("replay", policy=Policy(repeats="miss"), store=await recorded("a")) as around:
         await around.get()
-        around.broker.set_mode("replay")
+        await around.broker.set_mode("replay")
         assert (await around.get()).outcome == "miss"
         takes = around.broker.takes
 
-        around.broker.set_mode("auto")
+        await around.broker.set_mode("auto")
 
         assert around.broker.takes == takes + 1
         assert (await around.get()).outcome == "replayed"
@@ -68,13 +68,13 @@ async def test_another_mode_begins_a_take_and_the_same_one_does_not() -> None:
 
 async def test_a_cassette_may_have_a_mode_of_its_own() -> None:
     async with world("replay") as around:
-        around.broker.set_mode("auto", "mine")
+        await around.broker.set_mode("auto", "mine")
 
         assert (await around.get(cassette="mine")).outcome == "recorded"
         assert (await around.get()).outcome == "miss"
         assert (around.broker.mode_of("mine"), around.broker.mode_of("other")) == ("auto", "replay")
 
-        around.broker.set_mode("passthrough")
+        await around.broker.set_mode("passthrough")
 
         assert (await around.get(cassette="mine")).outcome == "replayed"
         assert (await around.get()).outcome == "live"
@@ -82,12 +82,12 @@ async def test_a_cassette_may_have_a_mode_of_its_own() -> None:
 
 async def test_a_cassette_whose_mode_stays_keeps_its_place() -> None:
     async with world("replay", policy=Policy(repeats="miss")) as around:
-        around.broker.set_mode("auto", "mine")
+        await around.broker.set_mode("auto", "mine")
         await around.get(cassette="mine")
-        around.broker.set_mode("replay", "mine")
+        await around.broker.set_mode("replay", "mine")
         await around.get(cassette="mine")
 
-        around.broker.set_mode("auto")
+        await around.broker.set_mode("auto")
 
         assert (await around.get(cassette="mine")).outcome == "miss"
 
@@ -96,15 +96,15 @@ async def test_rewinding_begins_a_take_for_one_cassette_or_for_all() -> None:
     async with world("record", policy=Policy(repeats="miss")) as around:
         for cassette in (None, "mine"):
             await around.get(cassette=cassette)
-        around.broker.set_mode("replay")
+        await around.broker.set_mode("replay")
 
         async def outcomes() -> list[str]:
             return [(await around.get(cassette=each)).outcome for each in (None, "mine")]
 
         assert await outcomes() == ["replayed", "replayed"]
-        around.broker.rewind("mine")
+        await around.broker.rewind("mine")
         assert await outcomes() == ["miss", "replayed"]
-        around.broker.rewind()
+        await around.broker.rewind()
         assert await outcomes() == ["replayed", "replayed"]
 
 
@@ -123,8 +123,8 @@ async def test_inserting_makes_a_cassette_the_active_one_in_a_new_take() -> None
 
 async def test_inserting_with_a_mode_puts_it_in_force_for_all_without_their_own() -> None:
     async with world("replay") as around:
-        around.broker.set_mode("passthrough", "mine")
-        around.broker.set_mode("replay", "pinned")
+        await around.broker.set_mode("passthrough", "mine")
+        await around.broker.set_mode("replay", "pinned")
         await around.broker.insert("mine", "auto")
 
         assert [around.broker.mode_of(name) for name in ("mine", "other")] == ["auto", "auto"]
@@ -135,7 +135,7 @@ async def test_inserting_with_a_mode_puts_it_in_force_for_all_without_their_own(
 async def test_inserting_leaves_the_place_of_other_cassettes_alone() -> None:
     async with world("record", policy=Policy(repeats="miss")) as around:
         await around.get(cassette="mine")
-        around.broker.set_mode("replay")
+        await around.broker.set_mode("replay")
         await around.get(cassette="mine")
 
         await around.broker.insert("fresh", "replay")
@@ -198,7 +198,7 @@ async def test_only_what_will_be_recorded_on_is_claimed(mode: Mode, writable: bo
 async def test_nobody_is_asked_for_what_could_not_be_recorded(error: StoreError) -> None:
     async with world("replay", store=await recorded("old")) as around:
         await around.get()
-        around.broker.set_mode("record")
+        await around.broker.set_mode("record")
         around.store.fail("load", error)
 
         with pytest.raises(type(error), match=error.message):
@@ -213,9 +213,9 @@ async def test_nobody_is_asked_for_what_could_not_be_recorded(error: StoreError)
 async def test_a_mode_that_only_asks_claims_nothing() -> None:
     async with world("replay", store=await recorded("old")) as around:
         await around.get()
-        around.broker.set_mode("auto")
+        await around.broker.set_mode("auto")
         assert (await around.get()).outcome == "replayed"
-        around.broker.set_mode("passthrough")
+        await around.broker.set_mode("passthrough")
         assert (await around.get()).outcome == "live"
 
         assert around.store.claimed == {"default": False}
@@ -370,8 +370,8 @@ async def test_reports_are_about_what_is_in() -> None:
         await around.get(cassette="other")
         await around.broker.eject("other")
 
-        assert [report.name for report in around.broker.reports()] == ["default"]
-        assert [cassette.name for cassette in around.broker.loaded()] == ["default"]
+        assert [report.name for report in await around.broker.reports()] == ["default"]
+        assert [cassette.name for cassette in await around.broker.loaded()] == ["default"]
 
 
 async def test_reading_a_cassette_does_not_bring_it_in() -> None:
@@ -380,7 +380,7 @@ async def test_reading_a_cassette_does_not_bring_it_in() -> None:
 
         assert found is not None
         assert len(found.interactions) == 1
-        assert around.broker.loaded() == []
+        assert await around.broker.loaded() == []
         assert await around.broker.read("nobody") is None
 
 

@@ -76,7 +76,7 @@ async def test_what_was_loaded_for_replay_gets_them_when_it_is_recorded_on() -> 
     async with world("replay", store=store, rules=IGNORE_N) as around:
         await around.get("/v1/x?n=2")
         assert store.calls.count("save default") == 0
-        around.broker.set_mode("auto")
+        await around.broker.set_mode("auto")
         assert (await around.get("/v1/other")).outcome == "recorded"
         assert await meta(store) == {"rules": {"ignore": ["query.n"]}}
 
@@ -100,7 +100,7 @@ async def test_recordings_that_become_equal_are_repeats_of_one_another() -> None
     async with world("auto", policy=Policy(repeats="miss")) as around:
         for n in (1, 2, 3):
             await around.get(f"/v1/x?ts={n}")
-        around.broker.set_mode("replay")
+        await around.broker.set_mode("replay")
         await around.get("/v1/x?ts=2")
 
         await around.broker.add_rules("default", IGNORE_TS)
@@ -117,7 +117,7 @@ async def test_a_rule_is_kept_at_once_also_where_that_changes_numbers() -> None:
         await around.broker.add_rules("default", IGNORE_TS)
         assert await meta(store) == {"rules": {"ignore": ["query.ts"]}}
         assert (await around.get("/v1/x?ts=2")).index == 1
-        around.broker.rewind()
+        await around.broker.rewind()
         assert (await around.get("/v1/x?ts=3")).outcome == "recorded"
 
         assert await around.stored() == around.held() == [b"answer 3"]
@@ -133,7 +133,7 @@ async def test_a_request_that_comes_while_a_rule_is_put_in_force_waits_for_it() 
             await store.reached("save default")
             asking = around.start("/v1/x?ts=2")
             await asyncio.sleep(0)
-            around.broker.set_mode("auto")
+            await around.broker.set_mode("auto")
             gate.set()
 
         assert (await asking).outcome == "replayed"
@@ -190,7 +190,7 @@ async def test_two_users_get_their_own_answers_in_any_order(order: tuple[int, in
     async with world("record") as around:
         for user in users:
             await around.get("/v1/me", headers=user)
-        around.broker.set_mode("replay")
+        await around.broker.set_mode("replay")
 
         found = [(await around.get("/v1/me", headers=users[n])).body for n in (*order, *order)]
 
@@ -204,7 +204,7 @@ async def test_a_digest_login_replays_though_every_nonce_is_another() -> None:
     async with world("record") as around:
         for headers in ((), login(b"1"), (), login(b"2")):
             await around.get("/v1/me", headers=headers)
-        around.broker.set_mode("replay")
+        await around.broker.set_mode("replay")
 
         found = [
             (await around.get("/v1/me", headers=headers)).body

@@ -18,7 +18,7 @@ from tapeway.core.model import (
 from tapeway.core.modes import Mode
 from tapeway.core.plan import Ask, Incoming, Replay
 from tapeway.live import Policy
-from tapeway.second_look import FEW, SMALL_BODY, Seen
+from tapeway.second_look import FEW, SMALL_BODY, SecondLook, Seen
 from tests.core.keys import JSON
 from tests.fakes.responder import FakeAnswer
 from tests.fakes.store import FakeStore
@@ -119,7 +119,7 @@ async def test_results_swapped_behind_names_learnt_before_miss() -> None:
         assert (await ask(around, sent(1, "x", "y"))).outcome == "replayed"
         assert (await ask(around, sent(2, "y", "x"))).outcome == "miss"
         assert (await ask(around, sent(2, "x", "y"))).outcome == "replayed"
-        around.broker.rewind()
+        await around.broker.rewind()
         assert (await ask(around, sent(2, "y", "x"))).outcome == "replayed"
 
 
@@ -148,10 +148,7 @@ async def test_what_is_recorded_in_this_take_is_recognised_too() -> None:
 
 async def plan(around: World, body: bytes) -> Replay | Ask:
     request = Request("openai", "POST", "/v1/chat", JSON, body, "https://up")
-    cassette = await around.broker.load(None)
-    planned = around.broker.plan(cassette, Incoming(request))
-    assert isinstance(planned, Ask)
-    found = await around.broker.reconsider(cassette, Incoming(request), planned)
+    _, found = await around.broker.decide("default", Incoming(request))
     assert isinstance(found, Replay | Ask)
     return found
 
@@ -179,7 +176,7 @@ async def test_identifiers_the_upstream_issued_in_this_take_are_not_flagged() ->
         assert isinstance(live, Ask)
         assert (live.borrowed, live.note) == ((), None)
 
-        around.broker.rewind()
+        await around.broker.rewind()
         later = await plan(around, turn("weather?", (CALLS[0], "sun")))
         assert isinstance(later, Ask)
         assert later.borrowed == (CALLS[0],)
@@ -206,7 +203,7 @@ async def test_what_was_recorded_meanwhile_answers(monkeypatch: pytest.MonkeyPat
             assert (await ask(around, turn("new"))).outcome == "recorded"
             return Seen()
 
-        monkeypatch.setattr(around.broker._second_look, "look", look)
+        monkeypatch.setattr(SecondLook, "look", look)
 
         assert (await ask(around, turn("new"))).outcome == "replayed"
 
@@ -220,7 +217,7 @@ async def test_a_cassette_that_was_let_go_meanwhile_is_loaded_anew(
             await around.broker.eject()
             return Seen()
 
-        monkeypatch.setattr(around.broker._second_look, "look", look)
+        monkeypatch.setattr(SecondLook, "look", look)
 
         assert (await ask(around, turn("new"))).outcome == "recorded"
         assert len(around.held()) == 4

@@ -23,6 +23,11 @@ class Feed:
         self._closed = False
         self._changed = asyncio.Event()
 
+    @property
+    def begun(self) -> bool:
+        """Whether its client may have had the head."""
+        return self._tape is not None
+
     def begin(self, tape: Tape, outcome: Outcome, index: int | None) -> None:
         """Give out the head; `index` is the one its recording will have."""
         self._tape, self.outcome, self.index = tape, outcome, index

@@ -13,7 +13,6 @@ from tapeway.core.large_body import is_looked_into
 from tapeway.core.model import (
     Failure,
     Interaction,
-    Recording,
     Response,
     ResponseHead,
     Verdict,
@@ -144,8 +143,8 @@ class LiveCall:
         note = self._objection(response.verdict)
         if note or not self._keeps(response.status):
             return self._answer("live", response, note=note)
-        recording = await self._record(response)
-        return self._answer("recorded", response, recording.interaction.index)
+        kept = await self._record(response)
+        return replace(self._answer("recorded", response, kept.index), kept=kept)
 
     def _keeps(self, status: int) -> bool:
         rules = self._ask.rules
@@ -175,24 +174,24 @@ class LiveCall:
             return Response(ResponseHead(0), latency_ms=latency_ms)
         return self._tape.finish(latency_ms, "truncated")
 
-    async def _record(self, response: Response, failure: Failure | None = None) -> Recording:
+    async def _record(self, response: Response, failure: Failure | None = None) -> Interaction:
         ask = self._ask
         redactor = self._recogniser.redactor(
             ask.cassette.head.run_id, ask.request, of_response(response.headers)
         )
         guard = self._recogniser.guard(ask.request)
         keeping = Keeping(self._store, ask.cassette.name, redactor, guard, self._policy.max_body)
+        interaction = await keeping.keep(ask.request, await self._read(response, failure, redactor))
         recording = ask.cassette.recording(
-            await keeping.keep(ask.request, await self._read(response, failure, redactor)),
-            ask.key,
-            ask.take,
-            replaces=ask.rules.replaces,
-            index=self._index,
+            interaction, ask.key, ask.take, replaces=ask.rules.replaces, index=self._index
         )
-        checked = replace(recording, check=guard.check)
+        interaction = replace(interaction, index=recording.interaction.index)
+        checked = replace(recording, check=guard.check, lease=ask.lease)
+        if ask.shared:
+            checked = replace(checked, step=ask.cassette.step(interaction, ask.key, ask.take))
         await self._store.append(ask.cassette.name, ask.cassette.head, checked)
         ask.cassette.add(recording, ask.key, ask.take)
-        return recording
+        return interaction
 
     async def _read(
         self, response: Response, failure: Failure | None, redactor: Redactor

@@ -1,5 +1,6 @@
 """What a run got out of a cassette: hits, misses, what went unused, tokens not paid for."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tapeway.core.attempts import Attempt, Attempts
@@ -86,15 +87,23 @@ class CassetteReport:
 
 def of_cassette(cassette: Cassette, tally: Tally) -> CassetteReport:
     """The report of a loaded cassette."""
+    duplicates = [_items(cassette, group) for group in cassette.duplicates()]
+    return of_counts(cassette.name, tally, _items(cassette, cassette.unused()), duplicates)
+
+
+def of_counts(
+    name: str, tally: Tally, unused: Iterable[Item], duplicates: Iterable[Iterable[Item]]
+) -> CassetteReport:
+    """The report of a cassette of which these recordings went unused, or answer the same."""
     return CassetteReport(
-        name=cassette.name,
+        name=name,
         replayed=tally.replayed,
         recorded=tally.recorded,
         live=tally.live,
         retries=tally.retries,
         misses=tuple(tally.misses),
-        unused=_items(cassette, cassette.unused()),
-        duplicates=tuple(_items(cassette, group) for group in cassette.duplicates()),
+        unused=tuple(unused),
+        duplicates=tuple(tuple(group) for group in duplicates),
         usage=dict(tally.tokens),
     )
 

@@ -29,7 +29,7 @@ class Rulebook:
         They are saved where it is writable. Raises StoreError, also for rules that cannot be read.
         """
         stored = await self._store.load(name, writable=writable)
-        if stored is None or (ruled := self.applied(name, stored)) is stored:
+        if stored is None or (ruled := applied(name, stored, self._rules)) is stored:
             return stored
         if not writable:
             self._lacking.add(name)
@@ -37,18 +37,6 @@ class Rulebook:
         await self._store.save(name, ruled)
         # Saving numbers what is there by its position.
         return await self._store.load(name, writable=True)
-
-    def applied(self, name: str, stored: StoredCassette) -> StoredCassette:
-        """The same cassette with all rules in force in its meta. Raises CassetteCorrupt."""
-        try:
-            own = of_meta(stored.head.meta)
-            repeating.of_meta(stored.head.meta)
-        except RulesFault as exc:
-            raise CassetteCorrupt(f"cassette '{name}': meta.{exc}") from exc
-        rules = merged(own, self._rules)
-        if rules == own:
-            return stored
-        return replace(stored, head=replace(stored.head, meta=in_meta(stored.head.meta, rules)))
 
     async def add(self, cassette: Cassette, more: Rules) -> None:
         """Keep further rules for a loaded cassette, and put them in force; nobody may record on it.
@@ -85,3 +73,16 @@ class Rulebook:
         """A cassette is let go."""
         self._lacking.discard(name)
         self._unsaved.discard(name)
+
+
+def applied(name: str, stored: StoredCassette, more: Rules) -> StoredCassette:
+    """The same cassette with these rules in its meta besides its own. Raises CassetteCorrupt."""
+    try:
+        own = of_meta(stored.head.meta)
+        repeating.of_meta(stored.head.meta)
+    except RulesFault as exc:
+        raise CassetteCorrupt(f"cassette '{name}': meta.{exc}") from exc
+    rules = merged(own, more)
+    if rules == own:
+        return stored
+    return replace(stored, head=replace(stored.head, meta=in_meta(stored.head.meta, rules)))

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import TypeVar
 
-from tapeway.core.cassette import Cassette
-from tapeway.core.model import Interaction, Response
+from tapeway.core.model import Response
 from tapeway.core.plan import Answer, Ask
 from tapeway.core.readable import may_be_read, readable_response
 from tapeway.errors import Draining, TapewayError, describe
@@ -20,6 +19,9 @@ from tapeway.live import BROKEN_OFF
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+Live = Callable[[Ask, Feed | None], Awaitable[Answer | TapewayError]]
+"""Asks the upstream and records; what went wrong is returned."""
 
 _Task = asyncio.Task[Answer | TapewayError]
 _Key = tuple[str, bytes]
@@ -61,8 +63,7 @@ class Pending:
         if answer.index is None or response.file is None or not may_be_read(response, method):
             return response
         # A large one was read into the store, piece by piece.
-        kept = self._ask.cassette.get(answer.index)
-        return kept.response if isinstance(kept, Interaction) else response
+        return response if answer.kept is None else answer.kept.response
 
 
 class LiveCalls:
@@ -76,7 +77,7 @@ class LiveCalls:
         self._tasks = tasks
         self._call = call
         self._shared: dict[_Key, _Task] = {}
-        self._running: dict[_Task, Cassette] = {}
+        self._running: dict[_Task, str] = {}
         self.draining = False
 
     def __len__(self) -> int:
@@ -96,9 +97,9 @@ class LiveCalls:
             return Pending(running, ask, first=False)
         return Pending(self._start(ask, feed, shared), ask, first=True)
 
-    async def ended(self, cassette: Cassette) -> None:
+    async def ended(self, name: str) -> None:
         """Wait until no call records on this cassette."""
-        while calls := [task for task, of in self._running.items() if of is cassette]:
+        while calls := [task for task, of in self._running.items() if of == name]:
             await asyncio.wait(calls)
 
     def drain(self) -> None:
@@ -119,7 +120,7 @@ class LiveCalls:
     def _start(self, ask: Ask, feed: Feed | None, shared: _Key | None) -> _Task:
         self.refuse_when_draining()
         task = self._tasks.create_task(self._call(ask, feed))
-        self._running[task] = ask.cassette
+        self._running[task] = ask.cassette.name
         if shared:
             self._shared[shared] = task
 

@@ -185,7 +185,7 @@ async def test_reading_has_no_effect() -> None:
         for path in ("", "/one", "/one/interactions", "/one/interactions/0"):
             await found.got(f"/api/v1/cassettes{path}")
 
-        assert found.broker.loaded() == []
+        assert await found.broker.loaded() == []
         assert found.broker.takes == takes
         assert await store.stat("one") == before
 
@@ -194,13 +194,13 @@ async def test_reading_has_no_effect() -> None:
     "path", ["", "/interactions", "/interactions/0", "?format=json", "/interactions?limit=1"]
 )
 async def test_a_cassette_that_is_not_there_is_a_404(open_world: World, path: str) -> None:
-    before = len(open_world.broker._doors)
+    before = len(open_world.broker.cassettes._doors)
 
     response = await open_world.call("GET", f"/api/v1/cassettes/none{path}")
 
     assert response.status == 404
     assert (await response.json())["error"]["code"] == "no_cassette"
-    assert len(open_world.broker._doors) == before, "a name that is nobody's costs no memory"
+    assert len(open_world.broker.cassettes._doors) == before, "a name that is nobody's costs no memory"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tapeway.core.model import StoredCassette
+from tapeway.core.plan import Incoming
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.memory import MemoryStore
 from tests.admin.world import World, world
@@ -176,11 +177,11 @@ async def test_an_eject_waits_for_the_recordings_in_flight(open_world: World) ->
 async def test_a_request_that_comes_during_an_eject_is_served_anew(
     open_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arrived, load = asyncio.Event(), open_world.broker.load
+    arrived, decide = asyncio.Event(), open_world.broker.decide
 
-    async def noticed(name: str | None) -> Any:
+    async def noticed(name: str, incoming: Incoming) -> Any:
         arrived.set()
-        return await load(name)
+        return await decide(name, incoming)
 
     open_world.service.gate.clear()
     async with asyncio.TaskGroup() as tasks:
@@ -189,7 +190,7 @@ async def test_a_request_that_comes_during_an_eject_is_served_anew(
         ejecting = tasks.create_task(open_world.done("POST", "/api/v1/eject"))
         while open_world.broker.cassette("default") is not None:
             await open_world.got("/healthz")
-        monkeypatch.setattr(open_world.broker, "load", noticed)
+        monkeypatch.setattr(open_world.broker, "decide", noticed)
         late = tasks.create_task(open_world.ask("/v1/a"))
         await arrived.wait()
         assert not late.done()

@@ -63,13 +63,7 @@ class World:
         broker = self.broker
         base = ROUTES.routes[route].url if route in ROUTES.routes else None
         request = Request(route, method, path, headers, body, base=base or "")
-        loaded = broker.cassette(cassette)
-        if loaded is None:
-            loaded = await broker.load(cassette)
-        incoming = Incoming(request, guessed)
-        plan = broker.plan(loaded, incoming)
-        if not isinstance(plan, Replay):
-            plan = await broker.reconsider(loaded, incoming, plan)
+        loaded, plan = await broker.decide(cassette or broker.active, Incoming(request, guessed))
         if isinstance(plan, Replay):
             broker.note("replayed", loaded.name, interaction=plan.interaction)
             return _served("replayed", plan.interaction.response, plan.interaction.index)

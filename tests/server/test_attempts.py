@@ -20,8 +20,8 @@ async def tries(proxy: Stand, count: int, body: bytes = b"{}") -> list[tuple[byt
     return [(answer.outcome, answer.status) for answer in answers]
 
 
-def counts(proxy: Stand) -> tuple[int, int, int, int, int]:
-    (report,) = proxy.broker.reports()
+async def counts(proxy: Stand) -> tuple[int, int, int, int, int]:
+    (report,) = await proxy.broker.reports()
     missed = len(report.misses)
     return (report.replayed, report.recorded, report.live, missed, report.retries)
 
@@ -29,11 +29,11 @@ def counts(proxy: Stand) -> tuple[int, int, int, int, int]:
 async def test_what_a_retry_was_given_when_recording_it_is_given_again() -> None:
     async with Peer().then(BUSY) as peer, stand(peer.url) as proxy:
         assert await tries(proxy, 2) == [(b"recorded", 429), (b"recorded", 200)]
-        assert counts(proxy) == (0, 1, 0, 0, 1)
-        proxy.broker.set_mode("replay")
+        assert await counts(proxy) == (0, 1, 0, 0, 1)
+        await proxy.broker.set_mode("replay")
         assert await tries(proxy, 2) == [(b"replayed", 429), (b"replayed", 200)]
 
-        assert counts(proxy) == (1, 1, 0, 0, 2)
+        assert await counts(proxy) == (1, 1, 0, 0, 2)
         assert [entry.attempt for entry in proxy.journal] == [2, 1, 2, 1]
         assert len(await proxy.recorded()) == 2
 
@@ -41,16 +41,16 @@ async def test_what_a_retry_was_given_when_recording_it_is_given_again() -> None
 async def test_a_retry_of_what_was_recorded_once_gets_that_again() -> None:
     async with Peer() as peer, stand(peer.url) as proxy:
         await tries(proxy, 1)
-        proxy.broker.set_mode("replay")
+        await proxy.broker.set_mode("replay")
 
         assert await tries(proxy, 3) == 3 * [(b"replayed", 200)]
-        assert counts(proxy) == (1, 1, 0, 0, 2)
+        assert await counts(proxy) == (1, 1, 0, 0, 2)
 
 
 async def test_in_auto_a_retry_is_recorded_in_place_of_what_was_only_passed_on() -> None:
     async with Peer().then(BUSY).then(BUSY) as peer, stand(peer.url, mode="auto") as proxy:
         assert await tries(proxy, 3) == [(b"live", 429), (b"live", 429), (b"recorded", 200)]
-        assert counts(proxy) == (0, 1, 0, 0, 2)
+        assert await counts(proxy) == (0, 1, 0, 0, 2)
 
 
 async def test_a_miss_that_is_asked_for_again_is_listed_once() -> None:
@@ -58,14 +58,14 @@ async def test_a_miss_that_is_asked_for_again_is_listed_once() -> None:
         await tries(proxy, 3, b'{"a":1}')
         await tries(proxy, 2, b'{"a":2}')
 
-        assert counts(proxy) == (0, 0, 0, 2, 3)
+        assert await counts(proxy) == (0, 0, 0, 2, 3)
         assert len(list(proxy.journal)) == 5
 
 
 async def test_an_upstream_that_failed_at_first_is_one_call() -> None:
     async with Peer(OK).then("reset") as peer, stand(peer.url) as proxy:
         assert await tries(proxy, 2) == [(b"error", 502), (b"recorded", 200)]
-        assert counts(proxy) == (0, 1, 0, 0, 1)
+        assert await counts(proxy) == (0, 1, 0, 0, 1)
 
 
 async def test_a_first_try_that_is_not_numbered_is_a_try_of_the_call_too() -> None:
@@ -73,7 +73,7 @@ async def test_a_first_try_that_is_not_numbered_is_a_try_of_the_call_too() -> No
         for fields in ([], [b"x-stainless-retry-count: 1"], [b"x-stainless-retry-count: 2"]):
             await proxy.ask(b"POST /v1/x", *fields, body=b"{}")
 
-        assert counts(proxy) == (0, 1, 0, 0, 2)
+        assert await counts(proxy) == (0, 1, 0, 0, 2)
         assert [entry.attempt for entry in proxy.journal] == [3, 2, None]
 
 
@@ -83,5 +83,5 @@ async def test_the_tries_of_an_aws_sdk_are_told_from_the_calls_of_others() -> No
             await proxy.ask(b"GET /v1/x", b"amz-sdk-request: attempt=%d; max=3" % at)
         await proxy.ask(b"GET /v1/x")
 
-        assert counts(proxy) == (1 + 1, 0, 0, 0, 1)
+        assert await counts(proxy) == (1 + 1, 0, 0, 0, 1)
         assert [entry.attempt for entry in proxy.journal] == [None, 2, 1]

@@ -97,7 +97,7 @@ async def test_a_word_of_the_prompt_the_stream_a_tool_or_the_temperature_changed
     async with Peer() as peer, stand(peer.url) as proxy:
         peer.then(stream(*CALLS))
         await ask(proxy, turn())
-        proxy.broker.set_mode("replay")
+        await proxy.broker.set_mode("replay")
 
         missed = await ask(proxy, turn(**changed))
 
@@ -110,7 +110,7 @@ async def test_an_sdk_that_writes_the_same_in_another_way_hits() -> None:
     async with Peer() as peer, stand(peer.url) as proxy:
         peer.then(stream(*CALLS))
         await ask(proxy, turn())
-        proxy.broker.set_mode("replay")
+        await proxy.broker.set_mode("replay")
         other = json.dumps(dict(reversed(json.loads(turn()).items())), indent=1)
 
         assert (await ask(proxy, other.encode())).outcome == b"replayed"
@@ -121,7 +121,7 @@ async def test_identifiers_of_a_recording_that_go_live_are_named_in_the_journal(
         peer.then(stream(*CALLS)).then(stream()).then(stream())
         await ask(proxy, turn())
         await ask(proxy, turn((CALLS[0], "sun")))
-        proxy.broker.rewind()
+        await proxy.broker.rewind()
 
         answer = await ask(proxy, turn((CALLS[0], "rain")))
 

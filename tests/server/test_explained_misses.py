@@ -74,7 +74,7 @@ async def test_what_was_changed_is_named_and_the_suggestion_makes_it_match(
 ) -> None:
     async with Peer(OK) as peer, stand(peer.url) as proxy:
         await chat(proxy, BODY)
-        proxy.broker.set_mode("replay")
+        await proxy.broker.set_mode("replay")
 
         document = await missed(proxy, changed(change))
 
@@ -98,7 +98,7 @@ async def test_what_was_changed_is_named_and_the_suggestion_makes_it_match(
 async def test_spacing_and_the_order_of_keys_are_no_difference() -> None:
     async with Peer(OK) as peer, stand(peer.url) as proxy:
         await chat(proxy, BODY)
-        proxy.broker.set_mode("replay")
+        await proxy.broker.set_mode("replay")
         written = orjson.dumps(dict(reversed(BODY.items())), option=orjson.OPT_INDENT_2)
 
         answer = await proxy.ask(b"POST /v1/chat/completions", JSON, body=written)
@@ -109,7 +109,7 @@ async def test_spacing_and_the_order_of_keys_are_no_difference() -> None:
 async def test_a_recording_that_is_used_up_is_named() -> None:
     async with Peer(OK) as peer, stand(peer.url, policy=Policy(repeats="miss")) as proxy:
         await chat(proxy, BODY)
-        proxy.broker.set_mode("replay")
+        await proxy.broker.set_mode("replay")
         await chat(proxy, BODY)
 
         document = await missed(proxy, BODY)
@@ -129,7 +129,7 @@ async def test_no_secret_of_either_run_is_in_what_explains_a_miss() -> None:
             b"Authorization: Bearer " + recorded.encode(),
             query=b"?key=" + recorded.encode(),
         )
-        proxy.broker.set_mode("replay")
+        await proxy.broker.set_mode("replay")
 
         second = {**BODY, "user": f"you, with {asking}", "api_key": inside, "n": 2}
         answer = await chat(

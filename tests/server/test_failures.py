@@ -173,7 +173,7 @@ async def test_failures_and_answers_take_turns() -> None:
         peer.then("reset").then(OK).then(head(SSE), chunk(CHAT), "close")
         for _ in range(3):
             await outcome_of(proxy)
-        proxy.broker.set_mode("replay")
+        await proxy.broker.set_mode("replay")
         answers = [await outcome_of(proxy) for _ in range(3)]
 
         assert answers[0] is None

@@ -49,7 +49,7 @@ async def test_the_upstream_is_read_to_its_end_when_the_client_has_left(
 
         [recorded] = await proxy.recorded()
         assert [chunk.data for chunk in recorded.response.chunks] == EVENTS
-        proxy.broker.set_mode("replay")
+        await proxy.broker.set_mode("replay")
         again = await proxy.ask(b"POST /v1", body=b"{}")
         assert (again.outcome, again.chunks) == (b"replayed", EVENTS)
         assert len(peer.requests) == 1

@@ -17,7 +17,7 @@ async def test_a_switch_while_a_body_is_on_its_way_does_not_concern_it(
     async with Peer() as peer, stand(peer.url, mode=came_in) as proxy, proxy.connect() as app:
         head = proxy.request(b"POST /", b"Expect: 100-continue", b"Content-Length: 5")
         assert (await app.ask(head)).status == 100
-        proxy.broker.set_mode(goes_on_in)
+        await proxy.broker.set_mode(goes_on_in)
 
         answer = await app.ask(b"hello")
 

@@ -141,7 +141,7 @@ async def test_a_fault_in_the_handler_closes_the_connection_with_an_answer(
         def broken(*_: object) -> None:
             raise KeyError(key)
 
-        monkeypatch.setattr(proxy.broker, "plan", broken)
+        monkeypatch.setattr(proxy.broker, "decide", broken)
         answer = await app.ask(proxy.request() + proxy.request())
 
         assert (answer.status, answer.value(b"connection")) == (500, b"close")

@@ -22,7 +22,7 @@ async def test_the_wait_is_live_and_in_the_cassette_and_not_in_the_replay(
     said = (b"Retry-After: 20", b"x-ratelimit-reset-requests: 20s", b"x-should-retry: true", *more)
     async with Peer(busy(*said)) as peer, stand(peer.url) as proxy:
         live = await proxy.ask()
-        proxy.broker.set_mode("replay")
+        await proxy.broker.set_mode("replay")
         replayed = [await proxy.ask() for _ in range(2)]
         (kept,) = await proxy.recorded()
 
@@ -39,7 +39,7 @@ async def test_a_replay_that_keeps_a_pace_keeps_that_part_of_the_wait() -> None:
     manners = Manners(max_body=MIB, body_idle_s=10, pace=Pace(0.5))
     async with Peer(busy(b"Retry-After: 20")) as peer, stand(peer.url, manners=manners) as proxy:
         await proxy.ask()
-        proxy.broker.set_mode("replay")
+        await proxy.broker.set_mode("replay")
         replayed = await proxy.ask()
 
     assert [replayed.values(name) for name in WAITS] == [[b"10"], [b"10000"]]
@@ -48,7 +48,7 @@ async def test_a_replay_that_keeps_a_pace_keeps_that_part_of_the_wait() -> None:
 async def test_an_answer_that_asks_for_no_wait_gets_none() -> None:
     async with Peer(busy()) as peer, stand(peer.url) as proxy:
         await proxy.ask()
-        proxy.broker.set_mode("replay")
+        await proxy.broker.set_mode("replay")
         replayed = await proxy.ask()
 
     assert replayed.outcome == b"replayed"

@@ -183,7 +183,7 @@ async def test_a_call_whose_client_has_left_is_recorded(mode: Mode) -> None:
 
         [recorded] = await proxy.recorded()
         assert [each.data for each in recorded.response.chunks] == [CHAT, CHAT, DONE]
-        proxy.broker.set_mode("replay")
+        await proxy.broker.set_mode("replay")
         again = await proxy.ask(ASK, body=BODY)
         assert (again.outcome, again.chunks) == (b"replayed", [CHAT, CHAT, DONE])
         assert len(peer.requests) == 1
@@ -295,7 +295,7 @@ async def test_an_error_inside_a_success_is_stored_where_errors_are(name: str) -
         assert (answer.body, await proxy.recorded()) == (first + last, [])
         assert "reported an error" in (next(iter(proxy.journal)).message or "")
 
-        proxy.broker.set_mode("record")
+        await proxy.broker.set_mode("record")
         await proxy.ask(line(endpoint), body=BODY)
         [recorded] = await proxy.recorded()
         assert recorded.response.verdict == "error"

@@ -241,7 +241,7 @@ async def test_any_status_is_passed_on_and_replayed(status: int) -> None:
     sent = b"HTTP/1.1 %d Some Words\r\nContent-Length: 2\r\n\r\nok" % status
     async with Peer(sent) as peer, stand(peer.url) as proxy:
         live = await proxy.ask()
-        proxy.broker.set_mode("replay")
+        await proxy.broker.set_mode("replay")
         replayed = await proxy.ask()
 
     assert (live.outcome, replayed.outcome) == (b"recorded", b"replayed")

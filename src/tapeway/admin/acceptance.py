@@ -21,14 +21,14 @@ async def accept(console: Console, call: Call[Nothing, Acceptance]) -> Accepted:
     entry = _entry(console, call.request.match_info["id"])
     added = _suggested(entry) if call.body.rule is None else _given(call.body.rule)
     name = entry.cassette
-    if (cassette := console.broker.cassette(name)) is None:
+    if not console.broker.is_in(name):
         raise AdminError(
             f"cassette '{name}' is not in: insert it, or ask for something in it, and accept again",
             status=409,
             code="not_inserted",
         )
-    await console.broker.add_rules(name, added)
-    return Accepted(cassette=name, rules=written(cassette.rules), suggestion=rules_text(added))
+    rules = await console.broker.add_rules(name, added)
+    return Accepted(cassette=name, rules=written(rules), suggestion=rules_text(added))
 
 
 def _entry(console: Console, id: str) -> Entry:

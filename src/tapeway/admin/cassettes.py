@@ -14,18 +14,20 @@ from tapeway.core.model import CassetteStat, StoredCassette
 from tapeway.errors import AdminError, CassetteCorrupt, StoreError
 from tapeway.formats import native
 from tapeway.formats.fault import FormatFault
+from tapeway.ports import Paged
 
 
 async def list_cassettes(console: Console, call: Call[CassetteQuery, Nothing]) -> CassettePage:
     """Names, sizes, interactions and times, in order of the names."""
     broker, limit = console.broker, call.query.limit
     # A cassette that is in may have nothing stored yet.
-    names = sorted({*await broker.store.names(), *(each.name for each in broker.loaded())})
+    held = {each.name: each.interactions for each in await broker.loaded()}
+    names = sorted({*await broker.store.names(), *held})
     start = 0 if call.query.after is None else bisect_right(names, call.query.after)
     page = names[start : start + limit]
     budget, items = BUDGET, []
     for name in page:
-        item, read = await _item(console, name, budget)
+        item, read = await _item(console, name, held.get(name), budget)
         budget -= read
         items.append(item)
     return CassettePage(cassettes=items, next=page[-1] if len(names) > start + limit else None)
@@ -44,22 +46,30 @@ async def read_cassette(console: Console, name: str) -> StoredCassette:
     """The cassette, without bringing it in. Raises AdminError (404), StoreError."""
     stored = await console.broker.read(name)
     if stored is None:
-        raise AdminError(
-            f"there is no cassette '{name}': /api/v1/cassettes lists those there are",
-            status=404,
-            code="no_cassette",
-        )
+        raise no_cassette(name)
     return stored
 
 
-async def _item(console: Console, name: str, budget: int) -> tuple[CassetteItem, int]:
+def no_cassette(name: str) -> AdminError:
+    """The error for a name that is no cassette's."""
+    return AdminError(
+        f"there is no cassette '{name}': /api/v1/cassettes lists those there are",
+        status=404,
+        code="no_cassette",
+    )
+
+
+async def _item(
+    console: Console, name: str, held: int | None, budget: int
+) -> tuple[CassetteItem, int]:
     """The item, and how many bytes were read to count its interactions."""
     broker = console.broker
-    loaded, stat = broker.cassette(name), await broker.store.stat(name)
-    count, error, read = None, None, 0
-    if loaded is not None:
-        count = len(loaded)
-    elif stat is not None:
+    stat = await broker.store.stat(name)
+    count, error, read = held, None, 0
+    if count is None and isinstance(broker.store, Paged):
+        outline = await broker.store.outline(name)
+        count = None if outline is None else outline.count
+    elif count is None and stat is not None:
         count = console.census.known(name, stat)
         if count is None and stat.size_bytes <= budget:
             read = stat.size_bytes
@@ -67,7 +77,7 @@ async def _item(console: Console, name: str, budget: int) -> tuple[CassetteItem,
     item = CassetteItem(
         name=name,
         active=name == broker.active,
-        loaded=loaded is not None,
+        loaded=held is not None,
         mode=broker.mode_of(name),
         interactions=count,
         size_bytes=None if stat is None else stat.size_bytes,

@@ -25,4 +25,7 @@ async def openapi(console: Console, call: Plain) -> web.Response:
 
 async def metrics(console: Console, call: Plain) -> web.Response:
     """Counts in Prometheus' text format."""
-    return web.Response(body=console.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+    return web.Response(
+        body=console.metrics.text(await console.broker.loaded()),
+        headers={"Content-Type": CONTENT_TYPE},
+    )

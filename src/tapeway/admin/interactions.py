@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from tapeway.admin.cassettes import read_cassette
+from tapeway.admin.cassettes import no_cassette, read_cassette
 from tapeway.admin.console import Console
 from tapeway.admin.payloads import InteractionQuery, Nothing
 from tapeway.admin.route import Call, Plain
@@ -33,12 +33,11 @@ async def list_interactions(
 async def get_interaction(console: Console, call: Plain) -> web.Response:
     """One interaction."""
     name, index = call.cassette, call.index
-    if (loaded := console.broker.cassette(name)) is not None:
-        found = loaded.get(index)
-    else:
-        stored = await read_cassette(console, name)
-        found = next((each for each in stored.interactions if each.index == index), None)
+    broker = console.broker
+    found = await broker.interaction(name, index)
     if found is None:
+        if not broker.is_in(name) and await broker.store.stat(name) is None:
+            raise no_cassette(name)
         raise AdminError(
             f"cassette '{name}' has no interaction {index}", status=404, code="no_interaction"
         )

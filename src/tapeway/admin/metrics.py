@@ -4,7 +4,7 @@ Read when asked for, so the hot path pays nothing. The only label that grows wit
 cassette's name, and of those no more than a hundred appear.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from tapeway.broker import Broker
 from tapeway.core.modes import RULES, Outcome
+from tapeway.loaded import Loaded
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 NAMED = 100
@@ -27,10 +28,12 @@ class Metrics:
     def __init__(self, broker: Broker, version: str) -> None:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
-        self._registry.register(_BrokerCollector(broker, version))
+        self._broker = _BrokerCollector(broker, version)
+        self._registry.register(self._broker)
 
-    def text(self) -> bytes:
-        """All of them, as they are now."""
+    def text(self, loaded: Sequence[Loaded]) -> bytes:
+        """All of them, as they are now; `loaded` are the cassettes that are in."""
+        self._broker.loaded = loaded
         return generate_latest(self._registry)
 
 
@@ -38,6 +41,7 @@ class _BrokerCollector(Collector):
     def __init__(self, broker: Broker, version: str) -> None:
         self._broker = broker
         self._version = version
+        self.loaded: Sequence[Loaded] = ()
 
     def collect(self) -> Iterator[Metric]:
         broker = self._broker
@@ -57,7 +61,7 @@ class _BrokerCollector(Collector):
         yield self._mode()
         yield self._interactions()
         yield GaugeMetricFamily(
-            "tapeway_cassettes_loaded", "Cassettes that are in", value=len(broker.loaded())
+            "tapeway_cassettes_loaded", "Cassettes that are in", value=len(self.loaded)
         )
         yield GaugeMetricFamily(
             "tapeway_draining", "1 while the process is stopping", value=int(broker.draining)
@@ -83,11 +87,11 @@ class _BrokerCollector(Collector):
             f"Interactions of a cassette that is in; beyond {NAMED} of those, of the rest together",
             labels=["cassette"],
         )
-        loaded = self._broker.loaded()
-        for cassette in loaded[:NAMED]:
-            family.add_metric([cassette.name], len(cassette))
-        if len(loaded) > NAMED:
-            family.add_metric([OTHERS], sum(map(len, loaded[NAMED:])))
+        for cassette in self.loaded[:NAMED]:
+            family.add_metric([cassette.name], cassette.interactions)
+        if len(self.loaded) > NAMED:
+            others = sum(each.interactions for each in self.loaded[NAMED:])
+            family.add_metric([OTHERS], others)
         return family
 
 

@@ -12,10 +12,10 @@ async def status(console: Console, call: Plain) -> Status:
         LoadedCassette(
             name=each.name,
             mode=broker.mode_of(each.name),
-            interactions=len(each),
-            unused=each.unused_count(),
+            interactions=each.interactions,
+            unused=each.unused,
         )
-        for each in broker.loaded()
+        for each in await broker.loaded()
     ]
     return Status(
         version=console.version,

@@ -32,5 +32,5 @@ async def eject(console: Console, call: Call[Nothing, Ejection]) -> Report:
 
 async def rewind(console: Console, call: Call[Nothing, Rewinding]) -> Takes:
     """Start a new take: every recording is to be replayed from the first on, nothing is used."""
-    console.broker.rewind(call.body.cassette)
+    await console.broker.rewind(call.body.cassette)
     return Takes(takes=console.broker.takes)

@@ -138,7 +138,7 @@ async def _eject(
     broker = service.broker
     reports: list[CassetteReport] = []
     cassettes: dict[str, StoredCassette] = {}
-    for cassette in broker.loaded():
+    for cassette in await broker.loaded():
         try:
             reports.append(await broker.eject(cassette.name))
             if (stored := await broker.read(cassette.name)) is not None:

@@ -41,6 +41,11 @@ class Match:
     names: Mapping[str, str]
 
 
+def has_links(request: Request, rules: Rules = NONE) -> bool:
+    """Whether it carries anything that an earlier answer could have issued."""
+    return any(each.is_link for each in leaves(document(request, rules)))
+
+
 class Identifiers:
     """The identifiers of one cassette, and which of its requests carry some.
 

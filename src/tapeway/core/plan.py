@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tapeway.core.cassette import Cassette
-from tapeway.core.model import BodyFile, Interaction, Request, Response
+from tapeway.core.miss import Miss
+from tapeway.core.model import BodyFile, Interaction, Lease, Request, Response
 from tapeway.core.modes import Mode, ModeRules, Outcome
 from tapeway.core.take import Take
 
@@ -54,6 +55,11 @@ class Ask:
     mark: bytes = b""
     borrowed: tuple[str, ...] = ()
     """Identifiers it carries that recordings of other takes issued: the upstream may not know them."""
+    came: Incoming | None = None
+    """What it was made of, to decide again by."""
+    shared: bool = False
+    """Whether other instances record into the same store."""
+    lease: Lease | None = None
 
     @property
     def target(self) -> str:
@@ -71,6 +77,9 @@ class Ask:
         )
 
 
+Plan = Replay | Ask | Miss
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A whole answer and where it came from; `index` names the recording, if there is one.
@@ -84,3 +93,5 @@ class Answer:
     index: int | None
     key: bytes
     note: str | None = None
+    kept: Interaction | None = None
+    """What was recorded, as the store holds it."""

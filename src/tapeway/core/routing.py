@@ -134,12 +134,28 @@ def refuse(table: RouteTable, route: str, target: str) -> NoRoute:
 def adopt(stored: StoredCassette, table: RouteTable) -> StoredCassette:
     """The cassette with a route given to recordings that name none, by their origin."""
     adopted = [
-        replace(each, request=_adopt(each.request, table))
+        replace(each, request=routed(each.request, table))
         if isinstance(each, Interaction) and not each.request.route
         else each
         for each in stored.interactions
     ]
     return replace(stored, interactions=tuple(adopted))
+
+
+def routed(request: Request, table: RouteTable) -> Request:
+    """A recorded request that names no route, with the one its origin has."""
+    named = [*table.routes.values(), *([table.default] if table.default else [])]
+    bases = [
+        (urlsplit(route.url).path.rstrip("/"), route.name)
+        for route in named
+        if route.url is not None and _same_origin(request.base, route.url)
+    ]
+    # The longest base path says most about where a recording was made.
+    for base, name in sorted(bases, key=lambda pair: -len(pair[0])):
+        if request.target.startswith(base + "/"):
+            target = request.target[len(base) :]
+            return replace(request, route=name, base=request.base + base, target=target)
+    return replace(request, route=DEFAULT)
 
 
 def origin(url: str) -> str:
@@ -187,21 +203,6 @@ def _same_origin(url: str, upstream: str) -> bool:
     except ValueError:
         # Whoever wrote it may have written anything.
         return False
-
-
-def _adopt(request: Request, table: RouteTable) -> Request:
-    named = [*table.routes.values(), *([table.default] if table.default else [])]
-    bases = [
-        (urlsplit(route.url).path.rstrip("/"), route.name)
-        for route in named
-        if route.url is not None and _same_origin(request.base, route.url)
-    ]
-    # The longest base path says most about where a recording was made.
-    for base, name in sorted(bases, key=lambda pair: -len(pair[0])):
-        if request.target.startswith(base + "/"):
-            target = request.target[len(base) :]
-            return replace(request, route=name, base=request.base + base, target=target)
-    return replace(request, route=DEFAULT)
 
 
 def _cut_cassette(target: str) -> tuple[str | None, str, str]:

@@ -35,8 +35,3 @@ def with_take(now: Control, cassette: str | None = None, *, begun: int = 0) -> C
     if cassette is None:
         return replace(now, takes=number, since=number, cassette_takes={})
     return replace(now, takes=number, cassette_takes={**now.cassette_takes, cassette: number})
-
-
-def without(now: Control, name: str) -> Control:
-    """A cassette is ejected: its next request begins a take."""
-    return with_take(now, name)

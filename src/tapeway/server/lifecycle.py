@@ -96,7 +96,7 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     broker = make_broker(settings, make_store(settings), client)
     await stack.enter_async_context(broker)
     # A cassette that cannot be read stops the start, not the first request.
-    await broker.load(None)
+    await broker.prepare()
     journal = Journal(settings.journal_size)
     proxy = make_proxy(settings, broker, journal, admin_listener.url if admin_listener else None)
     server = web.ServerRunner(ProxyServer(proxy), shutdown_timeout=GRACE_S)

@@ -132,15 +132,8 @@ class Proxy:
             body = await self._read(raw)
         written = address.slip.written if address.slip is not None else None
         incoming = Incoming(visit.request(address, body), address.guessed, mode, written)
-        # An empty cassette is false, and loaded all the same.
-        if (cassette := broker.cassette(visit.cassette)) is None:
-            cassette = await broker.load(visit.cassette)
-        if incoming.request.file is not None:
-            incoming = await broker.digest(cassette, incoming)
-        plan = broker.plan(cassette, incoming)
-        if not isinstance(plan, Replay):
-            plan = await broker.reconsider(cassette, incoming, plan)
-            visit.note = None if isinstance(plan, Miss) else plan.note
+        cassette, plan = await broker.decide(visit.cassette, incoming)
+        visit.note = None if isinstance(plan, Miss) else plan.note
         visit.key, visit.path = plan.key, plan.target
         if not isinstance(plan, Replay):
             return await self._carry_out(visit, cassette, plan)

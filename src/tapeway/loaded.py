@@ -1,0 +1,236 @@
+"""Cassettes held in memory whole: those of a store that one process uses at a time."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tapeway.core import steering
+from tapeway.core.cassette import Cassette
+from tapeway.core.miss import Miss
+from tapeway.core.model import CassetteHead, StoredCassette
+from tapeway.core.modes import RULES, Mode
+from tapeway.core.plan import Answer, Ask, Incoming, Plan, Replay
+from tapeway.core.routing import RouteTable, adopt
+from tapeway.core.rules import Rules
+from tapeway.core.shared import Control, Held
+from tapeway.errors import AdminError, StoreError, TapewayError
+from tapeway.feed import Feed
+from tapeway.planner import Planner
+from tapeway.ports import CassetteStore
+from tapeway.report import CassetteReport, Tally, of_cassette
+from tapeway.rulebook import Rulebook, applied
+from tapeway.second_look import SecondLook
+from tapeway.sharing import Live, LiveCalls, settled
+
+T = TypeVar("T")
+
+NewHead = Callable[[], CassetteHead]
+"""Makes the head of a new cassette: its time and its run id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A cassette that is in, as lists show it."""
+
+    name: str
+    interactions: int
+    unused: int
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What both sorts of cassettes work with."""
+
+    routes: RouteTable
+    planner: Planner
+    second_look: SecondLook
+    calls: LiveCalls
+    tasks: asyncio.TaskGroup
+    tallies: dict[str, Tally]
+    new_head: NewHead
+    rules: Rules
+
+    async def carry(self, work: Coroutine[None, None, T]) -> T:
+        """Done to its end when the caller has left: half done, it would leave a cassette in between."""
+        result = await asyncio.shield(self.tasks.create_task(settled(work)))
+        if isinstance(result, TapewayError):
+            raise result
+        return result
+
+
+class LoadedCassettes:
+    """The cassettes of one process, each loaded by its first request and let go when ejected."""
+
+    def __init__(self, store: CassetteStore, control: Control, desk: Desk) -> None:
+        self.control = control
+        self._store = store
+        self._desk = desk
+        self._rulebook = Rulebook(store, desk.rules)
+        self._loaded: dict[str, Cassette] = {}
+        self._doors: dict[str, asyncio.Lock] = {}
+        self._unclaimed: set[str] = set()
+
+    async def open(self) -> None:
+        await self._store.open()
+
+    async def close(self) -> None:
+        """Save what the store does not know of yet, and close it."""
+        try:
+            for cassette in self._loaded.values():
+                await self._rulebook.close(cassette)
+        finally:
+            await self._store.close()
+
+    def get(self, name: str) -> Cassette | None:
+        """A cassette that is in."""
+        return self._loaded.get(name)
+
+    async def prepare(self, name: str) -> None:
+        """Have it in. Raises StoreError for one that cannot be read."""
+        await self.load(name, self.control.mode_of(name))
+
+    async def load(self, name: str, mode: Mode) -> Cassette:
+        """The cassette, loaded if need be, and claimed where the mode records."""
+        async with self.door(name):
+            if (cassette := self._loaded.get(name)) is None:
+                stored = await self._rulebook.load(name, writable=RULES[mode].records)
+                if not RULES[mode].records:
+                    self._unclaimed.add(name)
+                if stored is None:
+                    stored = applied(name, StoredCassette(self._desk.new_head()), self._desk.rules)
+                take = self.control.take_of(name)
+                cassette = Cassette(name, adopt(stored, self._desk.routes), take=take)
+                self._loaded[name] = cassette
+                self._desk.tallies[name] = Tally()
+            return cassette
+
+    async def decide(self, name: str, incoming: Incoming, mode: Mode) -> tuple[Cassette, Plan]:
+        """What is to be done, and the cassette it was decided on. Raises NoRoute, StoreError."""
+        cassette = self._loaded.get(name)
+        if cassette is None:
+            cassette = await self.load(name, self.control.mode_of(name))
+        incoming = await self._desk.planner.digested(cassette.head, incoming)
+        plan = self._desk.planner.plan(cassette, incoming, mode)
+        if isinstance(plan, Replay):
+            return cassette, plan
+        return await self.reconsider(cassette, incoming, mode, plan)
+
+    async def reconsider(
+        self, cassette: Cassette, incoming: Incoming, mode: Mode, plan: Ask | Miss
+    ) -> tuple[Cassette, Plan]:
+        """The plan, or the replay of a recording that differs in names of identifiers alone."""
+        look, before = self._desk.second_look, cassette.generation
+        seen = await look.look(cassette, incoming, plan)
+        if self._loaded.get(cassette.name) is not cassette or cassette.generation != before:
+            cassette = await self.load(cassette.name, self.control.mode_of(cassette.name))
+            again = self._desk.planner.plan(cassette, incoming, mode)
+            if isinstance(again, Replay):
+                return cassette, again
+            plan = again
+        return cassette, look.settle(cassette, plan, seen)
+
+    async def call(self, ask: Ask, feed: Feed | None, live: Live) -> Answer | TapewayError:
+        """The live call; what could not be recorded is not asked for, and not paid for."""
+        name = ask.cassette.name
+        if ask.rules.records and name in self._unclaimed:
+            await self._store.load(name, writable=True)
+            self._unclaimed.discard(name)
+            if (cassette := self._loaded.get(name)) is not None:
+                await self._rulebook.claimed(cassette)
+        return await live(ask, feed)
+
+    async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
+        """Change what is in force, at once."""
+        self.control = change(self.control)
+        for name, cassette in self._loaded.items():
+            if cassette.take.number != (number := self.control.take_of(name)):
+                cassette.start_take(number)
+        return ()
+
+    async def eject(self, name: str, *, prune: bool) -> CassetteReport:
+        """Wait for recordings in flight, write the final form, forget it, and report."""
+        return await self._desk.carry(self._eject(name, prune=prune))
+
+    async def add_rules(self, name: str, rules: Rules) -> Rules:
+        """Put further rules in force for a cassette, and tell all that are."""
+        await self.prepare(name)
+        return await self._desk.carry(self._add_rules(name, rules))
+
+    async def reports(self) -> list[CassetteReport]:
+        """A report for every loaded cassette."""
+        return [of_cassette(each, self._desk.tallies[each.name]) for each in self._loaded.values()]
+
+    async def loaded(self) -> list[Loaded]:
+        return [Loaded(each.name, len(each), each.unused_count()) for each in self._loaded.values()]
+
+    async def read(self, name: str) -> StoredCassette | None:
+        """What a cassette holds, without bringing it in."""
+        if name not in self._loaded and await self._store.stat(name) is None:
+            return None
+        async with self.door(name):
+            if (cassette := self._loaded.get(name)) is not None:
+                return cassette.stored()
+            stored = await self._store.load(name, writable=False)
+            await self._store.release(name)
+            return stored
+
+    async def interaction(self, name: str, index: int) -> Held | None:
+        """One interaction, without bringing its cassette in."""
+        if (cassette := self._loaded.get(name)) is not None:
+            return cassette.get(index)
+        stored = await self.read(name)
+        held: Iterable[Held] = () if stored is None else stored.interactions
+        return next((each for each in held if each.index == index), None)
+
+    def door(self, name: str) -> asyncio.Lock:
+        """Held while a cassette comes in or goes out."""
+        return self._doors.setdefault(name, asyncio.Lock())
+
+    async def _add_rules(self, name: str, rules: Rules) -> Rules:
+        async with self.door(name):
+            cassette = self._taken_out(name)
+            try:
+                await self._desk.calls.ended(name)
+                await self._rulebook.add(cassette, rules)
+            finally:
+                self._loaded[name] = cassette
+            if cassette.take.number != (number := self.control.take_of(name)):
+                cassette.start_take(number)
+            return cassette.rules
+
+    def _taken_out(self, name: str) -> Cassette:
+        """The cassette, which is not in from now on: who asks for it waits at its door."""
+        if (cassette := self._loaded.pop(name, None)) is None:
+            raise not_in(name)
+        return cassette
+
+    async def _eject(self, name: str, *, prune: bool) -> CassetteReport:
+        async with self.door(name):
+            cassette = self._taken_out(name)
+            await self._desk.calls.ended(name)
+            report = of_cassette(cassette, self._desk.tallies[name])
+            try:
+                if prune and cassette.unused():
+                    await self._store.save(name, cassette.stored(touched_only=True))
+                else:
+                    await self._rulebook.close(cassette)
+            except StoreError:
+                # Nothing was written or let go: it is in as before.
+                self._loaded[name] = cassette
+                raise
+            del self._desk.tallies[name]
+            self._unclaimed.discard(name)
+            self._rulebook.forget(name)
+            self.control = steering.with_take(self.control, name)
+            await self._store.release(name)
+            return report
+
+
+def not_in(name: str) -> AdminError:
+    """The error for steering a cassette that nobody uses."""
+    return AdminError(
+        f"cassette '{name}' is not in: it is loaded by its first request or by insert",
+        status=409,
+        code="not_inserted",
+    )

@@ -1,0 +1,395 @@
+"""Cassettes of a store that many processes use at once: nothing of them is held here.
+
+For each request the few recordings that may answer it are taken from the store, with where their
+keys stand in the take. The same decision is made of them as of a whole cassette, and where the key
+stands then is put back; if another instance was quicker, all of that is done again.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from weakref import WeakValueDictionary
+
+from tapeway.core import steering
+from tapeway.core.cassette import Cassette
+from tapeway.core.identifiers import has_links
+from tapeway.core.matching import digest_of
+from tapeway.core.miss import Miss
+from tapeway.core.model import CassetteHead, Interaction, Lease, Request, StoredCassette
+from tapeway.core.modes import RULES, Mode
+from tapeway.core.nearest import path_of
+from tapeway.core.plan import Answer, Ask, Incoming, Plan, Replay
+from tapeway.core.renaming import Bindings
+from tapeway.core.routing import routed
+from tapeway.core.rules import Rules, merged, of_meta
+from tapeway.core.shared import Control, Found, Held, Outline, Turn
+from tapeway.errors import AdminError, Fenced, StoreAway, StoreError, TapewayError, UpstreamError
+from tapeway.feed import Feed
+from tapeway.loaded import Desk, Loaded, not_in
+from tapeway.ports import SharedStore
+from tapeway.report import CassetteReport, Item, Tally, of_counts
+from tapeway.rulebook import applied
+from tapeway.sharing import Live
+
+NEAR = 1000
+"""Of a large cassette, so many of the newest recordings are looked through for what is nearest."""
+
+MOST_LISTED = 10_000
+"""Further unused recordings and duplicates are counted, not named."""
+
+_TRIES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Shelf:
+    """What is known of a cassette: until something is steered, that does not change."""
+
+    head: CassetteHead
+    rules: Rules
+    routes: frozenset[str]
+    unrouted: bool
+    born: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A cassette of what was found under some keys, and where those stood."""
+
+    cassette: Cassette
+    turns: Mapping[bytes, Turn]
+
+
+class SharedCassettes:
+    """The cassettes of a shared store, as one of its instances serves them."""
+
+    def __init__(self, store: SharedStore, control: Control, desk: Desk) -> None:
+        self.control = control
+        self._store = store
+        self._desk = desk
+        self._shelves: dict[str, _Shelf] = {}
+        self._bindings: dict[str, tuple[int, Bindings]] = {}
+        self._turns: WeakValueDictionary[tuple[str, bytes], asyncio.Lock] = WeakValueDictionary()
+
+    async def open(self) -> None:
+        await self._store.open()
+        try:
+            self.control = await self._store.join(self.control, self._apply)
+        except BaseException:
+            await self._store.close()
+            raise
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    def get(self, name: str) -> None:
+        """None: no cassette is in memory."""
+
+    async def prepare(self, name: str) -> None:
+        """See that it can be read. Raises StoreError."""
+        await self._shelf(name)
+
+    # Deciding.
+
+    async def decide(self, name: str, incoming: Incoming, mode: Mode) -> tuple[Cassette, Plan]:
+        """What is to be done, and what of the cassette it was decided on.
+
+        Raises NoRoute, StoreError.
+        """
+        shelf = await self._shelf(name)
+        incoming = await self._desk.planner.digested(shelf.head, incoming)
+        if not (RULES[mode].replays or RULES[mode].records):
+            return self._planned(self._made(name, shelf, (), {}), incoming, mode)
+        keys = list(self._desk.planner.keys(shelf.head, shelf.rules, incoming))
+        async with self._turn(name, keys[0]):
+            for _ in range(_TRIES):
+                view = await self._view(name, shelf, keys, incoming)
+                cassette, plan = self._planned(view, incoming, mode)
+                if not isinstance(plan, Replay):
+                    break
+                if await self._advance(view, plan):
+                    return cassette, plan
+            else:
+                raise _contended(name)
+        return await self._reconsider(name, shelf, view, incoming, plan)
+
+    def _planned(self, view: _View, incoming: Incoming, mode: Mode) -> tuple[Cassette, Plan]:
+        plan = self._desk.planner.plan(view.cassette, incoming, mode)
+        return view.cassette, replace(plan, shared=True) if isinstance(plan, Ask) else plan
+
+    async def _reconsider(
+        self, name: str, shelf: _Shelf, view: _View, incoming: Incoming, plan: Ask | Miss
+    ) -> tuple[Cassette, Plan]:
+        """The plan, or the replay of a recording that differs in names of identifiers alone."""
+        asked = plan.redacted if isinstance(plan, Ask) else plan.request
+        if isinstance(plan, Ask) and not (plan.rules.replays and has_links(asked, shelf.rules)):
+            return view.cassette, plan
+        near = await self._near(name, asked, shelf.rules)
+        wide = self._made(name, shelf, _united(view, near), view.turns)
+        plan = replace(plan, cassette=wide.cassette) if isinstance(plan, Ask) else plan
+        seen = await self._desk.second_look.look(wide.cassette, incoming, plan)
+        keys = {wide.cassette.key_of(match.interaction.index) for match in seen.matches}
+        for _ in range(_TRIES):
+            other = await self._view(name, shelf, sorted(keys)) if keys else wide
+            united = self._made(name, shelf, _united(wide, _items(other)), other.turns)
+            settled = self._desk.second_look.settle(united.cassette, plan, seen)
+            if not isinstance(settled, Replay) or await self._advance(united, settled):
+                return united.cassette, settled
+        raise _contended(name)
+
+    # Calling.
+
+    async def call(self, ask: Ask, feed: Feed | None, live: Live) -> Answer | TapewayError:
+        """Ask the upstream once among all instances, or answer with what another one recorded."""
+        name, key = ask.cassette.name, ask.key + ask.mark
+        if not ask.rules.replays:
+            return await self._asked(ask, feed, live, None)
+        while True:
+            if (lease := await self._store.claim(name, key)) is None:
+                await self._store.lapsed(name, key)
+            try:
+                # Whoever had the lease until now may have recorded it.
+                again = await self._again(ask)
+                if isinstance(again, Replay):
+                    return _given(again)
+                if lease is None:
+                    continue
+                answer = await self._asked(again, feed, live, lease)
+            finally:
+                if lease is not None:
+                    await self._give_back(lease)
+            if not isinstance(answer, Fenced) or (feed is not None and feed.begun):
+                return answer
+
+    async def _again(self, ask: Ask) -> Ask | Replay:
+        if ask.came is None:
+            raise ValueError("an ask of a shared store says what came")
+        name, mode = ask.cassette.name, ask.came.mode or self.control.mode_of(ask.cassette.name)
+        shelf = await self._shelf(name)
+        keys = list(self._desk.planner.keys(shelf.head, shelf.rules, ask.came))
+        async with self._turn(name, keys[0]):
+            for _ in range(_TRIES):
+                view = await self._view(name, shelf, keys, ask.came)
+                _, plan = self._planned(view, ask.came, mode)
+                if isinstance(plan, Ask):
+                    return replace(plan, borrowed=ask.borrowed)
+                if isinstance(plan, Replay) and await self._advance(view, plan):
+                    return plan
+        raise _contended(name)
+
+    async def _asked(
+        self, ask: Ask, feed: Feed | None, live: Live, lease: Lease | None
+    ) -> Answer | TapewayError:
+        ask.cassette.number_from(await self._store.reserve(ask.cassette.name))
+        return await live(replace(ask, lease=lease), feed)
+
+    async def _give_back(self, lease: Lease) -> None:
+        try:
+            await self._store.give_back(lease)
+        except StoreError:
+            # It ends by itself.
+            return
+
+    # Steering.
+
+    async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
+        """Change what is in force for all instances; names those that have not applied it."""
+        control, laggards = await self._store.steer(change)
+        self._apply(control)
+        return laggards
+
+    async def eject(self, name: str, *, prune: bool) -> CassetteReport:
+        """Wait for this instance's recordings in flight, report, and begin a new take for all."""
+        return await self._desk.carry(self._eject(name, prune=prune))
+
+    async def add_rules(self, name: str, rules: Rules) -> Rules:
+        """Put further rules in force for a cassette, for all instances, and tell all that are."""
+        return await self._desk.carry(self._add_rules(name, rules))
+
+    async def reports(self) -> list[CassetteReport]:
+        """A report for every cassette this instance was asked for something in."""
+        return [await self._report(name) for name in list(self._desk.tallies)]
+
+    async def loaded(self) -> list[Loaded]:
+        return [await self._listed(name) for name in list(self._desk.tallies)]
+
+    async def read(self, name: str) -> StoredCassette | None:
+        """What a cassette holds."""
+        return await self._store.load(name, writable=False)
+
+    async def interaction(self, name: str, index: int) -> Held | None:
+        """One interaction."""
+        found = await self._store.get(name, index)
+        return None if found is None else found.item
+
+    async def _eject(self, name: str, *, prune: bool) -> CassetteReport:
+        if name not in self._desk.tallies:
+            raise not_in(name)
+        await self._desk.calls.ended(name)
+        report = await self._report(name)
+        if prune:
+            while unused := await self._store.unused(name, self.control.take_of(name), MOST_LISTED):
+                for each in unused:
+                    await self._store.edit(name, each.index, None)
+        await self._store.release(name)
+        await self.steer(lambda now: steering.with_take(now, name))
+        self._desk.tallies.pop(name, None)
+        return report
+
+    async def _add_rules(self, name: str, rules: Rules) -> Rules:
+        shelf = await self._shelf(name)
+        if not shelf.born:
+            raise AdminError(
+                f"cassette '{name}' holds nothing yet: record something, and accept again",
+                status=409,
+                code="not_inserted",
+            )
+        both = merged(shelf.rules, rules)
+        if both != shelf.rules:
+            head = applied(name, StoredCassette(shelf.head), both).head
+            await self._store.restate(name, head)
+            # All instances are told to look again what the cassette says of itself.
+            await self.steer(lambda now: now)
+        return both
+
+    async def _report(self, name: str) -> CassetteReport:
+        take = self.control.take_of(name)
+        unused = await self._store.unused(name, take, MOST_LISTED)
+        duplicates = await self._store.duplicates(name, MOST_LISTED)
+        return of_counts(
+            name,
+            self._desk.tallies[name],
+            [Item(each.index, each.method, each.target) for each in unused],
+            [
+                [Item(each.index, each.method, each.target) for each in group]
+                for group in duplicates
+            ],
+        )
+
+    async def _listed(self, name: str) -> Loaded:
+        outline = await self._store.outline(name)
+        if outline is None:
+            return Loaded(name, 0, 0)
+        unused = await self._store.unused_count(name, self.control.take_of(name))
+        return Loaded(name, outline.count, unused)
+
+    # What it knows.
+
+    def _apply(self, control: Control) -> None:
+        self.control = control
+        self._shelves.clear()
+
+    async def _shelf(self, name: str) -> _Shelf:
+        if not self._store.in_touch:
+            raise StoreAway(
+                f"{self._store.url} has not answered for too long to know what is in force: see "
+                "whether it runs; tapeway goes on by itself once it does"
+            )
+        self._desk.tallies.setdefault(name, Tally())
+        shelf = self._shelves.get(name)
+        if shelf is None or not shelf.born:
+            shelf = self._shelves[name] = await self._read(name)
+        return shelf
+
+    async def _read(self, name: str) -> _Shelf:
+        outline = await self._store.outline(name)
+        if outline is None:
+            stored = applied(name, StoredCassette(self._new_head(name)), self._desk.rules)
+            return self._shelf_of(stored.head, Outline(stored.head, 0), born=False)
+        stored = StoredCassette(outline.head)
+        ruled = applied(name, stored, self._desk.rules)
+        if ruled is not stored:
+            await self._store.restate(name, ruled.head)
+        return self._shelf_of(ruled.head, outline, born=True)
+
+    def _new_head(self, name: str) -> CassetteHead:
+        # One until it is born, or a placeholder would change with every request.
+        known = self._shelves.get(name)
+        return self._desk.new_head() if known is None else known.head
+
+    def _shelf_of(self, head: CassetteHead, outline: Outline, *, born: bool) -> _Shelf:
+        routes = [route or self._route_of(base) for route, base in outline.sources]
+        unrouted = any(not route for route, _ in outline.sources)
+        return _Shelf(head, of_meta(head.meta), frozenset(routes), unrouted, born)
+
+    def _route_of(self, base: str) -> str:
+        return routed(Request("", "", "/", base=base), self._desk.routes).route
+
+    def _turn(self, name: str, key: bytes) -> asyncio.Lock:
+        """Held while a key is moved on: instances compete for it, requests of one need not."""
+        lock = self._turns.get((name, key))
+        if lock is None:
+            lock = self._turns[name, key] = asyncio.Lock()
+        return lock
+
+    async def _view(
+        self, name: str, shelf: _Shelf, keys: Sequence[bytes], incoming: Incoming | None = None
+    ) -> _View:
+        # In this order: a recording that came in between has then moved its key's turn.
+        turns = await self._store.turns(name, self.control.take_of(name), keys)
+        sought = dict.fromkeys(map(digest_of, keys))
+        if incoming is not None and shelf.unrouted:
+            # What no route was given to yet is found under its whole path.
+            whole = self._desk.planner.whole_path_key(shelf.head, shelf.rules, incoming)
+            sought[digest_of(whole)] = None
+        found = await self._store.find(name, list(sought))
+        return self._made(name, shelf, found, turns)
+
+    def _made(
+        self, name: str, shelf: _Shelf, found: Iterable[Found], turns: Mapping[bytes, Turn]
+    ) -> _View:
+        take, found = self.control.take_of(name), list(found)
+        items = [self._routed(each.item) for each in found]
+        stored = StoredCassette(shelf.head, tuple(items))
+        cassette = Cassette(name, stored, take=take, elsewhere=shelf.routes)
+        cassette.date({each.item.index: each.take for each in found})
+        for key, turn in turns.items():
+            cassette.take.restore(key, turn.state)
+        cassette.take.bindings = self._bound(name, take)
+        return _View(cassette, turns)
+
+    def _routed(self, item: Held) -> Held:
+        if isinstance(item, Interaction) and not item.request.route:
+            return replace(item, request=routed(item.request, self._desk.routes))
+        return item
+
+    def _bound(self, name: str, take: int) -> Bindings:
+        known = self._bindings.get(name)
+        if known is None or known[0] != take:
+            known = self._bindings[name] = (take, Bindings())
+        return known[1]
+
+    async def _near(self, name: str, asked: Request, rules: Rules) -> Sequence[Found]:
+        return await self._store.near(name, asked.method, path_of(asked, rules), NEAR)
+
+    async def _advance(self, view: _View, plan: Replay) -> bool:
+        cassette, key = view.cassette, plan.key
+        return await self._store.advance(
+            cassette.name,
+            cassette.take.number,
+            key,
+            view.turns.get(key),
+            cassette.state(key),
+            plan.interaction.index,
+        )
+
+
+def _items(view: _View) -> list[Found]:
+    return [Found(each, view.cassette.recorded_in(each.index)) for each in view.cassette]
+
+
+def _united(view: _View, more: Iterable[Found]) -> list[Found]:
+    """Both, the view's own where they hold the same: what was matched is told by its identity."""
+    seen = {each.item.index: each for each in chain(more, _items(view))}
+    return [seen[index] for index in sorted(seen)]
+
+
+def _given(replay: Replay) -> Answer | TapewayError:
+    item = replay.interaction
+    if item.failure is not None:
+        return UpstreamError(f"another instance asked, and {item.failure.message}")
+    return Answer("replayed", replay.cassette.name, item.response, item.index, replay.key)
+
+
+def _contended(name: str) -> StoreError:
+    return StoreAway(f"too many ask cassette '{name}' for the same at once: ask again")
