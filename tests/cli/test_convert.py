@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.cli import conversion
+from tapeway.cli import digest
 from tapeway.cli.main import main
 from tapeway.core import match_key
 from tapeway.core.model import ForeignInteraction, Interaction
@@ -195,7 +195,7 @@ def test_what_does_not_come_back_as_it_was_written_is_no_success(
     capsys: pytest.CaptureFixture[str], smoke: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digests = iter(range(100))
-    monkeypatch.setattr(conversion, "_digest", lambda item: str(next(digests)))
+    monkeypatch.setattr(digest, "digest_of", lambda item: f"{next(digests):02x}" * 32)
 
     code, out, err = run(capsys, "smoke", "a.har")
 

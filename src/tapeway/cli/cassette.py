@@ -2,11 +2,22 @@
 
 import click
 
+from tapeway.cli import plain_text
 from tapeway.cli.commands import Commands
+from tapeway.cli.findings import UNREADABLE
+from tapeway.errors import CassetteLocked, StoreAway
 
 
 class _All(Commands):
     names = ("ls", "show", "diff", "verify", "scan", "redact", "convert")
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except (StoreAway, CassetteLocked) as exc:
+            # Nothing is wrong with a cassette that cannot be had just now.
+            click.echo(f"tapeway: {plain_text.line(exc.message)}", err=True)
+            return UNREADABLE
 
 
 @click.group(cls=_All, no_args_is_help=False)

@@ -1,4 +1,4 @@
-"""`tapeway cassette convert`: a cassette in another format or place, with all losses named."""
+"""`tapeway cassette convert`: cassettes in another format or place, with all losses named."""
 
 import asyncio
 import os
@@ -9,16 +9,18 @@ from uuid import uuid4
 
 import click
 
-from tapeway.cli import conversion
-from tapeway.cli.conversion import LEFT, Converted
+from tapeway.cli import conversion, ends, plain_text
+from tapeway.cli.conversion import Converted
 from tapeway.cli.findings import CLEAN, FOUND, UNREADABLE, report
 from tapeway.cli.options import settings_options
+from tapeway.cli.places import Place, opened
 from tapeway.cli.sources import load
 from tapeway.core.known_values import KnownValues
 from tapeway.core.model import CassetteHead
-from tapeway.errors import TapewayError
+from tapeway.errors import ConfigError, TapewayError
 from tapeway.formats import kinds
 from tapeway.settings import process_secrets
+from tapeway.stores.opening import open_store
 
 _FORMATS = click.Choice([kind.name for kind in kinds.KINDS])
 _WRITTEN = click.Choice([kind.name for kind in kinds.KINDS if kind.save is not None])
@@ -27,6 +29,7 @@ _WRITTEN = click.Choice([kind.name for kind in kinds.KINDS if kind.save is not N
 @click.command()
 @click.argument("source", metavar="A")
 @click.argument("target", metavar="B")
+@click.option("--all", "every", is_flag=True, help="A and B are stores: convert each cassette.")
 @click.option("--from", "came", type=_FORMATS, help="The format of A. [what its text looks like]")
 @click.option("--to", "goes", type=_WRITTEN, help="The format of B. [what its suffix says]")
 @click.option("--force", is_flag=True, help="Replace B where it is there already.")
@@ -35,45 +38,77 @@ _WRITTEN = click.Choice([kind.name for kind in kinds.KINDS if kind.save is not N
 def convert(
     source: str,
     target: str,
+    every: bool,
     came: str | None,
     goes: str | None,
     force: bool,
     no_redact: bool,
     **flags: object,
 ) -> int:
-    """Write cassette A as B: each a cassette's name in the store, or a file.
+    """Write cassette A as B: each a cassette's name in the store, a file, or STORE#NAME.
 
     \b
         tapeway cassette convert session.har smoke
         tapeway cassette convert smoke smoke.vcr.json --to vcr
+        tapeway cassette convert smoke sqlite:./cassettes.db#smoke
+        tapeway cassette convert --all ./cassettes sqlite:./cassettes.db
 
     \b
     Exit: 0 converted, 1 converted but for interactions that were left out or secrets that stay,
-    2 nothing was converted.
+    2 something was not converted.
 
     What the other format cannot hold is named on standard error, with its place. Secrets are
-    replaced as cassette redact does. B is read back and compared with A.
+    replaced as cassette redact does. B is read back and compared with A. Where it broke off on its
+    way into a database, it goes on when it is run again.
     """
+    if every and (came or goes):
+        raise click.UsageError("--all is about stores, whose cassettes have no format of a file.")
     settings = load(flags, os.environ, Path()).settings
     known = None if no_redact else KnownValues(process_secrets(settings, os.environ))
     try:
-        one, other = conversion.source(source, came), conversion.target(target, goes)
+        if every:
+            return asyncio.run(_all(source, target, known, force=force))
+        one, other = ends.source(source, came), ends.target(target, goes)
         done = asyncio.run(
             conversion.convert(one, other, settings.store, known, _fresh(), force=force)
         )
     except TapewayError as exc:
-        click.echo(f"tapeway: {exc.message}", err=True)
+        click.echo(f"tapeway: {plain_text.line(exc.message)}", err=True)
         return UNREADABLE
-    _tell(done, target)
-    stays = any(each.deed == LEFT for each in done.found)
-    return FOUND if stays or done.kept < done.total else CLEAN
+    except KeyboardInterrupt:
+        click.echo("tapeway: interrupted: what came across so far stays, run it again", err=True)
+        return UNREADABLE
+    return _tell(done)
 
 
-def _tell(done: Converted, target: str) -> None:
+async def _all(source: str, target: str, known: KnownValues | None, *, force: bool) -> int:
+    code = CLEAN
+    async with opened(open_store(source)) as one, opened(open_store(target)) as other:
+        names = await one.names()
+        if not names:
+            raise ConfigError(f"there is no cassette in {one.url}")
+        for name in names:
+            came = Place(one, name, f"{one.url}#{name}")
+            goes = Place(other, name, f"{other.url}#{name}")
+            try:
+                done = await conversion.copy(came, goes, known, force=force)
+            except TapewayError as exc:
+                click.echo(f"tapeway: {plain_text.line(exc.message)}", err=True)
+                code = UNREADABLE
+            else:
+                code = max(code, _tell(done))
+            finally:
+                await one.release(name)
+                await other.release(name)
+    return code
+
+
+def _tell(done: Converted) -> int:
     for loss in done.losses:
         click.echo(f"tapeway: {loss}", err=True)
     report(done.found, "text")
-    click.echo(f"{target}: {done.kept} of {done.total} interactions, sha256:{done.digest}")
+    click.echo(f"{done.shown}: {done.kept} of {done.total} interactions, sha256:{done.digest}")
+    return CLEAN if done.whole else FOUND
 
 
 def _fresh() -> CassetteHead:

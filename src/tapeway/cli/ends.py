@@ -1,0 +1,74 @@
+"""Where a conversion begins or ends, and in which format."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tapeway.cli import foreign_file
+from tapeway.cli.places import is_address
+from tapeway.core.routing import valid_cassette_name
+from tapeway.errors import ConfigError
+from tapeway.formats import kinds
+from tapeway.formats.kinds import TAPEWAY, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A file of another tool, or a cassette in a store."""
+
+    written: str
+    kind: Kind
+
+    @property
+    def path(self) -> Path:
+        return Path(self.written)
+
+
+def source(written: str, name: str | None) -> End:
+    """The cassette or file to read, its format taken from its text where none is given.
+
+    Raises ConfigError.
+    """
+    if name is not None:
+        return End(written, _named(name, written))
+    path = Path(written)
+    if is_address(written) or not path.is_file():
+        return End(written, TAPEWAY)
+    kind = foreign_file.kind_of(path)
+    if kind is None and path.suffix in TAPEWAY.suffixes:
+        # What is wrong with it is told by whoever reads cassettes.
+        kind = TAPEWAY
+    if kind is None:
+        raise ConfigError(
+            f"{written}: no format is known that looks like this; {_choice('--from')}"
+        )
+    return End(written, kind)
+
+
+def target(written: str, name: str | None) -> End:
+    """The cassette or file to write, its format taken from its suffix where none is given.
+
+    Raises ConfigError.
+    """
+    if name is not None:
+        return End(written, _named(name, written))
+    if is_address(written):
+        return End(written, TAPEWAY)
+    kind = kinds.of_suffix(Path(written).suffix)
+    if kind is None and not valid_cassette_name(written):
+        raise ConfigError(f"{written}: no format is known for this suffix; {_choice('--to')}")
+    return End(written, kind or TAPEWAY)
+
+
+def _named(name: str, written: str) -> Kind:
+    kind = kinds.named(name, Path(written).suffix)
+    if kind is None:
+        raise ConfigError(f"there is no format '{name}': known are {_names()}")
+    return kind
+
+
+def _choice(flag: str) -> str:
+    return f"give {flag} one of {_names()}"
+
+
+def _names() -> str:
+    return ", ".join([kind.name for kind in kinds.KINDS])

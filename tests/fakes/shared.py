@@ -1,0 +1,101 @@
+"""A store in memory that gives and takes cassettes bit by bit, as a database does."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tapeway.core.matching import found_under
+from tapeway.core.model import (
+    CassetteHead,
+    CassetteStat,
+    Interaction,
+    Recording,
+    StoredCassette,
+)
+from tapeway.core.rules import of_meta
+from tapeway.core.shared import Found, Held, Outline
+from tapeway.errors import StoreAway
+from tapeway.stores.memory import MemoryStore
+
+
+class BitByBitStore(MemoryStore):
+    """`pages` are the limits it was asked for; it is away `after` so many additions."""
+
+    def __init__(self, url: str = "fake:") -> None:
+        super().__init__()
+        self.url = url
+        self.pages: list[int] = []
+        self.loads = 0
+        self.away_after: int | None = None
+        self.held: dict[str, list[Held]] = {}
+        self.heads: dict[str, CassetteHead] = {}
+
+    async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
+        self.loads += 1
+        if name not in self.heads:
+            return None
+        return copy.deepcopy(StoredCassette(self.heads[name], tuple(self.held[name])))
+
+    async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
+        await self.extend(name, head, [recording.interaction])
+
+    async def save(self, name: str, cassette: StoredCassette) -> None:
+        self.heads[name] = cassette.head
+        self.held[name] = [
+            replace(each, index=index) for index, each in enumerate(cassette.interactions)
+        ]
+
+    async def release(self, name: str) -> None:
+        """Indexes stay as they are."""
+
+    async def remove(self, name: str) -> bool:
+        self.held.pop(name, None)
+        return self.heads.pop(name, None) is not None
+
+    async def names(self) -> list[str]:
+        return sorted(self.heads)
+
+    async def stat(self, name: str) -> CassetteStat | None:
+        return CassetteStat(0, "2026-11-21T20:35:14+00:00") if name in self.heads else None
+
+    async def outline(self, name: str) -> Outline | None:
+        return Outline(self.heads[name], len(self.held[name])) if name in self.heads else None
+
+    async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[Found]:
+        self.pages.append(limit)
+        start = 0
+        if after is not None:
+            start = [each.index for each in self.held[name]].index(after) + 1
+        return [Found(copy.deepcopy(each)) for each in self.held[name][start : start + limit]]
+
+    async def get(self, name: str, index: int) -> Found | None:
+        return next((Found(each) for each in self.held[name] if each.index == index), None)
+
+    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[Found]:
+        rules = of_meta(self.heads[name].meta)
+        return [
+            Found(each)
+            for each in self.held[name]
+            if isinstance(each, Interaction) and set(found_under(each, rules)) & set(keys)
+        ]
+
+    async def restate(self, name: str, head: CassetteHead) -> None:
+        self.heads[name] = head
+
+    async def edit(self, name: str, index: int, changed: Held | None) -> bool:
+        items = self.held[name]
+        at = next((at for at, each in enumerate(items) if each.index == index), None)
+        if at is None:
+            return False
+        items[at : at + 1] = [] if changed is None else [changed]
+        return True
+
+    async def extend(self, name: str, head: CassetteHead, items: Sequence[Held]) -> None:
+        if self.away_after == 0:
+            raise StoreAway(f"{self.url} does not answer: see whether it runs")
+        if self.away_after is not None:
+            self.away_after -= 1
+        self.heads.setdefault(name, head)
+        held = self.held.setdefault(name, [])
+        first = held[-1].index + 1 if held else 0
+        held += [replace(copy.deepcopy(each), index=first + at) for at, each in enumerate(items)]

@@ -1,0 +1,72 @@
+"""Going through a cassette in order, whatever its store gives out at once."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tapeway.core.model import BodyFile, ForeignInteraction, StoredCassette
+from tapeway.ports import CassetteStore
+from tapeway.stores import walking
+from tapeway.stores.file import FileStore
+from tapeway.stores.memory import MemoryStore
+from tests.fakes.shared import BitByBitStore
+from tests.stores.recordings import HEAD, recording
+
+TOOL = ForeignInteraction(3, {"kind": "tool", "request": {"name": "f"}, "response": 1})
+
+
+@pytest.fixture(params=["memory", "file", "bit by bit"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> CassetteStore:
+    made: dict[str, CassetteStore] = {
+        "memory": MemoryStore(),
+        "file": FileStore(tmp_path),
+        "bit by bit": BitByBitStore(),
+    }
+    return made[request.param]
+
+
+async def test_all_comes_in_order_with_head_and_count(store: CassetteStore) -> None:
+    items = tuple([recording(index).interaction for index in range(40)])
+    await store.save("x", StoredCassette(HEAD, (*items, TOOL)))
+
+    found = await walking.walk(store, "x")
+
+    assert found is not None
+    assert (found.head, found.count) == (HEAD, 41)
+    assert [each.index for each in [item async for item in found.items]] == list(range(41))
+    assert await walking.count(store, "x") == 41
+    assert await walking.walk(store, "y") is None
+    assert await walking.count(store, "y") is None
+    await store.close()
+
+
+async def test_a_store_that_has_pages_is_not_loaded() -> None:
+    store = BitByBitStore()
+    items = [recording(index).interaction for index in range(600)]
+    await store.save("x", StoredCassette(HEAD, tuple(items)))
+    await store.edit("x", 599, None)
+    store.loads = 0
+
+    assert await walking.count(store, "x") == 599
+    assert store.pages == []
+    found = await walking.walk(store, "x")
+    assert found is not None
+    assert [each async for each in found.items] == items[:-1]
+    assert store.loads == 0
+    # Small ones come many at a time.
+    assert store.pages == [8, 16, 32, 64, 128, 256, 256, 256]
+
+
+async def test_heavy_recordings_come_few_at_a_time() -> None:
+    store = BitByBitStore()
+    made = recording(0).exchange
+    file = BodyFile("", walking.MOST, "00" * 32)
+    heavy = replace(made, response=replace(made.response, chunks=(), file=file))
+    await store.save("x", StoredCassette(HEAD, (heavy,) * 20))
+
+    found = await walking.walk(store, "x")
+
+    assert found is not None
+    assert len([each async for each in found.items]) == 20
+    assert store.pages == [8, 2] + [1] * 11
