@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tapeway.core import likeness, repeating, rules
+from tapeway.core.aliases import Aliases
 from tapeway.core.identifiers import Identifiers
-from tapeway.core.matching import credential_mark, request_key
+from tapeway.core.matching import credential_mark, recording_key
 from tapeway.core.model import (
     CassetteHead,
     ForeignInteraction,
@@ -21,6 +22,7 @@ from tapeway.core.model import (
     Request,
     Step,
     StoredCassette,
+    exchange_of,
 )
 from tapeway.core.modes import Repeats
 from tapeway.core.rules import Rules
@@ -145,6 +147,15 @@ class Cassette:
         self.take.touched.add(chosen.index)
         return chosen
 
+    def give(self, index: int) -> Interaction | None:
+        """What a recording answers over HTTP, used up from then on."""
+        found = exchange_of(self._interactions[index])
+        if found is not None:
+            key, mark = self._key_of[index], credential_mark(found.request)
+            self.take.ask(self._cursor(key, mark), mark)
+            self.take.touched.add(index)
+        return found
+
     def count(self, key: bytes, mark: bytes = b"") -> int:
         """How many recordings answer this key."""
         return len(self._alike(key, mark))
@@ -193,7 +204,7 @@ class Cassette:
         index = interaction.index
         if take is not self.take and take.number == self.take.number:
             # A rule came into force while it was asked for.
-            take, key = self.take, request_key(interaction.request, self.rules)
+            take, key = self.take, recording_key(interaction, self.rules)
         self._place(interaction, key)
         self._take_of[index] = take.number
         if self.identifiers is not None:
@@ -251,7 +262,7 @@ class Cassette:
             interaction
             for interaction in self
             if not touched_only
-            or isinstance(interaction, ForeignInteraction)
+            or exchange_of(interaction) is None
             or interaction.index in self.take.touched
         ]
         return StoredCassette(self.head, tuple(kept))
@@ -262,12 +273,13 @@ class Cassette:
         self._by_mark: dict[bytes, dict[bytes, list[Interaction]]] = {}
         self._varied: dict[bytes, bool] = {}
         self._routes: Counter[bytes] = Counter()
+        self.aliases = Aliases()
         for interaction in interactions:
             self._next = max(self._next, interaction.index + 1)
-            if isinstance(interaction, ForeignInteraction):
-                self._interactions[interaction.index] = interaction
-            else:
-                self._place(interaction, request_key(interaction.request, self.rules))
+            if (exchange := exchange_of(interaction)) is not None:
+                self._place(exchange, recording_key(exchange, self.rules))
+                self.aliases.add(exchange, self.rules)
+            self._interactions[interaction.index] = interaction
 
     def _renumber(self) -> None:
         numbers = {index: at for at, index in enumerate(sorted(self._interactions))}
@@ -279,8 +291,8 @@ class Cassette:
         self._next = len(numbers)
 
     def _count_turn(self, index: int, *, recorded: bool) -> None:
-        key, interaction = self._key_of[index], self._interactions[index]
-        if isinstance(interaction, Interaction):
+        key, interaction = self._key_of[index], exchange_of(self._interactions[index])
+        if interaction is not None:
             mark = credential_mark(interaction.request)
             self.take.ask(self._cursor(key, mark), mark)
             if recorded:
@@ -349,12 +361,13 @@ class Cassette:
         if key is None:
             return
         self.generation += 1
-        removed = self._interactions.pop(index)
+        removed = exchange_of(self._interactions.pop(index))
+        self.aliases.remove(index)
         self._varied.pop(key, None)
         self._take_of.pop(index, None)
         self._routes[_route(key)] -= 1
         _drop(self._by_key, key, index)
-        if key in self._by_mark and isinstance(removed, Interaction):
+        if key in self._by_mark and removed is not None:
             _drop(self._by_mark[key], credential_mark(removed.request), index)
             if not self._by_mark[key]:
                 del self._by_mark[key]

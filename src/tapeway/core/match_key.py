@@ -8,7 +8,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from tapeway.core import forms
@@ -30,6 +30,12 @@ VOLATILE = (
     "idempotency-key",
 )
 """The field names AgentTape ignores unless a project's configuration says otherwise."""
+
+OF_INIT = ("timestamp", "request_id", "x-request-id", "date", "nonce")
+"""Those that the configuration written by `agenttape init` has it ignore instead."""
+
+ORDERED = "__ordered__"
+"""The key its matcher `ordered` gives every request."""
 
 _DROPPED_HEADERS = frozenset(
     {
@@ -57,6 +63,7 @@ _DROPPED_HEADERS = frozenset(
         "traceparent",
     }
 )
+_RETRIES = "x-stainless-retry-count"
 _BOUNDARY = re.compile(r'boundary=("?)([^";,]+)\1', re.IGNORECASE)
 _FIXED_BOUNDARY = "AGENTTAPE_BOUNDARY"
 
@@ -68,49 +75,95 @@ def of_http(request: Request) -> str:
     """
     if request.file is not None:
         return ""
-    headers = _headers(request.headers)
-    fixed = f"boundary={_FIXED_BOUNDARY}"
     try:
-        document: dict[str, Json] = {
-            "method": request.method,
-            "url": request.url.partition("#")[0],
-            "headers": {name: _BOUNDARY.sub(fixed, value) for name, value in headers.items()},
-            **_body(request.body, headers.get("content-type", "")),
-        }
-        return of_request(document)
+        return of_request(_document(request, request.url.partition("#")[0]))
     except (UnicodeEncodeError, RecursionError):
         # AgentTape fails on half a surrogate pair and on absurd depth.
         return ""
 
 
+def of_stored(request: Request, ignore: Iterable[str] = VOLATILE) -> str:
+    """The key AgentTape computes anew for a request it has recorded, "" where it has none."""
+    if request.file is not None:
+        return ""
+    try:
+        return of_request(_document(request, request.url, wire_case=True), ignore)
+    except (UnicodeEncodeError, RecursionError):
+        return ""
+
+
+def all_of_http(request: Request, url: str, ignores: Collection[Iterable[str]]) -> tuple[str, ...]:
+    """The keys that AgentTape may have stored for a request, the likeliest first.
+
+    That depends on the client (httpx or requests), on the names it was told to ignore, and on its
+    release: 0.1.0 took JSON bodies for text, 0.1.5 ignored no parameters of URLs.
+    """
+    if request.file is not None:
+        return ()
+    try:
+        found = dict.fromkeys(_all_of_http(request, url, ignores))
+    except (UnicodeEncodeError, RecursionError):
+        return ()
+    return tuple(found)
+
+
+def _all_of_http(request: Request, url: str, ignores: Collection[Iterable[str]]) -> Iterator[str]:
+    for wire_case in (False, True):
+        now = _document(request, url, wire_case=wire_case)
+        for ignore in _different(ignores, now):
+            yield of_request(now, ignore)
+            if "?" in url:
+                yield of_request(now, ignore, canonical_urls=False)
+            if request.body:
+                first = _first_document(request, url, wire_case=wire_case)
+                yield of_request(first, ignore, canonical_urls=False)
+
+
+def all_of_request(request: Json, ignores: Collection[Iterable[str]]) -> tuple[str, ...]:
+    """The keys of a request in AgentTape's shape, for each way to ignore names."""
+    try:
+        keys = [of_request(request, ignore) for ignore in _different(ignores, request)]
+    except (UnicodeEncodeError, RecursionError):
+        return ()
+    return tuple(dict.fromkeys(keys))
+
+
 def of_request(
-    request: Json, ignore: Iterable[str] = VOLATILE, *, strip_blanks: bool = False
+    request: Json,
+    ignore: Iterable[str] = VOLATILE,
+    *,
+    strip_blanks: bool = False,
+    canonical_urls: bool = True,
 ) -> str:
     """The key of a request in AgentTape's shape. Raises UnicodeEncodeError on a lone surrogate."""
-    text = canonical_json(request, ignore, strip_blanks=strip_blanks)
+    text = canonical_json(request, ignore, strip_blanks=strip_blanks, canonical_urls=canonical_urls)
     return "sha256:" + hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def canonical_json(
-    request: Json, ignore: Iterable[str] = VOLATILE, *, strip_blanks: bool = False
+    request: Json,
+    ignore: Iterable[str] = VOLATILE,
+    *,
+    strip_blanks: bool = False,
+    canonical_urls: bool = True,
 ) -> str:
     """The text that is hashed."""
     names = frozenset(name.lower() for name in ignore)
-    canonical = _canonical(request, names, strip_blanks)
+    canonical = _canonical(request, names, strip_blanks, canonical_urls)
     return json.dumps(canonical, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
-def _canonical(value: Json, ignore: frozenset[str], strip_blanks: bool) -> Json:
+def _canonical(value: Json, ignore: frozenset[str], strip_blanks: bool, urls: bool) -> Json:
     if isinstance(value, dict):
         return {
             name: _canonical_url(inner, ignore)
-            if name.lower() == "url" and isinstance(inner, str) and "://" in inner
-            else _canonical(inner, ignore, strip_blanks)
+            if urls and name.lower() == "url" and isinstance(inner, str) and "://" in inner
+            else _canonical(inner, ignore, strip_blanks, urls)
             for name, inner in value.items()
             if name.lower() not in ignore and name != "raw_b64"
         }
     if isinstance(value, list):
-        return [_canonical(inner, ignore, strip_blanks) for inner in value]
+        return [_canonical(inner, ignore, strip_blanks, urls) for inner in value]
     if isinstance(value, str) and strip_blanks:
         return value.strip()
     return value
@@ -128,12 +181,61 @@ def _canonical_url(url: str, ignore: frozenset[str]) -> str:
     return urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(kept), parts.fragment))
 
 
-def _headers(headers: Headers) -> dict[str, str]:
+def _different(ignores: Collection[Iterable[str]], request: Json) -> list[frozenset[str]]:
+    # Most requests have none of these names: then all ways are one.
+    present = set(_names(request))
+    found = [frozenset(name.lower() for name in each) & present for each in ignores]
+    return list(dict.fromkeys(found))
+
+
+def _names(value: Json) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield name.lower()
+            if isinstance(inner, str) and "://" in inner and "?" in inner:
+                yield from (each.lower() for each, _ in _parameters(inner))
+            yield from _names(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _names(inner)
+
+
+def _parameters(url: str) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(urlsplit(url).query, keep_blank_values=True)
+    except ValueError:
+        return []
+
+
+def _document(request: Request, url: str, *, wire_case: bool = False) -> dict[str, Json]:
+    headers = _headers(request.headers, wire_case=wire_case)
+    fixed = f"boundary={_FIXED_BOUNDARY}"
+    return {
+        "method": request.method,
+        "url": url,
+        "headers": {name: _BOUNDARY.sub(fixed, value) for name, value in headers.items()},
+        **_body(request.body, _media(headers)),
+    }
+
+
+def _first_document(request: Request, url: str, *, wire_case: bool) -> dict[str, Json]:
+    headers = _headers(request.headers, wire_case=wire_case, dropped=_DROPPED_HEADERS - {_RETRIES})
+    return {"method": request.method, "url": url, "headers": {**headers}, **_body(request.body, "")}
+
+
+def _media(headers: dict[str, str]) -> str:
+    return next((value for name, value in headers.items() if name.lower() == "content-type"), "")
+
+
+def _headers(
+    headers: Headers, *, wire_case: bool = False, dropped: frozenset[str] = _DROPPED_HEADERS
+) -> dict[str, str]:
     found: dict[str, str] = {}
     for raw_name, raw_value in headers:
-        name = raw_name.decode("latin-1").lower()
-        if name in _DROPPED_HEADERS:
+        name = raw_name.decode("latin-1")
+        if name.lower() in dropped:
             continue
+        name = name if wire_case else name.lower()
         value = _text(raw_value)
         # httpx shows a repeated field as one, joined like this.
         found[name] = f"{found[name]}, {value}" if name in found else value

@@ -5,8 +5,9 @@ names them. What each of those is, `core/subject.py` says; here it becomes a sho
 """
 
 import hashlib
+from collections.abc import Iterable
 
-from tapeway.core import fields, subject
+from tapeway.core import aliases, fields, subject
 from tapeway.core.json_text import canonical
 from tapeway.core.model import Interaction, Request
 from tapeway.core.rules import NONE, Rules
@@ -39,12 +40,34 @@ def credential_mark(request: Request) -> bytes:
     return b" ".join(sorted(found))
 
 
+def recording_key(interaction: Interaction, rules: Rules = NONE) -> bytes:
+    """The match key of a recording: that of its request, unless it answers in order whatever is asked."""
+    if not aliases.is_ordered(interaction):
+        return request_key(interaction.request, rules)
+    (name,) = aliases.of_interaction(interaction, rules)
+    return interaction.request.route.encode() + b"\0" + name
+
+
 def found_under(interaction: Interaction, rules: Rules = NONE) -> tuple[bytes, ...]:
     """What a store's index has an interaction under: the digest of its match key, on any route.
 
-    Routes are given to recordings when they are loaded, by their origin; an index knows none.
+    Routes are given to recordings when they are loaded, by their origin; an index knows none. Behind
+    it come the names that `asked_under` gives a request, for recordings that AgentTape made.
     """
-    return (digest_of(request_key(interaction.request, rules)),)
+    own = digest_of(recording_key(interaction, rules))
+    return tuple(dict.fromkeys((own, *aliases.of_interaction(interaction, rules))))
+
+
+def asked_under(
+    request: Request, redacted: Request, origins: Iterable[str], rules: Rules = NONE
+) -> tuple[bytes, ...]:
+    """What else to look for where nothing is found under a request's own key, the most exact first.
+
+    Only a cassette with recordings of AgentTape's has something there. `request` is as it came, with
+    its credentials; `origins` are those that such recordings of its route were made at. The names
+    tell nothing of it, and are kept nowhere.
+    """
+    return aliases.of_request(request, redacted, origins, rules)
 
 
 def digest_of(key: bytes) -> bytes:

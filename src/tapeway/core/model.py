@@ -5,7 +5,7 @@ came. Bodies are whole; a response remembers where its chunks ended and when the
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tapeway.core.cuts import Cuts
@@ -163,10 +163,24 @@ class Interaction:
 
 @dataclass(frozen=True, slots=True)
 class ForeignInteraction:
-    """An interaction of a kind that HTTP does not carry, kept as it was written."""
+    """An interaction of a kind that HTTP does not carry, kept as it was written.
+
+    `exchange` is the one that says the same over HTTP, where there is one: it is what is found and
+    replayed, and the document what is kept.
+    """
 
     index: int
     document: Mapping[str, Json]
+    exchange: Interaction | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.exchange is not None and self.exchange.index != self.index:
+            object.__setattr__(self, "exchange", replace(self.exchange, index=self.index))
+
+
+def exchange_of(item: Interaction | ForeignInteraction) -> Interaction | None:
+    """What answers over HTTP, None for an interaction that nothing there asks for."""
+    return item if isinstance(item, Interaction) else item.exchange
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,8 @@ class Rules:
 
     `ignore` leads to parts of the request document, `normalise` names built-in normalisers,
     `patterns` are own ones by name, `match` names request headers that count, and `rewrite`
-    replaces pieces of the path.
+    replaces pieces of the path. `agenttape_ignore` are the names that AgentTape left out of the keys
+    it stored, None for its own choice; tapeway's keys do not depend on it.
     """
 
     ignore: tuple[str, ...] = ()
@@ -51,8 +52,10 @@ class Rules:
     patterns: tuple[tuple[str, str], ...] = ()
     match: tuple[str, ...] = ()
     rewrite: tuple[tuple[str, str], ...] = ()
+    agenttape_ignore: tuple[str, ...] | None = None
 
     def __bool__(self) -> bool:
+        """Whether tapeway's own keys are others than without rules."""
         return bool(self.ignore or self.normalise or self.patterns or self.match or self.rewrite)
 
 
@@ -76,6 +79,9 @@ def read(document: Json) -> Rules:
         patterns=_pairs(document, "patterns", _pattern),
         match=_texts(document, "match", _header),
         rewrite=_pairs(document, "rewrite", _rewrite),
+        agenttape_ignore=_texts(document, "agenttape_ignore", _volatile)
+        if "agenttape_ignore" in document
+        else None,
     )
 
 
@@ -88,7 +94,11 @@ def written(rules: Rules) -> dict[str, Json]:
         "match": list(rules.match),
         "rewrite": dict(rules.rewrite),
     }
-    return {key: value for key, value in document.items() if value}
+    found: dict[str, Json] = {key: value for key, value in document.items() if value}
+    if rules.agenttape_ignore is not None:
+        # None at all is what AgentTape's `exact` matcher leaves out.
+        found["agenttape_ignore"] = list(rules.agenttape_ignore)
+    return found
 
 
 def of_meta(meta: Mapping[str, Json]) -> Rules:
@@ -109,6 +119,9 @@ def merged(first: Rules, second: Rules) -> Rules:
         patterns=tuple((dict(first.patterns) | dict(second.patterns)).items()),
         match=_union(first.match, second.match),
         rewrite=tuple((dict(first.rewrite) | dict(second.rewrite)).items()),
+        agenttape_ignore=first.agenttape_ignore
+        if second.agenttape_ignore is None
+        else second.agenttape_ignore,
     )
 
 
@@ -182,6 +195,12 @@ def _header(where: str, text: str) -> str:
         remedy = "leave it out: among equal recordings the one with the same credential comes first"
         raise RulesFault(where, what, remedy)
     return name
+
+
+def _volatile(where: str, text: str) -> str:
+    if not text:
+        raise RulesFault(where, "must not be empty", "name a field, such as timestamp")
+    return text.lower()
 
 
 def _pattern(where: str, name: str, text: str) -> None:

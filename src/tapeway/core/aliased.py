@@ -1,0 +1,60 @@
+"""The recording of AgentTape's that a request means, found under one of its further names."""
+
+from collections.abc import Iterable, Sequence
+
+from tapeway.core.cassette import Cassette
+from tapeway.core.model import Interaction, Request, exchange_of
+from tapeway.core.modes import Repeats
+from tapeway.core.sdk_answer import UNSTREAMED, can_answer
+from tapeway.core.sdk_call import endpoint_of
+from tapeway.core.take import Take
+
+
+def next_under(
+    cassette: Cassette, names: Iterable[bytes], asked: Request, repeats: Repeats | None = None
+) -> Interaction | None:
+    """The recording with one of these names whose turn it is, used up from then on.
+
+    As in AgentTape, each answers once and in order; what comes after the last is the repeat rule's
+    business. None where there is none (left) that can answer such a request.
+    """
+    found = [
+        [index for index in cassette.aliases.found([name]) if _fits(cassette, index, asked)]
+        for name in names
+    ]
+    index = _turn(cassette.take, [each for each in found if each], repeats or cassette.repeats)
+    return None if index is None else cassette.give(index)
+
+
+def unfit(cassette: Cassette, names: Iterable[bytes], asked: Request) -> str | None:
+    """Why what was found under these names cannot answer such a request."""
+    for index in cassette.aliases.found(names):
+        if not _fits(cassette, index, asked):
+            return UNSTREAMED.format(index=index, endpoint=endpoint_of(asked))
+    return None
+
+
+def _fits(cassette: Cassette, index: int, asked: Request) -> bool:
+    item = cassette.get(index)
+    exchange = None if item is None else exchange_of(item)
+    return exchange is not None and can_answer(exchange, asked)
+
+
+def _turn(take: Take, found: Sequence[Sequence[int]], repeats: Repeats) -> int | None:
+    if not found:
+        return None
+    if repeats != "first":
+        for indexes in found:
+            if unused := [each for each in indexes if each not in take.touched]:
+                return unused[0]
+    match repeats:
+        case "miss":
+            return None
+        case "first":
+            return found[0][0]
+        case "cycle":
+            again = min(found[0], key=lambda each: take.again[each])
+            take.again[again] += 1
+            return again
+        case "last":
+            return found[0][-1]
