@@ -1,7 +1,7 @@
 """Cassettes held in memory whole: those of a store that one process uses at a time."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -25,6 +25,7 @@ from tapeway.sharing import Live, LiveCalls, settled
 
 T = TypeVar("T")
 
+Change = Callable[[Cassette | None], Awaitable[tuple[T, Cassette | None]]]
 NewHead = Callable[[], CassetteHead]
 """Makes the head of a new cassette: its time and its run id."""
 
@@ -134,10 +135,7 @@ class LoadedCassettes:
         """The live call; what could not be recorded is not asked for, and not paid for."""
         name = ask.cassette.name
         if ask.rules.records and name in self._unclaimed:
-            await self._store.load(name, writable=True)
-            self._unclaimed.discard(name)
-            if (cassette := self._loaded.get(name)) is not None:
-                await self._rulebook.claimed(cassette)
+            await self._claim(name)
         return await live(ask, feed)
 
     async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
@@ -183,9 +181,41 @@ class LoadedCassettes:
         held: Iterable[Held] = () if stored is None else stored.interactions
         return next((each for each in held if each.index == index), None)
 
+    async def alongside(self, name: str, work: Callable[[Cassette], Awaitable[T]]) -> T:
+        """Do something to a cassette that is claimed, and brought in if need be.
+
+        It is served and recorded on meanwhile, but not let go.
+        """
+        return await self._desk.carry(self._alongside(name, work))
+
+    async def change(self, name: str, work: Change[T]) -> T:
+        """Do something to a cassette, in or not, that nobody uses meanwhile.
+
+        It goes on as the one that comes back; None lets it go, and its next request loads it.
+        """
+        return await self._desk.carry(self._change(name, work))
+
+    async def original(self, name: str) -> StoredCassette | None:
+        """What the store holds of a cassette, in the order it keeps, without bringing it in."""
+        if name not in self._loaded and await self._store.stat(name) is None:
+            return None
+        async with self.door(name):
+            if name in self._unclaimed and (cassette := self._loaded.get(name)) is not None:
+                return cassette.stored()
+            stored = await self._store.load(name, writable=False)
+            if name not in self._loaded:
+                await self._store.release(name)
+            return stored
+
     def door(self, name: str) -> asyncio.Lock:
         """Held while a cassette comes in or goes out."""
         return self._doors.setdefault(name, asyncio.Lock())
+
+    async def _claim(self, name: str) -> None:
+        await self._store.load(name, writable=True)
+        self._unclaimed.discard(name)
+        if (cassette := self._loaded.get(name)) is not None:
+            await self._rulebook.claimed(cassette)
 
     async def _add_rules(self, name: str, rules: Rules) -> Rules:
         async with self.door(name):
@@ -198,6 +228,31 @@ class LoadedCassettes:
             if cassette.take.number != (number := self.control.take_of(name)):
                 cassette.start_take(number)
             return cassette.rules
+
+    async def _alongside(self, name: str, work: Callable[[Cassette], Awaitable[T]]) -> T:
+        while True:
+            await self.load(name, "record")
+            async with self.door(name):
+                if (cassette := self._loaded.get(name)) is None:
+                    continue
+                if name in self._unclaimed:
+                    await self._claim(name)
+                return await work(cassette)
+
+    async def _change(self, name: str, work: Change[T]) -> T:
+        async with self.door(name):
+            left = cassette = self._loaded.pop(name, None)
+            try:
+                await self._desk.calls.ended(name)
+                result, left = await work(cassette)
+            finally:
+                if left is not None:
+                    self._loaded[name] = left
+                elif cassette is not None:
+                    self._forget(name)
+            if left is not None and left.take.number != (number := self.control.take_of(name)):
+                left.start_take(number)
+            return result
 
     def _taken_out(self, name: str) -> Cassette:
         """The cassette, which is not in from now on: who asks for it waits at its door."""
@@ -219,12 +274,15 @@ class LoadedCassettes:
                 # Nothing was written or let go: it is in as before.
                 self._loaded[name] = cassette
                 raise
-            del self._desk.tallies[name]
-            self._unclaimed.discard(name)
-            self._rulebook.forget(name)
-            self.control = steering.with_take(self.control, name)
+            self._forget(name)
             await self._store.release(name)
             return report
+
+    def _forget(self, name: str) -> None:
+        del self._desk.tallies[name]
+        self._unclaimed.discard(name)
+        self._rulebook.forget(name)
+        self.control = steering.with_take(self.control, name)
 
 
 def not_in(name: str) -> AdminError:

@@ -212,6 +212,13 @@ class Cassette:
         mark = credential_mark(interaction.request)
         take.note_recorded(key, self._cursor(key, mark), mark, index)
 
+    def hold(self, item: ForeignInteraction, supersedes: Iterable[int] = ()) -> None:
+        """Take in one of another kind that is durable."""
+        for index in supersedes:
+            self._remove(index)
+            self._interactions.pop(index, None)
+        self._interactions[item.index] = item
+
     def date(self, takes: Mapping[int, int]) -> None:
         """Say in which takes recordings were made that others made."""
         self._take_of.update(takes)
