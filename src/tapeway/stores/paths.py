@@ -79,7 +79,7 @@ class Paths:
         path = self._root
         try:
             if create:
-                _make_root(path)
+                make_root(path)
             folder = os.open(path, _OPEN_FOLDER)
             for segment in self._folders:
                 path /= segment
@@ -156,7 +156,8 @@ def _is_there(folder: int, file: str) -> bool:
     return not stat.S_ISDIR(found.st_mode)
 
 
-def _make_root(path: Path) -> None:
+def make_root(path: Path) -> None:
+    """Make a folder and what is missing above it, for its owner alone. Raises OSError."""
     missing: list[Path] = []
     while not path.exists():
         missing.append(path)
