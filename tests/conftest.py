@@ -31,6 +31,22 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print which store was shown to keep which promise, wherever the tests have run."""
+    from tests.stores import kinds, matrix
+
+    reports = [
+        each
+        for found in terminalreporter.stats.values()
+        for each in found
+        if isinstance(each, pytest.TestReport)
+    ]
+    if found := list(matrix.results(reports)):
+        terminalreporter.section("what each store was shown to keep")
+        for line in matrix.lines(found, [kind.name for kind in kinds.KINDS]):
+            terminalreporter.line(line)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the shape of the code first: what it reports explains failures further down."""

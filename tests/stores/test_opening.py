@@ -52,6 +52,7 @@ def test_a_store_that_is_to_come_says_so_and_shows_no_password(url: str) -> None
         ("file:?format=yaml", "a folder may end in"),
         ("a\0b", "names no folder"),
         ("s4:x", "s4:…"),
+        ("memory:cassettes", "memory: has none"),
     ],
 )
 def test_an_address_of_nothing_is_refused_with_advice(url: str, said: str) -> None:

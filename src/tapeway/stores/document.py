@@ -10,6 +10,8 @@ from tapeway.formats.fault import FormatFault, shown
 from tapeway.formats.notation import Notation
 from tapeway.stores.journal_text import Entry, payload
 
+_NO_JSON = (UnicodeEncodeError, TypeError, RecursionError)
+
 
 def document_of(interaction: Interaction | ForeignInteraction) -> native.Document:
     """The document. Raises StoreError for a recording that no cassette could give back."""
@@ -25,6 +27,8 @@ def text_of(notation: Notation, head: CassetteHead, documents: Iterable[native.D
         return notation.write(head, documents)
     except FormatFault as fault:
         raise StoreError(f"the cassette cannot be written: {fault}") from fault
+    except _NO_JSON as exc:
+        raise StoreError("the cassette cannot be written: it holds what is no JSON") from exc
 
 
 def payload_of(recording: Recording) -> bytes:
@@ -42,7 +46,7 @@ def checked(recording: Recording, write: Callable[[native.Document], bytes]) -> 
         # It may repeat what the service sent.
         _check(recording, {}, exc.message.encode("utf-8", "backslashreplace"))
         raise
-    except (UnicodeEncodeError, TypeError, RecursionError) as exc:
+    except _NO_JSON as exc:
         raise StoreError("this answer cannot be kept in a cassette: it is no JSON") from exc
     _check(recording, document, text)
     return text

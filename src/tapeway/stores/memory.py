@@ -23,8 +23,9 @@ from tapeway.core.routing import check_cassette_name
 from tapeway.core.shared import Held
 from tapeway.errors import closed
 from tapeway.formats import native
+from tapeway.formats.notation import JSON
 from tapeway.spool import Temporary
-from tapeway.stores.document import payload_of
+from tapeway.stores.document import document_of, payload_of, text_of
 from tapeway.stores.placement import Placement
 
 
@@ -75,6 +76,7 @@ class MemoryStore:
 
     async def save(self, name: str, cassette: StoredCassette) -> None:
         self._found(name)
+        text_of(JSON, cassette.head, [document_of(each) for each in cassette.interactions])
         cassette = copy.deepcopy(cassette)
         self._keep(name, cassette.head, _numbered(cassette.interactions))
 

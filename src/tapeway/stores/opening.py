@@ -26,6 +26,10 @@ def open_store(url: str) -> CassetteStore:
     if scheme == "file":
         return _folder(rest.removeprefix("//"), url)
     if scheme == "memory":
+        if rest:
+            raise ConfigError(
+                f"the store '{url}' names a place, and memory: has none: leave it out"
+            )
         return MemoryStore()
     said = f"{scheme}:…"
     if scheme in _LATER:

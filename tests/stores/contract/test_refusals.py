@@ -1,0 +1,89 @@
+"""What no store takes: it says so, and nothing has changed."""
+
+from dataclasses import replace
+
+import pytest
+
+from tapeway.core.credentials import Secret
+from tapeway.core.guard import Guard
+from tapeway.core.json_text import Json
+from tapeway.core.model import ForeignInteraction, Interaction, Recording, StoredCassette
+from tapeway.errors import RequestError, StoreError
+from tapeway.ports import BodyKeeper, CassetteStore
+from tests.stores.recordings import HEAD, answers, bodies, recording
+
+BAD_NAMES = [
+    *("", ".", "..", "../x", "/etc/x", "a/../b", "a//b", "a/", "-a", ".a", "a b", "a\0b", "..%2fx"),
+    *("ä", "\uff41", "a\n", "x" * 129, "/".join("abcdefghi"), "a\\b", "\udcff", "'", '"', "%"),
+]
+
+
+async def test_a_name_that_is_none_is_refused(store: CassetteStore) -> None:
+    for name in BAD_NAMES:
+        with pytest.raises(RequestError):
+            await store.load(name, writable=True)
+        with pytest.raises(RequestError):
+            await store.append(name, HEAD, recording(0))
+        with pytest.raises(RequestError):
+            await store.save(name, StoredCassette(HEAD))
+        with pytest.raises(RequestError):
+            await store.release(name)
+        with pytest.raises(RequestError):
+            await store.stat(name)
+        with pytest.raises(RequestError):
+            await store.remove(name)
+        assert isinstance(store, BodyKeeper)
+        with pytest.raises(RequestError):
+            await store.keep(name, [b"body"])
+    assert await store.names() == []
+
+
+async def test_a_recording_that_could_not_be_read_again_is_refused(store: CassetteStore) -> None:
+    good = recording(0)
+    head = replace(good.exchange.response.head, status=101)
+    response = replace(good.exchange.response, head=head)
+    bad = Recording(replace(good.exchange, response=response))
+
+    with pytest.raises(StoreError, match="status_code"):
+        await store.append("x", HEAD, bad)
+    await store.append("x", HEAD, good)
+    with pytest.raises(StoreError, match="status_code"):
+        await store.save("x", StoredCassette(HEAD, (bad.interaction,)))
+
+    assert bodies(await store.load("x", writable=True)) == answers(0)
+
+
+async def test_half_a_character_is_refused_and_not_replaced(store: CassetteStore) -> None:
+    half: dict[str, Json] = {"kind": "tool", "request": {"name": "\ud800"}, "response": 1}
+    exchange: Interaction = replace(recording(0).exchange, metadata={"said": "\udfff"})
+    await store.append("x", HEAD, recording(0))
+
+    for bad in (ForeignInteraction(1, half), replace(exchange, index=1)):
+        with pytest.raises(StoreError):
+            await store.append("x", HEAD, Recording(bad))
+        with pytest.raises(StoreError):
+            await store.save("x", StoredCassette(HEAD, (bad,)))
+
+    assert bodies(await store.load("x", writable=True)) == answers(0)
+
+
+async def test_a_recording_that_still_shows_a_credential_is_refused_and_says_where(
+    store: CassetteStore,
+) -> None:
+    guard = Guard([Secret("x-api-key", b"the-very-secret-value")])
+    good = replace(recording(0), check=guard.check)
+    leaking = replace(recording(1, body=b'{"answer": "the-very-secret-value"}'), check=guard.check)
+    document: dict[str, Json] = {"kind": "tool", "request": {}, "response": "the-very-secret-value"}
+    other = Recording(ForeignInteraction(1, document), check=guard.check)
+
+    with pytest.raises(StoreError) as refused:
+        await store.append("x", HEAD, leaking)
+    assert await store.load("x", writable=True) is None
+    await store.append("x", HEAD, good)
+    with pytest.raises(StoreError, match="would still stand in response;"):
+        await store.append("x", HEAD, other)
+
+    assert (refused.value.status, refused.value.code) == (502, "recording_failed")
+    assert "'x-api-key' would still stand in response.json.answer" in refused.value.message
+    assert "very-secret" not in repr(refused.value)
+    assert bodies(await store.load("x", writable=True)) == answers(0)

@@ -1,0 +1,155 @@
+"""Whatever a recording may say comes back as it was, under whatever name."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tapeway.core.json_text import Json
+from tapeway.core.model import (
+    CassetteHead,
+    Failure,
+    ForeignInteraction,
+    Interaction,
+    Recording,
+    Request,
+    Response,
+    ResponseChunk,
+    ResponseHead,
+    StoredCassette,
+)
+from tapeway.core.shared import Held
+from tapeway.formats import native
+from tapeway.ports import BodyKeeper, CassetteStore
+from tests.formats.exchanges import interaction
+from tests.stores.contract.conftest import opened
+from tests.stores.kinds import Place
+from tests.stores.large_bodies import body, contents, large
+from tests.stores.recordings import HEAD, answers, bodies, record, recording
+
+SEGMENT = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", fullmatch=True)
+ODD = "\0 \x1b \u2028 \ufeff \U0001f3bc é"
+EVENTS = (ResponseChunk(b"data: 1\n", 1.5), ResponseChunk(b"\n\0\xff", 20.25))
+META: dict[str, Json] = {"deep": [{"er": [None, 1, 1.5, 2**70, "1", True, ODD]}], ODD: {}}
+BARE = Request("default", "GET", "/\udcff?a=\udcfe", ((b"X-A", b"\xff\x80"),), b"\0\xff\xfe")
+OTHER_KINDS = ("llm", "tool", "retrieval", "memory_read", "memory_write")
+
+
+def _exchanges() -> Iterable[Interaction]:
+    plain = interaction()
+    yield replace(plain, tags=("smoke", ODD), usage=META, metadata=META)
+    yield replace(plain, response=Response(ResponseHead(200, "\udcff", framing="chunked"), EVENTS))
+    yield Interaction(0, BARE, Response(ResponseHead(204, framing="close", version="HTTP/1.0")))
+    yield replace(plain, failure=Failure("cut", f"it broke off {ODD}"))
+    yield replace(plain, response=Response(ResponseHead(0)), failure=Failure("timeout", "silent"))
+
+
+def _foreign() -> Iterable[ForeignInteraction]:
+    for kind in OTHER_KINDS:
+        said: dict[str, Json] = {"kind": kind, "boundary": ODD, "request": {"args": META}}
+        yield ForeignInteraction(0, {**said, "response": META, "match_key": "k", "unknown": ODD})
+        yield ForeignInteraction(0, {**said, "error": {"type": "ValueError", "message": ODD}})
+    said = {"kind": "http", "request": {"method": "GET", "url": "http://h/"}}
+    yield ForeignInteraction(0, {**said, "error": {"type": "ReadTimeout", "module": "httpx"}})
+
+
+EVERYTHING: list[Held] = [
+    *[replace(each, index=at) for at, each in enumerate(_exchanges())],
+    *[replace(each, index=at) for at, each in enumerate(_foreign(), 5)],
+]
+
+
+@pytest.mark.parametrize("saved", [False, True])
+async def test_every_kind_of_interaction_comes_back_as_it_was(place: Place, saved: bool) -> None:
+    head = CassetteHead("2026-11-21T20:35:14.904097+05:30", ODD, META)
+    given = StoredCassette(head, tuple(EVERYTHING))
+    async with opened(place.again()) as store:
+        if saved:
+            await store.save("x", given)
+        else:
+            for each in EVERYTHING:
+                await store.append("x", head, Recording(each))
+        await store.release("x")
+
+    async with opened(place.again()) as store:
+        found = await store.load("x", writable=False)
+
+    assert found is not None
+    assert found.head == head
+    assert [each.index for each in found.interactions] == [each.index for each in EVERYTHING]
+    assert _settled(found) == _settled(given)
+
+
+def _settled(cassette: StoredCassette) -> StoredCassette:
+    # A file says an octet of a path as `%FF`, however it came, and the next one has a key for that.
+    once = native.load(native.save(cassette))
+    return native.load(native.save(once))
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=st.lists(SEGMENT, min_size=1, max_size=8).map("/".join), content=st.binary(max_size=99))
+async def test_any_name_and_any_octet_is_kept(
+    store: CassetteStore, name: str, content: bytes
+) -> None:
+    await store.append(name, HEAD, recording(0, body=content))
+    await store.release(name)
+    try:
+        assert await store.names() == [name]
+        assert bodies(await store.load(name, writable=False)) == [content or answers(0)[0]]
+        await store.release(name)
+    finally:
+        assert await store.remove(name)
+
+
+async def test_the_longest_names_are_kept(place: Place) -> None:
+    names = ["/".join(letter * 128 for letter in "abcdefgh"), "a" * 128, "0.-_", "a." * 64]
+    async with opened(place.again()) as store:
+        for number, name in enumerate(names):
+            await record(store, number, name=name)
+
+    async with opened(place.again()) as store:
+        assert await store.names() == sorted(names)
+        for number, name in enumerate(names):
+            assert bodies(await store.load(name, writable=False)) == answers(number)
+
+
+async def test_a_large_body_is_kept_and_handed_out_as_a_file(place: Place) -> None:
+    content = bytes(range(256)) * 10_000
+    pieces = [content[at : at + 100_000] for at in range(0, len(content), 100_000)]
+    async with opened(place.again()) as store:
+        assert isinstance(store, BodyKeeper)
+        first = await store.keep("x", pieces)
+        await store.append("x", HEAD, large(0, first))
+        second = await store.keep("x", [body(1)])
+        await store.append("x", HEAD, large(1, second))
+        await store.append("x", HEAD, recording(2, 1))
+
+        assert (first.size, first.digest) == (len(content), hashlib.sha256(content).hexdigest())
+        assert contents(await store.load("x", writable=True)) == [content, *answers(2)]
+        await store.release("x")
+
+    async with opened(place.again()) as store:
+        found = await store.load("x", writable=False)
+        assert contents(found) == [content, *answers(2)]
+        assert found is not None
+        (kept, _) = found.interactions
+        assert isinstance(kept, Interaction)
+        assert kept.response.file is not None
+        assert kept.response.file.digest == first.digest
+        assert kept.response.cuts == large(0, first).exchange.response.cuts
+
+
+async def test_a_large_body_that_breaks_off_leaves_nothing(store: CassetteStore) -> None:
+    def broken() -> Iterable[bytes]:
+        yield body(0)
+        raise ValueError("the upstream left")
+
+    assert isinstance(store, BodyKeeper)
+    with pytest.raises(ValueError, match="the upstream left"):
+        await store.keep("x", broken())
+    await store.append("x", HEAD, large(0, await store.keep("x", [body(1)])))
+
+    assert contents(await store.load("x", writable=False)) == [body(1)]

@@ -1,0 +1,87 @@
+"""Every kind of store there is, and what the contract suite has to know of each."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tapeway.formats.notation import JSON, YAML, Notation
+from tapeway.ports import CassetteStore
+from tapeway.stores.file import FileStore
+from tapeway.stores.memory import MemoryStore
+
+PASSWORD = "s3cret-of-the-store"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the cassettes of one test lie.
+
+    `again` makes another store over the same place; `url` is what another process opens it by.
+    """
+
+    again: Callable[[], CassetteStore]
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """The address of a place that cannot be used, what is said of it, and whether for a cause."""
+
+    url: str
+    said: str
+    cause: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of store: where a test finds it, and which of the two sorts it is of.
+
+    Of a `shared` one an interaction's index stays; elsewhere they are numbered by position in the
+    cassette's final form. `together` tells whether several stores may record into one cassette at
+    the same time. `server` names the fixture that starts what the store needs and gives its
+    address; where the machine cannot, that fixture skips and says why.
+    """
+
+    name: str
+    place: Callable[[Path, str], AbstractAsyncContextManager[Place]]
+    unusable: Callable[[Path, str], Unusable]
+    shared: bool = False
+    together: bool = False
+    server: str = ""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@asynccontextmanager
+async def _memory(folder: Path, server: str) -> AsyncIterator[Place]:
+    store = MemoryStore()
+    yield Place(lambda: store, "memory:")
+
+
+def _file(notation: Notation) -> Callable[[Path, str], AbstractAsyncContextManager[Place]]:
+    @asynccontextmanager
+    async def place(folder: Path, server: str) -> AsyncIterator[Place]:
+        root = folder / "cassettes"
+        store = FileStore(root, notation)
+        yield Place(lambda: FileStore(root, notation), store.url)
+
+    return place
+
+
+def _a_file(folder: Path, server: str) -> Unusable:
+    (folder / "taken").touch()
+    return Unusable(f"file:{folder / 'taken'}", str(folder / "taken"), cause=False)
+
+
+KINDS = [
+    Kind(
+        "memory",
+        _memory,
+        lambda folder, server: Unusable("memory:somewhere", "memory:somewhere", cause=False),
+        together=True,
+    ),
+    Kind("file", _file(JSON), _a_file),
+    Kind("file-yaml", _file(YAML), _a_file),
+]
