@@ -15,5 +15,5 @@ async def get_mode(console: Console, call: Call[ModeQuery, Nothing]) -> ModeInFo
 async def put_mode(console: Console, call: Call[Nothing, ModeChange]) -> ModeInForce:
     """Put a mode in force, for all cassettes or for one alone; a change starts a new take."""
     change = call.body
-    await console.broker.set_mode(change.mode, change.cassette)
-    return ModeInForce(mode=change.mode, cassette=change.cassette)
+    laggards = await console.broker.set_mode(change.mode, change.cassette)
+    return ModeInForce(mode=change.mode, cassette=change.cassette, laggards=list(laggards))

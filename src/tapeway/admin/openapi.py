@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from tapeway.admin.payloads import MAX_INDEX, NAME_PATTERN, Error, Nothing
+from tapeway.admin.payloads import MAX_INDEX, NAME_PATTERN, Error, InForce, Nothing
 from tapeway.admin.route import Media, Route
 from tapeway.core.json_text import Json
 
@@ -99,6 +99,8 @@ def _responses(each: Route, *, locked: bool) -> dict[str, Json]:
     if each.takes_body:
         statuses |= {413, 415}
     found: dict[str, Json] = {"200": _answer(each)}
+    if not isinstance(each.answer, Media) and issubclass(each.answer, InForce):
+        found["202"] = _answer(each)
     for status in sorted(statuses):
         found[str(status)] = _error(_SAID[status])
     return found | {"default": _error("Any other error")}

@@ -148,17 +148,25 @@ class Status(Said):
     cassettes: list[LoadedCassette] = Field(description="Those that are in.")
 
 
-class ModeInForce(Said):
+class InForce(Said):
+    """What was steered. With laggards it is answered 202: they have not applied it yet."""
+
+    laggards: list[str] = Field(
+        default=[], description="Instances of a shared store that did not follow within 2 seconds."
+    )
+
+
+class ModeInForce(InForce):
     mode: Mode
     cassette: str | None = Field(description="For this cassette alone, for all if null.")
 
 
-class Inserted(Said):
+class Inserted(InForce):
     cassette: str
     mode: Mode
 
 
-class Takes(Said):
+class Takes(InForce):
     takes: int
 
 

@@ -8,7 +8,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from tapeway.admin.console import Console
-from tapeway.admin.payloads import MAX_INDEX, Nothing
+from tapeway.admin.payloads import MAX_INDEX, InForce, Nothing
 from tapeway.admin.reading import read_body, read_query
 from tapeway.core.routing import check_cassette_name
 from tapeway.errors import AdminError
@@ -95,9 +95,17 @@ def route(
         found = await handler(console, Call(request, read_query(request, query), sent))
         if isinstance(found, web.StreamResponse):
             return found
-        return web.Response(body=found.model_dump_json().encode(), content_type="application/json")
+        return _answered(found)
 
     summary = (handler.__doc__ or "").partition("\n")[0]
     return Route(
         method, path, handler.__name__, summary, query, body, answer, errors, public, serve
+    )
+
+
+def _answered(found: BaseModel) -> web.Response:
+    late = isinstance(found, InForce) and bool(found.laggards)
+    body = found.model_dump_json(exclude=None if late else {"laggards"})
+    return web.Response(
+        status=202 if late else 200, body=body.encode(), content_type="application/json"
     )

@@ -17,8 +17,8 @@ from tapeway.admin.route import Call
 async def insert(console: Console, call: Call[Nothing, Insertion]) -> Inserted:
     """Make a cassette the active one, in a new take; it is created at its first recording."""
     name = call.body.cassette
-    await console.broker.insert(name, call.body.mode)
-    return Inserted(cassette=name, mode=console.broker.mode_of(name))
+    laggards = await console.broker.insert(name, call.body.mode)
+    return Inserted(cassette=name, mode=console.broker.mode_of(name), laggards=list(laggards))
 
 
 async def eject(console: Console, call: Call[Nothing, Ejection]) -> Report:
@@ -32,5 +32,5 @@ async def eject(console: Console, call: Call[Nothing, Ejection]) -> Report:
 
 async def rewind(console: Console, call: Call[Nothing, Rewinding]) -> Takes:
     """Start a new take: every recording is to be replayed from the first on, nothing is used."""
-    await console.broker.rewind(call.body.cassette)
-    return Takes(takes=console.broker.takes)
+    laggards = await console.broker.rewind(call.body.cassette)
+    return Takes(takes=console.broker.takes, laggards=list(laggards))
