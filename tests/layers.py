@@ -25,6 +25,10 @@ ALLOWED: dict[str, frozenset[str]] = {
     "keeping": frozenset({"core", "errors", "ports", "spool"}),
     "live": frozenset({"core", "errors", "feed", "keeping", "ports", "providers", "spool", "tape"}),
     "report": frozenset({"core", "errors"}),
+    # What Python programs import: for them it has to be small.
+    "integrations": frozenset(
+        {"core", "errors", "formats", "inspection", "ports", "settings", "spool", "stores"}
+    ),
     "report_forms": frozenset({"core", "errors", "report"}),
     "sharing": frozenset({"core", "errors", "feed", "live"}),
     "second_look": frozenset({"core", "errors"}),

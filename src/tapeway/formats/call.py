@@ -44,17 +44,14 @@ class Call:
 
     def interaction(self, index: int, at: Pointer) -> Interaction:
         """The recording as it came. Raises FormatFault for what no cassette could hold."""
-        url = self.url.partition("#")[0]
-        origin = _ORIGIN.match(url)
-        base = origin[0] if origin else ""
-        target = url[len(base) :]
+        base, target = divided(self.url)
         found = Interaction(
             index=index,
             request=Request(
                 route="",
                 method=self.method,
-                target=target if target.startswith("/") else f"/{target}",
-                headers=end_to_end(self.request_headers, drop=_FRAMING),
+                target=target,
+                headers=kept(self.request_headers),
                 body=self.request_body,
                 base=base,
             ),
@@ -76,6 +73,20 @@ class Call:
             return exchange.decode(exchange.encode(found), index, at)
         except FormatFault as fault:
             raise FormatFault(fault.reason, at) from None
+
+
+def divided(url: str) -> tuple[str, str]:
+    """The origin of a URL, if it names one, and the path and query below it."""
+    url = url.partition("#")[0]
+    origin = _ORIGIN.match(url)
+    base = origin[0] if origin else ""
+    target = url[len(base) :]
+    return base, target if target.startswith("/") else f"/{target}"
+
+
+def kept(headers: Headers) -> Headers:
+    """The headers of a request that are its own, and not of how it was sent."""
+    return end_to_end(headers, drop=_FRAMING)
 
 
 def whole(body: bytes, at_ms: float = 0.0) -> tuple[ResponseChunk, ...]:

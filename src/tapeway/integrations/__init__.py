@@ -1,0 +1,1 @@
+"""Where other tools meet tapeway's stores from inside a Python program."""

@@ -1,0 +1,202 @@
+"""One cassette of any store, for code that cannot await."""
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from types import TracebackType
+from typing import Self
+from uuid import uuid4
+
+from tapeway.core import repeating
+from tapeway.core.model import CassetteHead, ForeignInteraction, Recording, StoredCassette
+from tapeway.core.modes import Repeats
+from tapeway.core.routing import check_cassette_name
+from tapeway.core.shared import Held
+from tapeway.errors import StoreError, TapewayError
+from tapeway.integrations.loop_thread import LoopThread
+from tapeway.ports import CassetteStore, SharedStore
+from tapeway.spool import recalled, whole
+from tapeway.stores.opening import open_store
+
+_AT_ONCE = 256
+
+
+class BlockingCassette:
+    """A cassette in a store of its own, opened by its first use. Threads may share it.
+
+    What was added is as durable as the store's `append`. `close` brings a file into its final form;
+    without it the journal beside the file holds what was added, which is read along with it.
+    """
+
+    def __init__(self, store: str | CassetteStore, name: str, *, repeats: Repeats) -> None:
+        self.name = check_cassette_name(name)
+        self.store = open_store(store) if isinstance(store, str) else store
+        self._repeats = repeats
+        self._turn = threading.RLock()
+        self._loop: LoopThread | None = None
+        self._head: CassetteHead | None = None
+        self._next = 0
+        self._detach: Callable[[], object] = _nothing
+
+    @property
+    def shown(self) -> str:
+        """The address as shown to people, without a password."""
+        return f"{self.store.url}#{self.name}"
+
+    def load(self) -> StoredCassette | None:
+        """All that is there, bodies in memory, or None. Raises StoreError."""
+        with self._turn:
+            return self._opened().run(self._load())
+
+    def head(self) -> CassetteHead:
+        """What the cassette says about itself, or will. Claims it for writing. Raises StoreError."""
+        with self._turn:
+            return self._opened().run(self._claimed())
+
+    def add(self, items: Sequence[Held]) -> list[TapewayError | None]:
+        """Add items in order, durable on return: for each the error it could not be kept for.
+
+        Raises StoreError where the cassette cannot be recorded on at all.
+        """
+        with self._turn:
+            return self._opened().run(self._add(items))
+
+    def save(self, items: Sequence[Held]) -> None:
+        """Put these in the place of all there is. Raises StoreError."""
+        with self._turn:
+            self._opened().run(self._save(items))
+
+    def close(self) -> None:
+        """Let go of the cassette and its store. Used again, it is opened again. Raises StoreError."""
+        with self._turn:
+            loop, self._loop, self._head = self._loop, None, None
+            if loop is None:
+                return
+            self._detach()
+            try:
+                loop.run(self.store.close())
+            finally:
+                loop.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _opened(self) -> LoopThread:
+        if self._loop is None:
+            loop = LoopThread("tapeway-cassette")
+            try:
+                loop.run(self.store.open())
+            except BaseException:
+                loop.stop()
+                raise
+            self._loop = loop
+            abandoned = weakref.finalize(self, _abandon, loop, self.store)
+            # At the end of the process the store's own threads are gone already.
+            abandoned.atexit = False
+            self._detach = abandoned.detach
+        return self._loop
+
+    async def _load(self) -> StoredCassette | None:
+        found = await self.store.load(self.name, writable=False)
+        if found is None:
+            return None
+        items = [await _recalled(each) for each in found.interactions]
+        return replace(found, interactions=tuple(items))
+
+    async def _claimed(self) -> CassetteHead:
+        if self._head is None:
+            self._head = await self._shared_head() or await self._own_head() or self._fresh()
+        return self._head
+
+    async def _shared_head(self) -> CassetteHead | None:
+        if not isinstance(self.store, SharedStore):
+            return None
+        outline = await self.store.outline(self.name)
+        return None if outline is None else outline.head
+
+    async def _own_head(self) -> CassetteHead | None:
+        if isinstance(self.store, SharedStore):
+            return None
+        found = await self.store.load(self.name, writable=True)
+        if found is None:
+            self._next = 0
+            return None
+        self._next = max([each.index for each in found.interactions], default=-1) + 1
+        return found.head
+
+    async def _add(self, items: Sequence[Held]) -> list[TapewayError | None]:
+        head = await self._claimed()
+        done: list[TapewayError | None] = []
+        for start in range(0, len(items), _AT_ONCE):
+            # What is appended at once is made durable at once.
+            numbered = [
+                replace(each, index=await self._index()) for each in items[start : start + _AT_ONCE]
+            ]
+            done += await asyncio.gather(*[self._append(head, each) for each in numbered])
+        return done
+
+    async def _append(self, head: CassetteHead, item: Held) -> TapewayError | None:
+        try:
+            await self.store.append(self.name, head, Recording(item))
+        except TapewayError as exc:
+            return exc
+        return None
+
+    async def _index(self) -> int:
+        if isinstance(self.store, SharedStore):
+            return await self.store.reserve(self.name)
+        index, self._next = self._next, self._next + 1
+        return index
+
+    async def _save(self, items: Sequence[Held]) -> None:
+        head = await self._claimed()
+        kept = [replace(each, index=index) for index, each in enumerate(items)]
+        await self.store.save(self.name, StoredCassette(head, tuple(kept)))
+        self._next = len(kept)
+
+    def _fresh(self) -> CassetteHead:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        meta = repeating.in_meta({"tapeway_version": _version()}, self._repeats)
+        return CassetteHead(now, str(uuid4()), meta)
+
+
+def _nothing() -> None: ...
+
+
+async def _recalled(item: Held) -> Held:
+    if isinstance(item, ForeignInteraction):
+        return item
+    request = item.request
+    if request.file is not None:
+        request = replace(request, body=await whole(request.file), file=None)
+    return replace(item, request=request, response=await recalled(item.response))
+
+
+def _abandon(loop: LoopThread, store: CassetteStore) -> None:
+    loop.abandon(_closed(store))
+
+
+async def _closed(store: CassetteStore) -> None:
+    try:
+        await store.close()
+    except StoreError:
+        return  # What was acknowledged is in the journal, and is read from there.
+
+
+def _version() -> str:
+    try:
+        return version("tapeway")
+    except PackageNotFoundError:
+        return "unknown"
