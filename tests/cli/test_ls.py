@@ -33,7 +33,13 @@ def test_a_program_gets_one_list(capsys: pytest.CaptureFixture[str]) -> None:
     (listed,) = json.loads(out)
     assert code == 0
     assert listed.pop("modified_at").endswith("+00:00")
-    assert listed == {"name": "a", "interactions": 1, "size_bytes": size, "error": None}
+    assert listed == {
+        "name": "a",
+        "interactions": 1,
+        "size_bytes": size,
+        "unfinished": False,
+        "error": None,
+    }
 
 
 def test_one_that_cannot_be_read_is_listed_and_named(capsys: pytest.CaptureFixture[str]) -> None:

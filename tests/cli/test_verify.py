@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from tapeway.core.model import BodyFile, StoredCassette
+from tapeway.formats import native
 from tapeway.stores.file import FileStore
+from tapeway.stores.unfinished import marked
 from tests.cli.commands import run, written
+from tests.fakes.shared import BitByBitStore
 from tests.formats.exchanges import interaction
 from tests.stores.recordings import HEAD
 
@@ -129,3 +132,28 @@ def test_all_are_looked_at_though_one_cannot_be_read(capsys: pytest.CaptureFixtu
     assert (code, out) == (2, "b: 1 interaction, whole\n")
     assert "cassettes/a.json line 1" in err
     assert run(capsys, "verify", "nowhere")[0] == 2
+
+
+def test_the_beginning_of_a_conversion_is_not_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    file = written("a", interaction())
+    found = native.load(file.read_bytes())
+    file.write_bytes(native.save(replace(found, head=marked(found.head))))
+
+    code, out, err = run(capsys, "verify")
+
+    assert (code, err) == (1, "")
+    assert out == "a: a conversion into it broke off: run that again, or remove it\n"
+    assert run(capsys, "ls")[1].endswith("  unfinished\n")
+    assert json.loads(run(capsys, "ls", "--format", "json")[1])[0]["unfinished"] is True
+
+
+def test_what_a_store_finds_wrong_with_itself_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Wrong(BitByBitStore):
+        async def check(self) -> list[str]:
+            return ["row 3 is missing from index 1"]
+
+    monkeypatch.setattr("tapeway.cli.verify.open_store", lambda url: Wrong("sqlite:x"))
+
+    assert run(capsys, "verify") == (1, "sqlite:x: row 3 is missing from index 1\n", "")

@@ -10,23 +10,30 @@ import click
 
 from tapeway.cli import plain_text
 from tapeway.cli.options import settings_options
+from tapeway.cli.places import opened
 from tapeway.cli.sources import load
 from tapeway.core.json_text import Json, dump
-from tapeway.errors import StoreError
+from tapeway.errors import StoreAway, StoreError
 from tapeway.ports import CassetteStore
 from tapeway.stores.opening import open_store
+from tapeway.stores.unfinished import is_marked
+from tapeway.stores.walking import walk
 
 _UNREADABLE = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """A cassette, and how many interactions it holds or why that cannot be told."""
+    """A cassette, and how many interactions it holds or why that cannot be told.
+
+    One that is unfinished holds the beginning of what was to be converted into it.
+    """
 
     name: str
     interactions: int | None
     size: int | None
     modified_at: str | None
+    unfinished: bool = False
     error: str | None = None
 
 
@@ -49,23 +56,24 @@ def ls(form: Literal["text", "json"], **flags: object) -> int:
 
 
 async def _listed(store: CassetteStore) -> list[_Listed]:
-    await store.open()
-    try:
+    async with opened(store):
         return [await _look(store, name) for name in await store.names()]
-    finally:
-        await store.close()
 
 
 async def _look(store: CassetteStore, name: str) -> _Listed:
     stat = await store.stat(name)
     size, modified_at = (None, None) if stat is None else (stat.size_bytes, stat.modified_at)
     try:
-        stored = await store.load(name, writable=False)
+        found = await walk(store, name)
+    except StoreAway:
+        raise
     except StoreError as exc:
-        return _Listed(name, None, size, modified_at, exc.message)
+        return _Listed(name, None, size, modified_at, error=exc.message)
     finally:
         await store.release(name)
-    return _Listed(name, len(stored.interactions) if stored else 0, size, modified_at)
+    if found is None:
+        return _Listed(name, 0, size, modified_at)
+    return _Listed(name, found.count, size, modified_at, unfinished=is_marked(found.head))
 
 
 def _document(listed: _Listed) -> Json:
@@ -74,6 +82,7 @@ def _document(listed: _Listed) -> Json:
         "interactions": listed.interactions,
         "size_bytes": listed.size,
         "modified_at": listed.modified_at,
+        "unfinished": listed.unfinished,
         "error": listed.error,
     }
 
@@ -83,7 +92,8 @@ def _print(found: list[_Listed]) -> None:
     for each in found:
         count = "?" if each.interactions is None else str(each.interactions)
         size = "" if each.size is None else plain_text.size(each.size)
-        shown = f"{each.name:<{width}}  {count:>6}  {size:>10}  {each.modified_at or ''}"
+        note = "  unfinished" if each.unfinished else ""
+        shown = f"{each.name:<{width}}  {count:>6}  {size:>10}  {each.modified_at or ''}{note}"
         click.echo(shown.rstrip())
         if each.error:
             click.echo(f"tapeway: {plain_text.line(each.error)}", err=True)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from tapeway.core.model import StoredCassette
 from tapeway.core.routing import valid_cassette_name
+from tapeway.core.shared import Held
 from tapeway.errors import ConfigError, StoreError
 from tapeway.formats.notation import ENDINGS
-from tapeway.ports import CassetteStore
+from tapeway.ports import CassetteStore, SharedStore
 from tapeway.stores import walking
 from tapeway.stores.file import FileStore
 from tapeway.stores.opening import open_store
@@ -42,6 +43,16 @@ class Place:
         if found is None:
             raise self.missing
         return found
+
+    async def get(self, index: int) -> Held | None:
+        """One interaction. Raises ConfigError, StoreError."""
+        if isinstance(self.store, SharedStore):
+            one = await self.store.get(self.name, index)
+            if one is None and await self.store.outline(self.name) is None:
+                raise self.missing
+            return None if one is None else one.item
+        items = (await self.walk()).items
+        return await anext((each async for each in items if each.index == index), None)
 
     @property
     def missing(self) -> ConfigError:

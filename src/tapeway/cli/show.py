@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Literal
 
@@ -9,10 +10,10 @@ import click
 
 from tapeway.cli import exhibits, plain_text
 from tapeway.cli.options import settings_options
-from tapeway.cli.places import place
+from tapeway.cli.places import Place, place
 from tapeway.cli.sources import load
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model import ForeignInteraction, Interaction, StoredCassette
+from tapeway.core.shared import Held
 from tapeway.errors import CassetteCorrupt, ConfigError
 from tapeway.formats import native
 from tapeway.formats.fault import FormatFault
@@ -20,11 +21,9 @@ from tapeway.providers.conversation import Transcript
 from tapeway.providers.message import document
 from tapeway.transcripts import read_transcript
 
-Held = Interaction | ForeignInteraction
-
 
 @click.command()
-@click.argument("name", metavar="NAME|FILE")
+@click.argument("name", metavar="NAME|FILE|STORE#NAME")
 @click.argument("index", type=click.IntRange(min=0), required=False)
 @click.option("--messages", is_flag=True, help="Show the LLM calls as what was said.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
@@ -42,30 +41,55 @@ def show(
     With an index, --messages shows what that call said first.
     """
     settings = load(flags, os.environ, Path()).settings
-    stored, said = asyncio.run(_read(name, settings.store, messages=messages))
-    chosen = [each for each in stored.interactions if index in (None, each.index)]
-    if index is not None and not chosen:
-        raise ConfigError(f"cassette {name} has no interaction {index}")
-    if said is not None:
-        _tell(said, index, form)
-    elif form == "json":
-        documents = [_document(name, each) for each in chosen]
-        shown: Json = [*documents] if index is None else documents[0]
-        click.echo(dump(shown, indent=True).decode())
-    elif index is None:
-        for each in chosen:
-            click.echo(exhibits.summary(each))
-    else:
-        click.echo(exhibits.whole(chosen[0]))
+    asyncio.run(_show(name, settings.store, index, form, messages=messages))
     return 0
 
 
-async def _read(
-    name: str, store: str, *, messages: bool
-) -> tuple[StoredCassette, Transcript | None]:
+async def _show(name: str, store: str, index: int | None, form: str, *, messages: bool) -> None:
     async with place(name, store) as found:
-        stored = await found.load()
-        return stored, await read_transcript(stored) if messages else None
+        if messages:
+            said = await _said(found, index)
+            _tell(said, index, form)
+        elif index is None:
+            items = (await found.walk()).items
+            await (_list(items, found) if form == "json" else _sum_up(items))
+        else:
+            item = await _one(found, index)
+            one = dump(_document(found, item), indent=True).decode() if form == "json" else None
+            click.echo(exhibits.whole(item) if one is None else one)
+
+
+async def _said(found: Place, index: int | None) -> Transcript:
+    stored = await found.load()
+    if index is not None and index not in [each.index for each in stored.interactions]:
+        raise _nothing_there(found, index)
+    return await read_transcript(stored)
+
+
+async def _one(found: Place, index: int) -> Held:
+    item = await found.get(index)
+    if item is None:
+        raise _nothing_there(found, index)
+    return item
+
+
+async def _sum_up(items: AsyncIterator[Held]) -> None:
+    async for each in items:
+        click.echo(exhibits.summary(each))
+
+
+async def _list(items: AsyncIterator[Held], found: Place) -> None:
+    # What was shown is let go: a list may have a million interactions.
+    before = "[\n  "
+    async for each in items:
+        document = dump(_document(found, each), indent=True).decode()
+        click.echo(before + document.replace("\n", "\n  "), nl=False)
+        before = ",\n  "
+    click.echo("[]" if before[0] == "[" else "\n]")
+
+
+def _nothing_there(found: Place, index: int) -> ConfigError:
+    return ConfigError(f"cassette {found.shown} has no interaction {index}")
 
 
 def _tell(said: Transcript, index: int | None, form: str) -> None:
@@ -85,9 +109,9 @@ def _tell(said: Transcript, index: int | None, form: str) -> None:
         click.echo(f"tapeway: interaction {each.interaction} is left out: {reason}", err=True)
 
 
-def _document(name: str, item: Held) -> dict[str, Json]:
+def _document(found: Place, item: Held) -> dict[str, Json]:
     try:
         written = native.encode(item)
     except FormatFault as fault:
-        raise CassetteCorrupt(f"cassette {name} cannot be shown: {fault}") from fault
+        raise CassetteCorrupt(f"cassette {found.shown} cannot be shown: {fault}") from fault
     return {"index": item.index, **written, **{"index": item.index}}

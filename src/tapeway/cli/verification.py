@@ -1,8 +1,9 @@
 """Whether all of a cassette is what it says: large bodies, keys, and a way there and back."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tapeway.cli.keys import Keys, Problem
 from tapeway.core import match_key
 from tapeway.core.model import (
     BodyFile,
@@ -11,42 +12,50 @@ from tapeway.core.model import (
     Interaction,
     Request,
     Response,
-    StoredCassette,
 )
+from tapeway.core.rules import Rules
+from tapeway.core.shared import Held
 from tapeway.errors import StoreError
 from tapeway.formats import native
 from tapeway.formats.fault import FormatFault
+from tapeway.ports import CassetteStore, SharedStore
 from tapeway.spool import pieces
-
-Held = Interaction | ForeignInteraction
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong with an interaction, by its index."""
-
-    index: int
-    reason: str
+from tapeway.stores.walking import large_bodies
 
 
-def problems(stored: StoredCassette) -> Iterator[Problem]:
-    """All there are. Large bodies are read from their files, once each."""
-    read: set[str] = set()
-    for item in stored.interactions:
-        if isinstance(item, Interaction):
-            for file in large_bodies(item):
-                if file.digest not in read:
-                    read.add(file.digest)
-                    yield from [Problem(item.index, each) for each in _of_file(file)]
-            yield from [Problem(item.index, each) for each in _of_key(item)]
-        yield from [Problem(item.index, each) for each in _of_the_way_back(item)]
+class Verification:
+    """Looks at the interactions of a cassette as they go by; `bodies` are the large ones among them.
+
+    In a store with an index they have to be found there where their requests say.
+    """
+
+    def __init__(self, store: CassetteStore, name: str, rules: Rules) -> None:
+        self.interactions = 0
+        self.bodies: set[str] = set()
+        self._keys = Keys(store, name, rules) if isinstance(store, SharedStore) else None
+
+    async def problems(self, item: Held) -> list[Problem]:
+        """All there are with this one. A large body is read, once. Raises StoreError."""
+        self.interactions += 1
+        found = [*self._of_files(item), *_of_item(item)]
+        misplaced = await self._keys.problems(item) if self._keys is not None else []
+        return [*[Problem(item.index, each) for each in found], *misplaced]
+
+    def left(self) -> list[Problem]:
+        """What is known only at the end."""
+        return self._keys.left() if self._keys is not None else []
+
+    def _of_files(self, item: Held) -> Iterator[str]:
+        for file in large_bodies(item):
+            if file.digest not in self.bodies:
+                self.bodies.add(file.digest)
+                yield from _of_file(file)
 
 
-def large_bodies(item: Held) -> list[BodyFile]:
-    """The bodies of an interaction that lie in files."""
-    if isinstance(item, ForeignInteraction):
-        return []
-    return [file for file in (item.request.file, item.response.file) if file is not None]
+def _of_item(item: Held) -> Iterator[str]:
+    if isinstance(item, Interaction):
+        yield from _of_key(item)
+    yield from _of_the_way_back(item)
 
 
 def _of_file(file: BodyFile) -> Iterator[str]:

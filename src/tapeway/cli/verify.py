@@ -10,15 +10,21 @@ from typing import Literal
 import click
 
 from tapeway.cli import plain_text
+from tapeway.cli.keys import Problem
 from tapeway.cli.options import settings_options
-from tapeway.cli.places import place
+from tapeway.cli.places import Place, opened, place
+from tapeway.cli.progress import progress
 from tapeway.cli.sources import load
-from tapeway.cli.verification import Problem, large_bodies, problems
+from tapeway.cli.verification import Verification
 from tapeway.core.json_text import Json, dump
-from tapeway.errors import TapewayError
+from tapeway.core.rules import of_meta
+from tapeway.errors import StoreAway, TapewayError
+from tapeway.ports import CassetteStore, Checkable
 from tapeway.stores.opening import open_store
+from tapeway.stores.unfinished import is_marked
 
 _WRONG, _UNREADABLE = 1, 2
+_UNFINISHED = "a conversion into it broke off: run that again, or remove it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,7 @@ class _Verified:
 
 
 @click.command()
-@click.argument("names", metavar="[NAME|FILE]...", nargs=-1)
+@click.argument("names", metavar="[NAME|FILE|STORE#NAME]...", nargs=-1)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 @settings_options("store", "config")
 def verify(names: tuple[str, ...], form: Literal["text", "json"], **flags: object) -> int:
@@ -43,8 +49,9 @@ def verify(names: tuple[str, ...], form: Literal["text", "json"], **flags: objec
     Exit: 0 all is well, 1 something is wrong, 2 a cassette cannot be read.
 
     Checked are that large bodies and assets are there and have the digests they are named by, that
-    the keys are those of the requests, and that each interaction is the same when it is written and
-    read again.
+    the keys are those of the requests, that each interaction is the same when it is written and
+    read again, and that a database finds each where it should. Without a name, the store itself is
+    checked too, where it can be.
     """
     settings = load(flags, os.environ, Path()).settings
     found = asyncio.run(_verified(names, settings.store))
@@ -59,7 +66,8 @@ def verify(names: tuple[str, ...], form: Literal["text", "json"], **flags: objec
 
 
 async def _verified(names: Sequence[str], store: str) -> list[_Verified]:
-    return [await _look(name, store) async for name in _named(names, store)]
+    found = [await _look(name, store) async for name in _named(names, store)]
+    return found if names else [*found, *await _beneath(open_store(store))]
 
 
 async def _named(names: Sequence[str], store: str) -> AsyncIterator[str]:
@@ -67,24 +75,46 @@ async def _named(names: Sequence[str], store: str) -> AsyncIterator[str]:
         for name in names:
             yield name
         return
-    opened = open_store(store)
-    await opened.open()
-    try:
-        for name in await opened.names():
+    async with opened(open_store(store)) as found:
+        for name in await found.names():
             yield name
-    finally:
-        await opened.close()
 
 
 async def _look(name: str, store: str) -> _Verified:
+    shown = name
     try:
         async with place(name, store) as found:
-            stored = await found.load()
-            told = await asyncio.to_thread(lambda: tuple(problems(stored)))
+            shown = found.shown
+            return await _gone_through(found)
+    except StoreAway:
+        raise
     except TapewayError as exc:
-        return _Verified(name, error=exc.message)
-    bodies = {file.digest for each in stored.interactions for file in large_bodies(each)}
-    return _Verified(name, len(stored.interactions), len(bodies), told)
+        return _Verified(shown, error=exc.message)
+
+
+async def _gone_through(found: Place) -> _Verified:
+    through = await found.walk()
+    verification = Verification(found.store, found.name, of_meta(through.head.meta))
+    told: list[Problem] = []
+    with progress(found.shown, through.count) as step:
+        async for item in through.items:
+            told += await verification.problems(item)
+            step(1)
+    told += verification.left()
+    if is_marked(through.head):
+        told.append(Problem(None, _UNFINISHED))
+    elif verification.interactions != through.count:
+        told.append(Problem(None, f"it says that it has {through.count} interactions"))
+    return _Verified(found.shown, verification.interactions, len(verification.bodies), tuple(told))
+
+
+async def _beneath(store: CassetteStore) -> list[_Verified]:
+    if not isinstance(store, Checkable):
+        return []
+    async with opened(store):
+        wrong = await store.check()
+        problems = tuple(Problem(None, each) for each in wrong)
+        return [_Verified(store.url, problems=problems)] if wrong else []
 
 
 def _document(found: _Verified) -> Json:
@@ -104,7 +134,8 @@ def _print(found: _Verified) -> None:
         click.echo(f"tapeway: {plain_text.line(found.error)}", err=True)
         return
     for each in found.problems:
-        click.echo(f"{name}: #{each.index}: {plain_text.line(each.reason)}")
+        at = "" if each.index is None else f"#{each.index}: "
+        click.echo(f"{name}: {at}{plain_text.line(each.reason)}")
     if not found.problems:
         bodies = _bodies(found.bodies)
         click.echo(
