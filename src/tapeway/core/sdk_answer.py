@@ -87,7 +87,7 @@ def _delta(choice: Mapping[str, Json]) -> dict[str, Json]:
     message = choice.get("message")
     if not isinstance(message, dict):
         return {}
-    said = {name: each for name, each in message.items() if each is not None}
+    said: dict[str, Json] = {name: each for name, each in message.items() if each is not None}
     calls = said.get("tool_calls")
     if isinstance(calls, list):
         said["tool_calls"] = [
