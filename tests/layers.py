@@ -17,6 +17,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "spool": frozenset({"core", "errors"}),
     "inspection": frozenset({"core", "formats"}),
     "transcripts": frozenset({"core", "providers", "spool"}),
+    "watching": frozenset({"core", "ports"}),
+    "history": frozenset({"core", "errors", "formats", "ports", "stores"}),
     "stores": frozenset({"core", "errors", "formats", "ports", "spool"}),
     "upstream": frozenset({"core", "errors", "ports", "spool"}),
     "settings": frozenset({"core", "errors", "providers"}),
