@@ -42,6 +42,10 @@ class Temporary:
     def __deepcopy__(self, _: object) -> "Temporary":
         return self
 
+    def open(self) -> int:
+        """A descriptor of its own, to be closed. Raises StoreError."""
+        return os.dup(self.fd)
+
     def write(self, data: bytes) -> None:
         """Add bytes at the end. Raises StoreFull, StoreError."""
         rest = memoryview(data)
@@ -169,7 +173,7 @@ async def recalled(response: Response) -> Response:
 
 def _open(file: BodyFile) -> int:
     if isinstance(file.hold, Temporary):
-        return os.dup(file.hold.fd)
+        return file.hold.open()
     try:
         return os.open(file.path, _READ)
     except OSError as exc:
