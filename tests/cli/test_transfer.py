@@ -223,7 +223,7 @@ def test_a_whole_store_goes_cassette_by_cassette(
         (("smoke", "postgresql://u:secret@h/d"), "postgresql:… is a store, and a cassette is"),
         (("sqlite:there#no name", "x"), "sqlite:there#no name: 'no name' is no name of a cassette"),
         (("sqlite:there#nix", "x"), "there is no cassette sqlite:there#nix"),
-        (("smoke", "memory:#x"), "what is put into memory: is gone when this command ends"),
+        (("smoke", "memory:#x"), "memory: begins and ends with this command"),
         (("--all", "empty", "sqlite:there"), "there is no cassette in file:empty"),
         (("--all", "--to", "har", "a", "b"), "--all is about stores"),
     ],

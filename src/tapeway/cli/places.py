@@ -96,6 +96,12 @@ async def opened(store: CassetteStore) -> AsyncIterator[CassetteStore]:
         await store.close()
 
 
+def check_lasting(store: CassetteStore) -> None:
+    """Raise ConfigError for a store that begins and ends with the command."""
+    if store.url == "memory:":
+        raise ConfigError("memory: begins and ends with this command: give another store")
+
+
 def is_address(written: str) -> bool:
     """Whether this begins as the address of a store does: such a thing may hold a password."""
     return _STORE.match(written) is not None

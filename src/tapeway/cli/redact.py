@@ -1,16 +1,20 @@
 """`tapeway cassette redact`: take the secrets out of a cassette, in its place."""
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Literal
 
 import click
 
-from tapeway.cli.examination import examine
+from tapeway.cli import plain_text, stored
+from tapeway.cli.cleansing import LEFT, REPLACED
+from tapeway.cli.examination import Examination, examine
 from tapeway.cli.findings import CLEAN, FOUND, UNREADABLE, Found, report
 from tapeway.cli.options import settings_options
+from tapeway.cli.places import opened
 from tapeway.cli.sources import load
-from tapeway.cli.targets import Target, targets
+from tapeway.cli.targets import Stored, Target, targets
 from tapeway.core.known_values import KnownValues
 from tapeway.core.model import CassetteHead
 from tapeway.errors import TapewayError
@@ -19,11 +23,9 @@ from tapeway.settings import process_secrets
 from tapeway.stores import pages
 from tapeway.stores.pages import Pages
 
-_REPLACED, _LEFT = "replaced", "still there"
-
 
 @click.command()
-@click.argument("cassettes", metavar="[NAME|FILE|FOLDER]...", nargs=-1)
+@click.argument("cassettes", metavar="[NAME|FILE|FOLDER|STORE#NAME]...", nargs=-1)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 @settings_options("store", "config")
 def redact(cassettes: tuple[str, ...], form: Literal["text", "json"], **flags: object) -> int:
@@ -33,33 +35,44 @@ def redact(cassettes: tuple[str, ...], form: Literal["text", "json"], **flags: o
     Exit: 0 none is left, 1 some are left and named, 2 something could not be read or written.
 
     What a scan finds is replaced as it would have been when it was recorded. Interactions that show
-    nothing are left as they stand, files that show nothing are not touched. A cassette that
-    somebody records into is refused.
+    nothing are left as they stand, files that show nothing are not touched. A file that somebody
+    records into is refused; in a database, interactions are changed one by one.
     """
     settings = load(flags, os.environ, Path()).settings
     known = KnownValues(process_secrets(settings, os.environ))
     found: list[Found] = []
     code = CLEAN
     for target in targets(cassettes, settings.store):
-        if target.beside is not None:
-            continue
         try:
             found += _redacted(target, known)
         except TapewayError as exc:
-            click.echo(f"tapeway: {exc.message}", err=True)
+            click.echo(f"tapeway: {plain_text.line(exc.message)}", err=True)
             code = UNREADABLE
     report(found, form)
-    return code or (FOUND if any(each.deed == _LEFT for each in found) else CLEAN)
+    return code or (FOUND if any(each.deed == LEFT for each in found) else CLEAN)
 
 
-def _redacted(target: Target, known: KnownValues) -> list[Found]:
+def _redacted(target: Target | Stored, known: KnownValues) -> list[Found]:
+    if isinstance(target, Stored):
+        return _told(asyncio.run(_in_its_store(target, known)), target.place.shown)
+    if target.beside is not None:
+        return []
     found: list[Found] = []
 
     def change(cassette: Pages) -> tuple[CassetteHead, list[Document]] | None:
         seen = examine(cassette, known)
-        found.extend([Found(target.shown, each, _REPLACED) for each in seen.replaced])
-        found.extend([Found(target.shown, each, _LEFT) for each in seen.left])
+        found.extend(_told(seen, target.shown))
         return (seen.head, seen.documents) if seen.replaced else None
 
     pages.rewrite(target.root, target.name, change)
     return found
+
+
+async def _in_its_store(target: Stored, known: KnownValues) -> Examination:
+    async with opened(target.place.store):
+        return await stored.mend(target.place, known)
+
+
+def _told(seen: Examination, shown: str) -> list[Found]:
+    replaced = [Found(shown, each, REPLACED) for each in seen.replaced]
+    return replaced + [Found(shown, each, LEFT) for each in seen.left]

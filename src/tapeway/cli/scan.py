@@ -1,16 +1,19 @@
 """`tapeway cassette scan`: does a cassette show a secret?"""
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Literal
 
 import click
 
+from tapeway.cli import plain_text, stored
 from tapeway.cli.examination import examine, examine_file
 from tapeway.cli.findings import CLEAN, FOUND, UNREADABLE, Found, report
 from tapeway.cli.options import settings_options
+from tapeway.cli.places import opened
 from tapeway.cli.sources import load
-from tapeway.cli.targets import Target, targets
+from tapeway.cli.targets import Stored, Target, targets
 from tapeway.core.known_values import KnownValues
 from tapeway.core.replacements import Finding
 from tapeway.errors import TapewayError
@@ -19,7 +22,7 @@ from tapeway.stores import pages
 
 
 @click.command()
-@click.argument("cassettes", metavar="[NAME|FILE|FOLDER]...", nargs=-1)
+@click.argument("cassettes", metavar="[NAME|FILE|FOLDER|STORE#NAME]...", nargs=-1)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 @click.option("--strict", is_flag=True, help="Refuse files that are no cassettes.")
 @settings_options("store", "config")
@@ -40,15 +43,25 @@ def scan(
     code = CLEAN
     for target in targets(cassettes, settings.store, strict=strict):
         try:
-            found += [Found(target.shown, each) for each in _findings(target, known)]
+            found += _found(target, known)
         except TapewayError as exc:
-            click.echo(f"tapeway: {exc.message}", err=True)
+            click.echo(f"tapeway: {plain_text.line(exc.message)}", err=True)
             code = UNREADABLE
     report(found, form)
     return code or (FOUND if found else CLEAN)
 
 
-def _findings(target: Target, known: KnownValues) -> list[Finding]:
+def _found(target: Target | Stored, known: KnownValues) -> list[Found]:
+    if isinstance(target, Stored):
+        seen = asyncio.run(_of_stored(target, known))
+        return [Found(target.place.shown, each) for each in seen]
     if target.beside is not None:
-        return examine_file(target.beside, known)
-    return examine(pages.read(target.root, target.name), known).findings
+        seen = examine_file(target.beside, known)
+    else:
+        seen = examine(pages.read(target.root, target.name), known).findings
+    return [Found(target.shown, each) for each in seen]
+
+
+async def _of_stored(target: Stored, known: KnownValues) -> list[Finding]:
+    async with opened(target.place.store):
+        return (await stored.examine(target.place, known)).findings

@@ -1,5 +1,6 @@
 """Which cassettes a command is about: names in the store, files, folders."""
 
+import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,9 +8,11 @@ from pathlib import Path
 
 import click
 
+from tapeway.cli.places import Place, check_lasting, find, is_address, opened
 from tapeway.core.routing import valid_cassette_name
 from tapeway.errors import ConfigError
 from tapeway.formats.notation import ENDINGS, JSON, YAML
+from tapeway.ports import CassetteStore
 from tapeway.stores.file import FileStore
 from tapeway.stores.opening import open_store
 from tapeway.stores.paths import find_names
@@ -38,14 +41,21 @@ class Target:
         return str([*files_of(self.root, self.name), self.root / f"{self.name}.json"][0])
 
 
-def targets(arguments: Sequence[str], store: str, *, strict: bool = False) -> list[Target]:
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A cassette in a store without files, which is not open yet."""
+
+    place: Place
+
+
+def targets(arguments: Sequence[str], store: str, *, strict: bool = False) -> list[Target | Stored]:
     """What the arguments name, or all cassettes of the store where there are none.
 
     A file that is no cassette is passed over with a note, or refused where that is `strict`.
-    Raises ConfigError.
+    Raises ConfigError, StoreError.
     """
     if not arguments:
-        return list(_of_folder(folder_of(store), strict=strict))
+        return list(_of_store(store, strict=strict))
     return [target for each in arguments for target in _of_argument(each, store, strict=strict)]
 
 
@@ -55,24 +65,45 @@ def files_of(root: Path, name: str) -> list[Path]:
     return [each for each in files if each.is_file()]
 
 
-def folder_of(store: str) -> Path:
-    """The folder of a store. Raises ConfigError for one that is none."""
-    opened = open_store(store)
-    if not isinstance(opened, FileStore):
-        raise ConfigError(f"the store {opened.url} is no folder: its cassettes have no files")
-    return opened.root
+def _of_store(store: str, *, strict: bool) -> Iterator[Target | Stored]:
+    found = open_store(store)
+    if isinstance(found, FileStore):
+        yield from _of_folder(found.root, strict=strict)
+        return
+    check_lasting(found)
+    for name in asyncio.run(_names(found)):
+        yield _of_name(name, store)
 
 
-def _of_argument(argument: str, store: str, *, strict: bool) -> Iterator[Target]:
+async def _names(store: CassetteStore) -> Sequence[str]:
+    async with opened(store):
+        return await store.names()
+
+
+def _of_argument(argument: str, store: str, *, strict: bool) -> Iterator[Target | Stored]:
     path = Path(argument)
-    if path.is_dir():
+    if is_address(argument):
+        yield _of_place(find(argument, store))
+    elif path.is_dir():
         yield from _of_folder(path, strict=strict)
     elif path.is_file():
         yield from _of_file(path, strict=strict)
     elif valid_cassette_name(argument) and path.suffix not in ENDINGS:
-        yield Target(folder_of(store), argument)
+        yield _of_name(argument, store)
     else:
         raise ConfigError(f"{argument}: there is no such file, and it is no name of a cassette")
+
+
+def _of_name(name: str, store: str) -> Target | Stored:
+    opened_anew = open_store(store)
+    return _of_place(Place(opened_anew, name, f"{opened_anew.url}#{name}"))
+
+
+def _of_place(found: Place) -> Target | Stored:
+    if isinstance(found.store, FileStore):
+        return Target(found.store.root, found.name)
+    check_lasting(found.store)
+    return Stored(found)
 
 
 def _of_folder(folder: Path, *, strict: bool) -> Iterator[Target]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from tapeway.cli import foreign_file
 from tapeway.cli.digest import Digest, digest_of
-from tapeway.cli.places import Place
+from tapeway.cli.places import Place, check_lasting
 from tapeway.cli.progress import progress
 from tapeway.core.model import BodyFile, CassetteHead, Interaction, Recording, StoredCassette
 from tapeway.core.shared import Held
@@ -47,8 +47,7 @@ async def bring(source: Source, to: Place, *, force: bool) -> Digest:
 
     Raises ConfigError where there is another one and that is not forced, StoreError.
     """
-    if to.store.url == "memory:":
-        raise ConfigError("what is put into memory: is gone when this command ends: give a store")
+    check_lasting(to.store)
     if isinstance(to.store, Editable):
         return await _bit_by_bit(source, to, to.store, force=force)
     return await _at_once(source, to, force=force)
