@@ -1,0 +1,410 @@
+"""Cassettes that several processes share, each asking the store for what a request needs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+
+from tapeway.broker import Broker
+from tapeway.core.miss import Miss
+from tapeway.core.model import CassetteHead, Interaction, Request
+from tapeway.core.modes import Mode, Repeats
+from tapeway.core.plan import Ask, Incoming, Replay
+from tapeway.core.rules import NONE, Rules
+from tapeway.errors import AdminError, Fenced, StoreAway, UpstreamError
+from tapeway.feed import Feed
+from tapeway.live import Policy
+from tests.fakes.instances import Common, InstanceStore
+from tests.fakes.responder import FakeAnswer, FakeResponder
+from tests.fakes.world import ROUTES, Served
+
+JSON = ((b"Content-Type", b"application/json"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One process: its broker, and its view of the store."""
+
+    broker: Broker
+    store: InstanceStore
+
+    async def get(self, path: str = "/v1/x") -> Served:
+        return await self.serve(Request("openai", "GET", path, base="https://up"))
+
+    async def post(self, body: bytes, path: str = "/v1/chat") -> Served:
+        return await self.serve(Request("openai", "POST", path, JSON, body, "https://up"))
+
+    async def serve(self, request: Request) -> Served:
+        """Serve one request as the proxy does."""
+        broker = self.broker
+        mode = broker.mode_of(broker.active)
+        cassette, plan = await broker.decide(broker.active, Incoming(request, mode=mode))
+        if isinstance(plan, Replay):
+            broker.note("replayed", cassette.name, interaction=plan.interaction)
+            found = plan.interaction
+            return Served("replayed", found.response.body, found.index)
+        if isinstance(plan, Miss):
+            broker.note("miss", cassette.name, miss=plan)
+            return Served("miss", plan.message.encode(), None)
+        answer = await broker.perform(plan)
+        broker.note(answer.outcome, cassette.name)
+        return Served(answer.outcome, answer.response.body, answer.index)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Some instances, the store they share, and the service behind them."""
+
+    instances: list[Instance]
+    common: Common
+    responder: FakeResponder
+
+    def stored(self, name: str = "default") -> list[bytes]:
+        held = self.common.held.get(name, [])
+        return [each.response.body for each in held if isinstance(each, Interaction)]
+
+
+@asynccontextmanager
+async def fleet(
+    mode: Mode = "auto",
+    count: int = 2,
+    *,
+    repeats: Repeats | None = None,
+    rules: Rules = NONE,
+    common: Common | None = None,
+) -> AsyncIterator[Fleet]:
+    common, responder = common or Common(), FakeResponder()
+    async with AsyncExitStack() as stack:
+        instances: list[Instance] = []
+        for number in range(count):
+            store = InstanceStore(common)
+            broker = Broker(
+                store,
+                responder,
+                mode=mode,
+                cassette="default",
+                routes=ROUTES,
+                policy=Policy(repeats=repeats),
+                new_head=partial(CassetteHead, "t", f"run-{number}"),
+                rules=rules,
+            )
+            await stack.enter_async_context(broker)
+            instances.append(Instance(broker, store))
+        yield Fleet(instances, common, responder)
+
+
+async def together(*works: "asyncio.Task[Served]") -> list[Served]:
+    async with asyncio.timeout(10):
+        return list(await asyncio.gather(*works))
+
+
+def start(work: "Callable[[], object]") -> "asyncio.Task[Served]":
+    return asyncio.get_running_loop().create_task(work())  # type: ignore[arg-type]  # a coroutine
+
+
+async def test_what_one_instance_recorded_the_other_replays() -> None:
+    async with fleet() as found:
+        one, other = found.instances
+
+        assert await one.get() == Served("recorded", b"answer 1", 0)
+        assert await other.get() == Served("replayed", b"answer 1", 0)
+        assert len(found.responder.asked) == 1
+
+
+async def test_equal_misses_on_all_instances_make_one_call() -> None:
+    async with fleet(count=4) as found:
+        found.responder.gate.clear()
+        works = [start(each.get) for each in found.instances for _ in range(25)]
+        await found.responder.reached(1)
+        found.responder.gate.set()
+
+        answers = await together(*works)
+
+        assert len(found.responder.asked) == 1
+        assert {each.body for each in answers} == {b"answer 1"}
+        assert [each.outcome for each in answers].count("recorded") == 1
+        assert found.common.leases == {}
+
+
+async def test_repeats_are_dense_over_all_instances() -> None:
+    async with fleet("record", count=3, repeats="miss") as found:
+        for _ in range(12):
+            await found.instances[0].get()
+        await found.instances[0].broker.set_mode("replay")
+
+        works = [start(each.get) for each in found.instances for _ in range(4)]
+        answers = await together(*works)
+
+        assert sorted(each.index or 0 for each in answers) == list(range(12))
+        assert (await found.instances[1].get()).outcome == "miss"
+
+
+async def test_a_lost_race_is_run_again_from_what_the_store_says_then() -> None:
+    async with fleet("record", repeats="miss") as found:
+        one, other = found.instances
+        for _ in range(3):
+            await one.get()
+        await one.broker.set_mode("replay")
+        seen: list[Served] = []
+        advance = one.store.advance
+
+        async def slow(*said: object) -> bool:
+            one.store.advance = advance  # type: ignore[method-assign]  # once
+            seen.append(await other.get())
+            return await advance(*said)  # type: ignore[arg-type]  # passed on as it came
+
+        one.store.advance = slow  # type: ignore[assignment,method-assign]  # the other is quicker
+        mine = await one.get()
+
+        assert [each.index for each in (*seen, mine)] == [0, 1]
+        assert one.store.lost == 1
+
+
+async def test_a_fenced_out_owner_answers_with_what_was_stored() -> None:
+    async with fleet() as found:
+        one, other = found.instances
+        found.responder.gate.clear()
+        late = start(one.get)
+        await found.responder.reached(1)
+        ((name, key), _) = next(iter(found.common.leases.items()))
+        found.common.leases.clear()
+        found.common.changed.set()
+        taken_over = start(other.get)
+        await found.responder.reached(2)
+        assert (name, key) in found.common.leases
+        # The new owner is answered first.
+        found.responder.gate.set()
+        answers = await together(late, taken_over)
+
+        assert len(found.stored()) == 1
+        assert {each.body for each in answers} == set(found.stored())
+
+
+async def test_a_failed_call_leaves_the_next_instance_to_ask() -> None:
+    async with fleet() as found:
+        one, other = found.instances
+        found.responder.gate.clear()
+        found.responder.refuse(UpstreamError("down"))
+        first = start(one.get)
+        await found.responder.reached(1)
+        second = start(other.get)
+        found.responder.gate.set()
+        with pytest.raises(UpstreamError):
+            await first
+        with pytest.raises(UpstreamError):
+            await second
+
+        assert found.common.leases == {}
+        assert found.stored() == []
+
+
+async def test_an_answer_that_is_not_kept_is_asked_for_by_each() -> None:
+    async with fleet() as found:
+        found.responder.reply = lambda number: FakeAnswer(b"no %d" % number, status=500)
+
+        answers = [await each.get() for each in found.instances]
+
+        assert [(each.outcome, each.body) for each in answers] == [
+            ("live", b"no 1"),
+            ("live", b"no 2"),
+        ]
+
+
+async def test_a_mode_is_in_force_on_all_instances() -> None:
+    async with fleet() as found:
+        one, other = found.instances
+        await one.get()
+
+        assert await one.broker.set_mode("replay") == []
+
+        assert (other.broker.mode, other.broker.takes) == ("replay", 2)
+        assert (await other.get("/v1/other")).outcome == "miss"
+        assert (await other.get()).outcome == "replayed"
+
+
+async def test_who_has_not_applied_a_mode_is_named() -> None:
+    async with fleet() as found:
+        found.instances[1].store.deaf = True
+
+        assert await found.instances[0].broker.set_mode("replay") == ["instance 1"]
+
+
+async def test_an_instance_that_lost_the_store_refuses() -> None:
+    async with fleet() as found:
+        one = found.instances[0]
+        await one.get()
+        one.store.in_touch = False
+
+        for path in ("/v1/x", "/v1/new"):
+            with pytest.raises(StoreAway, match="fake:"):
+                await one.get(path)
+        assert len(found.responder.asked) == 1
+
+
+async def test_an_instance_that_lost_the_store_does_not_even_relay() -> None:
+    async with fleet("passthrough") as found:
+        found.instances[0].store.in_touch = False
+
+        with pytest.raises(StoreAway):
+            await found.instances[0].get()
+
+
+async def test_a_rewind_begins_the_take_anew_for_all() -> None:
+    async with fleet("record", repeats="miss") as found:
+        one, other = found.instances
+        await one.get()
+        await one.broker.set_mode("replay")
+        assert (await other.get()).outcome == "replayed"
+        assert (await one.get()).outcome == "miss"
+
+        await one.broker.rewind()
+
+        assert (await other.get()).outcome == "replayed"
+
+
+async def test_a_second_take_of_record_replaces_what_the_first_held() -> None:
+    async with fleet("record") as found:
+        one, other = found.instances
+        await one.get()
+        await one.get()
+        assert found.stored() == [b"answer 1", b"answer 2"]
+
+        await one.broker.rewind()
+        await other.get()
+        await one.get()
+
+        assert found.stored() == [b"answer 3", b"answer 4"]
+
+
+async def test_rules_added_on_one_instance_are_in_force_on_the_other() -> None:
+    async with fleet() as found:
+        one, other = found.instances
+        await one.get("/v1/x?ts=1")
+        assert (await other.get("/v1/x?ts=2")).outcome == "recorded"
+
+        await one.broker.add_rules("default", Rules(ignore=("query.ts",)))
+
+        assert (await other.get("/v1/x?ts=3")).outcome == "replayed"
+        assert found.common.heads["default"].meta["rules"] == {"ignore": ["query.ts"]}
+
+
+async def test_rules_of_the_settings_are_put_into_a_cassette_that_lacks_them() -> None:
+    common = Common()
+    async with fleet(count=1, common=common) as found:
+        await found.instances[0].get("/v1/x?ts=1")
+    common.instances.clear()
+
+    async with fleet(count=1, common=common, rules=Rules(ignore=("query.ts",))) as found:
+        assert (await found.instances[0].get("/v1/x?ts=2")).outcome == "replayed"
+
+
+async def test_a_report_counts_what_all_have_touched() -> None:
+    async with fleet("record") as found:
+        one, other = found.instances
+        for path in ("/a", "/b", "/c"):
+            await one.get(path)
+        await one.broker.set_mode("replay")
+        await one.get("/a")
+        await other.get("/b")
+
+        (report,) = await one.broker.reports()
+        (listed,) = await one.broker.loaded()
+
+        assert [each.path for each in report.unused] == ["/c"]
+        assert (report.recorded, report.replayed) == (3, 1)
+        assert (listed.interactions, listed.unused) == (3, 1)
+
+
+async def test_an_eject_prunes_what_no_instance_touched_and_begins_a_take() -> None:
+    async with fleet("record") as found:
+        one, other = found.instances
+        for path in ("/a", "/b", "/c"):
+            await one.get(path)
+        await one.broker.set_mode("replay")
+        await other.get("/b")
+        takes = one.broker.takes
+
+        report = await one.broker.eject(prune=True)
+
+        assert [each.path for each in report.unused] == ["/a", "/c"]
+        assert [each.request.target for each in found.common.held["default"]] == ["/b"]  # type: ignore[union-attr]  # exchanges
+        assert other.broker.takes == takes + 1
+        with pytest.raises(AdminError):
+            await one.broker.eject()
+
+
+async def test_a_conversation_with_renamed_identifiers_is_recognised_on_any_instance() -> None:
+    call = b'{"choices":[{"message":{"tool_calls":[{"id":"call_9f8e7d6c5b4a3210"}]}}]}'
+    turn = (
+        b'{"messages":[{"role":"assistant","tool_calls":[{"id":"%b","type":"function"}]},'
+        b'{"role":"tool","tool_call_id":"%b","content":"twelve"}]}'
+    )
+    async with fleet("record") as found:
+        one, other = found.instances
+        found.responder.reply = lambda _: FakeAnswer(call, headers=JSON)
+        await one.post(b'{"messages":[{"role":"user","content":"add"}]}')
+        await one.post(turn % ((b"call_9f8e7d6c5b4a3210",) * 2))
+        await one.broker.set_mode("replay")
+
+        assert (await other.post(turn % ((b"call_0123456789abcdef",) * 2))).outcome == "replayed"
+        assert (await one.post(turn % (b"call_0123456789abcdef", b"call_x"))).outcome == "miss"
+
+
+async def test_a_request_without_links_never_reads_what_is_near() -> None:
+    async with fleet() as found:
+        one = found.instances[0]
+        for number in range(5):
+            await one.get(f"/v1/{number}")
+
+        assert one.store.calls["near"] == 0
+
+
+async def test_a_hit_asks_the_store_the_same_however_much_it_holds() -> None:
+    async with fleet(count=1) as found:
+        one = found.instances[0]
+        await one.get("/v1/hit")
+        one.store.calls.clear()
+        await one.get("/v1/hit")
+        few = dict(one.store.calls)
+        for number in range(200):
+            await one.get(f"/v1/{number}")
+        one.store.calls.clear()
+        await one.get("/v1/hit")
+
+        assert dict(one.store.calls) == few == {"find": 1}
+
+
+async def test_a_cassette_that_another_instance_began_is_gone_on_with() -> None:
+    async with fleet() as found:
+        one, other = found.instances
+        # Each has a head for it by now.
+        await other.broker.prepare()
+        await one.get()
+        asked = Request("openai", "GET", "/new", base="https://up")
+
+        cassette, plan = await other.broker.decide("default", Incoming(asked))
+
+        assert isinstance(plan, Ask)
+        assert cassette.head == CassetteHead("t", "run-0") == found.common.heads["default"]
+
+
+async def test_a_stream_that_was_begun_is_broken_off_when_its_owner_is_fenced_out() -> None:
+    async with fleet() as found:
+        one = found.instances[0]
+        asked = Request("openai", "GET", "/v1/x", base="https://up")
+        _, plan = await one.broker.decide("default", Incoming(asked))
+        assert isinstance(plan, Ask)
+        found.responder.gate.clear()
+        feed = Feed()
+        pending = one.broker.follow(plan, feed)
+        await found.responder.reached(1)
+        one.store.steal(plan.key)
+        found.responder.gate.set()
+
+        assert await feed.head() is not None
+        with pytest.raises(Fenced):
+            await pending.answer()
+        assert found.stored() == []
