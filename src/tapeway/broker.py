@@ -8,7 +8,7 @@ left.
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
@@ -31,7 +31,7 @@ from tapeway.live import LiveCall, Policy
 from tapeway.loaded import Desk, Loaded, LoadedCassettes, NewHead
 from tapeway.planner import Planner
 from tapeway.ports import BodyKeeper, CassetteStore, LiveAnswer, LiveResponder, SharedStore
-from tapeway.report import CassetteReport, Tally
+from tapeway.report import CassetteReport, Noted, Tally
 from tapeway.second_look import SecondLook
 from tapeway.sharing import LiveCalls, Pending, settled
 from tapeway.shelves import SharedCassettes
@@ -52,7 +52,9 @@ class Broker:
         new_head: NewHead,
         known: Sequence[Secret] = (),
         rules: Rules = NONE,
+        witness: Callable[[Noted], None] | None = None,
     ) -> None:
+        """`witness` is told how each request ended, where counts are kept elsewhere."""
         self.store = store
         self.responder = responder
         self.routes = routes
@@ -60,6 +62,7 @@ class Broker:
         self.counts: Counter[Outcome] = Counter()
         self.scratch: str | None = None
         self.recogniser = Recogniser(known)
+        self._witness = witness
         self._tallies: dict[str, Tally] = {}
         self._tasks = asyncio.TaskGroup()
         self._calls = LiveCalls(self._tasks, self._call)
@@ -140,9 +143,18 @@ class Broker:
         attempt: Attempt | None = None,
     ) -> None:
         """Count how a request ended."""
+        noted = Noted.of(outcome, cassette, interaction, miss, attempt)
+        if self._witness is not None:
+            self._witness(noted)
+            return
         self.counts[outcome] += 1
         if (tally := self._tallies.get(cassette)) is not None:
-            tally.note(outcome, interaction, miss, attempt)
+            tally.count(noted)
+
+    def count(self, noted: Noted) -> None:
+        """Count what another process of ours served; its cassette is in from then on."""
+        self.counts[noted.outcome] += 1
+        self._tallies.setdefault(noted.cassette, Tally()).count(noted)
 
     # Steering. What others have not applied in time is named; on its own, a process applies at once.
 
@@ -234,6 +246,10 @@ class Broker:
     def in_flight(self) -> int:
         """Live calls under way that will be recorded."""
         return len(self._calls)
+
+    async def quiet(self, name: str) -> None:
+        """Return when no live call under way records on this cassette."""
+        await self._calls.ended(name)
 
     @property
     def draining(self) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tapeway.core.matching import key_text
 from tapeway.core.miss import Near
@@ -40,6 +40,12 @@ class Entry(NamedTuple):
 
 Feed = asyncio.Queue[Entry | None]
 """New entries, oldest first; None ends it."""
+
+
+class Entries(Protocol):
+    """Whatever takes entries."""
+
+    def add(self, entry: Entry) -> None: ...
 
 
 class Journal:

@@ -63,6 +63,17 @@ def configure(
     logging.captureWarnings(True)
 
 
+def label(name: str, value: Value) -> None:
+    """Have every line of this process say this too, as `configure` set it up."""
+
+    def add(record: logging.LogRecord) -> bool:
+        setattr(record, name, value)
+        return True
+
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(add)
+
+
 class Mask:
     """Cuts known secrets out of a text, also where they stand percent-encoded."""
 

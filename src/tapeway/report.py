@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple, Self
 
 from tapeway.core.attempts import Attempt, Attempts
 from tapeway.core.cassette import Cassette
@@ -12,7 +13,30 @@ from tapeway.core.modes import Outcome
 MOST_MISSES = 10_000
 """Further ones are not named: a client that goes on missing must not fill the memory."""
 
-_TOKENS = ("prompt_tokens", "completion_tokens", "total_tokens")
+TOKENS = ("prompt_tokens", "completion_tokens", "total_tokens")
+
+
+class Noted(NamedTuple):
+    """How a request ended, as far as it counts: `tokens` those of a hit, `missed` what was missed."""
+
+    outcome: Outcome
+    cassette: str
+    tokens: tuple[int, ...] = ()
+    missed: str | None = None
+    attempt: Attempt | None = None
+
+    @classmethod
+    def of(
+        cls,
+        outcome: Outcome,
+        cassette: str,
+        interaction: Interaction | None,
+        miss: Miss | None,
+        attempt: Attempt | None,
+    ) -> Self:
+        """The same of what it was answered with."""
+        missed = None if miss is None else f"{miss.method} {miss.target}"
+        return cls(outcome, cassette, _tokens(interaction), missed, attempt)
 
 
 @dataclass(slots=True)
@@ -28,7 +52,7 @@ class Tally:
     live: int = 0
     retries: int = 0
     misses: list[str] = field(default_factory=list)
-    tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_TOKENS, 0))
+    tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOKENS, 0))
     attempts: Attempts = field(default_factory=Attempts)
 
     def note(
@@ -39,18 +63,20 @@ class Tally:
         attempt: Attempt | None = None,
     ) -> None:
         """Count a request, and for a hit the tokens the upstream would have charged for it."""
+        self.count(Noted.of(outcome, "", interaction, miss, attempt))
+
+    def count(self, noted: Noted) -> None:
+        """The same for one of which this much is known."""
+        outcome, _, tokens, missed, attempt = noted
         before = self.attempts.follow(attempt, outcome) if attempt is not None else None
         if before is not None:
             self.retries += 1
             self._count(before, -1)
         self._count(outcome, 1)
-        if miss is not None and before != "miss" and len(self.misses) < MOST_MISSES:
-            self.misses.append(f"{miss.method} {miss.target}")
-        if interaction is not None and interaction.usage is not None:
-            for name in _TOKENS:
-                count = interaction.usage.get(name)
-                # People edit usage by hand, and `true` is an int too.
-                self.tokens[name] += count if type(count) is int else 0
+        if missed is not None and before != "miss" and len(self.misses) < MOST_MISSES:
+            self.misses.append(missed)
+        for name, count in zip(TOKENS, tokens, strict=False):
+            self.tokens[name] += count
 
     def _count(self, outcome: Outcome, by: int) -> None:
         if outcome == "replayed":
@@ -115,3 +141,11 @@ def _items(cassette: Cassette, indexes: list[int]) -> tuple[Item, ...]:
         for each in found
         if isinstance(each, Interaction)
     )
+
+
+def _tokens(interaction: Interaction | None) -> tuple[int, ...]:
+    if interaction is None or interaction.usage is None:
+        return ()
+    counts = map(interaction.usage.get, TOKENS)
+    # People edit usage by hand, and `true` is an int too.
+    return tuple([count if type(count) is int else 0 for count in counts])

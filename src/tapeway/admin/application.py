@@ -13,6 +13,7 @@ from tapeway.admin.census import Census
 from tapeway.admin.console import Console
 from tapeway.admin.guard import Guard
 from tapeway.admin.hosts import HostList
+from tapeway.admin.instances import Alone, Instances
 from tapeway.admin.metrics import Metrics
 from tapeway.admin.openapi import document
 from tapeway.admin.reading import MAX_BODY
@@ -28,12 +29,16 @@ log = logging.getLogger(__name__)
 
 GUARD = web.AppKey("guard", Guard)
 
+_ALIVE = "/healthz"
+"""It speaks of this process alone, and waits for no other."""
+
 _PUBLIC = frozenset(each.path for each in TABLE if each.public)
 
 
 def make_application(
     broker: Broker,
     journal: Journal,
+    instances: Instances | None = None,
     *,
     token: str | None,
     listener: tuple[str, int],
@@ -45,17 +50,21 @@ def make_application(
 ) -> web.Application:
     """The API on this broker, as it is called on this listener or by these further host names.
 
+    `instances` are the processes that serve, where the broker's own is not the only one.
+
     Raises ConfigError where other machines could reach it and there is no token.
     """
     guard = Guard(HostList.of(listener[0], hosts), token, Attempts(clock))
+    instances = instances or Alone(broker)
     console = Console(
         broker=broker,
         journal=journal,
         version=version,
-        metrics=Metrics(broker, version),
+        metrics=Metrics(broker, instances, version),
         census=Census(),
         openapi=dump(document(TABLE, version, locked=guard.locked)),
         heartbeat_s=heartbeat_s,
+        instances=instances,
     )
     application = web.Application(middlewares=[_outermost(guard, new_id)], client_max_size=MAX_BODY)
     application[GUARD] = guard
@@ -101,6 +110,8 @@ def _handler(
     each: Route, console: Console
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def serve(request: web.Request) -> web.StreamResponse:
+        if each.path != _ALIVE:
+            await console.instances.gather()
         return await each.serve(console, request)
 
     return serve

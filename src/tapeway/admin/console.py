@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from tapeway.admin.census import Census
+from tapeway.admin.instances import Instances
 from tapeway.admin.metrics import Metrics
 from tapeway.broker import Broker
 from tapeway.journal import Journal
@@ -19,3 +20,4 @@ class Console:
     census: Census
     openapi: bytes
     heartbeat_s: float
+    instances: Instances

@@ -3,8 +3,7 @@
 from tapeway.admin.console import Console
 from tapeway.admin.payloads import Health, Readiness
 from tapeway.admin.route import Plain
-from tapeway.errors import Draining, StorePoisoned
-from tapeway.ports import Poisonable
+from tapeway.errors import Draining
 
 
 async def healthz(console: Console, call: Plain) -> Health:
@@ -13,14 +12,9 @@ async def healthz(console: Console, call: Plain) -> Health:
 
 
 async def readyz(console: Console, call: Plain) -> Readiness:
-    """Ready: it is not stopping, and recordings can be made durable."""
+    """Ready: it is not stopping, all its processes serve, and recordings can be made durable."""
     if console.broker.draining:
         raise Draining("tapeway is stopping")
-    store = console.broker.store
-    if isinstance(store, Poisonable) and store.poisoned:
-        raise StorePoisoned(
-            f"a write to {store.url} failed and left it in an unknown state: nothing is recorded "
-            "until the cassette is ejected or tapeway is started anew",
-            code="store_poisoned",
-        )
+    if (trouble := console.instances.trouble()) is not None:
+        raise trouble
     return Readiness()

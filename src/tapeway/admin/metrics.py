@@ -6,10 +6,12 @@ cassette's name, and of those no more than a hundred appear.
 
 from collections.abc import Iterator, Sequence
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tapeway.admin.instances import Instances
+from tapeway.admin.processes import Processes
 from tapeway.broker import Broker
 from tapeway.core.modes import RULES, Outcome
 from tapeway.loaded import Loaded
@@ -23,12 +25,12 @@ _OUTCOMES: tuple[Outcome, ...] = ("replayed", "recorded", "live", "miss", "error
 
 
 class Metrics:
-    """The process and its broker, in a registry of their own."""
+    """The processes and their broker, in a registry of their own."""
 
-    def __init__(self, broker: Broker, version: str) -> None:
+    def __init__(self, broker: Broker, instances: Instances, version: str) -> None:
         self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
-        self._broker = _BrokerCollector(broker, version)
+        self._registry.register(Processes(instances))
+        self._broker = _BrokerCollector(broker, instances, version)
         self._registry.register(self._broker)
 
     def text(self, loaded: Sequence[Loaded]) -> bytes:
@@ -38,8 +40,9 @@ class Metrics:
 
 
 class _BrokerCollector(Collector):
-    def __init__(self, broker: Broker, version: str) -> None:
+    def __init__(self, broker: Broker, instances: Instances, version: str) -> None:
         self._broker = broker
+        self._instances = instances
         self._version = version
         self.loaded: Sequence[Loaded] = ()
 
@@ -50,13 +53,13 @@ class _BrokerCollector(Collector):
         yield CounterMetricFamily(
             "tapeway_upstream_connections",
             "Connections to upstreams ever opened",
-            value=broker.responder.connections,
+            value=self._instances.connections,
         )
         yield CounterMetricFamily("tapeway_takes", "Takes ever started", value=broker.takes)
         yield GaugeMetricFamily(
             "tapeway_recordings_in_flight",
             "Live calls under way that will be recorded",
-            value=broker.in_flight,
+            value=self._instances.in_flight,
         )
         yield self._mode()
         yield self._interactions()

@@ -21,7 +21,7 @@ async def report(console: Console, call: Call[ReportQuery, Nothing]) -> Report:
     """Hits, misses, live calls, unused recordings and tokens saved, by cassette that is in."""
     return Report(
         cassettes=[reported(each) for each in await console.broker.reports()],
-        upstream_connections=console.broker.responder.connections,
+        upstream_connections=console.instances.connections,
     )
 
 

@@ -23,7 +23,7 @@ async def status(console: Console, call: Plain) -> Status:
         cassette=broker.active,
         store=StoreStatus(url=broker.store.url, durability=broker.store.durability),
         takes=broker.takes,
-        upstream_connections=broker.responder.connections,
+        upstream_connections=console.instances.connections,
         counts=Counts.model_validate(dict(broker.counts)),
         cassettes=loaded,
     )

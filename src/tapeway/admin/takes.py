@@ -23,10 +23,12 @@ async def insert(console: Console, call: Call[Nothing, Insertion]) -> Inserted:
 
 async def eject(console: Console, call: Call[Nothing, Ejection]) -> Report:
     """Wait for recordings in flight, write the cassette's final file, take it out, and report."""
-    report = await console.broker.eject(call.body.cassette, prune=call.body.prune)
+    name = call.body.cassette or console.broker.active
+    await console.instances.quiet(name)
+    report = await console.broker.eject(name, prune=call.body.prune)
     return Report(
         cassettes=[reported(report)],
-        upstream_connections=console.broker.responder.connections,
+        upstream_connections=console.instances.connections,
     )
 
 

@@ -5,6 +5,7 @@ import click
 from tapeway.cli.options import settings_options
 from tapeway.cli.preparation import prepare
 from tapeway.server import lifecycle
+from tapeway.workers import supervision
 
 
 @click.command()
@@ -15,5 +16,9 @@ def serve(**flags: object) -> int:
     Every option is also a variable, TAPEWAY_ADMIN_LISTEN for --admin-listen, and a key of
     tapeway.toml, admin_listen. A flag comes before a variable, a variable before the file.
     """
-    lifecycle.serve(prepare(flags))
+    settings = prepare(flags)
+    if settings.workers == 1:
+        lifecycle.serve(settings)
+    else:
+        supervision.serve(settings)
     return 0

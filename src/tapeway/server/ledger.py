@@ -6,7 +6,7 @@ from tapeway.broker import Broker
 from tapeway.core.miss import NOTHING, Explanation
 from tapeway.core.model import Request
 from tapeway.core.modes import Outcome
-from tapeway.journal import Entry, Journal
+from tapeway.journal import Entries, Entry
 from tapeway.server.visit import Visit
 
 
@@ -14,7 +14,7 @@ class Ledger:
     """Enters visits in the journal, with nothing in them that is a secret."""
 
     def __init__(
-        self, broker: Broker, journal: Journal, clock: Callable[[], float], *, salt: str
+        self, broker: Broker, journal: Entries, clock: Callable[[], float], *, salt: str
     ) -> None:
         self._broker = broker
         self._journal = journal

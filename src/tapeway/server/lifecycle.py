@@ -50,20 +50,31 @@ def serve(settings: Settings) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
-    """What runs while serving."""
+class Serving:
+    """What serves apps."""
 
     settings: Settings
     broker: Broker
-    journal: Journal
     proxy: Proxy
-    proxy_side: Side
+    side: Side
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What runs while serving."""
+
+    serving: Serving
+    journal: Journal
     admin_side: Side | None
+
+    @property
+    def broker(self) -> Broker:
+        return self.serving.broker
 
     @property
     def url(self) -> str:
         """Where apps connect."""
-        return self.proxy_side.listener.url
+        return self.serving.side.listener.url
 
 
 @asynccontextmanager
@@ -74,7 +85,7 @@ async def serving(settings: Settings) -> AsyncIterator[Service]:
         try:
             yield service
         finally:
-            await drain(service)
+            await _drain(service)
 
 
 async def _serve(settings: Settings) -> None:
@@ -100,13 +111,13 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     journal = Journal(settings.journal_size)
     proxy = make_proxy(settings, broker, journal, admin_listener.url if admin_listener else None)
     server = web.ServerRunner(ProxyServer(proxy), shutdown_timeout=GRACE_S)
-    proxy_side = await mount(stack, server, proxy_listener)
+    side = await mount(stack, server, proxy_listener)
     admin_side = None
     if admin_listener is not None:
         admin = make_admin(settings, broker, journal, admin_listener)
         admin_side = await mount(stack, admin, admin_listener)
     started()
-    return Service(settings, broker, journal, proxy, proxy_side, admin_side)
+    return Service(Serving(settings, broker, proxy, side), journal, admin_side)
 
 
 def admin_listener_of(settings: Settings, stack: AsyncExitStack) -> Listener | None:
@@ -118,26 +129,30 @@ def admin_listener_of(settings: Settings, stack: AsyncExitStack) -> Listener | N
     return listener
 
 
-async def drain(service: Service) -> None:
+async def drained(serving: Serving) -> None:
     """Let what is under way end, up to the drain timeout, then break it off with an answer."""
-    end = time.monotonic() + service.settings.drain_timeout
-    service.proxy.draining = True
-    service.broker.drain()
-    await service.proxy_side.close()
-    if not await within(service.settings.drain_timeout, _answered(service)):
+    serving.proxy.draining = True
+    serving.broker.drain()
+    await serving.side.close()
+    if not await within(serving.settings.drain_timeout, _answered(serving)):
         log.warning("breaking off what did not end within --drain-timeout")
-        service.broker.cancel()
-        service.proxy.break_off()
-        await within(LAST_WORDS_S, _answered(service))
+        serving.broker.cancel()
+        serving.proxy.break_off()
+        await within(LAST_WORDS_S, _answered(serving))
+
+
+async def _drain(service: Service) -> None:
+    end = time.monotonic() + service.serving.settings.drain_timeout
+    await drained(service.serving)
     service.journal.close()
     if service.admin_side is not None:
         await service.admin_side.close()
         await within(max(LAST_WORDS_S, end - time.monotonic()), service.admin_side.ended())
 
 
-async def _answered(service: Service) -> None:
-    await service.proxy.empty()
-    await service.proxy_side.ended()
+async def _answered(serving: Serving) -> None:
+    await serving.proxy.empty()
+    await serving.side.ended()
 
 
 async def within(seconds: float, work: Coroutine[None, None, None]) -> bool:

@@ -38,6 +38,33 @@ def listen(option: str, host: str, port: int) -> Listener:
 
     Who connects before the listener is served waits for it.
     """
+    return _listening(option, host, port, shared=False)
+
+
+def listen_together(option: str, host: str, port: int, count: int) -> list[Listener]:
+    """So many listeners on one port, among which the kernel spreads the connections.
+
+    One that is handed to another process stays open here, so that who connects while that one is
+    replaced waits for the next. Raises TapewayError naming the option.
+    """
+    first = _listening(option, host, port, shared=True)
+    listeners = [first]
+    try:
+        while len(listeners) < count:
+            listeners.append(_listening(option, first.host, first.port, shared=True, joins=True))
+    except BaseException:
+        for each in listeners:
+            each.socket.close()
+        raise
+    return listeners
+
+
+def adopted(fd: int) -> Listener:
+    """The listener another process handed over."""
+    return _named(socket.socket(fileno=fd))
+
+
+def _listening(option: str, host: str, port: int, *, shared: bool, joins: bool = False) -> Listener:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -50,12 +77,21 @@ def listen(option: str, host: str, port: int) -> Listener:
     bound = socket.socket(family, kind, protocol)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if joins:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.bind(address)
+        if shared:
+            # Not before it is bound: it would share the port of another tapeway without a word.
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         # Bound alone it is not yet ours: another process that may reuse addresses binds it too.
         bound.listen(BACKLOG)
     except OSError as exc:
         bound.close()
         said = _SAID.get(exc.errno or 0, f"cannot be bound ({exc.strerror})")
         raise TapewayError(f"{option} {host}:{port} {said}", code="listen") from exc
+    return _named(bound)
+
+
+def _named(bound: socket.socket) -> Listener:
     name = bound.getsockname()
     return Listener(bound, str(name[0]), int(name[1]))

@@ -30,7 +30,7 @@ from tapeway.core.routing import DEFAULT, Address, Owner, resolve
 from tapeway.errors import RequestError, TapewayError, UpstreamError
 from tapeway.explanation import Explainer
 from tapeway.feed import Feed
-from tapeway.journal import Journal
+from tapeway.journal import Entries
 from tapeway.providers.forgiveness import forgive
 from tapeway.server.connection import Connection
 from tapeway.server.large import LargeAnswer
@@ -63,7 +63,7 @@ class Proxy:
     def __init__(
         self,
         broker: Broker,
-        journal: Journal,
+        journal: Entries,
         owner: Owner,
         manners: Manners,
         *,

@@ -14,15 +14,17 @@ from importlib.metadata import version
 from urllib.parse import urlsplit
 
 from tapeway.admin.application import make_application
+from tapeway.admin.instances import Instances
 from tapeway.admin.listener import AdminRunner
 from tapeway.broker import Broker
 from tapeway.core.model import CassetteHead
 from tapeway.errors import ConfigError
-from tapeway.journal import Journal
+from tapeway.journal import Entries, Journal
 from tapeway.live import Policy
 from tapeway.ports import CassetteStore
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.paths import owner
+from tapeway.report import Noted
 from tapeway.server.listeners import Listener
 from tapeway.server.manners import Manners
 from tapeway.server.proxy import Proxy
@@ -63,8 +65,13 @@ def make_client(settings: Settings, own: Collection[Place]) -> UpstreamClient:
     )
 
 
-def make_broker(settings: Settings, store: CassetteStore, client: UpstreamClient) -> Broker:
-    """The broker, to be entered as a context."""
+def make_broker(
+    settings: Settings,
+    store: CassetteStore,
+    client: UpstreamClient,
+    witness: Callable[[Noted], None] | None = None,
+) -> Broker:
+    """The broker, to be entered as a context; a `witness` counts in its stead."""
     return Broker(
         store,
         client,
@@ -80,10 +87,11 @@ def make_broker(settings: Settings, store: CassetteStore, client: UpstreamClient
         new_head=_new_head,
         known=process_secrets(settings, os.environ),
         rules=settings.rules,
+        witness=witness,
     )
 
 
-def make_proxy(settings: Settings, broker: Broker, journal: Journal, admin: str | None) -> Proxy:
+def make_proxy(settings: Settings, broker: Broker, journal: Entries, admin: str | None) -> Proxy:
     """The handler of the proxy listener; `admin` is where a miss says its journal is."""
     manners = Manners(
         max_body=settings.max_body,
@@ -100,12 +108,20 @@ def make_proxy(settings: Settings, broker: Broker, journal: Journal, admin: str 
 
 
 def make_admin(
-    settings: Settings, broker: Broker, journal: Journal, listener: Listener
+    settings: Settings,
+    broker: Broker,
+    journal: Journal,
+    listener: Listener,
+    instances: Instances | None = None,
 ) -> AdminRunner:
-    """The admin API, to be mounted. Raises ConfigError where it would be open to others."""
+    """The admin API on this process or on several, to be mounted.
+
+    Raises ConfigError where it would be open to others.
+    """
     application = make_application(
         broker,
         journal,
+        instances,
         token=settings.admin_token.get_secret_value() if settings.admin_token else None,
         listener=(listener.host, listener.port),
         version=VERSION,
