@@ -26,6 +26,14 @@ _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 _DIGEST_SIZE = 16
 
 
+def are_known(meta: Mapping[str, Json]) -> bool:
+    """Whether AgentTape's keys count in a cassette that says this: not where tapeway alone made it.
+
+    Other tools' recordings that were brought in have such keys too, but never had that rule.
+    """
+    return "agenttape_version" in meta or "tapeway_version" not in meta
+
+
 def is_ordered(interaction: Interaction) -> bool:
     """Whether it was recorded to answer in order."""
     return match_key.ORDERED in interaction.stored_keys
@@ -44,7 +52,7 @@ def of_request(
     """The names to look for a request under, the most exact first.
 
     `request` is as it came: the keys were taken before anything was redacted. `origins` are those
-    that recordings of its route were made at.
+    that recordings of its route were made at; without any, only an SDK's call has names.
     """
     return tuple(dict.fromkeys(_of_request(request, redacted, origins, rules)))
 

@@ -64,8 +64,8 @@ def asked_under(
     """What else to look for where nothing is found under a request's own key, the most exact first.
 
     Only a cassette with recordings of AgentTape's has something there. `request` is as it came, with
-    its credentials; `origins` are those that such recordings of its route were made at. The names
-    tell nothing of it, and are kept nowhere.
+    its credentials; `origins` are those that such recordings of its route were made at, none where
+    `aliases.are_known` says no. The names tell nothing of it, and are kept nowhere.
     """
     return aliases.of_request(request, redacted, origins, rules)
 

@@ -76,7 +76,7 @@ def decode(document: Mapping[str, Json], index: int, at: Pointer) -> Interaction
     if unfit in fields:
         raise fields.fault(unfit, "says otherwise than the 'response' or 'error' beside it")
     fields.require("request", *needed)
-    request = _decode_request(fields.object("request"))
+    request = decode_request(fields.object("request"))
     key = fields.text("match_key")
     return Interaction(
         index=index,
@@ -90,7 +90,7 @@ def decode(document: Mapping[str, Json], index: int, at: Pointer) -> Interaction
         tags=fields.texts("tags"),
         metadata=fields.object("metadata").values,
         # Another tool took its key before it redacted: only the stored one can be found again.
-        stored_keys=(key,) if key and not request.route else (),
+        stored_keys=() if request.route else (key,),
         failure=failure,
     )
 
@@ -116,7 +116,8 @@ def _encode_request(request: Request, url: str, *, foreign: bool) -> dict[str, J
     return fields | headers
 
 
-def _decode_request(fields: Fields) -> Request:
+def decode_request(fields: Fields) -> Request:
+    """The request a document says. Raises FormatFault."""
     fields.only(REQUEST)
     fields.require("method", "url")
     method = fields.text("method")

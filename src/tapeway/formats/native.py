@@ -13,7 +13,7 @@ from tapeway.core import repeating, rules
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.model import CassetteHead, ForeignInteraction, Interaction, StoredCassette
 from tapeway.core.rules import RulesFault
-from tapeway.formats import assets, exchange, failing, json_lines
+from tapeway.formats import assets, exchange, failing, json_lines, sdk_document
 from tapeway.formats.fault import FormatFault, Pointer
 from tapeway.formats.fields import Fields
 
@@ -86,6 +86,9 @@ def decode(
     document: Document, index: int, at: Pointer = (), fetch: assets.Fetch | None = None
 ) -> Interaction | ForeignInteraction:
     """What a document says; kinds that HTTP does not carry, and other tools' errors, stay as they are."""
+    if fetch is not None:
+        inlined = assets.inline(document, fetch, at)
+        document = inlined if isinstance(inlined, dict) else document
     fields = Fields(document, at)
     fields.require("kind")
     kind = fields.text("kind")
@@ -95,12 +98,16 @@ def decode(
         raise fields.fault("kind", f"there is no kind '{kind}'; {advice}")
     if "error" not in fields and "response" not in document:
         raise FormatFault("there is neither a 'response' nor an 'error'", at)
-    if kind != "http" or ("error" in fields and not failing.is_ours(document.get("error"))):
-        return ForeignInteraction(index, document)
-    if fetch is not None:
-        inlined = assets.inline(document, fetch, at)
-        document = inlined if isinstance(inlined, dict) else document
+    if kind != "http" or _is_custom(document.get("request")):
+        return ForeignInteraction(index, document, sdk_document.exchange_of(document, index, at))
+    if "error" in fields and not failing.is_ours(document.get("error")):
+        return ForeignInteraction(index, document, sdk_document.failed(document, index, at))
     return exchange.decode(document, index, at)
+
+
+def _is_custom(request: Json) -> bool:
+    # Who records by hand with AgentTape may call anything `http`.
+    return isinstance(request, dict) and "method" not in request and "url" not in request
 
 
 def encode(interaction: Interaction | ForeignInteraction) -> Document:
@@ -154,7 +161,7 @@ def _spread_and_narrow(chunks: list[Json]) -> tuple[bytes, bytes]:
 
 def sheet_of(value: Json) -> Sheet:
     """The documents in the value of a file. Raises FormatFault with the place."""
-    fields = Fields.of(value, ())
+    fields = _root(value)
     fields.require("version")
     version = str(fields.values["version"])
     if version != VERSION:
@@ -174,6 +181,16 @@ def sheet_of(value: Json) -> Sheet:
     )
     _check_rules(head)
     return Sheet(head, tuple(zip(_indexes(found), documents, strict=True)))
+
+
+def _root(value: Json) -> Fields:
+    fields = Fields.of(value, ())
+    # Told to keep nearly everything beside the cassette, AgentTape does so with what it says itself.
+    said = {
+        name: each if name == "interactions" else assets.recalled(each)
+        for name, each in fields.values.items()
+    }
+    return Fields(said, ())
 
 
 def _check_rules(head: CassetteHead) -> None:
