@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.json_text import MAX_DEPTH, Json, NotJson, dump, parse, same
+from tapeway.core.json_text import MAX_DEPTH, Json, NotJson, dump, parse, require, same
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 scalars: st.SearchStrategy[Json] = st.one_of(
@@ -141,3 +141,32 @@ def test_same_tells_types_apart_and_not_orders_of_keys(
     left: Json, right: Json, equal: bool
 ) -> None:
     assert same(left, right) is equal
+
+
+DEEPEST = "[" * MAX_DEPTH + "1" + "]" * MAX_DEPTH
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": [1, -1.5, null, true, "\\ud83c\\udfbc"], "": {}}', "1", DEEPEST]
+)
+def test_what_was_read_may_be_written(text: str) -> None:
+    require(parse(text))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (float("nan"), "nan is not JSON"),
+        ([float("inf")], "inf is not JSON"),
+        ({"a": "\ud800"}, "half a surrogate pair"),
+        ({"\udfff": 1}, "half a surrogate pair"),
+        ({1: 2}, "a name in an object is a int"),
+        ((1,), "a tuple is not JSON"),
+        ([b"x"], "a bytes is not JSON"),
+        (10**5000, "more digits"),
+        ([parse(DEEPEST)], "nested deeper than 200"),
+    ],
+)
+def test_what_would_not_be_read_again_as_it_is_is_named(value: object, said: str) -> None:
+    with pytest.raises(NotJson, match=said):
+        require(value)

@@ -7,6 +7,7 @@ Integers of any size stay exact, which is why reading is the standard library's 
 """
 
 import json
+import math
 import re
 from decimal import Decimal, InvalidOperation
 from typing import NoReturn, TypeAlias
@@ -66,6 +67,44 @@ def dump(value: Json, *, indent: bool = False) -> bytes:
             value, ensure_ascii=False, indent=2 if indent else None, separators=separators
         )
         return text.encode("utf-8")
+
+
+def require(value: object, *, depth: int = 1) -> None:
+    """Raise NotJson for what would not be read again as the value it is.
+
+    That is what JSON has no word for, and what lies too deep; the value itself lies at this depth.
+    """
+    if depth > MAX_DEPTH and isinstance(value, list | dict):
+        raise NotJson(f"nested deeper than {MAX_DEPTH} levels")
+    match value:
+        case None | bool():
+            return
+        case int():
+            _refuse_length(value)
+        case float():
+            if not math.isfinite(value):
+                raise NotJson(f"{value} is not JSON")
+        case str():
+            if not value.isascii() and _cannot_be_encoded(value):
+                raise NotJson("a string holds half a surrogate pair")
+        case list():
+            for inner in value:
+                require(inner, depth=depth + 1)
+        case dict():
+            for name, inner in value.items():
+                if not isinstance(name, str):
+                    raise NotJson(f"a name in an object is a {type(name).__name__} and no text")
+                require(name)
+                require(inner, depth=depth + 1)
+        case _:
+            raise NotJson(f"a {type(value).__name__} is not JSON")
+
+
+def _refuse_length(value: int) -> None:
+    try:
+        str(value)
+    except ValueError:
+        raise NotJson("an integer has more digits than can be read") from None
 
 
 def canonical(value: Json) -> bytes:

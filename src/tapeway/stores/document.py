@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from tapeway.core.guard import Sighted, refusal
+from tapeway.core.json_text import NotJson, require
 from tapeway.core.model import CassetteHead, ForeignInteraction, Interaction, Recording
 from tapeway.errors import StoreError
 from tapeway.formats import native
@@ -10,24 +11,34 @@ from tapeway.formats.fault import FormatFault, shown
 from tapeway.formats.notation import Notation
 from tapeway.stores.journal_text import Entry, payload
 
+_DOCUMENT, _META = 3, 3
+"""How deep they lie in a cassette's file or its journal."""
 _NO_JSON = (UnicodeEncodeError, TypeError, RecursionError)
 
 
 def document_of(interaction: Interaction | ForeignInteraction) -> native.Document:
     """The document. Raises StoreError for a recording that no cassette could give back."""
     try:
+        if isinstance(interaction, ForeignInteraction):
+            require(interaction.document, depth=_DOCUMENT)
+        else:
+            require(interaction.usage, depth=_DOCUMENT + 1)
+            require(interaction.metadata, depth=_DOCUMENT + 1)
         return native.encode(interaction)
     except FormatFault as fault:
         raise StoreError(f"this answer cannot be kept in a cassette: {fault}") from fault
+    except NotJson as exc:
+        raise StoreError(f"this cannot be kept in a cassette: {exc}") from exc
 
 
 def text_of(notation: Notation, head: CassetteHead, documents: Iterable[native.Document]) -> bytes:
     """The cassette's file. Raises StoreError for one that could not be read again."""
     try:
+        require(head.meta, depth=_META)
         return notation.write(head, documents)
     except FormatFault as fault:
         raise StoreError(f"the cassette cannot be written: {fault}") from fault
-    except _NO_JSON as exc:
+    except (NotJson, *_NO_JSON) as exc:
         raise StoreError("the cassette cannot be written: it holds what is no JSON") from exc
 
 

@@ -7,9 +7,11 @@ import pytest
 from tapeway.core.credentials import Secret
 from tapeway.core.guard import Guard
 from tapeway.core.json_text import Json
-from tapeway.core.model import ForeignInteraction, Interaction, Recording, StoredCassette
+from tapeway.core.model import ForeignInteraction, Recording, StoredCassette
 from tapeway.errors import RequestError, StoreError
 from tapeway.ports import BodyKeeper, CassetteStore
+from tests.stores.contract.conftest import opened
+from tests.stores.kinds import Place
 from tests.stores.recordings import HEAD, answers, bodies, recording
 
 BAD_NAMES = [
@@ -53,18 +55,50 @@ async def test_a_recording_that_could_not_be_read_again_is_refused(store: Casset
     assert bodies(await store.load("x", writable=True)) == answers(0)
 
 
-async def test_half_a_character_is_refused_and_not_replaced(store: CassetteStore) -> None:
-    half: dict[str, Json] = {"kind": "tool", "request": {"name": "\ud800"}, "response": 1}
-    exchange: Interaction = replace(recording(0).exchange, metadata={"said": "\udfff"})
+def _deep(levels: int) -> Json:
+    value: Json = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+NO_JSON = ["\ud800", _deep(198), float("nan"), float("-inf"), 10**5000, {1: 2}, (1, 2), b"octets"]
+
+
+@pytest.mark.parametrize("odd", NO_JSON, ids=lambda odd: type(odd).__name__)
+async def test_what_would_not_be_read_again_as_it_is_is_refused(
+    store: CassetteStore, odd: Json
+) -> None:
+    foreign = ForeignInteraction(1, {"kind": "tool", "request": {"args": odd}, "response": 1})
+    exchange = replace(recording(1).exchange, metadata={"said": odd})
     await store.append("x", HEAD, recording(0))
 
-    for bad in (ForeignInteraction(1, half), replace(exchange, index=1)):
+    for bad in (foreign, exchange):
         with pytest.raises(StoreError):
             await store.append("x", HEAD, Recording(bad))
         with pytest.raises(StoreError):
             await store.save("x", StoredCassette(HEAD, (bad,)))
+    with pytest.raises(StoreError):
+        await store.save("x", StoredCassette(replace(HEAD, meta={"odd": odd})))
 
+    await store.release("x")
     assert bodies(await store.load("x", writable=True)) == answers(0)
+
+
+async def test_what_lies_deep_is_kept(place: Place) -> None:
+    deep: dict[str, Json] = {"kind": "tool", "request": {"args": _deep(196)}, "response": 1}
+    async with opened(place.again()) as store:
+        await store.append("x", HEAD, Recording(ForeignInteraction(0, deep)))
+        await store.save("y", StoredCassette(HEAD, (ForeignInteraction(0, deep),)))
+        await store.release("x")
+
+    async with opened(place.again()) as store:
+        for name in ("x", "y"):
+            found = await store.load(name, writable=False)
+            assert found is not None
+            (kept,) = found.interactions
+            assert isinstance(kept, ForeignInteraction)
+            assert kept.document["request"] == deep["request"]
 
 
 async def test_a_recording_that_still_shows_a_credential_is_refused_and_says_where(
