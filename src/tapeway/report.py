@@ -1,11 +1,12 @@
 """What a run got out of a cassette: hits, misses, what went unused, tokens not paid for."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from tapeway.core.attempts import Attempt, Attempts
 from tapeway.core.cassette import Cassette
+from tapeway.core.marks import mark_of
 from tapeway.core.miss import Miss
 from tapeway.core.model import Interaction
 from tapeway.core.modes import Outcome
@@ -89,11 +90,15 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A recording as a report names it."""
+    """A recording as a report names it.
+
+    `mark` finds it again under another number; empty where its number is for good.
+    """
 
     index: int
     method: str
     path: str
+    mark: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,8 @@ class CassetteReport:
 def of_cassette(cassette: Cassette, tally: Tally) -> CassetteReport:
     """The report of a loaded cassette."""
     duplicates = [_items(cassette, group) for group in cassette.duplicates()]
-    return of_counts(cassette.name, tally, _items(cassette, cassette.unused()), duplicates)
+    unused = _items(cassette, cassette.unused(), mark=mark_of)
+    return of_counts(cassette.name, tally, unused, duplicates)
 
 
 def of_counts(
@@ -134,10 +140,12 @@ def of_counts(
     )
 
 
-def _items(cassette: Cassette, indexes: list[int]) -> tuple[Item, ...]:
+def _items(
+    cassette: Cassette, indexes: list[int], mark: Callable[[Interaction], str] = lambda item: ""
+) -> tuple[Item, ...]:
     found = [cassette.get(index) for index in indexes]
     return tuple(
-        Item(each.index, each.request.method, each.request.target)
+        Item(each.index, each.request.method, each.request.target, mark(each))
         for each in found
         if isinstance(each, Interaction)
     )

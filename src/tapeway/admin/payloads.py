@@ -262,6 +262,12 @@ class Recorded(Said):
     path: str
 
 
+class Unused(Recorded):
+    mark: str | None = Field(
+        description="What `tapeway cassette prune` finds it by; null where its index is for good."
+    )
+
+
 class Tokens(Said):
     prompt_tokens: int
     completion_tokens: int
@@ -282,7 +288,7 @@ class ReportedCassette(Said):
     recorded: int
     live: int
     misses: list[str] = Field(description="Method and path, in the order they came.")
-    unused: list[Recorded] = Field(description="What this take has not touched.")
+    unused: list[Unused] = Field(description="What this take has not touched.")
     duplicates: list[list[Recorded]] = Field(description="Recordings of one and the same request.")
     usage: Tokens = Field(description="What the upstream would have charged for the replays.")
     saved: Saved

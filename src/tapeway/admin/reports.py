@@ -12,6 +12,7 @@ from tapeway.admin.payloads import (
     ReportQuery,
     Saved,
     Tokens,
+    Unused,
 )
 from tapeway.admin.route import Call
 from tapeway.report import CassetteReport, Item
@@ -34,11 +35,16 @@ def reported(found: CassetteReport) -> ReportedCassette:
         live=found.live,
         retries=found.retries,
         misses=[legible(each) for each in found.misses],
-        unused=_recorded(found.unused),
+        unused=[_unused(each) for each in found.unused],
         duplicates=[_recorded(group) for group in found.duplicates],
         usage=Tokens.model_validate(found.usage),
         saved=Saved(calls=found.replayed, tokens=found.usage["total_tokens"], usd=None),
     )
+
+
+def _unused(item: Item) -> Unused:
+    path = legible(item.path)
+    return Unused(index=item.index, method=item.method, path=path, mark=item.mark or None)
 
 
 def _recorded(items: Iterable[Item]) -> list[Recorded]:

@@ -9,7 +9,7 @@ from tapeway.errors import CassetteLocked, StoreAway
 
 
 class _All(Commands):
-    names = ("ls", "show", "diff", "verify", "scan", "redact", "convert")
+    names = ("ls", "show", "diff", "verify", "scan", "redact", "convert", "prune")
 
     def invoke(self, ctx: click.Context) -> object:
         try:
