@@ -166,6 +166,7 @@ def test_what_was_read_may_be_written(text: str) -> None:
         (10**5000, "more digits"),
         ([parse(DEEPEST)], "nested deeper than 200"),
     ],
+    ids=lambda each: each if isinstance(each, str) else type(each).__name__,
 )
 def test_what_would_not_be_read_again_as_it_is_is_named(value: object, said: str) -> None:
     with pytest.raises(NotJson, match=said):
