@@ -6,6 +6,8 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
+from tests.stores import matrix
+
 # No deadline: a busy machine is not a fault of the code.
 settings.register_profile("tapeway", deadline=None)
 settings.load_profile("tapeway")
@@ -33,8 +35,6 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print which store was shown to keep which promise, wherever the tests have run."""
-    from tests.stores import kinds, matrix
-
     reports = [
         each
         for found in terminalreporter.stats.values()
@@ -43,7 +43,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     ]
     if found := list(matrix.results(reports)):
         terminalreporter.section("what each store was shown to keep")
-        for line in matrix.lines(found, [kind.name for kind in kinds.KINDS]):
+        for line in matrix.lines(found):
             terminalreporter.line(line)
 
 

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from tests.stores.kinds import Kind
-
 _PROPERTY = "contract"
 _WORDS = {"passed": "pass", "skipped": "skip", "failed": "FAIL"}
 _NOT_RUN = "----"
@@ -26,13 +24,14 @@ Cells = Mapping[str, Mapping[str, "Result"]]
 class Result:
     """How one promise turned out for one store; `why` is set for one that was skipped.
 
-    `of` are the stores that make the promise, `at` its place among all.
+    `of` are the stores that make the promise, `every` all there are, `at` its place among all.
     """
 
     at: int
     promise: str
     store: str
     of: tuple[str, ...]
+    every: tuple[str, ...]
     outcome: str
     why: str = ""
 
@@ -41,17 +40,17 @@ class Result:
         return list(_WORDS).index(self.outcome)
 
 
-def note(items: Iterable[pytest.Item]) -> None:
-    """Let the reports of these tests say what they are about."""
+def note(items: Iterable[pytest.Item], every: Sequence[str]) -> None:
+    """Let the reports of these tests say what they are about, and which stores there are."""
     found = [(item, kind) for item in items if (kind := _kind(item)) is not None]
     stores: dict[str, list[str]] = defaultdict(list)
     for item, kind in found:
-        if kind.name not in (named := stores[_promise(item)]):
-            named.append(kind.name)
+        if kind not in (named := stores[_promise(item)]):
+            named.append(kind)
     order = {promise: at for at, promise in enumerate(stores)}
     for item, kind in found:
         promise = _promise(item)
-        said = [order[promise], promise, kind.name, stores[promise]]
+        said = [order[promise], promise, kind, stores[promise], list(every)]
         item.user_properties.append((_PROPERTY, said))
 
 
@@ -64,17 +63,19 @@ def results(reports: Iterable[pytest.TestReport]) -> Iterator[Result]:
 
 
 def _result(noted: Any, report: pytest.TestReport) -> Result:
-    at, promise, store, of = noted
-    return Result(at, promise, store, tuple(of), report.outcome, _why(report))
+    at, promise, store, of, every = noted
+    return Result(at, promise, store, tuple(of), tuple(every), report.outcome, _why(report))
 
 
-def lines(found: Iterable[Result], stores: Sequence[str]) -> list[str]:
+def lines(found: Iterable[Result]) -> list[str]:
     """The matrix as it is printed, with every hole named below; the worst result counts."""
     cells: dict[str, dict[str, Result]] = defaultdict(dict)
+    stores: Sequence[str] = ()
     for each in sorted(found, key=lambda each: each.at):
         before = cells[each.promise].get(each.store)
         if before is None or each.badness > before.badness:
             cells[each.promise][each.store] = each
+        stores = each.every
     width = max(map(len, cells), default=0)
     titles = [store.rjust(4) for store in stores]
     said = ["  ".join(["".ljust(width), *titles])]
@@ -112,10 +113,9 @@ def _word(row: Mapping[str, Result], store: str) -> str:
     return _NOT_RUN if promised else _NOT_PROMISED
 
 
-def _kind(item: pytest.Item) -> Kind | None:
+def _kind(item: pytest.Item) -> str | None:
     callspec = getattr(item, "callspec", None)
-    kind = callspec.params.get("kind") if callspec is not None else None
-    return kind if isinstance(kind, Kind) else None
+    return str(callspec.params["kind"]) if callspec and "kind" in callspec.params else None
 
 
 def _promise(item: pytest.Item) -> str:

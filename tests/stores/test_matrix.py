@@ -18,14 +18,14 @@ def _row(
     for store, outcome in zip(of, outcomes, strict=False):
         if outcome:
             yield Result(
-                at, promise, store, of, outcome, "no server" if outcome == "skipped" else ""
+                at, promise, store, of, STORES, outcome, "no server" if outcome == "skipped" else ""
             )
 
 
 def test_a_full_matrix_has_no_hole() -> None:
     found = [*_row("b", *3 * ["passed"], at=1), *_row("a", *3 * ["passed"])]
 
-    assert lines(found, STORES) == [
+    assert lines(found) == [
         "   memory  file  sqlite",
         "a    pass  pass    pass",
         "b    pass  pass    pass",
@@ -41,7 +41,7 @@ def test_what_was_skipped_or_not_run_is_a_hole_and_says_why() -> None:
         *_row("c", "passed", "failed", "passed", at=2),
     ]
 
-    assert lines(found, STORES)[1:] == [
+    assert lines(found)[1:] == [
         "a    pass  pass    skip",
         "b    pass  ----    skip",
         "c    pass  FAIL    pass",
@@ -55,7 +55,7 @@ def test_what_was_skipped_or_not_run_is_a_hole_and_says_why() -> None:
 def test_what_a_store_does_not_promise_is_no_hole() -> None:
     found = [*_row("a", "passed", "passed", "passed"), *_row("b", "passed", of=("sqlite",), at=1)]
 
-    assert lines(found, STORES)[2:] == [
+    assert lines(found)[2:] == [
         "b       ·     ·    pass",
         "",
         "4 of 4 hold, 0 do not, no hole",
@@ -70,7 +70,7 @@ def test_of_several_cases_the_worst_counts() -> None:
         *_row("a", "passed", "skipped", "passed"),
     ]
 
-    assert lines(found, STORES)[1] == "a    skip  FAIL    pass"
+    assert lines(found)[1] == "a    skip  FAIL    pass"
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one", "two"])

@@ -48,4 +48,5 @@ async def opened(store: CassetteStore) -> AsyncIterator[CassetteStore]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    note(item for item in items if Path(__file__).parent in item.path.parents)
+    own = [item for item in items if Path(__file__).parent in item.path.parents]
+    note(own, [kind.name for kind in KINDS])
