@@ -42,10 +42,11 @@ ALLOWED: dict[str, frozenset[str]] = {
             "sharing",
         }
     ),
+    "view": frozenset({"core", "errors"}),
     "shelves": frozenset(
         {
             *("core", "errors", "feed", "loaded", "planner", "ports", "report", "rulebook"),
-            *("second_look", "sharing"),
+            *("second_look", "sharing", "view"),
         }
     ),
     "broker": frozenset(

@@ -1,19 +1,24 @@
 """What is to be done with a request: the decision, taken without waiting for anything."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
+from tapeway.core.aliased import next_under, unfit
+from tapeway.core.aliases import are_known
 from tapeway.core.cassette import Cassette
-from tapeway.core.matching import on_route
+from tapeway.core.matching import asked_under, on_route
 from tapeway.core.miss import Miss
 from tapeway.core.model import CassetteHead, Request
 from tapeway.core.modes import RULES, Mode, Repeats
 from tapeway.core.plan import Ask, Incoming, Plan, Replay
 from tapeway.core.recognition import Recognised, Recogniser
-from tapeway.core.routing import DEFAULT, RouteTable, refuse
+from tapeway.core.routing import DEFAULT, RouteTable, refuse, same_origin
 from tapeway.core.rules import Rules
+from tapeway.core.sdk_answer import suited
 from tapeway.keeping import digest_of
+
+_ALIASED = "recognised by a key that AgentTape gave it"
 
 
 class Planner:
@@ -33,9 +38,14 @@ class Planner:
             held = self._held_key(cassette, key, incoming)
             found = cassette.next(held, self._repeats, mark, could_ask=rules.asks, asked=redacted)
             if found is not None:
-                return Replay(cassette, found, redacted.target, held)
+                return Replay(cassette, suited(found, request), redacted.target, held)
+            names = self._names_in(cassette, incoming, redacted)
+            if (found := next_under(cassette, names, request, self._repeats)) is not None:
+                held = cassette.key_of(found.index)
+                return Replay(cassette, suited(found, request), redacted.target, held, _ALIASED)
             if not rules.asks:
-                return self._miss(cassette, seen, held, incoming)
+                miss = self._miss(cassette, seen, held, incoming)
+                return replace(miss, note=unfit(cassette, names, request))
         if not request.base:
             raise refuse(self._routes, redacted.route, redacted.target)
         return Ask(cassette, cassette.take, rules, request, redacted, key, mark, came=incoming)
@@ -56,6 +66,16 @@ class Planner:
             if incoming.written is not None:
                 yield self._recognise(head, rules, _as_written(incoming)).key
 
+    def names(
+        self, head: CassetteHead, rules: Rules, incoming: Incoming, origins: Iterable[str]
+    ) -> list[bytes]:
+        """The further names under which `plan` may look, in a cassette with recordings that have some.
+
+        `origins` are those that the recordings without a route were made at.
+        """
+        redacted = self._recognise(head, rules, _known(incoming)).redacted
+        return list(self._names(head, rules, incoming, redacted, origins))
+
     def whole_path_key(self, head: CassetteHead, rules: Rules, incoming: Incoming) -> bytes:
         """The key of the same request with its route's own path before its target."""
         request = _known(incoming)
@@ -64,6 +84,41 @@ class Planner:
 
     def _recognise(self, head: CassetteHead, rules: Rules, request: Request) -> Recognised:
         return self._recogniser.recognise(head.run_id, request, rules)
+
+    def _names(
+        self,
+        head: CassetteHead,
+        rules: Rules,
+        incoming: Incoming,
+        redacted: Request,
+        origins: Iterable[str],
+    ) -> Iterator[bytes]:
+        request = incoming.request
+        known = list(origins) if are_known(head.meta) else []
+        own = [each for each in known if self._is_at(each, request.route)]
+        yield from asked_under(request, redacted, own, rules)
+        if incoming.guessed and request.route != DEFAULT:
+            others = [each for each in known if self._is_at(each, DEFAULT)]
+            target = incoming.written or request.target
+            whole = replace(request, route=DEFAULT, target=target, base="")
+            if others:
+                yield from asked_under(whole, redacted, others, rules)
+
+    def _is_at(self, origin: str, route: str) -> bool:
+        named = [*self._routes.routes.values()]
+        if self._routes.default is not None:
+            named.append(self._routes.default)
+        at = [each.name for each in named if each.url and same_origin(origin, each.url)]
+        return route in (at or [DEFAULT])
+
+    def _names_in(
+        self, cassette: Cassette, incoming: Incoming, redacted: Request
+    ) -> Sequence[bytes]:
+        # Few cassettes have such names, and the keys of a large body take their time.
+        if not cassette.aliases:
+            return ()
+        origins = cassette.aliases.origins
+        return list(self._names(cassette.head, cassette.rules, incoming, redacted, origins))
 
     def _held_key(self, cassette: Cassette, key: bytes, incoming: Incoming) -> bytes:
         """The key to look under: a recording of the default route answers where no other does."""

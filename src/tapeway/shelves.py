@@ -7,21 +7,21 @@ stands then is put back; if another instance was quicker, all of that is done ag
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from tapeway.core import steering
+from tapeway.core.aliases import origin_at
 from tapeway.core.cassette import Cassette
 from tapeway.core.identifiers import has_links
 from tapeway.core.matching import digest_of
 from tapeway.core.miss import Miss
-from tapeway.core.model import CassetteHead, Interaction, Lease, Request, StoredCassette
+from tapeway.core.model import CassetteHead, Lease, Request, StoredCassette
 from tapeway.core.modes import RULES, Mode
 from tapeway.core.nearest import path_of
 from tapeway.core.plan import Answer, Ask, Incoming, Plan, Replay
 from tapeway.core.renaming import Bindings
-from tapeway.core.routing import routed
+from tapeway.core.routing import adopted_item, routed
 from tapeway.core.rules import Rules, merged, of_meta
 from tapeway.core.shared import Control, Found, Held, Outline, Turn
 from tapeway.errors import AdminError, Fenced, StoreAway, StoreError, TapewayError, UpstreamError
@@ -31,6 +31,7 @@ from tapeway.ports import SharedStore
 from tapeway.report import CassetteReport, Item, Tally, of_counts
 from tapeway.rulebook import applied
 from tapeway.sharing import Live
+from tapeway.view import Shelf, View, items, united
 
 NEAR = 1000
 """Of a large cassette, so many of the newest recordings are looked through for what is nearest."""
@@ -41,25 +42,6 @@ MOST_LISTED = 10_000
 _TRIES = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class _Shelf:
-    """What is known of a cassette: until something is steered, that does not change."""
-
-    head: CassetteHead
-    rules: Rules
-    routes: frozenset[str]
-    unrouted: bool
-    born: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    """A cassette of what was found under some keys, and where those stood."""
-
-    cassette: Cassette
-    turns: Mapping[bytes, Turn]
-
-
 class SharedCassettes:
     """The cassettes of a shared store, as one of its instances serves them."""
 
@@ -67,7 +49,7 @@ class SharedCassettes:
         self.control = control
         self._store = store
         self._desk = desk
-        self._shelves: dict[str, _Shelf] = {}
+        self._shelves: dict[str, Shelf] = {}
         self._bindings: dict[str, tuple[int, Bindings]] = {}
         self._turns: WeakValueDictionary[tuple[str, bytes], asyncio.Lock] = WeakValueDictionary()
 
@@ -103,38 +85,53 @@ class SharedCassettes:
         keys = list(self._desk.planner.keys(shelf.head, shelf.rules, incoming))
         async with self._turn(name, keys[0]):
             for _ in range(_TRIES):
-                view = await self._view(name, shelf, keys, incoming)
-                cassette, plan = self._planned(view, incoming, mode)
+                view, plan = await self._looked_up(name, shelf, keys, incoming, mode)
                 if not isinstance(plan, Replay):
                     break
                 if await self._advance(view, plan):
-                    return cassette, plan
+                    return view.cassette, plan
             else:
                 raise _contended(name)
         return await self._reconsider(name, shelf, view, incoming, plan)
 
-    def _planned(self, view: _View, incoming: Incoming, mode: Mode) -> tuple[Cassette, Plan]:
+    def _planned(self, view: View, incoming: Incoming, mode: Mode) -> tuple[Cassette, Plan]:
         plan = self._desk.planner.plan(view.cassette, incoming, mode)
         return view.cassette, replace(plan, shared=True) if isinstance(plan, Ask) else plan
 
+    async def _looked_up(
+        self, name: str, shelf: Shelf, keys: Sequence[bytes], incoming: Incoming, mode: Mode
+    ) -> tuple[View, Plan]:
+        view = await self._view(name, shelf, keys, incoming)
+        _, plan = self._planned(view, incoming, mode)
+        if isinstance(plan, Replay) or not (shelf.unrouted and RULES[mode].replays):
+            return view, plan
+        planner, store = self._desk.planner, self._store
+        names = planner.names(shelf.head, shelf.rules, incoming, shelf.origins)
+        if names and (found := await store.find(name, names)):
+            others = self._made(name, shelf, found, {}).cassette
+            keys = [*keys, *[others.key_of(each.item.index) for each in found]]
+            view = await self._view(name, shelf, keys, incoming, names)
+            _, plan = self._planned(view, incoming, mode)
+        return view, plan
+
     async def _reconsider(
-        self, name: str, shelf: _Shelf, view: _View, incoming: Incoming, plan: Ask | Miss
+        self, name: str, shelf: Shelf, view: View, incoming: Incoming, plan: Ask | Miss
     ) -> tuple[Cassette, Plan]:
         """The plan, or the replay of a recording that differs in names of identifiers alone."""
         asked = plan.redacted if isinstance(plan, Ask) else plan.request
         if isinstance(plan, Ask) and not (plan.rules.replays and has_links(asked, shelf.rules)):
             return view.cassette, plan
         near = await self._near(name, asked, shelf.rules)
-        wide = self._made(name, shelf, _united(view, near), view.turns)
+        wide = self._made(name, shelf, united(view, near), view.turns)
         plan = replace(plan, cassette=wide.cassette) if isinstance(plan, Ask) else plan
         seen = await self._desk.second_look.look(wide.cassette, incoming, plan)
         keys = {wide.cassette.key_of(match.interaction.index) for match in seen.matches}
         for _ in range(_TRIES):
             other = await self._view(name, shelf, sorted(keys)) if keys else wide
-            united = self._made(name, shelf, _united(wide, _items(other)), other.turns)
-            settled = self._desk.second_look.settle(united.cassette, plan, seen)
-            if not isinstance(settled, Replay) or await self._advance(united, settled):
-                return united.cassette, settled
+            both = self._made(name, shelf, united(wide, items(other)), other.turns)
+            settled = self._desk.second_look.settle(both.cassette, plan, seen)
+            if not isinstance(settled, Replay) or await self._advance(both, settled):
+                return both.cassette, settled
         raise _contended(name)
 
     # Calling.
@@ -169,8 +166,7 @@ class SharedCassettes:
         keys = list(self._desk.planner.keys(shelf.head, shelf.rules, ask.came))
         async with self._turn(name, keys[0]):
             for _ in range(_TRIES):
-                view = await self._view(name, shelf, keys, ask.came)
-                _, plan = self._planned(view, ask.came, mode)
+                view, plan = await self._looked_up(name, shelf, keys, ask.came, mode)
                 if isinstance(plan, Ask):
                     return replace(plan, borrowed=ask.borrowed)
                 if isinstance(plan, Replay) and await self._advance(view, plan):
@@ -279,7 +275,7 @@ class SharedCassettes:
         self.control = control
         self._shelves.clear()
 
-    async def _shelf(self, name: str) -> _Shelf:
+    async def _shelf(self, name: str) -> Shelf:
         if not self._store.in_touch:
             raise StoreAway(
                 f"{self._store.url} has not answered for too long to know what is in force: see "
@@ -291,7 +287,7 @@ class SharedCassettes:
             shelf = self._shelves[name] = await self._read(name)
         return shelf
 
-    async def _read(self, name: str) -> _Shelf:
+    async def _read(self, name: str) -> Shelf:
         outline = await self._store.outline(name)
         if outline is None:
             stored = applied(name, StoredCassette(self._new_head(name)), self._desk.rules)
@@ -307,10 +303,12 @@ class SharedCassettes:
         known = self._shelves.get(name)
         return self._desk.new_head() if known is None else known.head
 
-    def _shelf_of(self, head: CassetteHead, outline: Outline, *, born: bool) -> _Shelf:
+    def _shelf_of(self, head: CassetteHead, outline: Outline, *, born: bool) -> Shelf:
         routes = [route or self._route_of(base) for route, base in outline.sources]
         unrouted = any(not route for route, _ in outline.sources)
-        return _Shelf(head, of_meta(head.meta), frozenset(routes), unrouted, born)
+        at = {origin_at(base) for route, base in outline.sources if not route}
+        origins = tuple(sorted(each for each in at if each is not None))
+        return Shelf(head, of_meta(head.meta), frozenset(routes), unrouted, born, origins)
 
     def _route_of(self, base: str) -> str:
         return routed(Request("", "", "/", base=base), self._desk.routes).route
@@ -323,11 +321,16 @@ class SharedCassettes:
         return lock
 
     async def _view(
-        self, name: str, shelf: _Shelf, keys: Sequence[bytes], incoming: Incoming | None = None
-    ) -> _View:
+        self,
+        name: str,
+        shelf: Shelf,
+        keys: Sequence[bytes],
+        incoming: Incoming | None = None,
+        names: Sequence[bytes] = (),
+    ) -> View:
         # In this order: a recording that came in between has then moved its key's turn.
         turns = await self._store.turns(name, self.control.take_of(name), keys)
-        sought = dict.fromkeys(map(digest_of, keys))
+        sought = dict.fromkeys([*map(digest_of, keys), *names])
         if incoming is not None and shelf.unrouted:
             # What no route was given to yet is found under its whole path.
             whole = self._desk.planner.whole_path_key(shelf.head, shelf.rules, incoming)
@@ -336,8 +339,8 @@ class SharedCassettes:
         return self._made(name, shelf, found, turns)
 
     def _made(
-        self, name: str, shelf: _Shelf, found: Iterable[Found], turns: Mapping[bytes, Turn]
-    ) -> _View:
+        self, name: str, shelf: Shelf, found: Iterable[Found], turns: Mapping[bytes, Turn]
+    ) -> View:
         take, found = self.control.take_of(name), list(found)
         items = [self._routed(each.item) for each in found]
         stored = StoredCassette(shelf.head, tuple(items))
@@ -346,12 +349,10 @@ class SharedCassettes:
         for key, turn in turns.items():
             cassette.take.restore(key, turn.state)
         cassette.take.bindings = self._bound(name, take)
-        return _View(cassette, turns)
+        return View(cassette, turns)
 
     def _routed(self, item: Held) -> Held:
-        if isinstance(item, Interaction) and not item.request.route:
-            return replace(item, request=routed(item.request, self._desk.routes))
-        return item
+        return adopted_item(item, self._desk.routes)
 
     def _bound(self, name: str, take: int) -> Bindings:
         known = self._bindings.get(name)
@@ -362,7 +363,7 @@ class SharedCassettes:
     async def _near(self, name: str, asked: Request, rules: Rules) -> Sequence[Found]:
         return await self._store.near(name, asked.method, path_of(asked, rules), NEAR)
 
-    async def _advance(self, view: _View, plan: Replay) -> bool:
+    async def _advance(self, view: View, plan: Replay) -> bool:
         cassette, key = view.cassette, plan.key
         return await self._store.advance(
             cassette.name,
@@ -372,16 +373,6 @@ class SharedCassettes:
             cassette.state(key),
             plan.interaction.index,
         )
-
-
-def _items(view: _View) -> list[Found]:
-    return [Found(each, view.cassette.recorded_in(each.index)) for each in view.cassette]
-
-
-def _united(view: _View, more: Iterable[Found]) -> list[Found]:
-    """Both, the view's own where they hold the same: what was matched is told by its identity."""
-    seen = {each.item.index: each for each in chain(more, _items(view))}
-    return [seen[index] for index in sorted(seen)]
 
 
 def _given(replay: Replay) -> Answer | TapewayError:

@@ -59,7 +59,12 @@ def of_request(
 
 def origin_of(interaction: Interaction) -> str | None:
     """The origin a recording of AgentTape's HTTP adapter was made at, as it was written."""
-    found = _ORIGIN.match(interaction.request.base) if interaction.stored_keys else None
+    return origin_at(interaction.request.base) if interaction.stored_keys else None
+
+
+def origin_at(url: str) -> str | None:
+    """The origin a URL begins with, as it is written, None for a path alone."""
+    found = _ORIGIN.match(url)
     return found[0] if found else None
 
 

@@ -55,6 +55,8 @@ class Miss:
     mark: bytes = b""
     used_up: tuple[int, ...] = ()
     explanation: Explanation = NOTHING
+    note: str | None = None
+    """Why a recording that holds what is asked for does not answer."""
 
     @property
     def method(self) -> str:
@@ -73,6 +75,8 @@ class Miss:
                 f"{len(self.used_up)} time(s), all used up in this take: {self._used_up()}"
             )
         said = f"replay miss: {self.method} {path} is not in cassette '{self.cassette}'"
+        if self.note is not None:
+            return f"{said}; {self.note}"
         if self.explanation.note is not None:
             return f"{said}; {self.explanation.note}"
         return (

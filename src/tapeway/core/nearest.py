@@ -12,7 +12,7 @@ from math import log
 
 from tapeway.core.differences import Difference, common_head, differences
 from tapeway.core.json_text import Json
-from tapeway.core.model import ForeignInteraction, Interaction, Request
+from tapeway.core.model import ForeignInteraction, Interaction, Request, exchange_of
 from tapeway.core.rules import Rules
 from tapeway.core.subject import document
 
@@ -79,7 +79,8 @@ def _differences(
     recorded: Request, missed: Request, asked: dict[str, Json], rules: Rules
 ) -> tuple[Difference, ...]:
     route: tuple[Difference, ...] = ()
-    if recorded.route != missed.route:
+    # What AgentTape recorded of an SDK was asked for on no route.
+    if recorded.route and recorded.route != missed.route:
         route = (Difference(("route",), recorded.route, missed.route),)
     return route + differences(document(recorded, rules), asked, MOST_DIFFERENCES)
 
@@ -87,7 +88,7 @@ def _differences(
 def _same_endpoint(
     missed: Request, held: Iterable[Interaction | ForeignInteraction], rules: Rules
 ) -> list[Interaction]:
-    known = [each for each in held if isinstance(each, Interaction)]
+    known = [each for each in map(exchange_of, held) if each is not None]
     path = path_of(missed, rules)
     if rules.rewrite:
         there = [each for each in known if path_of(each.request, rules) == path]
@@ -99,7 +100,8 @@ def _same_endpoint(
             if (target := each.request.target) == path or target.startswith(asked)
         ]
     there = [each for each in there if each.request.method == missed.method]
-    return [each for each in there if each.request.route == missed.route] or there or known
+    own = [each for each in there if each.request.route in ("", missed.route)]
+    return own or there or known
 
 
 def path_of(request: Request, rules: Rules) -> str:

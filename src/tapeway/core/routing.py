@@ -13,7 +13,13 @@ from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from tapeway.core import fields
-from tapeway.core.model import Headers, Interaction, Request, StoredCassette
+from tapeway.core.model import (
+    ForeignInteraction,
+    Headers,
+    Interaction,
+    Request,
+    StoredCassette,
+)
 from tapeway.errors import NoRoute, RequestError
 
 DEFAULT = "default"
@@ -133,13 +139,23 @@ def refuse(table: RouteTable, route: str, target: str) -> NoRoute:
 
 def adopt(stored: StoredCassette, table: RouteTable) -> StoredCassette:
     """The cassette with a route given to recordings that name none, by their origin."""
-    adopted = [
-        replace(each, request=routed(each.request, table))
-        if isinstance(each, Interaction) and not each.request.route
-        else each
-        for each in stored.interactions
-    ]
+    adopted = [adopted_item(each, table) for each in stored.interactions]
     return replace(stored, interactions=tuple(adopted))
+
+
+def adopted_item(
+    item: Interaction | ForeignInteraction, table: RouteTable
+) -> Interaction | ForeignInteraction:
+    """The same for one. What an SDK was asked for has no origin, and answers on any route."""
+    if isinstance(item, ForeignInteraction):
+        exchange = item.exchange
+        if exchange is None or exchange.request.route or not exchange.request.base:
+            return item
+        routed_exchange = replace(exchange, request=routed(exchange.request, table))
+        return replace(item, exchange=routed_exchange)
+    if item.request.route:
+        return item
+    return replace(item, request=routed(item.request, table))
 
 
 def routed(request: Request, table: RouteTable) -> Request:
@@ -148,7 +164,7 @@ def routed(request: Request, table: RouteTable) -> Request:
     bases = [
         (urlsplit(route.url).path.rstrip("/"), route.name)
         for route in named
-        if route.url is not None and _same_origin(request.base, route.url)
+        if route.url is not None and same_origin(request.base, route.url)
     ]
     # The longest base path says most about where a recording was made.
     for base, name in sorted(bases, key=lambda pair: -len(pair[0])):
@@ -182,7 +198,7 @@ def relocate(location: str, upstream: str, proxy: str) -> str:
     route's base path) comes back as it is.
     """
     authority = _AUTHORITY.match(location)
-    if authority is not None and _same_origin(authority[0], upstream):
+    if authority is not None and same_origin(authority[0], upstream):
         path, ahead = location[authority.end() :], proxy
     elif authority is None and location.startswith("/"):
         path, ahead = location, _AUTHORITY.sub("", proxy, count=1)
@@ -195,7 +211,8 @@ def relocate(location: str, upstream: str, proxy: str) -> str:
     return ahead + (rest if rest.startswith("/") else f"/{rest}")
 
 
-def _same_origin(url: str, upstream: str) -> bool:
+def same_origin(url: str, upstream: str) -> bool:
+    """Whether both lead to one scheme, host and port; what is no URL leads nowhere."""
     try:
         if url.startswith("//"):
             url = f"{urlsplit(upstream).scheme}:{url}"

@@ -6,7 +6,7 @@ from functools import lru_cache
 from tapeway.core import rules
 from tapeway.core.json_text import NotJson, dump, parse
 from tapeway.core.matching import found_under
-from tapeway.core.model import CassetteHead, Interaction, Recording
+from tapeway.core.model import CassetteHead, Recording, exchange_of
 from tapeway.core.rules import NONE, Rules, RulesFault
 from tapeway.core.shared import Held
 from tapeway.errors import CassetteCorrupt, StoreError
@@ -52,16 +52,17 @@ def numbered(text: str, index: int) -> str:
 
 def row_of(item: Held, text: str, under: Rules) -> Row:
     """What is kept of an interaction with this document, found under these rules."""
-    if not isinstance(item, Interaction):
+    exchange = exchange_of(item)
+    if exchange is None:
         return Row(text, exchange=False)
-    request, response = item.request, item.response
+    request, response = exchange.request, exchange.response
     files = [file for file in (request.file, response.file) if file is not None]
     path, mark, query = column(request.target).partition("?")
     inside = len(request.body) + sum([len(chunk.data) for chunk in response.chunks])
     return Row(
         text,
         exchange=True,
-        keys=tuple(dict.fromkeys(found_under(item, under))),
+        keys=tuple(dict.fromkeys(found_under(exchange, under))),
         route=column(request.route),
         base=column(request.base),
         method=column(request.method),
