@@ -103,7 +103,7 @@ class Hand:
                         hint()
                     case ("answer", int(asked), value):
                         self._answered(asked, value)
-        self._gone = True
+        self._gone, self.serving = True, False
         for asked in list(self._open):
             self._answered(asked, None)
 

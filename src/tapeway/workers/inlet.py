@@ -36,6 +36,9 @@ class Inlet:
                 return told
             told += [read(each) for each in self._frames.feed(data)]
 
+    def fileno(self) -> int:
+        return self._pipe
+
     def close(self) -> None:
         """Let go of it."""
         os.close(self._pipe)
