@@ -12,6 +12,7 @@ from typing import Any
 from aiohttp import ClientResponse, ClientSession, ClientTimeout, web
 
 from tapeway.admin.application import make_application
+from tapeway.admin.instances import Alone, Instances
 from tapeway.admin.listener import AdminRunner
 from tapeway.broker import Broker
 from tapeway.core.model import CassetteHead, Request, ResponseChunk, ResponseHead
@@ -152,6 +153,7 @@ async def world(
     clock: Callable[[], float] = time.monotonic,
     heartbeat_s: float = 3600.0,
     listener_host: str = "127.0.0.1",
+    instances: Callable[[Broker, Journal], Instances] = lambda broker, _: Alone(broker),
 ) -> AsyncIterator[World]:
     """Everything started, and stopped in reverse."""
     service, journal = Service(), Journal(1000)
@@ -170,6 +172,7 @@ async def world(
         application = make_application(
             broker,
             journal,
+            instances(broker, journal),
             token=token,
             listener=(listener_host, 8081),
             version="1.2.3",

@@ -1,10 +1,10 @@
 import socket
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import pytest
 
 from tapeway.errors import TapewayError
-from tapeway.server.listeners import listen
+from tapeway.server.listeners import adopted, listen, listen_together
 
 
 def test_a_port_is_taken_from_the_moment_it_is_given_out() -> None:
@@ -43,3 +43,53 @@ def test_a_place_that_is_not_ours_is_named(host: str, said: str) -> None:
         listen("--listen", host, 0)
 
     assert refusal.value.message.startswith(f"--listen {host}")
+
+
+def test_several_listen_on_one_port_and_each_gets_some_of_the_connections() -> None:
+    with ExitStack() as stack:
+        together = listen_together("--listen", "127.0.0.1", 0, 3)
+        for each in together:
+            stack.enter_context(closing(each.socket))
+        places = {each.place for each in together}
+        for _ in range(300):
+            stack.enter_context(socket.create_connection(together[0].place))
+        taken = [_waiting(each.socket, stack) for each in together]
+
+    assert len(places) == 1
+    assert sum(taken) == 300
+    assert min(taken) > 0
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_port_that_several_share_is_taken_for_everybody_else(count: int) -> None:
+    # Another tapeway with workers would get a part of the connections, and nobody would know.
+    together = listen_together("--listen", "127.0.0.1", 0, 2)
+    with ExitStack() as stack:
+        for each in together:
+            stack.enter_context(closing(each.socket))
+        with pytest.raises(TapewayError, match="taken by another process"):
+            listen_together("--listen", "127.0.0.1", together[0].port, count)
+
+
+def test_a_taken_port_is_not_shared() -> None:
+    first = listen("--listen", "127.0.0.1", 0)
+    with closing(first.socket), pytest.raises(TapewayError, match="taken by another process"):
+        listen_together("--listen", "127.0.0.1", first.port, 2)
+
+
+def test_one_that_was_handed_over_knows_where_it_listens() -> None:
+    listener = listen("--listen", "127.0.0.1", 0)
+    other = adopted(listener.socket.detach())
+    with closing(other.socket):
+        assert other.url == listener.url
+
+
+def _waiting(listening: socket.socket, stack: ExitStack) -> int:
+    listening.setblocking(False)
+    count = 0
+    while True:
+        try:
+            stack.enter_context(listening.accept()[0])
+        except BlockingIOError:
+            return count
+        count += 1
