@@ -1,12 +1,15 @@
 """A folder of cassettes and a store over it; instances of a store that several share."""
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from tapeway.ports import SharedStore
 from tapeway.stores.file import FileStore
+from tapeway.stores.postgres import PostgresStore
+from tests.stores.postgres_server import PostgresServer, fresh, running
 from tests.stores.shared import NewInstance, instances
 
 
@@ -23,11 +26,37 @@ async def files(root: Path) -> AsyncIterator[FileStore]:
     await store.close()
 
 
-@pytest.fixture(params=["sqlite"])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def new_instance(request: pytest.FixtureRequest, tmp_path: Path) -> NewInstance:
     """Makes one more instance of the shared store under test."""
+    if request.param == "postgresql":
+        url: str = request.getfixturevalue("postgres_url")
+        return lambda: PostgresStore(url)
     sqlite = pytest.importorskip("tapeway.stores.sqlite")
     return lambda: sqlite.SqliteStore(tmp_path / "cassettes.db")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A server of our own, which may be stopped; it runs again when a test is over."""
+    with running() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn(request: pytest.FixtureRequest) -> str:
+    """Where tests find a database: that of `TAPEWAY_TEST_POSTGRES_DSN`, or of our own server."""
+    if given := os.environ.get("TAPEWAY_TEST_POSTGRES_DSN"):
+        return given
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return server.dsn
+
+
+@pytest.fixture
+async def postgres_url(postgres_dsn: str) -> AsyncIterator[str]:
+    """The address of a store of this test's own."""
+    async with fresh(postgres_dsn) as url:
+        yield url
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ from tapeway.formats.notation import JSON, YAML, Notation
 from tapeway.ports import CassetteStore
 from tapeway.stores.file import FileStore
 from tapeway.stores.memory import MemoryStore
+from tapeway.stores.postgres import PostgresStore
+from tests.stores.postgres_server import fresh
 
 PASSWORD = "s3cret-of-the-store"
 
@@ -75,6 +77,17 @@ def _a_file(folder: Path, server: str) -> Unusable:
     return Unusable(f"file:{folder / 'taken'}", str(folder / "taken"), cause=False)
 
 
+@asynccontextmanager
+async def _postgres(folder: Path, server: str) -> AsyncIterator[Place]:
+    async with fresh(server) as url:
+        yield Place(lambda: PostgresStore(url), url)
+
+
+def _a_closed_port(folder: Path, server: str) -> Unusable:
+    url = f"postgresql://tapeway:{PASSWORD}@127.0.0.1:1/nowhere"
+    return Unusable(url, "postgresql://tapeway:***@127.0.0.1:1/nowhere", cause=True)
+
+
 KINDS = [
     Kind(
         "memory",
@@ -84,4 +97,12 @@ KINDS = [
     ),
     Kind("file", _file(JSON), _a_file),
     Kind("file-yaml", _file(YAML), _a_file),
+    Kind(
+        "postgresql",
+        _postgres,
+        _a_closed_port,
+        shared=True,
+        together=True,
+        server="postgres_dsn",
+    ),
 ]

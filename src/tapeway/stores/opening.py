@@ -11,11 +11,13 @@ from tapeway.stores.memory import MemoryStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _FORM = "?format="
-_LATER = ("sqlite", "postgresql", "postgres", "http", "https")
+_LATER = ("sqlite", "http", "https")
 
 
 def open_store(url: str) -> CassetteStore:
-    """The store behind `DIR`, `file:DIR` or `memory:`, not yet opened. Raises ConfigError.
+    """The store behind `DIR`, `file:DIR`, `memory:` or `postgresql://…`, not yet opened.
+
+    Raises ConfigError.
 
     `DIR?format=yaml` writes new cassettes in YAML.
     """
@@ -31,6 +33,8 @@ def open_store(url: str) -> CassetteStore:
                 f"the store '{url}' names a place, and memory: has none: leave it out"
             )
         return MemoryStore()
+    if scheme in ("postgresql", "postgres"):
+        return _database(url)
     said = f"{scheme}:…"
     if scheme in _LATER:
         raise ConfigError(
@@ -40,6 +44,20 @@ def open_store(url: str) -> CassetteStore:
         f"there is no store of the kind {said}: use a folder, file:FOLDER or memory: "
         f"(for a folder whose name begins like that, file:{scheme}:…)"
     )
+
+
+def _database(url: str) -> CassetteStore:
+    try:
+        # Only here: not everybody has the driver.
+        from tapeway.stores.postgres import PostgresStore
+    except ModuleNotFoundError as exc:
+        if exc.name != "asyncpg":
+            raise
+        raise ConfigError(
+            "the store postgresql:… needs a driver that is not installed: "
+            "pip install 'tapeway[postgres]'"
+        ) from exc
+    return PostgresStore(url)
 
 
 def _folder(path: str, url: str) -> FileStore:

