@@ -5,29 +5,40 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import NamedTuple
 
+from tapeway.cli import exhibits
+from tapeway.cli.sides import Side
 from tapeway.core.differences import Difference, differences
 from tapeway.core.json_text import Json, NotJson, canonical, parse
 from tapeway.core.matching import request_key
-from tapeway.core.model import ForeignInteraction, Interaction, Response, StoredCassette
+from tapeway.core.model import ForeignInteraction, Interaction, Response
 from tapeway.core.nearest import compared, path_of
 from tapeway.core.rules import Rules
+from tapeway.core.shared import Held
 from tapeway.providers.documents import documents
 
 MOST = 20
 """Differences of one pair that are told."""
 
-Held = Interaction | ForeignInteraction
 _OWN = ("index", "latency_ms", "match_key", "request")
 """What is not a difference between two tools' records of one call, or is told apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A recording as it is named to people."""
+
+    index: int
+    summary: str
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
     """Two recordings of one call, and where they differ; `more` beyond those that are told."""
 
-    first: Held
-    second: Held
+    first: Told
+    second: Told
     differences: tuple[Difference, ...]
     more: bool = False
 
@@ -36,61 +47,96 @@ class Pair:
 class Contrast:
     """How two cassettes compare."""
 
+    names: tuple[str, str]
     equal: int
     different: tuple[Pair, ...]
-    only_first: tuple[Held, ...]
-    only_second: tuple[Held, ...]
+    only_first: tuple[Told, ...]
+    only_second: tuple[Told, ...]
 
     @property
     def same(self) -> bool:
         return not (self.different or self.only_first or self.only_second)
 
 
-def contrast(
-    first: StoredCassette, second: StoredCassette, rules: Rules, *, headers: bool = False
-) -> Contrast:
-    """Pairs recordings of equal requests in their order, then those of one endpoint in theirs."""
+class _Entry(NamedTuple):
+    """What is remembered of a recording: digests of its request, its endpoint and its answer."""
 
-    def exactly(item: Held) -> object:
-        if isinstance(item, Interaction):
-            return request_key(item.request, rules)
-        return _kind(item), canonical(item.document.get("request"))
+    number: int
+    exactly: bytes
+    roughly: bytes
+    answer: bytes
 
-    def roughly(item: Held) -> object:
-        if isinstance(item, Interaction):
-            return item.request.route, item.request.method, path_of(item.request, rules)
-        return _kind(item)
 
-    pairs, left, right = _paired(first.interactions, second.interactions, exactly)
-    others, left, right = _paired(left, right, roughly)
-    found = [_pair(one, other, rules, headers=headers) for one, other in [*pairs, *others]]
-    different = sorted(
-        [each for each in found if each.differences], key=lambda each: each.first.index
-    )
-    return Contrast(len(found) - len(different), tuple(different), tuple(left), tuple(right))
+async def contrast(first: Side, second: Side, rules: Rules, *, headers: bool = False) -> Contrast:
+    """Pairs recordings of equal requests in their order, then those of one endpoint in theirs.
+
+    Each side is gone through once; looked at again is only what is not the same in all.
+    """
+    left = [_entry(each, rules, headers=headers) async for each in first.items()]
+    right = [_entry(each, rules, headers=headers) async for each in second.items()]
+    pairs, left, right = _paired(left, right, lambda each: each.exactly)
+    others, left, right = _paired(left, right, lambda each: each.roughly)
+    equal = 0
+    different: list[Pair] = []
+    for one, other in sorted([*pairs, *others]):
+        if one[1:] == other[1:]:
+            equal += 1
+            continue
+        items = await first.get(one.number), await second.get(other.number)
+        pair = _pair(*items, rules, headers=headers)
+        equal += not pair.differences
+        different += [pair] if pair.differences else []
+    alone = [await _told(first, left), await _told(second, right)]
+    names = first.place.shown, second.place.shown
+    return Contrast(names, equal, tuple(different), alone[0], alone[1])
+
+
+def _entry(item: Held, rules: Rules, *, headers: bool) -> _Entry:
+    if isinstance(item, Interaction):
+        request = item.request
+        endpoint = [request.route, request.method, path_of(request, rules)]
+        return _Entry(
+            item.index,
+            _digest(request_key(request, rules)),
+            _digest(repr(endpoint).encode("utf-8", "backslashreplace")),
+            _digest(canonical(_answer(item, headers=headers))),
+        )
+    kind = repr(_kind(item)).encode()
+    asked = kind + canonical(item.document.get("request"))
+    return _Entry(item.index, _digest(asked), _digest(kind), _digest(canonical(_rest(item))))
 
 
 def _paired(
-    left: Sequence[Held], right: Sequence[Held], of: Callable[[Held], object]
-) -> tuple[list[tuple[Held, Held]], list[Held], list[Held]]:
+    left: Sequence[_Entry], right: Sequence[_Entry], of: Callable[[_Entry], bytes]
+) -> tuple[list[tuple[_Entry, _Entry]], list[_Entry], list[_Entry]]:
     """The pairs, and who found nobody on either side."""
-    waiting: dict[object, list[Held]] = defaultdict(list)
+    waiting: dict[bytes, list[_Entry]] = defaultdict(list)
     for each in reversed(right):
         waiting[of(each)].append(each)
-    pairs: list[tuple[Held, Held]] = []
-    alone: list[Held] = []
+    pairs: list[tuple[_Entry, _Entry]] = []
+    alone: list[_Entry] = []
     for each in left:
         if found := waiting.get(of(each)):
             pairs.append((each, found.pop()))
         else:
             alone.append(each)
-    taken = {id(other) for _, other in pairs}
-    return pairs, alone, [each for each in right if id(each) not in taken]
+    taken = {other.number for _, other in pairs}
+    return pairs, alone, [each for each in right if each.number not in taken]
 
 
 def _pair(first: Held, second: Held, rules: Rules, *, headers: bool) -> Pair:
     found = list(islice(_differences(first, second, rules, headers=headers), MOST + 1))
-    return Pair(first, second, tuple(found[:MOST]), more=len(found) > MOST)
+    told = [Told(each.index, exhibits.summary(each)) for each in (first, second)]
+    return Pair(told[0], told[1], tuple(found[:MOST]), more=len(found) > MOST)
+
+
+async def _told(side: Side, entries: Sequence[_Entry]) -> tuple[Told, ...]:
+    found = [await side.get(each.number) for each in entries]
+    return tuple([Told(each.index, exhibits.summary(each)) for each in found])
+
+
+def _digest(said: bytes) -> bytes:
+    return hashlib.sha256(said).digest()[:16]
 
 
 def _differences(first: Held, second: Held, rules: Rules, *, headers: bool) -> Iterator[Difference]:

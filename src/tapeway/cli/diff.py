@@ -8,21 +8,19 @@ from typing import Literal
 
 import click
 
-from tapeway.cli import exhibits, plain_text
-from tapeway.cli.contrast import Contrast, Pair, contrast
+from tapeway.cli import plain_text
+from tapeway.cli.contrast import Contrast, Pair, Told, contrast
 from tapeway.cli.options import settings_options
 from tapeway.cli.places import place
+from tapeway.cli.sides import Side
 from tapeway.cli.sources import load
 from tapeway.core.differences import shown
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model import ForeignInteraction, Interaction
-from tapeway.core.routing import adopt
 from tapeway.core.rules import RulesFault, merged, of_meta
 from tapeway.errors import CassetteCorrupt, TapewayError
 from tapeway.settings import Settings, resolve_routes
 
 _DIFFERENT, _UNREADABLE = 1, 2
-Held = Interaction | ForeignInteraction
 
 
 @click.command()
@@ -34,7 +32,7 @@ Held = Interaction | ForeignInteraction
 def diff(
     first: str, second: str, headers: bool, form: Literal["text", "json"], **flags: object
 ) -> int:
-    """Show in what two cassettes differ, each by name or by file.
+    """Show in what two cassettes differ, each by name, by file or as STORE#NAME.
 
     \b
     Exit: 0 in nothing, 1 in what is shown, 2 one cannot be read.
@@ -53,7 +51,7 @@ def diff(
     if form == "json":
         click.echo(dump(_document(found), indent=True).decode())
     else:
-        for each in _lines(found, first, second):
+        for each in _lines(found):
             click.echo(each)
     return 0 if found.same else _DIFFERENT
 
@@ -61,17 +59,18 @@ def diff(
 async def _compare(settings: Settings, first: str, second: str, *, headers: bool) -> Contrast:
     table = resolve_routes(settings)
     async with place(first, settings.store) as one, place(second, settings.store) as other:
-        left, right = adopt(await one.load(), table), adopt(await other.load(), table)
-    try:
-        rules = merged(of_meta(left.head.meta), settings.rules)
-    except RulesFault as exc:
-        raise CassetteCorrupt(f"cassette {first}: meta.{exc}") from exc
-    return contrast(left, right, rules, headers=headers)
+        left, right = await Side.of(one, table), await Side.of(other, table)
+        try:
+            rules = merged(of_meta(left.head.meta), settings.rules)
+        except RulesFault as exc:
+            raise CassetteCorrupt(f"cassette {one.shown}: meta.{exc}") from exc
+        return await contrast(left, right, rules, headers=headers)
 
 
-def _lines(found: Contrast, first: str, second: str) -> Iterator[str]:
+def _lines(found: Contrast) -> Iterator[str]:
+    first, second = found.names
     for pair in found.different:
-        yield f"{exhibits.summary(pair.first)}  and  #{pair.second.index}"
+        yield f"{pair.first.summary}  and  #{pair.second.index}"
         for each in pair.differences:
             said = shown(each)
             yield plain_text.line(f"  {said['path']}")
@@ -82,7 +81,7 @@ def _lines(found: Contrast, first: str, second: str) -> Iterator[str]:
             yield "  and more"
     for name, alone in ((first, found.only_first), (second, found.only_second)):
         for item in alone:
-            yield f"only in {plain_text.line(name)}: {exhibits.summary(item)}"
+            yield f"only in {plain_text.line(name)}: {item.summary}"
     yield f"{found.equal} equal, {len(found.different)} different, " + plain_text.line(
         f"{len(found.only_first)} only in {first}, {len(found.only_second)} only in {second}"
     )
@@ -106,11 +105,11 @@ def _pair(pair: Pair) -> Json:
     return {
         "first": pair.first.index,
         "second": pair.second.index,
-        "summary": exhibits.summary(pair.first),
+        "summary": pair.first.summary,
         "differences": told,
         "more": pair.more,
     }
 
 
-def _named(items: Iterable[Held]) -> list[Json]:
-    return [{"index": each.index, "summary": exhibits.summary(each)} for each in items]
+def _named(items: Iterable[Told]) -> list[Json]:
+    return [{"index": each.index, "summary": each.summary} for each in items]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tapeway.core.matching import found_under
-from tapeway.core.model import Interaction
+from tapeway.core.model import exchange_of
 from tapeway.core.rules import Rules
 from tapeway.core.shared import Held
 from tapeway.ports import Indexed
@@ -28,9 +28,10 @@ class Keys:
 
     async def problems(self, item: Held) -> list[Problem]:
         """What is wrong with where this one is found. Raises StoreError."""
-        if not isinstance(item, Interaction):
+        exchange = exchange_of(item)
+        if exchange is None:
             return []
-        for key in found_under(item, self._rules):
+        for key in found_under(exchange, self._rules):
             if key not in self._waiting:
                 found = await self._store.find(self._name, [key])
                 self._waiting[key] = {each.item.index for each in found}
