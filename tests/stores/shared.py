@@ -1,13 +1,13 @@
 """Instances of one shared store, and what they record."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 from tapeway.core.matching import found_under
-from tapeway.core.model import Lease, Recording, Step
-from tapeway.core.shared import Control, Found
-from tapeway.ports import CassetteStore, SharedStore
+from tapeway.core.model import CassetteHead, Lease, Recording, Step
+from tapeway.core.shared import Control, Found, Held
+from tapeway.ports import CassetteStore, Extensible, SharedStore
 from tests.stores.recordings import HEAD, exchanges, recording
 
 NewInstance = Callable[[], SharedStore]
@@ -56,9 +56,15 @@ async def take_in(store: CassetteStore, *numbers: int, name: str = "x") -> None:
         await store.append(name, HEAD, recording(number))
 
 
-def found_indexes(found: "list[Found] | tuple[Found, ...]") -> list[int]:
+async def bring_in(store: CassetteStore, *items: Held, head: CassetteHead = HEAD) -> None:
+    """Interactions that others made, at the end of `x`."""
+    assert isinstance(store, Extensible)
+    await store.extend("x", head, items)
+
+
+def found_indexes(found: Sequence[Found]) -> list[int]:
     return [each.item.index for each in found]
 
 
-def found_bodies(found: "list[Found] | tuple[Found, ...]") -> list[bytes]:
+def found_bodies(found: Sequence[Found]) -> list[bytes]:
     return [each.response.body for each in exchanges(one.item for one in found)]

@@ -5,6 +5,7 @@ import pytest
 from tapeway.errors import ConfigError
 from tapeway.stores.file import FileStore
 from tapeway.stores.memory import MemoryStore
+from tapeway.stores.sqlite import SqliteStore
 from tapeway.stores.opening import open_store
 
 
@@ -34,8 +35,23 @@ def test_memory_is_a_memory_store() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["sqlite:a.db", "postgresql://u:pw@h/db", "http://h:8081", "HTTPS://h"]
+    ("url", "shown"),
+    [
+        ("sqlite:a.db", "sqlite:a.db"),
+        ("SQLite:sub/a.db", "sqlite:sub/a.db"),
+        ("sqlite:/tmp/x/a.db", "sqlite:/tmp/x/a.db"),
+        ("sqlite:///tmp/x/a.db", "sqlite:/tmp/x/a.db"),
+        ("sqlite:C:odd name.db", "sqlite:C:odd name.db"),
+    ],
 )
+def test_a_sqlite_file_is_named_by_its_path(url: str, shown: str) -> None:
+    store = open_store(url)
+
+    assert isinstance(store, SqliteStore)
+    assert store.url == shown
+
+
+@pytest.mark.parametrize("url", ["http://h:8081", "HTTPS://h"])
 def test_a_store_that_is_to_come_says_so_and_shows_no_password(url: str) -> None:
     with pytest.raises(ConfigError, match="not supported yet by this version") as caught:
         open_store(url)
@@ -53,6 +69,12 @@ def test_a_store_that_is_to_come_says_so_and_shows_no_password(url: str) -> None
         ("a\0b", "names no folder"),
         ("s4:x", "s4:…"),
         ("memory:cassettes", "memory: has none"),
+        ("sqlite:", "names no file"),
+        ("sqlite::memory:", "or memory:"),
+        ("sqlite:a\0b", "names no file"),
+        ("sqlite:a.db?mode=ro", "takes no options"),
+        ("sqlite:.", "is a folder"),
+        ("sqlite:sub/", "sqlite:sub/calls.db"),
     ],
 )
 def test_an_address_of_nothing_is_refused_with_advice(url: str, said: str) -> None:

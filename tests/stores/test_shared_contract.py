@@ -16,6 +16,7 @@ from tests.stores.large_bodies import large
 from tests.stores.recordings import HEAD, answers, bodies, exchanges, indexes, recording
 from tests.stores.shared import (
     again,
+    bring_in,
     found_bodies,
     found_indexes,
     key,
@@ -84,7 +85,7 @@ async def test_an_outline_says_what_there_is(pair: list[SharedStore]) -> None:
         elsewhere, request=replace(elsewhere.request, base="https://example.org/v2")
     )
     await one.append("x", HEAD, replace(recording(2), interaction=elsewhere))
-    await one.extend("x", HEAD, [FOREIGN])
+    await bring_in(one, FOREIGN)
 
     outline = await other.outline("x")
     assert outline is not None
@@ -112,7 +113,7 @@ async def test_one_recording_is_read_by_its_index(store: SharedStore) -> None:
 
 async def test_pages_go_through_everything_in_order(store: SharedStore) -> None:
     await take_in(store, *range(7))
-    await store.extend("x", HEAD, [FOREIGN])
+    await bring_in(store, FOREIGN)
 
     seen: list[int] = []
     after = None
@@ -158,13 +159,13 @@ async def test_what_is_near_holds_no_more_than_eight_mebibytes(store: SharedStor
     near = await store.near("x", "POST", "/v1/0", 100)
     assert 7 <= len(near) <= 9
     assert found_indexes(near)[-1] == 11
-    assert sum(map(len, found_bodies(near))) <= 8 * 1024 * 1024
+    assert sum([len(body) for body in found_bodies(near)]) <= 8 * 1024 * 1024
 
 
 async def test_unused_are_those_a_take_has_not_touched(pair: list[SharedStore]) -> None:
     one, other = pair
     await take_in(one, 0, 1, 2, 3)
-    await one.extend("x", HEAD, [FOREIGN])
+    await bring_in(one, FOREIGN)
     assert await one.advance("x", 1, key(1), None, b"1", 1)
     assert await one.advance("x", 2, key(2), None, b"1", 2)
     assert await one.advance("x", 1, key(9), None, b"1", 99)
@@ -228,12 +229,12 @@ async def test_an_index_that_is_taken_is_not_given_to_two(store: SharedStore) ->
 async def test_items_are_taken_in_at_the_end_all_or_none(pair: list[SharedStore]) -> None:
     one, other = pair
     await take_in(one, 4)
-    await one.extend("x", CassetteHead("", "other"), [recording(0).interaction, FOREIGN])
+    await bring_in(one, recording(0).interaction, FOREIGN, head=CassetteHead("", "other"))
     bad = recording(1).exchange
     head = replace(bad.response.head, status=101)
     bad = replace(bad, response=replace(bad.response, head=head))
     with pytest.raises(StoreError, match="status_code"):
-        await one.extend("x", HEAD, [recording(2).interaction, bad])
+        await bring_in(one, recording(2).interaction, bad)
 
     outline = await other.outline("x")
     assert outline is not None

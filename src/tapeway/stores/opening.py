@@ -11,11 +11,11 @@ from tapeway.stores.memory import MemoryStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _FORM = "?format="
-_LATER = ("sqlite", "http", "https")
+_LATER = ("http", "https")
 
 
 def open_store(url: str) -> CassetteStore:
-    """The store behind `DIR`, `file:DIR`, `memory:` or `postgresql://…`, not yet opened.
+    """The store behind `DIR`, `file:DIR`, `memory:`, `sqlite:FILE` or `postgresql://…`, not yet open.
 
     Raises ConfigError.
 
@@ -33,6 +33,8 @@ def open_store(url: str) -> CassetteStore:
                 f"the store '{url}' names a place, and memory: has none: leave it out"
             )
         return MemoryStore()
+    if scheme == "sqlite":
+        return _file(rest.removeprefix("//"), url)
     if scheme in ("postgresql", "postgres"):
         return _database(url)
     said = f"{scheme}:…"
@@ -44,6 +46,21 @@ def open_store(url: str) -> CassetteStore:
         f"there is no store of the kind {said}: use a folder, file:FOLDER or memory: "
         f"(for a folder whose name begins like that, file:{scheme}:…)"
     )
+
+
+def _file(path: str, url: str) -> CassetteStore:
+    if not path or "\0" in path or path == ":memory:":
+        raise ConfigError(f"the store '{url}' names no file: use sqlite:calls.db, or memory:")
+    if "?" in path:
+        raise ConfigError(f"the store '{url}' cannot be used: a SQLite file takes no options")
+    if path.endswith("/") or Path(path).is_dir():
+        raise ConfigError(
+            f"the store '{url}' is a folder: name a file in it, sqlite:{path.rstrip('/')}/calls.db"
+        )
+    # Only here: it takes a while to load.
+    from tapeway.stores.sqlite import SqliteStore
+
+    return SqliteStore(Path(path))
 
 
 def _database(url: str) -> CassetteStore:

@@ -1,0 +1,337 @@
+"""Cassettes in one SQLite file, shared by the processes of a machine.
+
+Every process has one thread that writes, two that read (one of them what takes longer), and one for
+what processes tell each other. Who replays waits for no sync, and the event loop for no disk.
+
+A recording is durable before its key's turn moves on. Whoever looks in between sees an answer that
+somebody is being given at this moment, and replays it: what equal requests at the same time get.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from tapeway.core.model import (
+    BodyFile,
+    CassetteHead,
+    CassetteStat,
+    Lease,
+    Recording,
+    StoredCassette,
+)
+from tapeway.core.routing import check_cassette_name
+from tapeway.core.shared import Control, Found, Held, Outline, Titled, Turn
+from tapeway.errors import StoreError, closed
+from tapeway.stores import sqlite_bodies as bodies
+from tapeway.stores import sqlite_control as control
+from tapeway.stores import sqlite_leases as leases
+from tapeway.stores import sqlite_rows as rows
+from tapeway.stores import sqlite_turns as turns
+from tapeway.stores.lane import outcome
+from tapeway.stores.row import brought_in
+from tapeway.stores.sqlite_house import House
+from tapeway.stores.sqlite_pen import Pen, Shelf
+from tapeway.stores.sqlite_place import Place
+
+log = logging.getLogger(__name__)
+
+APPLIED_WITHIN_S = 2.0
+"""How long a change waits for the other processes to apply it."""
+
+_LOOK_S = 0.02
+_LAPSED_S = 1.0
+_MANY = 500
+
+
+class SqliteStore:
+    """A SQLite file. It is made by the first write; several stores of one file are fine."""
+
+    durability = "disk"
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` is one that all processes of the machine share."""
+        self.url = f"sqlite:{path}"
+        self._place = Place(path)
+        self._clock = clock
+        self._house: House | None = None
+
+    @property
+    def poisoned(self) -> bool:
+        """Whether nothing is acknowledged until a cassette is ejected or the store reopened."""
+        return self._house is not None and self._house.writer.poisoned
+
+    @property
+    def scratch(self) -> str | None:
+        return self._open.scratch()
+
+    @property
+    def in_touch(self) -> bool:
+        return self._house is not None and self._house.watch.in_touch
+
+    async def open(self) -> None:
+        if self._house is None:
+            self._house = House(self._place, self._clock)
+            try:
+                # What cannot be read says so now.
+                await self.names()
+            except BaseException:
+                await self.close()
+                raise
+
+    async def close(self) -> None:
+        house, self._house = self._house, None
+        if house is not None:
+            await house.close()
+
+    # Whole cassettes.
+
+    async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
+        house = self._named(name)
+        if writable:
+            house.refuse_read_only()
+            await house.writer.mend()
+        return await house.go_through(partial(house.reading.load, name), None)
+
+    async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
+        await self._named(name).writer.append(name, head, recording)
+
+    async def extend(self, name: str, head: CassetteHead, items: Sequence[Held]) -> None:
+        house = self._named(name)
+        made = await asyncio.to_thread(_texts, items)
+        first = await self._reserve(name, len(made))
+        await house.write(lambda pen: rows.extend(pen, name, head, made, first))
+
+    async def save(self, name: str, cassette: StoredCassette) -> None:
+        house = self._named(name)
+        shelf = await house.write(lambda pen: pen.new_shelf(None, cassette.head))
+        try:
+            for start in range(0, len(cassette.interactions), _MANY):
+                some = cassette.interactions[start : start + _MANY]
+                made = await asyncio.to_thread(_texts, some)
+                await house.write(partial(_fill, shelf, made, start))
+        except BaseException:
+            await self._clear(shelf.id)
+            raise
+        before = await house.write(lambda pen: rows.show(pen, name, shelf.id))
+        await house.tell(partial(turns.forget, name))
+        if before is not None:
+            await self._clear(before)
+
+    async def release(self, name: str) -> None:
+        """Nothing is to be brought into a final form: what is recorded is in it."""
+        house = self._named(name)
+        await house.writer.mend()
+        if await house.read(bodies.is_any_idle, otherwise=False):
+            await house.writer.until_done(bodies.sweep)
+
+    async def remove(self, name: str) -> bool:
+        house = self._named(name)
+        if await house.read(partial(house.reading.outline, name), None) is None:
+            return False
+        left = await house.write(lambda pen: rows.hide(pen, name))
+        if left is None:
+            return False
+        await house.tell(partial(turns.forget, name))
+        await self._clear(left)
+        return True
+
+    async def names(self) -> Sequence[str]:
+        house = self._open
+        return await house.read(house.reading.names, [])
+
+    async def stat(self, name: str) -> CassetteStat | None:
+        house = self._named(name)
+        return await house.read(partial(house.reading.stat, name), None)
+
+    async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
+        house = self._named(name)
+        house.refuse_read_only()
+        # Beside the writer's thread: what takes seconds does not hold up recordings.
+        file = await outcome(house.bodies.submit(bodies.keep, house.writer.now, pieces))
+        return replace(file, hold=bodies.Lent(house.library, file.digest))
+
+    async def check(self) -> Sequence[str]:
+        house = self._open
+        return await house.go_through(house.reading.check, [])
+
+    # Single recordings.
+
+    async def outline(self, name: str) -> Outline | None:
+        house = self._named(name)
+        return await house.read(partial(house.reading.outline, name), None)
+
+    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[Found]:
+        house = self._named(name)
+        return await house.read(partial(house.reading.find, name, keys), [])
+
+    async def get(self, name: str, index: int) -> Found | None:
+        house = self._named(name)
+        return await house.read(partial(house.reading.get, name, index), None)
+
+    async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[Found]:
+        house = self._named(name)
+        return await house.go_through(partial(house.reading.page, name, after, limit), [])
+
+    async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[Found]:
+        house = self._named(name)
+        return await house.go_through(partial(house.reading.near, name, method, path, limit), [])
+
+    async def unused(self, name: str, take: int, limit: int) -> Sequence[Titled]:
+        house = self._named(name)
+        return await house.compare(partial(house.reading.unused, name, take, limit), [])
+
+    async def unused_count(self, name: str, take: int) -> int:
+        house = self._named(name)
+        return await house.compare(partial(house.reading.unused_count, name, take), 0)
+
+    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[Titled]]:
+        house = self._named(name)
+        return await house.go_through(partial(house.reading.duplicates, name, limit), [])
+
+    async def reserve(self, name: str) -> int:
+        self._named(name)
+        return await self._reserve(name, 1)
+
+    async def edit(self, name: str, index: int, changed: Held | None) -> bool:
+        house = self._named(name)
+        if await house.read(partial(house.reading.outline, name), None) is None:
+            return False
+        item = None if changed is None else replace(changed, index=index)
+        text = "" if item is None else brought_in(item)
+        return await house.write(lambda pen: rows.edit(pen, name, index, item, text))
+
+    async def restate(self, name: str, head: CassetteHead) -> None:
+        house = self._named(name)
+        while True:
+            outline = await house.read(partial(house.reading.outline, name), None)
+            if outline is None or outline.head == head:
+                return
+            begun = await house.write(lambda pen: rows.announce(pen, name, head))
+            if begun is None or await self._rekey(*begun, head):
+                return
+            # Another process does the same, or something else: what came out of it is looked at.
+            while await house.read(partial(house.reading.is_changing, name), otherwise=False):  # noqa: ASYNC110
+                await asyncio.sleep(_LOOK_S)
+
+    # Turns and leases.
+
+    async def turns(self, name: str, take: int, keys: Sequence[bytes]) -> Mapping[bytes, Turn]:
+        return await self._named(name).tell(partial(turns.read, name, take, keys))
+
+    async def advance(
+        self, name: str, take: int, key: bytes, before: Turn | None, state: bytes, touched: int
+    ) -> bool:
+        work = partial(turns.advance, name, take, key, before, state, touched)
+        return await self._named(name).tell(work)
+
+    async def claim(self, name: str, key: bytes) -> Lease | None:
+        house = self._named(name)
+        now = self._clock()
+        claimed = await house.tell(partial(leases.claim, house.instance, name, key, now))
+        house.watch.start()
+        if claimed is None:
+            return None
+        lease, taken_over = claimed
+        if taken_over:
+            # From now on its owner before can record nothing, should it still be about to.
+            try:
+                await house.write(lambda pen: rows.fence(pen, name, key, lease.fence))
+            except StoreError:
+                await self.give_back(lease)
+                raise
+        return lease
+
+    async def lapsed(self, name: str, key: bytes) -> None:
+        house = self._named(name)
+        until = self._clock() + _LAPSED_S
+        while self._clock() < until:
+            if not await house.tell(partial(leases.is_held, name, key, self._clock())):
+                return
+            await asyncio.sleep(_LOOK_S)
+
+    async def give_back(self, lease: Lease) -> None:
+        await self._open.tell(partial(leases.give_back, lease))
+
+    # Steering.
+
+    async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:
+        house = self._open
+        takes = await house.read(house.reading.takes, 0)
+        work = partial(control.join, house.instance, wanted, takes, self._clock())
+        joined = await house.tell(work)
+        house.watch.follow(joined, apply)
+        await self._note_takes(joined.takes, takes)
+        return joined
+
+    async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
+        house = self._open
+        steered = await house.tell(partial(control.steer, change))
+        house.watch.take(steered)
+        await self._note_takes(steered.takes, 0)
+        until = self._clock() + APPLIED_WITHIN_S
+        while True:
+            work = partial(control.laggards, steered.generation, self._clock())
+            laggards = await house.tell(work)
+            if not laggards or self._clock() >= until:
+                return steered, tuple(laggards)
+            await asyncio.sleep(_LOOK_S)
+
+    # How it does it.
+
+    @property
+    def _open(self) -> House:
+        if self._house is None:
+            raise closed(self.url)
+        return self._house
+
+    def _named(self, name: str) -> House:
+        house = self._open
+        check_cassette_name(name)
+        return house
+
+    async def _reserve(self, name: str, count: int) -> int:
+        house = self._open
+        above = await house.read(partial(house.reading.next_number, name), 0)
+        return await house.tell(partial(turns.reserve, name, above, count))
+
+    async def _clear(self, shelf_id: int) -> None:
+        await self._open.writer.until_done(lambda pen: rows.clear(pen, shelf_id))
+
+    async def _rekey(self, shelf: Shelf, generation: int, head: CassetteHead) -> bool:
+        """False where another change of the rules came in between."""
+        house = self._open
+        after = -1
+        while True:
+            reached = await house.write(partial(_rekey, shelf.id, generation, head, after))
+            if reached is None:
+                return False
+            if reached < 0:
+                break
+            after = reached
+        await house.writer.until_done(lambda pen: rows.forget_keys(pen, shelf.id))
+        return True
+
+    async def _note_takes(self, takes: int, noted: int) -> None:
+        house = self._open
+        if takes <= noted or not house.place.writable:
+            return
+        try:
+            await house.write(lambda pen: rows.note_takes(pen, takes))
+        except StoreError as exc:
+            log.warning("%s", exc.message)
+
+
+def _texts(items: Sequence[Held]) -> list[tuple[Held, str]]:
+    return [(item, brought_in(item)) for item in items]
+
+
+def _fill(shelf: Shelf, items: Sequence[tuple[Held, str]], first: int, pen: Pen) -> None:
+    rows.fill(pen, replace(shelf, next=first, last_place=first), items)
+
+
+def _rekey(shelf_id: int, generation: int, head: CassetteHead, after: int, pen: Pen) -> int | None:
+    return rows.rekey(pen, shelf_id, generation, head, after)

@@ -1,0 +1,164 @@
+"""The threads and files that a SQLite store uses while it is open."""
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from tapeway.errors import StoreError
+from tapeway.stores import sqlite_instances as instances
+from tapeway.stores import sqlite_schema as schema
+from tapeway.stores import sqlite_turns as turns
+from tapeway.stores.sqlite_bodies import Library
+from tapeway.stores.sqlite_connection import Role, check_small, connect
+from tapeway.stores.sqlite_desk import Desk
+from tapeway.stores.sqlite_instances import Instance
+from tapeway.stores.sqlite_pen import Pen
+from tapeway.stores.sqlite_place import Absent, Place
+from tapeway.stores.sqlite_reading import Reading
+from tapeway.stores.sqlite_shared import SharedFile
+from tapeway.stores.sqlite_told import Told
+from tapeway.stores.sqlite_watch import Watch
+from tapeway.stores.sqlite_writer import Recorded, Writer
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_BODIES_AT_ONCE = 4
+
+
+class House:
+    """From its making to `close`. Nothing is opened before it is used."""
+
+    def __init__(self, place: Place, clock: Callable[[], float]) -> None:
+        self.place = place
+        self.clock = clock
+        self.library = Library(str(place), self._connect_to_read, self.scratch)
+        self.reading = Reading(str(place), self.library)
+        self.writer = Writer(place, self._step)
+        self.bodies = ThreadPoolExecutor(_BODIES_AT_ONCE, thread_name_prefix="tapeway-bodies")
+        self._quick = self._reader("read the recordings")
+        self._slow = self._reader("read the cassette")
+        self._file = SharedFile(place, self._highest_fence)
+        self._desk = Desk(f"{place}.shared", "tell the other processes", self._file.connect)
+        self.instance = Instance.of_this_process(secrets.token_hex(3))
+        self.watch = Watch(self._desk, self.instance, clock)
+
+    async def read(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
+        """What a short look gives, or something else where there is no file."""
+        try:
+            return await self._quick.run(work)
+        except Absent:
+            return otherwise
+
+    async def go_through(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
+        """The same for what takes longer."""
+        try:
+            return await self._slow.run(work)
+        except Absent:
+            return otherwise
+
+    async def compare(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
+        """The same for what is read together with the shared file, there as `shared`."""
+        await self.tell(lambda _: None)
+
+        def both(connection: apsw.Connection) -> T:
+            if "shared" not in connection.db_names():
+                connection.execute("ATTACH ? AS shared", (str(self._file.path.resolve()),))
+            return work(connection)
+
+        return await self.go_through(both, otherwise)
+
+    async def write(self, work: Callable[[Pen], T]) -> T:
+        """What a transaction gives, once it is durable."""
+        return await self.writer.run(work)
+
+    async def tell(self, work: Callable[[apsw.Connection], T]) -> T:
+        """What work on the shared file gives."""
+        return await self._desk.run(work)
+
+    def refuse_read_only(self) -> None:
+        """Raise StoreError where nothing can be recorded."""
+        folder = self.place.folder
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
+        if not (self.place.writable if folder == self.place.folder else os.access(folder, os.W_OK)):
+            raise StoreError(
+                f"{self.place} cannot be written: check the permissions, or replay only", status=503
+            )
+
+    def scratch(self) -> str | None:
+        """A folder with room beside the file, where one can be written."""
+        for folder in (self.place.folder, *self.place.folder.parents):
+            if folder.is_dir():
+                return str(folder) if os.access(folder, os.W_OK) else None
+        return None
+
+    async def close(self) -> None:
+        await self.watch.stop()
+        try:
+            if self._desk.connected:
+                await self.tell(lambda connection: instances.leave(self.instance, connection))
+        except StoreError as exc:
+            log.warning("%s", exc.message)
+        await asyncio.to_thread(self.bodies.shutdown)
+        for desk in (self.writer, self._quick, self._slow, self._desk):
+            await desk.close()
+        self._file.close()
+        self.library.close()
+
+    def _reader(self, deed: str) -> Desk:
+        return Desk(str(self.place), deed, self._connect_to_read, lambda: _which(self.place.path))
+
+    def _connect_to_read(self) -> apsw.Connection:
+        found = self.place.look()
+        told = Told(self.place)
+        if not found.st_size:
+            told.refuse_emptied()
+            raise Absent
+        log_file = self.place.beside("-wal")
+        logged = log_file.exists() and log_file.stat().st_size
+        role: Role = "read" if self.place.writable or logged else "copy"
+        connection = connect(self.place.path, role)
+        try:
+            if not schema.is_there(connection, str(self.place)):
+                raise Absent  # noqa: TRY301
+            check_small(connection)
+            told.compare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _highest_fence(self) -> int:
+        try:
+            with closing(self._connect_to_read()) as connection:
+                return self.reading.highest_fence(connection)
+        except Absent:
+            return 0
+
+    def _step(self, recorded: list[Recorded]) -> None:
+        steps = [(name, index, each.step) for name, index, each in recorded if each.step]
+        if not steps:
+            return
+        try:
+            self._desk.now(lambda connection: turns.step(steps, connection))
+        except StoreError as exc:
+            # It is recorded: at worst the next one to ask is given this answer once more.
+            log.error("%s", exc.message)
+
+
+def _which(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -1,0 +1,191 @@
+"""One write transaction on the recordings, and how single ones are put in and taken out."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import apsw
+
+from tapeway.core.matching import found_under
+from tapeway.core.model import CassetteHead, Interaction
+from tapeway.core.shared import Held
+from tapeway.errors import CassetteCorrupt
+from tapeway.stores.row import head_text, numbered, row_of, rules_of
+from tapeway.stores.walking import large_bodies
+
+_SHELF = """
+SELECT id, meta, generation, coming_meta, coming_generation, next, last_place
+FROM cassette WHERE name = ?
+"""
+_INSERT = """
+INSERT INTO interaction (cassette, number, place, take, exchange, route, base, method, path, query,
+    weight, size, document)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
+"""
+_COUNT = """
+UPDATE cassette SET count = count + ?, exchanges = exchanges + ?, size = size + ?,
+    next = max(next, ?), last_place = max(last_place, ?), changed = ?, modified_at = ? WHERE id = ?
+"""
+_SOURCE = """
+INSERT INTO source (cassette, route, base, count) VALUES (?, ?, ?, 1)
+ON CONFLICT DO UPDATE SET count = count + 1
+"""
+_UNUSED_BODIES = """
+UPDATE body SET idle_since = ? WHERE id IN (SELECT body FROM usage WHERE interaction = ?)
+    AND NOT EXISTS (SELECT 1 FROM usage WHERE body = body.id AND interaction <> ?)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """A cassette's row: what has to be known to put something into it."""
+
+    id: int
+    meta: str
+    generation: int
+    coming_meta: str | None
+    coming_generation: int | None
+    next: int
+    last_place: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where an interaction stands: its index, its place in the order, the take it was made in."""
+
+    number: int
+    place: int
+    take: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pen:
+    """A transaction under way; `change` is its number among all there ever were."""
+
+    connection: apsw.Connection
+    place: str
+    change: int
+    at: datetime
+
+    @property
+    def seconds(self) -> int:
+        """The time in whole seconds."""
+        return int(self.at.timestamp())
+
+    @property
+    def written(self) -> str:
+        """The time as a list of cassettes shows it."""
+        return self.at.isoformat(timespec="seconds")
+
+    def shelf(self, name: str) -> Shelf | None:
+        """A cassette."""
+        found = self.connection.execute(_SHELF, (name,)).fetchone()
+        return None if found is None else Shelf(*found)
+
+    def new_shelf(self, name: str | None, head: CassetteHead) -> Shelf:
+        """A cassette that was not there; without a name it is not to be seen yet."""
+        meta = head_text(head)
+        self.connection.execute(
+            "INSERT INTO cassette (name, created_at, run_id, meta, changed, modified_at) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (name, head.created_at, head.run_id, meta, self.change, self.written),
+        )
+        return Shelf(self.connection.last_insert_rowid(), meta, 0, None, None, 0, 0)
+
+    def put(self, shelf: Shelf, slot: Slot, item: Held, text: str) -> None:
+        """An interaction in its slot, found under the cassette's rules and those to come."""
+        row = row_of(item, text, rules_of(shelf.meta))
+        inside = (shelf.id, slot.number, slot.place, slot.take, row.exchange)
+        asked = (row.route, row.base, row.method, row.path, row.query)
+        size = len(text) + sum([file.size for file in large_bodies(item)])
+        values = (*inside, *asked, row.weight, size, text)
+        id_ = self.connection.execute(_INSERT, values).get
+        self._find_under(shelf.id, shelf.generation, row.keys, id_)
+        if isinstance(item, Interaction):
+            if shelf.coming_meta is not None and shelf.coming_generation is not None:
+                coming = found_under(item, rules_of(shelf.coming_meta))
+                self._find_under(shelf.id, shelf.coming_generation, coming, id_)
+            self.connection.execute(_SOURCE, (shelf.id, row.route, row.base))
+        for digest in row.bodies:
+            self._use(id_, digest)
+        self._count(shelf.id, 1, row.exchange, size, slot)
+
+    def take_out(self, shelf_id: int, number: int) -> Slot | None:
+        """Where an interaction stood that is gone now, or None where there was none."""
+        found = self.connection.execute(
+            "SELECT id, place, take, exchange, route, base, size FROM interaction "
+            "WHERE cassette = ? AND number = ?",
+            (shelf_id, number),
+        ).fetchone()
+        if found is None:
+            return None
+        id_, place, take, exchange, route, base, size = found
+        self.connection.execute(_UNUSED_BODIES, (self.seconds, id_, id_))
+        self.connection.execute("DELETE FROM interaction WHERE id = ?", (id_,))
+        if exchange:
+            source = (shelf_id, route, base)
+            self.connection.execute(
+                "UPDATE source SET count = count - 1 WHERE cassette = ? AND route = ? AND base = ?",
+                source,
+            )
+            self.connection.execute(
+                "DELETE FROM source WHERE cassette = ? AND route = ? AND base = ? AND count = 0",
+                source,
+            )
+        slot = Slot(number, place, take)
+        self._count(shelf_id, -1, -exchange, -size, slot)
+        return slot
+
+    def free_number(self, shelf: Shelf, wanted: int, text: str) -> tuple[int, str]:
+        """The number asked for, or where it is taken the next free one, and the text with it."""
+        taken = self.connection.execute(
+            "SELECT 1 FROM interaction WHERE cassette = ? AND number = ?", (shelf.id, wanted)
+        ).fetchone()
+        if taken is None:
+            return wanted, text
+        return shelf.next, numbered(text, shelf.next)
+
+    def touch(self, shelf_id: int) -> None:
+        """Note that a cassette was changed."""
+        self.connection.execute(
+            "UPDATE cassette SET changed = ?, modified_at = ? WHERE id = ?",
+            (self.change, self.written, shelf_id),
+        )
+
+    def _find_under(
+        self, shelf_id: int, generation: int, keys: tuple[bytes, ...], id_: int
+    ) -> None:
+        for each in keys:
+            self.connection.execute(
+                "INSERT OR IGNORE INTO key VALUES (?, ?, ?, ?)", (shelf_id, generation, each, id_)
+            )
+
+    def _use(self, id_: int, digest: str) -> None:
+        body = self.connection.execute(
+            "UPDATE body SET idle_since = NULL WHERE digest = ? RETURNING id", (digest,)
+        ).get
+        if body is None:
+            raise CassetteCorrupt(
+                f"{self.place} does not hold the large body {digest} that the recording refers to; "
+                "nothing was recorded"
+            )
+        self.connection.execute("INSERT OR IGNORE INTO usage VALUES (?, ?)", (id_, body))
+
+    def _count(self, shelf_id: int, count: int, exchanges: int, size: int, slot: Slot) -> None:
+        behind = (slot.number + 1, slot.place, self.change, self.written, shelf_id)
+        self.connection.execute(_COUNT, (count, exchanges, size, *behind))
+
+
+@contextmanager
+def writing(connection: apsw.Connection, place: str) -> Iterator[Pen]:
+    """A transaction; durable when this ends without an exception, and else nothing of it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        change = connection.execute("UPDATE state SET changes = changes + 1 RETURNING changes").get
+        yield Pen(connection, place, change, datetime.now(UTC))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,110 @@
+"""The tables of a SQLite store.
+
+    cassette ─┬─ interaction ─┬─ key       what it is found under, by the generation of the rules
+              └─ source       └─ usage ── body ── piece
+
+A cassette without a name is one on its way in, or on its way out. Its counts are kept with every
+write, so that nothing is ever counted. `number` is an interaction's index, `place` its order.
+"""
+
+import secrets
+
+import apsw
+
+from tapeway.errors import CassetteCorrupt
+
+APPLICATION = 0x7A9E3A41
+"""Says in the file's header whose it is."""
+
+VERSION = 1
+
+TABLES = """
+CREATE TABLE state (
+    id TEXT NOT NULL, changes INTEGER NOT NULL, takes INTEGER NOT NULL
+) STRICT;
+CREATE TABLE cassette (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT UNIQUE,
+    created_at TEXT NOT NULL, run_id TEXT NOT NULL, meta TEXT NOT NULL,
+    generation INTEGER NOT NULL DEFAULT 0,
+    coming_meta TEXT, coming_generation INTEGER,
+    count INTEGER NOT NULL DEFAULT 0, exchanges INTEGER NOT NULL DEFAULT 0,
+    next INTEGER NOT NULL DEFAULT 0, last_place INTEGER NOT NULL DEFAULT 0,
+    size INTEGER NOT NULL DEFAULT 0,
+    changed INTEGER NOT NULL DEFAULT 0, modified_at TEXT NOT NULL
+) STRICT;
+CREATE TABLE interaction (
+    id INTEGER PRIMARY KEY,
+    cassette INTEGER NOT NULL REFERENCES cassette,
+    number INTEGER NOT NULL, place INTEGER NOT NULL, take INTEGER NOT NULL,
+    exchange INTEGER NOT NULL,
+    route TEXT NOT NULL, base TEXT NOT NULL,
+    method TEXT NOT NULL, path TEXT NOT NULL, query TEXT NOT NULL,
+    weight INTEGER, size INTEGER NOT NULL,
+    document TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX interaction_number ON interaction (cassette, number);
+CREATE UNIQUE INDEX interaction_place ON interaction (cassette, place, exchange, number);
+CREATE INDEX interaction_path ON interaction (cassette, method, path, number, weight);
+CREATE TABLE key (
+    cassette INTEGER NOT NULL, generation INTEGER NOT NULL, digest BLOB NOT NULL,
+    interaction INTEGER NOT NULL REFERENCES interaction ON DELETE CASCADE,
+    PRIMARY KEY (cassette, generation, digest, interaction)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX key_interaction ON key (interaction);
+CREATE TABLE source (
+    cassette INTEGER NOT NULL REFERENCES cassette,
+    route TEXT NOT NULL, base TEXT NOT NULL, count INTEGER NOT NULL,
+    PRIMARY KEY (cassette, route, base)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE body (
+    id INTEGER PRIMARY KEY, digest TEXT UNIQUE, size INTEGER NOT NULL, idle_since INTEGER
+) STRICT;
+CREATE INDEX body_idle ON body (idle_since) WHERE idle_since IS NOT NULL;
+CREATE TABLE piece (
+    body INTEGER NOT NULL REFERENCES body, number INTEGER NOT NULL, data BLOB NOT NULL,
+    UNIQUE (body, number)
+) STRICT;
+CREATE TABLE usage (
+    interaction INTEGER NOT NULL REFERENCES interaction ON DELETE CASCADE,
+    body INTEGER NOT NULL REFERENCES body,
+    PRIMARY KEY (interaction, body)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX usage_body ON usage (body);
+CREATE TABLE fence (
+    name TEXT NOT NULL, key BLOB NOT NULL, fence INTEGER NOT NULL, PRIMARY KEY (name, key)
+) STRICT, WITHOUT ROWID;
+"""
+
+_NAMES = {"state", "cassette", "interaction", "key", "source", "body", "piece", "usage", "fence"}
+
+
+def is_there(connection: apsw.Connection, place: str) -> bool:
+    """Whether the file holds a store; False for an empty one. Raises CassetteCorrupt."""
+    application, version = connection.pragma("application_id"), connection.pragma("user_version")
+    found = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+    if not application and not version and not found:
+        return False
+    if application != APPLICATION:
+        raise CassetteCorrupt(
+            f"{place} is a SQLite file of another program: give --store sqlite: another file"
+        )
+    if not isinstance(version, int) or version > VERSION:
+        raise CassetteCorrupt(
+            f"{place} was written by a newer tapeway (version {version}): use that one; it was "
+            "left as it is"
+        )
+    if not found >= _NAMES:
+        raise CassetteCorrupt(f"{place} lacks some of its tables: restore it from a copy")
+    return True
+
+
+def create(connection: apsw.Connection, place: str) -> None:
+    """Make the tables where there are none, in one step, whoever else does the same."""
+    connection.execute("BEGIN IMMEDIATE")
+    if not is_there(connection, place):
+        connection.execute(TABLES)
+        connection.execute("INSERT INTO state VALUES (?, 0, 0)", (secrets.token_hex(8),))
+        connection.pragma("application_id", APPLICATION)
+        connection.pragma("user_version", VERSION)
+    connection.execute("COMMIT")
