@@ -71,8 +71,9 @@ async def connect(address: Address, *, prepares: bool) -> Connection:
             server_settings={"application_name": "tapeway"},
         )
     except FAULTS as exc:
-        # Not chained: what the driver says here may show the address with its password.
-        raise translated(exc, address, "connect") from None
+        # A driver that stumbles over the address shows what it stumbled over.
+        cause = exc if address.hide(str(exc)) == str(exc) else None
+        raise translated(exc, address, "connect") from cause
     return connection
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tapeway.core import rules
-from tapeway.core.json_text import NotJson, dump, parse
+from tapeway.core.json_text import NotJson, dump, parse, require
 from tapeway.core.matching import found_under
 from tapeway.core.model import CassetteHead, Recording, exchange_of
 from tapeway.core.rules import NONE, Rules, RulesFault
@@ -91,8 +91,9 @@ def held_of(text: str, index: int, place: str) -> Held:
 def head_text(head: CassetteHead) -> str:
     """What a head says besides `created_at` and `run_id`. Raises StoreError."""
     try:
+        require(head.meta, depth=3)
         return dump(dict(head.meta)).decode()
-    except (UnicodeEncodeError, TypeError, RecursionError) as exc:
+    except (NotJson, UnicodeEncodeError, TypeError, RecursionError) as exc:
         raise StoreError("this cassette's meta cannot be kept: it is no JSON") from exc
 
 

@@ -25,7 +25,7 @@ async def test_a_store_says_what_it_is(kind: Kind, place: Place) -> None:
 
     assert re.match(r"[a-z]+:", store.url)
     assert PASSWORD not in store.url
-    assert store.durability in ("process", "disk", "server", "remote")
+    assert store.durability in ("process", "disk", "primary", "remote")
     assert isinstance(store, SharedStore) is kind.shared
 
 
