@@ -5,8 +5,8 @@ import pytest
 from tapeway.errors import ConfigError
 from tapeway.stores.file import FileStore
 from tapeway.stores.memory import MemoryStore
-from tapeway.stores.sqlite import SqliteStore
 from tapeway.stores.opening import open_store
+from tapeway.stores.sqlite import SqliteStore
 
 
 @pytest.mark.parametrize(
