@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from tapeway.core.aliased import next_under, unfit
+from tapeway.core.aliased import next_under, unfit, used
 from tapeway.core.aliases import are_known
 from tapeway.core.cassette import Cassette
 from tapeway.core.matching import asked_under, on_route
@@ -45,7 +45,8 @@ class Planner:
                 return Replay(cassette, suited(found, request), redacted.target, held, _ALIASED)
             if not rules.asks:
                 miss = self._miss(cassette, seen, held, incoming)
-                return replace(miss, note=unfit(cassette, names, request))
+                used_up = miss.used_up or used(cassette, names, request)
+                return replace(miss, used_up=used_up, note=unfit(cassette, names, request))
         if not request.base:
             raise refuse(self._routes, redacted.route, redacted.target)
         return Ask(cassette, cassette.take, rules, request, redacted, key, mark, came=incoming)

@@ -1,7 +1,8 @@
 """The recording of AgentTape's that a request means, found under one of its further names."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from tapeway.core.aliases import is_ordered
 from tapeway.core.cassette import Cassette
 from tapeway.core.model import Interaction, Request, exchange_of
 from tapeway.core.modes import Repeats
@@ -19,25 +20,50 @@ def next_under(
     business. None where there is none (left) that can answer such a request.
     """
     found = [
-        [index for index in cassette.aliases.found([name]) if _fits(cassette, index, asked)]
-        for name in names
+        [index for index in indexes if _fits(cassette, index, asked)]
+        for indexes in _found(cassette, names)
     ]
     index = _turn(cassette.take, [each for each in found if each], repeats or cassette.repeats)
     return None if index is None else cassette.give(index)
 
 
+def used(cassette: Cassette, names: Iterable[bytes], asked: Request) -> tuple[int, ...]:
+    """Those that would answer such a request, had they not done so already."""
+    found = dict.fromkeys(each for indexes in _found(cassette, names) for each in indexes)
+    return tuple([index for index in found if _fits(cassette, index, asked)])
+
+
 def unfit(cassette: Cassette, names: Iterable[bytes], asked: Request) -> str | None:
     """Why what was found under these names cannot answer such a request."""
-    for index in cassette.aliases.found(names):
-        if not _fits(cassette, index, asked):
-            return UNSTREAMED.format(index=index, endpoint=endpoint_of(asked))
+    for indexes in _found(cassette, names):
+        for index in indexes:
+            if not _fits(cassette, index, asked):
+                return UNSTREAMED.format(index=index, endpoint=endpoint_of(asked))
     return None
 
 
+def _found(cassette: Cassette, names: Iterable[bytes]) -> Iterator[Sequence[int]]:
+    for name in names:
+        if indexes := cassette.aliases.found([name]):
+            yield indexes
+            if _is_ordered(cassette, indexes[0]):
+                # Calls of an SDK and other requests each have an order of their own.
+                return
+
+
+def _is_ordered(cassette: Cassette, index: int) -> bool:
+    exchange = _exchange(cassette, index)
+    return exchange is not None and is_ordered(exchange)
+
+
 def _fits(cassette: Cassette, index: int, asked: Request) -> bool:
-    item = cassette.get(index)
-    exchange = None if item is None else exchange_of(item)
+    exchange = _exchange(cassette, index)
     return exchange is not None and can_answer(exchange, asked)
+
+
+def _exchange(cassette: Cassette, index: int) -> Interaction | None:
+    item = cassette.get(index)
+    return None if item is None else exchange_of(item)
 
 
 def _turn(take: Take, found: Sequence[Sequence[int]], repeats: Repeats) -> int | None:

@@ -8,7 +8,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from tapeway.core import forms
@@ -96,7 +96,8 @@ def all_of_http(request: Request, url: str, ignores: Collection[Iterable[str]]) 
     """The keys that AgentTape may have stored for a request, the likeliest first.
 
     That depends on the client (httpx or requests), on the names it was told to ignore, and on its
-    release: 0.1.0 took JSON bodies for text, 0.1.5 ignored no parameters of URLs.
+    release: 0.1.0 took JSON bodies for text, 0.1.5 ignored no parameters of URLs and kept the last
+    of a form's fields with one name.
     """
     if request.file is not None:
         return ()
@@ -112,8 +113,9 @@ def _all_of_http(request: Request, url: str, ignores: Collection[Iterable[str]])
         now = _document(request, url, wire_case=wire_case)
         for ignore in _different(ignores, now):
             yield of_request(now, ignore)
-            if "?" in url:
-                yield of_request(now, ignore, canonical_urls=False)
+            if "?" in url or "form" in now:
+                middle = now | _last_of_each(now)
+                yield of_request(middle, ignore, canonical_urls=False)
             if request.body:
                 first = _first_document(request, url, wire_case=wire_case)
                 yield of_request(first, ignore, canonical_urls=False)
@@ -221,6 +223,13 @@ def _document(request: Request, url: str, *, wire_case: bool = False) -> dict[st
 def _first_document(request: Request, url: str, *, wire_case: bool) -> dict[str, Json]:
     headers = _headers(request.headers, wire_case=wire_case, dropped=_DROPPED_HEADERS - {_RETRIES})
     return {"method": request.method, "url": url, "headers": {**headers}, **_body(request.body, "")}
+
+
+def _last_of_each(document: Mapping[str, Json]) -> dict[str, Json]:
+    form = document.get("form")
+    if not isinstance(form, dict):
+        return {}
+    return {"form": {k: v[-1] if isinstance(v, list) else v for k, v in form.items()}}
 
 
 def _media(headers: dict[str, str]) -> str:

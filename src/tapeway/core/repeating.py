@@ -17,8 +17,11 @@ _KNOWN: tuple[Repeats, ...] = get_args(Repeats)
 
 
 def of_meta(meta: Mapping[str, Json]) -> Repeats:
-    """The rule a cassette states, `last` where it states none. Raises RulesFault."""
-    said = meta.get(FIELD, "last")
+    """The rule a cassette states, or else that of its tool: AgentTape's recordings answer once.
+
+    Raises RulesFault.
+    """
+    said = meta.get(FIELD, "miss" if "agenttape_version" in meta else "last")
     for known in _KNOWN:
         if said == known:
             return known

@@ -31,6 +31,7 @@ _Answer = tuple[Response, Failure | None]
 # What the SDK puts where an argument is not given; AgentTape wrote it down.
 _NOT_GIVEN = re.compile(r"NOT_GIVEN|<openai\.\w+ object at 0x[0-9a-fA-F]+>")
 _MESSAGES = frozenset({("chat.completions", "messages"), ("responses", "input")})
+_TOLD = re.compile(r"Error code: ([2-5]\d\d) - (\{.*\})", re.DOTALL)
 _STATUSES: Mapping[str, int] = {
     "BadRequestError": 400,
     "AuthenticationError": 401,
@@ -148,6 +149,9 @@ def _error(error: Mapping[str, Json], *, wrapped: bool = False) -> _Answer:
     if wrapped and isinstance(said, dict) and "error" not in said:
         # The SDK takes the object inside `error` for the body.
         said = {"error": said}
+    if said is None and (told := _TOLD.fullmatch(message)):
+        # AgentTape 0.1.0 kept of an error what the SDK says, which repeats the body.
+        status, said = status or int(told[1]), python_repr.literal(told[2])
     if said is None:
         said = _shape(attrs, message or kind)
     text = said.encode() if isinstance(said, str) else dump(said)
