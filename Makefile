@@ -65,10 +65,10 @@ clean: ## Remove the environments and caches, keep cassettes
 	@$(call pinned,constraints.txt) $(BIN)/python -m pip install --quiet --editable '.[dev,clients,postgres]'
 	@touch $@ .venv/ready-to-run
 
-# litellm requires openai below version 3 and tapeway is tested with the current one, so litellm
-# lives in an environment of its own and its tests drive it as a separate process.
-.venv-litellm/ready-to-test: constraints-litellm.txt
+# litellm and DSPy require openai below version 3 and tapeway is tested with the current one, so they
+# live in an environment of their own and their tests drive them as a separate process.
+.venv-litellm/ready-to-test: pyproject.toml constraints-litellm.txt
 	@scripts/venv '$(PYTHON)' .venv-litellm
-	@echo "Installing litellm into .venv-litellm"
-	@$(call pinned,constraints-litellm.txt) .venv-litellm/bin/python -m pip install --quiet litellm
+	@echo "Installing litellm, DSPy and tapeway into .venv-litellm"
+	@$(call pinned,constraints-litellm.txt) .venv-litellm/bin/python -m pip install --quiet litellm 'dspy[numpy]' --editable .
 	@touch $@

@@ -59,7 +59,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     root.require("entries")
     about, entries = root.object("metadata"), root.object("entries")
     found = [
-        ForeignInteraction(index, _document(key, entries.object(key)))
+        ForeignInteraction(index, document_of(key, entries.object(key)))
         for index, key in enumerate(entries.values)
     ]
     rest = {name: said for name, said in about.values.items() if name != EXTENSION}
@@ -76,7 +76,7 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
     entries: Document = {}
     last: dict[str, int] = {}
     for index, item in enumerate(cassette.interactions):
-        said = _entry(item.document) if isinstance(item, ForeignInteraction) else None
+        said = entry_of(item.document) if isinstance(item, ForeignInteraction) else None
         if said is None:
             what = "was not recorded by DSPy, and a replay cache holds nothing else: left out"
             losses.append(Loss(("interactions", index), what, left_out=True))
@@ -94,7 +94,8 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
     return {"metadata": about, "entries": entries}, losses
 
 
-def _document(key: str, entry: Fields) -> Document:
+def document_of(key: str, entry: Fields) -> Document:
+    """What a cassette holds of an entry. Raises FormatFault with the place."""
     entry.require("request", "response")
     request, response = dict(entry.object("request").values), entry.object("response")
     if "data" not in response.values:
@@ -113,7 +114,8 @@ def _document(key: str, entry: Fields) -> Document:
     }
 
 
-def _entry(document: Mapping[str, Json]) -> tuple[str, Document] | None:
+def entry_of(document: Mapping[str, Json]) -> tuple[str, Document] | None:
+    """The key and the entry, None for what DSPy did not record."""
     metadata, request = document.get("metadata"), document.get("request")
     about = metadata.get(_META) if isinstance(metadata, dict) else None
     if not isinstance(about, dict) or not isinstance(request, dict) or "response" not in document:

@@ -57,13 +57,21 @@ class BlockingCassette:
         with self._turn:
             return self._opened().run(self._claimed())
 
-    def add(self, items: Sequence[Held]) -> list[TapewayError | None]:
-        """Add items in order, durable on return: for each the error it could not be kept for.
+    def add(self, items: Sequence[Held]) -> list[int | TapewayError]:
+        """Add items in order, durable on return: for each its index, or why it could not be kept.
 
         Raises StoreError where the cassette cannot be recorded on at all.
         """
         with self._turn:
-            return self._opened().run(self._add(items))
+            return self._opened().run(self._add([Recording(each) for each in items]))
+
+    def put(self, item: Held, supersedes: tuple[int, ...]) -> int:
+        """Add one in the place of others, and give its index. Raises StoreError."""
+        with self._turn:
+            (done,) = self._opened().run(self._add([Recording(item, supersedes)]))
+        if isinstance(done, TapewayError):
+            raise done
+        return done
 
     def save(self, items: Sequence[Held]) -> None:
         """Put these in the place of all there is. Raises StoreError."""
@@ -136,23 +144,24 @@ class BlockingCassette:
         self._next = max([each.index for each in found.interactions], default=-1) + 1
         return found.head
 
-    async def _add(self, items: Sequence[Held]) -> list[TapewayError | None]:
+    async def _add(self, recordings: Sequence[Recording]) -> list[int | TapewayError]:
         head = await self._claimed()
-        done: list[TapewayError | None] = []
-        for start in range(0, len(items), _AT_ONCE):
+        done: list[int | TapewayError] = []
+        for start in range(0, len(recordings), _AT_ONCE):
             # What is appended at once is made durable at once.
             numbered = [
-                replace(each, index=await self._index()) for each in items[start : start + _AT_ONCE]
+                replace(each, interaction=replace(each.interaction, index=await self._index()))
+                for each in recordings[start : start + _AT_ONCE]
             ]
             done += await asyncio.gather(*[self._append(head, each) for each in numbered])
         return done
 
-    async def _append(self, head: CassetteHead, item: Held) -> TapewayError | None:
+    async def _append(self, head: CassetteHead, recording: Recording) -> int | TapewayError:
         try:
-            await self.store.append(self.name, head, Recording(item))
+            await self.store.append(self.name, head, recording)
         except TapewayError as exc:
             return exc
-        return None
+        return recording.interaction.index
 
     async def _index(self) -> int:
         if isinstance(self.store, SharedStore):

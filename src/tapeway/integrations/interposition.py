@@ -161,11 +161,11 @@ class TapewayCassetteStore:
 
     def _add(self, new: Sequence[Interaction]) -> None:
         done = self._cassette.add([self._item(each) for each in new])
-        for each, failed in zip(new, done, strict=True):
-            if failed is None:
+        for each, index in zip(new, done, strict=True):
+            if isinstance(index, int):
                 self._stored[id(each)] = each
         for failed in done:
-            if failed is not None:
+            if isinstance(failed, TapewayError):
                 raise failed
 
     def _item(self, interaction: Interaction) -> Held:

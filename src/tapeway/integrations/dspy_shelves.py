@@ -1,0 +1,202 @@
+"""Where a ReplayCache keeps its entries: a JSON file of DSPy's own kind, or a cassette in a store."""
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+from uuid import uuid4
+
+from tapeway.core.json_text import Json
+from tapeway.core.model import CassetteHead, ForeignInteraction, StoredCassette
+from tapeway.errors import CassetteCorrupt, StoreError
+from tapeway.formats import dspy, kinds
+from tapeway.formats.extension import Document
+from tapeway.formats.fault import FormatFault
+from tapeway.formats.fields import Fields
+from tapeway.integrations.blocking_cassette import BlockingCassette
+from tapeway.stores import disk
+
+Entries = dict[str, Mapping[str, Json]]
+_ABOUT = "dspy"
+
+
+class Shelf(Protocol):
+    """Entries by DSPy's key. Every method may raise StoreError."""
+
+    @property
+    def shown(self) -> str:
+        """The place, for messages."""
+
+    def read(self) -> Entries | None:
+        """All there are, or None where there is nothing yet. Raises CassetteCorrupt."""
+
+    def run_id(self) -> str:
+        """What makes placeholders what they are."""
+
+    def put(self, key: str, entry: Document) -> None:
+        """Keep an entry, in the place of the one with this key; durable on return."""
+
+    def close(self) -> None: ...
+
+
+class FileShelf:
+    """A JSON file, written anew and whole with each entry. Entries of others stay.
+
+    Several processes may record into one file at the same time.
+    """
+
+    def __init__(self, path: Path, about: Mapping[str, str]) -> None:
+        self._path = path.resolve()
+        self.shown = str(path)
+        self._about = about
+        self._head: CassetteHead | None = None
+        self._items: dict[str, ForeignInteraction] = {}
+
+    def read(self) -> Entries | None:
+        cassette = self._load()
+        if cassette is None:
+            return None
+        self._take(cassette)
+        return dict(_entries(cassette))
+
+    def run_id(self) -> str:
+        return self._known_head().run_id
+
+    def put(self, key: str, entry: Document) -> None:
+        with self._alone() as folder:
+            # Another process may have added its own meanwhile.
+            cassette = self._load()
+            if cassette is not None:
+                self._take(cassette)
+            self._items[key] = ForeignInteraction(0, _document(key, entry))
+            text = self._text()
+            try:
+                _replace(folder, self._path.name, text)
+            except OSError as exc:
+                raise disk.store_error(exc, self.shown, "write the recording") from exc
+
+    def close(self) -> None: ...
+
+    def _take(self, cassette: StoredCassette) -> None:
+        self._head = cassette.head
+        self._items = {}
+        for item in cassette.interactions:
+            if isinstance(item, ForeignInteraction) and (found := dspy.entry_of(item.document)):
+                self._items[found[0]] = item
+
+    def _load(self) -> StoredCassette | None:
+        try:
+            text = self._path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            raise disk.store_error(exc, self.shown, "read it") from exc
+        kind = kinds.named("dspy")
+        assert kind is not None  # noqa: S101 - it is one of ours
+        try:
+            return kind.load(text, self._known_head()).cassette
+        except FormatFault as fault:
+            line = "" if fault.line is None else f" line {fault.line}"
+            raise CassetteCorrupt(f"{self.shown}{line}: {fault}") from fault
+
+    def _known_head(self) -> CassetteHead:
+        if self._head is None:
+            self._head = CassetteHead(_now(), str(uuid4()))
+        return self._head
+
+    def _text(self) -> bytes:
+        head = self._known_head()
+        before = head.meta.get(_ABOUT)
+        about: dict[str, Json] = dict(before) if isinstance(before, dict) else {}
+        about = {"created_at": head.created_at, **about, **self._about, "last_updated": _now()}
+        meta = {**head.meta, _ABOUT: about}
+        kind = kinds.named("dspy")
+        assert kind is not None  # noqa: S101 - it is one of ours
+        assert kind.save is not None  # noqa: S101 - and is written too
+        return kind.save(StoredCassette(replace(head, meta=meta), tuple(self._items.values()))).text
+
+    @contextmanager
+    def _alone(self) -> Iterator[int]:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as exc:
+            raise disk.store_error(exc, str(self._path.parent), "open the folder") from exc
+        try:
+            # The folder's own lock leaves no file behind.
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield folder
+        finally:
+            os.close(folder)
+
+
+class StoreShelf:
+    """A cassette in any store: each entry is a recording of the kind `llm`."""
+
+    def __init__(self, cassette: BlockingCassette) -> None:
+        self._cassette = cassette
+        self._index: dict[str, int] = {}
+
+    @property
+    def shown(self) -> str:
+        return self._cassette.shown
+
+    def read(self) -> Entries | None:
+        cassette = self._cassette.load()
+        if cassette is None:
+            return None
+        for item in cassette.interactions:
+            if isinstance(item, ForeignInteraction) and (found := dspy.entry_of(item.document)):
+                self._index[found[0]] = item.index
+        return dict(_entries(cassette))
+
+    def run_id(self) -> str:
+        return self._cassette.head().run_id
+
+    def put(self, key: str, entry: Document) -> None:
+        before = self._index.get(key)
+        item = ForeignInteraction(0, _document(key, entry))
+        self._index[key] = self._cassette.put(item, () if before is None else (before,))
+
+    def close(self) -> None:
+        self._cassette.close()
+
+
+def _entries(cassette: StoredCassette) -> Iterator[tuple[str, Mapping[str, Json]]]:
+    for item in cassette.interactions:
+        if isinstance(item, ForeignInteraction) and (found := dspy.entry_of(item.document)):
+            yield found
+
+
+def _document(key: str, entry: Document) -> Document:
+    try:
+        return dspy.document_of(key, Fields(entry, ("entries", key)))
+    except FormatFault as fault:
+        raise StoreError(f"nothing was recorded: {fault}") from fault
+
+
+def _replace(folder: int, name: str, text: bytes) -> None:
+    draft = f".{name}.{os.getpid()}.tmp"
+    with suppress(FileNotFoundError):
+        os.unlink(draft, dir_fd=folder)
+    fd = disk.create_file(folder, draft, os.O_WRONLY)
+    try:
+        try:
+            disk.write_all(fd, text)
+            disk.sync_data(fd)
+        finally:
+            os.close(fd)
+        os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(draft, dir_fd=folder)
+        raise
+    disk.sync_folder(folder)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
