@@ -170,14 +170,21 @@ def announce(settings: Settings, broker: Broker, proxy: str, admin: str | None) 
     log.info("cassettes in %s, durable once on %s", store.url, store.durability)
     if settings.insecure_upstream:
         log.warning("--insecure-upstream: certificates of upstreams are not checked")
-    if store.durability == "process" and settings.mode in ("record", "auto"):
+    if (broker.mode, broker.active) != (settings.mode, settings.cassette):
+        log.info(
+            "other instances use this store: mode %s and cassette '%s' are in force, as they are "
+            "for them; steer by the admin API",
+            broker.mode,
+            broker.active,
+        )
+    if store.durability == "process" and broker.mode in ("record", "auto"):
         log.warning("recordings are kept in memory only and end with this process")
     ready: dict[str, Json] = {
         "event": "ready",
         "proxy": proxy,
         "admin": admin,
-        "mode": settings.mode,
-        "cassette": settings.cassette,
+        "mode": broker.mode,
+        "cassette": broker.active,
         "pid": os.getpid(),
     }
     try:
