@@ -74,6 +74,7 @@ class SqliteStore:
 
     async def open(self) -> None:
         if self._house is None:
+            self._place.refuse_network()
             self._house = House(self._place, self._clock)
             try:
                 # What cannot be read says so now.
@@ -92,7 +93,7 @@ class SqliteStore:
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
         house = self._named(name)
         if writable:
-            house.refuse_read_only()
+            house.place.refuse_read_only()
             await house.writer.mend()
         return await house.go_through(partial(house.reading.load, name), None)
 
@@ -149,7 +150,7 @@ class SqliteStore:
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
         house = self._named(name)
-        house.refuse_read_only()
+        house.place.refuse_read_only()
         # Beside the writer's thread: what takes seconds does not hold up recordings.
         file = await outcome(house.bodies.submit(bodies.keep, house.writer.now, pieces))
         return replace(file, hold=bodies.Lent(house.library, file.digest))

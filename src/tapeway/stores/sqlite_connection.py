@@ -30,6 +30,7 @@ _FLAGS = {
     "copy": apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | _NO_LINK,
 }
 _SETTINGS = {"trusted_schema": 0, "foreign_keys": 1, "cell_size_check": 1}
+_WAL = "wal"
 _FULL, _EXTRA = 2, 3
 
 _told: set[str] = set()
@@ -74,7 +75,7 @@ def check_small(connection: apsw.Connection) -> None:
 
 
 def _make_durable(connection: apsw.Connection, place: str) -> None:
-    mode = connection.pragma("journal_mode", "wal")
+    mode = connection.pragma("journal_mode", _WAL)
     if mode != "wal":
         mode = connection.pragma("journal_mode", "delete")
         if mode != "delete":

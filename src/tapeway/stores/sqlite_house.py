@@ -85,16 +85,6 @@ class House:
         """What work on the shared file gives."""
         return await self._desk.run(work)
 
-    def refuse_read_only(self) -> None:
-        """Raise StoreError where nothing can be recorded."""
-        folder = self.place.folder
-        while not folder.exists() and folder != folder.parent:
-            folder = folder.parent
-        if not (self.place.writable if folder == self.place.folder else os.access(folder, os.W_OK)):
-            raise StoreError(
-                f"{self.place} cannot be written: check the permissions, or replay only", status=503
-            )
-
     def scratch(self) -> str | None:
         """A folder with room beside the file, where one can be written."""
         for folder in (self.place.folder, *self.place.folder.parents):

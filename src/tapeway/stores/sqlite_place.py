@@ -56,10 +56,20 @@ class Place:
 
     @property
     def writable(self) -> bool:
-        """Whether its folder and, where there is one, the file may be written."""
-        return os.access(self.folder, os.W_OK) and (
+        """Whether its folder, made or not yet, and where there is one the file may be written."""
+        folder = self.folder
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
+        return os.access(folder, os.W_OK) and (
             not self.path.exists() or os.access(self.path, os.W_OK)
         )
+
+    def refuse_read_only(self) -> None:
+        """Raise StoreError where nothing can be recorded."""
+        if not self.writable:
+            raise StoreError(
+                f"{self} cannot be written: check the permissions, or replay only", status=503
+            )
 
     def look(self) -> os.stat_result:
         """What is there. Raises Absent, CassetteCorrupt, StoreError for what cannot be a store."""
@@ -91,7 +101,6 @@ class Place:
 
     def make(self) -> None:
         """Make an empty file, its folder too, where there is none. Raises StoreError."""
-        self.refuse_network()
         try:
             make_root(self.folder)
             made = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)

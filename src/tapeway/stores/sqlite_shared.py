@@ -75,9 +75,8 @@ class SharedFile:
             return
         try:
             path = self._place.lock
-            if self._place.writable or not self._place.folder.exists():
+            if self._place.writable:
                 make_root(self._place.folder)
-                self._place.refuse_network()
             else:
                 # What cannot be written can be replayed all the same, by several processes.
                 path = _elsewhere(self._place.path)

@@ -94,6 +94,7 @@ class Writer:
         self._told.close()
 
     def _connect(self) -> apsw.Connection:
+        self._place.refuse_read_only()
         try:
             found = self._place.look()
             if not found.st_size:
@@ -101,7 +102,6 @@ class Writer:
         except Absent:
             self._place.make()
             self._told.begin_anew()
-        self._place.refuse_network()
         self._place.close_to_others()
         connection = connect(self._place.path, "write")
         try:
