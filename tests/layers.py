@@ -49,16 +49,28 @@ ALLOWED: dict[str, frozenset[str]] = {
             *("second_look", "sharing", "view"),
         }
     ),
+    "editing": frozenset(
+        {"core", "errors", "formats", "inspection", "loaded", "ports", "shelves", "spool"}
+    ),
     "broker": frozenset(
         {
-            *("core", "errors", "feed", "journal", "keeping", "live", "loaded", "planner", "ports"),
-            *("providers", "report", "rulebook", "second_look", "sharing", "shelves"),
+            *("core", "editing", "errors", "feed", "journal", "keeping", "live", "loaded"),
+            *(
+                "planner",
+                "ports",
+                "providers",
+                "report",
+                "rulebook",
+                "second_look",
+                "sharing",
+                "shelves",
+            ),
         }
     ),
     "admin": frozenset(
         {
-            *("broker", "core", "errors", "formats", "journal", "loaded", "ports", "report"),
-            *("settings", "providers", "spool", "transcripts"),
+            *("broker", "core", "editing", "errors", "formats", "journal", "loaded", "ports"),
+            *("report", "settings", "providers", "spool", "transcripts"),
         }
     ),
     "server": frozenset(

@@ -17,6 +17,7 @@ from tapeway.core import steering
 from tapeway.core.attempts import Attempt
 from tapeway.core.cassette import Cassette
 from tapeway.core.credentials import Secret
+from tapeway.core.known_values import KnownValues
 from tapeway.core.miss import Miss
 from tapeway.core.model import Interaction, StoredCassette
 from tapeway.core.modes import Mode, Outcome
@@ -25,6 +26,7 @@ from tapeway.core.recognition import Recogniser
 from tapeway.core.routing import RouteTable
 from tapeway.core.rules import NONE, Rules
 from tapeway.core.shared import Control, Held
+from tapeway.editing.choosing import editor_of
 from tapeway.errors import TapewayError
 from tapeway.feed import Feed
 from tapeway.live import LiveCall, Policy
@@ -82,6 +84,7 @@ class Broker:
             self.cassettes = SharedCassettes(store, control, desk)
         else:
             self.cassettes = LoadedCassettes(store, control, desk)
+        self.editor = editor_of(self.cassettes, store, KnownValues(known), routes, new_head)
 
     async def __aenter__(self) -> Self:
         await self.cassettes.open()

@@ -28,7 +28,7 @@ async def test_a_list_says_names_sizes_interactions_and_times(open_world: World)
     one, two = stats["one"], stats["runs/two"]
     assert one is not None
     assert two is not None
-    common = {"active": False, "mode": "replay", "error": None}
+    common = {"active": False, "mode": "replay", "error": None, "mark": None}
     assert listed == {
         "cassettes": [
             {
@@ -47,6 +47,7 @@ async def test_a_list_says_names_sizes_interactions_and_times(open_world: World)
                 "interactions": 2,
                 "size_bytes": one.size_bytes,
                 "modified_at": one.modified_at,
+                "mark": one.mark,
             },
             {
                 **common,
@@ -55,6 +56,7 @@ async def test_a_list_says_names_sizes_interactions_and_times(open_world: World)
                 "interactions": 1,
                 "size_bytes": two.size_bytes,
                 "modified_at": two.modified_at,
+                "mark": two.mark,
             },
         ],
         "next": None,
@@ -200,7 +202,9 @@ async def test_a_cassette_that_is_not_there_is_a_404(open_world: World, path: st
 
     assert response.status == 404
     assert (await response.json())["error"]["code"] == "no_cassette"
-    assert len(open_world.broker.cassettes._doors) == before, "a name that is nobody's costs no memory"
+    assert len(open_world.broker.cassettes._doors) == before, (
+        "a name that is nobody's costs no memory"
+    )
 
 
 @pytest.mark.parametrize(

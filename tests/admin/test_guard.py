@@ -2,26 +2,21 @@
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
 from tapeway.admin.application import make_application
 from tapeway.admin.attempts import BURST
+from tapeway.admin.route import Route
 from tapeway.admin.routes import TABLE
 from tapeway.core.error_document import error_document
 from tapeway.errors import ConfigError
+from tests.admin.example_calls import ABSENT, example, filled
 from tests.admin.world import World, world
 
 TOKEN = "a-token-of-this-test-1234"
 LOCKED = [each for each in TABLE if not each.public]
 PUBLIC = [each for each in TABLE if each.public]
-BODIES: dict[str, object] = {
-    "put_mode": {"mode": "replay"},
-    "insert": {"cassette": "other"},
-    "eject": {},
-    "rewind": {},
-}
 
 UNAUTHORIZED = json.dumps(
     error_document(
@@ -68,7 +63,7 @@ async def test_no_route_is_reached_without_the_right_token(
 ) -> None:
     bodies = set()
     for each in LOCKED:
-        answer = await locked.raw(_request(each.method, each.path, credentials, each.name))
+        answer = await locked.raw(_request(each, credentials))
 
         head, _, body = answer.partition(b"\r\n\r\n")
         assert head[9:12] == b"401", (each.name, answer[:200])
@@ -96,17 +91,15 @@ async def test_paths_that_lead_nowhere_are_not_told_apart_without_a_token(locked
 
 
 @pytest.mark.parametrize("each", LOCKED, ids=lambda each: each.name)
-async def test_every_route_is_reached_with_the_right_token(locked: World, each: Any) -> None:
+async def test_every_route_is_reached_with_the_right_token(locked: World, each: Route) -> None:
     await locked.ask()
-    path = each.path.replace("{name}", "default").replace("{index}", "0").replace("{id}", "x")
     credentials = b"authorization: bEaReR " + TOKEN.encode() + b"\r\n"
 
     if each.name == "events":
         locked.journal.close()
-    answer = await locked.raw(_request(each.method, path, credentials, each.name))
+    answer = await locked.raw(_request(each, credentials))
 
-    # What is accepted is an entry of the journal, which holds none of that id.
-    expected = b"404" if each.name == "accept" else b"200"
+    expected = b"404" if each.name in ABSENT else b"200"
     assert answer.startswith(b"HTTP/1.1 %b " % expected), answer[:300]
 
 
@@ -174,7 +167,7 @@ FOREIGN = {
 @pytest.mark.parametrize("headers", FOREIGN.values(), ids=FOREIGN.keys())
 async def test_a_page_of_another_site_reaches_nothing(open_world: World, headers: bytes) -> None:
     for each in TABLE:
-        answer = await open_world.raw(_request(each.method, each.path, b"", each.name, headers))
+        answer = await open_world.raw(_request(each, b"", headers))
 
         assert answer.startswith(b"HTTP/1.1 403 "), (each.name, answer[:200])
         assert b"access-control" not in answer.lower()
@@ -263,11 +256,12 @@ def _head(method: str, path: str, more: bytes = b"", host: bytes = b"Host: local
     return line + host + b"Connection: close\r\n" + more + b"\r\n"
 
 
-def _request(
-    method: str, path: str, more: bytes, name: str, host: bytes = b"Host: localhost\r\n"
-) -> bytes:
-    if name not in BODIES:
-        return _head(method, path, more, host)
-    body = json.dumps(BODIES[name]).encode()
-    framing = b"Content-Type: application/json\r\nContent-Length: %d\r\n" % len(body)
-    return _head(method, path, more + framing, host) + body
+def _request(each: Route, more: bytes, host: bytes = b"Host: localhost\r\n") -> bytes:
+    carried = example(each)
+    if not carried.body:
+        return _head(each.method, filled(each.path), more, host)
+    framing = b"Content-Type: %b\r\nContent-Length: %d\r\n" % (
+        carried.type.encode(),
+        len(carried.body),
+    )
+    return _head(each.method, filled(each.path), more + framing, host) + carried.body

@@ -1,19 +1,14 @@
 """The cassettes there are, and what they hold."""
 
-import asyncio
 from bisect import bisect_right
-
-from aiohttp import web
 
 from tapeway.admin.census import BUDGET
 from tapeway.admin.console import Console
-from tapeway.admin.inlining import inlined
-from tapeway.admin.payloads import CassetteItem, CassettePage, CassetteQuery, ExportQuery, Nothing
+from tapeway.admin.payloads import CassetteItem, CassettePage, CassetteQuery, Nothing
 from tapeway.admin.route import Call
 from tapeway.core.model import CassetteStat, StoredCassette
-from tapeway.errors import AdminError, CassetteCorrupt, StoreError
-from tapeway.formats import native
-from tapeway.formats.fault import FormatFault
+from tapeway.editing.absence import no_cassette
+from tapeway.errors import StoreError
 from tapeway.ports import Paged
 
 
@@ -23,23 +18,16 @@ async def list_cassettes(console: Console, call: Call[CassetteQuery, Nothing]) -
     # A cassette that is in may have nothing stored yet.
     held = {each.name: each.interactions for each in await broker.loaded()}
     names = sorted({*await broker.store.names(), *held})
+    if call.query.name is not None:
+        names = [name for name in names if name == call.query.name]
     start = 0 if call.query.after is None else bisect_right(names, call.query.after)
     page = names[start : start + limit]
-    budget, items = BUDGET, []
+    budget, items = BUDGET if call.query.counts else 0, []
     for name in page:
         item, read = await _item(console, name, held.get(name), budget)
         budget -= read
         items.append(item)
     return CassettePage(cassettes=items, next=page[-1] if len(names) > start + limit else None)
-
-
-async def get_cassette(console: Console, call: Call[ExportQuery, Nothing]) -> web.Response:
-    """The whole cassette as one document, large bodies in it; 413 where they are too large."""
-    stored = await inlined(call.cassette, await read_cassette(console, call.cassette))
-    return web.Response(
-        body=await asyncio.to_thread(_document, call.cassette, stored),
-        content_type="application/json",
-    )
 
 
 async def read_cassette(console: Console, name: str) -> StoredCassette:
@@ -48,15 +36,6 @@ async def read_cassette(console: Console, name: str) -> StoredCassette:
     if stored is None:
         raise no_cassette(name)
     return stored
-
-
-def no_cassette(name: str) -> AdminError:
-    """The error for a name that is no cassette's."""
-    return AdminError(
-        f"there is no cassette '{name}': /api/v1/cassettes lists those there are",
-        status=404,
-        code="no_cassette",
-    )
 
 
 async def _item(
@@ -82,6 +61,7 @@ async def _item(
         interactions=count,
         size_bytes=None if stat is None else stat.size_bytes,
         modified_at=None if stat is None else stat.modified_at,
+        mark=None if stat is None else stat.mark,
         error=error,
     )
     return item, read
@@ -92,10 +72,3 @@ async def _count(console: Console, name: str, stat: CassetteStat) -> tuple[int |
         return await console.census.take(console.broker, name, stat), None
     except StoreError as exc:
         return None, exc.message
-
-
-def _document(name: str, stored: StoredCassette) -> bytes:
-    try:
-        return native.save(stored)
-    except FormatFault as fault:
-        raise CassetteCorrupt(f"cassette '{name}' cannot be written: {fault}") from fault

@@ -5,15 +5,18 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from tapeway.admin.cassettes import no_cassette, read_cassette
+from tapeway.admin.cassettes import read_cassette
 from tapeway.admin.console import Console
 from tapeway.admin.payloads import InteractionQuery, Nothing
 from tapeway.admin.route import Call, Plain
+from tapeway.admin.tags import tag
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model import ForeignInteraction, Interaction
-from tapeway.errors import AdminError, CassetteCorrupt
+from tapeway.editing.absence import no_cassette, no_interaction
+from tapeway.errors import CassetteCorrupt
 from tapeway.formats import native
 from tapeway.formats.fault import FormatFault
+from tapeway.formats.fingerprint import of_document
 
 Held = Interaction | ForeignInteraction
 
@@ -38,11 +41,11 @@ async def get_interaction(console: Console, call: Plain) -> web.Response:
     if found is None:
         if not broker.is_in(name) and await broker.store.stat(name) is None:
             raise no_cassette(name)
-        raise AdminError(
-            f"cassette '{name}' has no interaction {index}", status=404, code="no_interaction"
-        )
-    body = await asyncio.to_thread(dump, _document(name, found))
-    return web.Response(body=body, content_type="application/json")
+        raise no_interaction(name, index)
+    document = _document(name, found)
+    body = await asyncio.to_thread(dump, document)
+    etag = {"ETag": tag(of_document(document))}
+    return web.Response(body=body, content_type="application/json", headers=etag)
 
 
 def _page(name: str, later: Sequence[Held], limit: int) -> bytes:
@@ -51,7 +54,7 @@ def _page(name: str, later: Sequence[Held], limit: int) -> bytes:
     return dump({"interactions": documents, "next": following})
 
 
-def _document(name: str, held: Held) -> Json:
+def _document(name: str, held: Held) -> dict[str, Json]:
     try:
         document = native.encode(held)
     except FormatFault as fault:

@@ -18,11 +18,13 @@ _PARAMETERS: dict[str, Json] = {
     "name": {"type": "string", "pattern": NAME_PATTERN},
     "index": {"type": "integer", "minimum": 0, "maximum": MAX_INDEX},
     "id": {"type": "string"},
+    "sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
 }
 _PARAMETER_NOTES = {
     "name": "The cassette's name, URL-encoded: `a/b` is `a%2Fb`.",
     "index": "The interaction's index.",
     "id": "The journal entry's id.",
+    "sha256": "The SHA-256 of the body, in hex.",
 }
 _SAID = {
     400: "What was sent cannot be used",
@@ -30,8 +32,10 @@ _SAID = {
     403: "The Host or the Origin is not this listener's",
     404: "There is no such thing",
     409: "It is not in, or somebody changed it meanwhile",
+    412: "It is not what If-Match or If-None-Match says",
     413: "The body is too large",
-    415: "The body is not declared as JSON",
+    415: "The body is not declared as what it has to be",
+    422: "What was sent cannot be kept: the message says why",
     429: "Too many wrong tokens",
     500: "The cassette cannot be read",
     503: "Stopping, or the store is locked or poisoned",
@@ -86,6 +90,13 @@ def _operation(each: Route, *, locked: bool) -> dict[str, Json]:
         operation["requestBody"] = {
             "required": required,
             "content": {"application/json": {"schema": _reference(each.body)}},
+        }
+    if each.octets is not None:
+        text: Json = {"schema": {"type": "string"}}
+        operation["requestBody"] = {
+            "required": True,
+            "description": each.octets.description,
+            "content": dict.fromkeys(each.octets.types, text),
         }
     if locked and not each.public:
         operation["security"] = [{"token": []}]

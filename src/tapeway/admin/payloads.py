@@ -58,12 +58,10 @@ class Rewinding(Sent):
 
 
 class CassetteQuery(Sent):
+    name: Name | None = Field(None, description="This one alone.")
+    counts: bool = Field(True, description="Whether to count what takes reading to count.")
     after: str | None = Field(None, description="The name after which this page begins.")
     limit: Limit = 100
-
-
-class ExportQuery(Sent):
-    format: Literal["json"] = "json"
 
 
 class InteractionQuery(Sent):
@@ -180,6 +178,7 @@ class CassetteItem(Said):
     )
     size_bytes: int | None = Field(description="Null while nothing of it is stored.")
     modified_at: str | None = Field(description="ISO 8601, UTC; null while nothing is stored.")
+    mark: str | None = Field(description="Another one after every change; says nothing else.")
     error: str | None = Field(description="Why it cannot be read, if it cannot.")
 
 

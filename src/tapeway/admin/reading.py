@@ -15,7 +15,7 @@ _BODY_S = 30.0
 _OF_FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})
 """What a page of another site can send without being asked first."""
 
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -27,7 +27,7 @@ def read_query(request: web.Request, model: type[Model]) -> Model:
     try:
         return model.model_validate(dict(request.query))
     except ValidationError as exc:
-        raise AdminError(_said(exc, model, "query parameter"), code="bad_query") from None
+        raise AdminError(said(exc, model, "query parameter"), code="bad_query") from None
 
 
 async def read_body(request: web.Request, model: type[Model]) -> Model:
@@ -48,7 +48,7 @@ async def read_body(request: web.Request, model: type[Model]) -> Model:
     try:
         return model.model_validate(value, strict=True)
     except ValidationError as exc:
-        raise AdminError(_said(exc, model, "field")) from None
+        raise AdminError(said(exc, model, "field")) from None
 
 
 def _check_type(request: web.Request) -> None:
@@ -78,7 +78,7 @@ async def _whole(request: web.Request) -> bytes:
         raise _too_large()
     if "Expect" in request.headers and request.version >= (1, 1) and request.transport is not None:
         # Only here: a caller who is refused need not send a body.
-        request.transport.write(_CONTINUE)
+        request.transport.write(CONTINUE)
     try:
         async with asyncio.timeout(_BODY_S):
             return await request.read()
@@ -98,7 +98,8 @@ def _too_large() -> AdminError:
     )
 
 
-def _said(exc: ValidationError, model: type[BaseModel], kind: str) -> str:
+def said(exc: ValidationError, model: type[BaseModel], kind: str) -> str:
+    """What is wrong with what was sent, without repeating it."""
     first = exc.errors(include_url=False, include_context=False, include_input=False)[0]
     if first["type"] == "extra_forbidden":
         known = ", ".join(f"'{name}'" for name in model.model_fields) or "none"

@@ -58,6 +58,14 @@ class Media:
 
 
 @dataclass(frozen=True, slots=True)
+class Octets:
+    """A body that the handler reads itself: its types and what it is."""
+
+    types: tuple[str, ...]
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
     """A row of the table. `public` needs no token; `errors` are those of the handler itself."""
 
@@ -71,6 +79,7 @@ class Route:
     errors: tuple[int, ...]
     public: bool
     serve: Serve
+    octets: Octets | None = None
 
     @property
     def takes_body(self) -> bool:
@@ -87,11 +96,13 @@ def route(
     *,
     errors: tuple[int, ...] = (),
     public: bool = False,
+    octets: Octets | None = None,
 ) -> Route:
     """A row whose handler takes just what the row says."""
 
     async def serve(console: Console, request: web.Request) -> web.StreamResponse:
-        sent = await read_body(request, body) if method not in _SAFE else body()
+        reads = method not in _SAFE and octets is None
+        sent = await read_body(request, body) if reads else body()
         found = await handler(console, Call(request, read_query(request, query), sent))
         if isinstance(found, web.StreamResponse):
             return found
@@ -99,7 +110,8 @@ def route(
 
     summary = (handler.__doc__ or "").partition("\n")[0]
     return Route(
-        method, path, handler.__name__, summary, query, body, answer, errors, public, serve
+        *(method, path, handler.__name__, summary, query, body, answer, errors, public, serve),
+        octets,
     )
 
 

@@ -1,10 +1,34 @@
 """The whole API as one table; routing, 404, 405 and the OpenAPI document derive from it."""
 
 from tapeway.admin.acceptance import accept
-from tapeway.admin.cassettes import get_cassette, list_cassettes
+from tapeway.admin.additions import (
+    JSON,
+    append_interactions,
+    claim,
+    delete_interaction,
+    put_interaction,
+    release,
+)
+from tapeway.admin.bodies import OCTETS, get_body, put_body
+from tapeway.admin.cassettes import list_cassettes
+from tapeway.admin.changes import (
+    Added,
+    BodyKept,
+    ChangeQuery,
+    Claimed,
+    Edited,
+    ExportQuery,
+    Imported,
+    ImportQuery,
+    Released,
+    Removed,
+)
+from tapeway.admin.copies import TYPES, get_copy, put_copy
 from tapeway.admin.entrance import index, metrics, openapi
 from tapeway.admin.events import events
+from tapeway.admin.exports import get_cassette
 from tapeway.admin.health import healthz, readyz
+from tapeway.admin.imports import ACCEPTED, delete_cassette, put_cassette
 from tapeway.admin.interactions import get_interaction, list_interactions
 from tapeway.admin.journal_entries import delete_journal, get_journal
 from tapeway.admin.messages import list_messages
@@ -16,7 +40,6 @@ from tapeway.admin.payloads import (
     CassetteQuery,
     Cleared,
     Ejection,
-    ExportQuery,
     Health,
     Index,
     Inserted,
@@ -39,7 +62,7 @@ from tapeway.admin.payloads import (
     Takes,
 )
 from tapeway.admin.reports import report
-from tapeway.admin.route import Media, Route, route
+from tapeway.admin.route import Media, Octets, Route, route
 from tapeway.admin.status import status
 from tapeway.admin.takes import eject, insert, rewind
 
@@ -48,6 +71,15 @@ _METRICS = Media("text/plain", "Prometheus' text format, version 0.0.4")
 _EVENTS = Media("text/event-stream", "Events named `request`, each with a journal entry as data")
 _CASSETTE = Media("application/json", "AgentTape's cassette schema, version 1")
 _INTERACTION = Media("application/json", "An interaction of AgentTape's cassette schema")
+_COPY = Media("application/jsonl", "The cassette line by line, its last line a digest of the whole")
+_BODY = Media("application/octet-stream", "The octets of the body")
+
+_SENT_CASSETTE = Octets(tuple(ACCEPTED), "A cassette in one of the formats there are")
+_SENT_INTERACTION = Octets(tuple(JSON), "An interaction of AgentTape's cassette schema")
+_SENT_ADDITIONS = Octets(tuple(JSON), "Interactions, and what they supersede")
+_SENT_COPY = Octets(tuple(TYPES), "What GET of the same path answers")
+_SENT_BODY = Octets(tuple(OCTETS), "The octets of the body")
+_CHANGED = (404, 409, 412, 422, 500, 503, 507)
 
 _API = "/api/v1"
 _NAMED = f"{_API}/cassettes/{{name}}"
@@ -65,7 +97,27 @@ TABLE: tuple[Route, ...] = (
     route("POST", f"{_API}/eject", eject, Nothing, Ejection, Report, errors=(409, 503, 507)),
     route("POST", f"{_API}/rewind", rewind, Nothing, Rewinding, Takes),
     route("GET", f"{_API}/cassettes", list_cassettes, CassetteQuery, Nothing, CassettePage),
-    route("GET", _NAMED, get_cassette, ExportQuery, Nothing, _CASSETTE, errors=(404, 500)),
+    route("GET", _NAMED, get_cassette, ExportQuery, Nothing, _CASSETTE, errors=(404, 422, 500)),
+    route(
+        *("PUT", _NAMED, put_cassette, ImportQuery, Nothing, Imported),
+        errors=_CHANGED,
+        octets=_SENT_CASSETTE,
+    ),
+    route("DELETE", _NAMED, delete_cassette, Nothing, Nothing, Removed, errors=_CHANGED),
+    route("POST", f"{_NAMED}/claim", claim, Nothing, Nothing, Claimed, errors=(409, 500, 503)),
+    route("POST", f"{_NAMED}/release", release, Nothing, Nothing, Released, errors=_CHANGED),
+    route("GET", f"{_NAMED}/copy", get_copy, Nothing, Nothing, _COPY, errors=(404, 500)),
+    route(
+        *("PUT", f"{_NAMED}/copy", put_copy, ChangeQuery, Nothing, Imported),
+        errors=_CHANGED,
+        octets=_SENT_COPY,
+    ),
+    route("GET", f"{_NAMED}/bodies/{{sha256}}", get_body, Nothing, Nothing, _BODY, errors=(404,)),
+    route(
+        *("PUT", f"{_NAMED}/bodies/{{sha256}}", put_body, Nothing, Nothing, BodyKept),
+        errors=(422, 503, 507),
+        octets=_SENT_BODY,
+    ),
     route(
         "GET",
         f"{_NAMED}/interactions",
@@ -76,6 +128,11 @@ TABLE: tuple[Route, ...] = (
         errors=(404, 500),
     ),
     route(
+        *("POST", f"{_NAMED}/interactions", append_interactions, ChangeQuery, Nothing, Added),
+        errors=_CHANGED,
+        octets=_SENT_ADDITIONS,
+    ),
+    route(
         "GET",
         f"{_NAMED}/interactions/{{index}}",
         get_interaction,
@@ -83,6 +140,16 @@ TABLE: tuple[Route, ...] = (
         Nothing,
         _INTERACTION,
         errors=(404, 500),
+    ),
+    route(
+        *("PUT", f"{_NAMED}/interactions/{{index}}", put_interaction, ChangeQuery, Nothing, Edited),
+        errors=_CHANGED,
+        octets=_SENT_INTERACTION,
+    ),
+    route(
+        *("DELETE", f"{_NAMED}/interactions/{{index}}", delete_interaction, ChangeQuery),
+        *(Nothing, Edited),
+        errors=_CHANGED,
     ),
     route(
         "GET",

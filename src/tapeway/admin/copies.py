@@ -1,0 +1,90 @@
+"""Cassettes as another tapeway reads and writes them: line by line, large bodies aside.
+
+The first line is what the cassette says of itself, each further one an interaction with its index,
+the last one counts them and gives the digest of the whole. What has no such end is not all of it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from tapeway.admin.changes import ChangeQuery, Imported
+from tapeway.admin.console import Console
+from tapeway.admin.imports import answered, unreadable
+from tapeway.admin.octets import MIB, media_type, pieces
+from tapeway.admin.payloads import Nothing
+from tapeway.admin.route import Call, Plain
+from tapeway.admin.tags import condition
+from tapeway.core.model import StoredCassette
+from tapeway.core.shared import Held
+from tapeway.editing.absence import no_cassette
+from tapeway.editing.additions import Walk
+from tapeway.errors import AdminError, TapewayError
+from tapeway.formats import copying
+from tapeway.formats.copying import Reader, Writer
+from tapeway.formats.fault import FormatFault
+
+MOST_COPIED = 4096 * MIB
+TYPES = frozenset({copying.MEDIA_TYPE})
+_BATCH = 64
+
+
+async def get_copy(console: Console, call: Plain) -> web.StreamResponse:
+    """The cassette line by line, as another tapeway takes it: in any size, at one moment."""
+    found = await console.broker.editor.walk(call.cassette)
+    if found is None:
+        raise no_cassette(call.cassette)
+    response = web.StreamResponse(headers={"Content-Type": copying.MEDIA_TYPE})
+    await response.prepare(call.request)
+    if call.request.method == "HEAD":
+        return response
+    try:
+        writer = Writer(found.head)
+        await response.write(writer.first())
+        async for batch in _batches(found):
+            await response.write(await asyncio.to_thread(writer.lines, batch))
+        await response.write(writer.last())
+    except (TapewayError, FormatFault):
+        # The head is out: what can be told now is only that this is not all of it.
+        if call.request.transport is not None:
+            call.request.transport.abort()
+        raise ConnectionAbortedError from None
+    await response.write_eof()
+    return response
+
+
+async def put_copy(console: Console, call: Call[ChangeQuery, Nothing]) -> web.Response:
+    """Put a cassette there that another tapeway sends line by line; all of it or nothing."""
+    name, wanted = call.cassette, condition(call.request)
+    media_type(call.request, TYPES)
+    reader, items = Reader(), list[Held]()
+    try:
+        async for piece in pieces(call.request, MOST_COPIED):
+            items += await asyncio.to_thread(reader.feed, piece)
+        end = reader.finish()
+    except FormatFault as fault:
+        raise unreadable(fault) from fault
+    except copying.Cut as cut:
+        raise AdminError(f"{cut}: nothing was kept", status=422, code="cut_copy") from None
+    cassette = StoredCassette(end.head, tuple(items))
+    changed = await console.broker.editor.put(name, cassette, wanted, call.query.secrets)
+    said = Imported(
+        cassette=name,
+        interactions=len(items),
+        sha256=changed.digest,
+        replaced=changed.replaced,
+        losses=[],
+    )
+    return answered(said, changed.digest)
+
+
+async def _batches(found: Walk) -> AsyncIterator[list[Held]]:
+    batch: list[Held] = []
+    async for item in found.items:
+        batch.append(item)
+        if len(batch) >= _BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

@@ -1,0 +1,390 @@
+"""Adds to cassettes, edits, replaces and removes them while others may use them.
+
+What is answered is durable, and what is in memory says the same as the store.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+from weakref import WeakSet
+
+from tapeway.core import repeating, rules
+from tapeway.core.cassette import Cassette
+from tapeway.core.known_values import KnownValues
+from tapeway.core.matching import request_key
+from tapeway.core.model import BodyFile, CassetteHead, ForeignInteraction, Recording, StoredCassette
+from tapeway.core.routing import RouteTable, adopt
+from tapeway.core.shared import Held
+from tapeway.core.take import Take
+from tapeway.editing.absence import no_cassette, no_interaction
+from tapeway.editing.additions import Addition, Changed, Reference, Walk
+from tapeway.editing.condition import ANY, Condition
+from tapeway.editing.kept_bodies import KeptBodies, by_digest, large_bodies, placed
+from tapeway.editing.numbering import Numbering
+from tapeway.editing.receipts import Appended, Receipt, Receipts
+from tapeway.editing.screening import Secrets, screened
+from tapeway.editing.workshop import Change, Workshop
+from tapeway.errors import StoreError
+from tapeway.formats import fingerprint
+from tapeway.ports import BodyKeeper, CassetteStore
+from tapeway.spool import check, pieces
+
+T = TypeVar("T")
+
+
+class Editor:
+    """Changes cassettes of a store that one process uses at a time."""
+
+    def __init__(
+        self, workshop: Workshop, store: CassetteStore, known: KnownValues, routes: RouteTable
+    ) -> None:
+        self._workshop = workshop
+        self._store = store
+        self._known = known
+        self._routes = routes
+        self._receipts = Receipts()
+        self._bodies = KeptBodies()
+        self._seen = KeptBodies()
+        self._numbering = Numbering()
+        self._brought_in: WeakSet[Cassette] = WeakSet()
+
+    async def stored(self, name: str) -> StoredCassette | None:
+        """A cassette as its store holds it at this moment, or None where there is none."""
+        return await self._workshop.original(name)
+
+    async def walk(self, name: str) -> Walk | None:
+        """The same, to be gone through once."""
+        if (stored := await self.stored(name)) is None:
+            return None
+        self._seen.forget(name)
+        for file in by_digest(stored.interactions).values():
+            self._seen.add(name, file)
+        return Walk(stored.head, _each(stored.interactions))
+
+    async def body(self, name: str, digest: str) -> BodyFile | None:
+        """A large body of a cassette, or None where it has none such."""
+        if (file := self._seen.of(name).get(digest)) is not None:
+            try:
+                await asyncio.to_thread(check, file)
+            except StoreError:
+                pass
+            else:
+                return file
+        await self.walk(name)
+        return self._seen.of(name).get(digest)
+
+    async def claim(self, name: str) -> None:
+        """Have a cassette in so that it can be appended to. Raises StoreError, CassetteLocked."""
+        await self._workshop.alongside(name, self._claimed)
+
+    async def release(self, name: str) -> bool:
+        """Write a cassette's final form and let it go, unless it is served or recorded on here too."""
+        cassette = self._workshop.get(name)
+        if cassette is None or cassette not in self._brought_in or _used(cassette):
+            return False
+        self._bodies.forget(name)
+        await self._workshop.eject(name, prune=False)
+        return True
+
+    async def append(
+        self,
+        name: str,
+        additions: Sequence[Addition],
+        *,
+        head: CassetteHead | None = None,
+        key: str | None = None,
+        sent: str = "",
+        secrets: Secrets = "refuse",
+    ) -> list[Appended]:
+        """Add interactions, durable on return; with a key, once however often it is asked.
+
+        `head` is what a cassette says of itself that begins with them, and `sent` the digest of
+        what was asked. Nothing is kept where an AdminError is raised; where a StoreError is, asking
+        again with the same key goes on from there.
+        """
+        receipt = self._receipts.of(name, key, sent)
+        async with receipt.door:
+            if len(receipt.done) < len(additions):
+                work = partial(
+                    self._append, additions, head, receipt, secrets, repeated=key is not None
+                )
+                await self._workshop.alongside(name, work)
+            return [receipt.done[number] for number in range(len(additions))]
+
+    async def put(
+        self,
+        name: str,
+        cassette: StoredCassette,
+        condition: Condition = ANY,
+        secrets: Secrets = "refuse",
+    ) -> Changed:
+        """Replace a whole cassette. One that is in is let go; its next request loads it anew."""
+
+        async def work(loaded: Cassette | None) -> tuple[Changed, None]:
+            before = None
+            if condition.given:
+                before = await self._store.load(name, writable=True)
+                condition.check(await digest_of(before))
+            items = await self._all_placed(name, cassette.interactions, before)
+            found = await asyncio.to_thread(
+                partial(screened, cassette.head, items, self._known, secrets, meta=True)
+            )
+            after = StoredCassette(found.head, found.items)
+            await self._store.save(name, after)
+            await self._store.release(name)
+            self._bodies.forget(name)
+            return Changed(await digest_of(after) or "", found.replaced), None
+
+        return await self._workshop.change(name, partial(self._careful, name, work))
+
+    async def remove(self, name: str, condition: Condition = ANY) -> None:
+        """Delete a cassette. Raises AdminError (404), CassetteLocked."""
+
+        async def work(loaded: Cassette | None) -> tuple[None, None]:
+            if condition.given:
+                condition.check(await digest_of(await self._store.load(name, writable=True)))
+            if not await self._store.remove(name) and loaded is None:
+                raise no_cassette(name)
+            self._bodies.forget(name)
+            self._receipts.forget(name)
+            return None, None
+
+        await self._workshop.change(name, partial(self._careful, name, work))
+
+    async def edit(
+        self,
+        name: str,
+        index: int,
+        changed: Held | None,
+        condition: Condition = ANY,
+        secrets: Secrets = "refuse",
+    ) -> Appended | None:
+        """Put another interaction in the place of one, or remove it; tells where it is now.
+
+        The cassette is written anew, and its interactions numbered by their position. The condition
+        is about this one interaction. Raises AdminError (404, 412).
+        """
+
+        async def work(loaded: Cassette | None) -> tuple[Appended | None, Cassette | None]:
+            before = await self._store.load(name, writable=True)
+            if before is None:
+                raise no_cassette(name)
+            place = _place(name, before.interactions, index)
+            condition.check(fingerprint.of_item(before.interactions[place]))
+            instead: tuple[Held, ...] = ()
+            if changed is not None:
+                (item,) = await self._all_placed(name, [changed], before)
+                found = await asyncio.to_thread(
+                    partial(screened, before.head, [item], self._known, secrets, meta=False)
+                )
+                instead = found.items
+            kept: tuple[Held, ...] = (
+                *before.interactions[:place],
+                *instead,
+                *before.interactions[place + 1 :],
+            )
+            await self._store.save(name, replace(before, interactions=kept))
+            told = None
+            if instead:
+                told = Appended(place, fingerprint.of_item(instead[0]))
+            if loaded is None:
+                await self._store.release(name)
+                return told, None
+            return told, self._rebuilt(loaded, before, kept, place, removed=not instead)
+
+        return await self._workshop.change(name, partial(self._careful, name, work))
+
+    async def keep(self, name: str, file: BodyFile) -> None:
+        """Bring a large body in that an interaction to come refers to; durable on return.
+
+        Its digest is checked while it is written. Raises StoreError.
+        """
+
+        async def work(cassette: Cassette) -> None:
+            if not isinstance(self._store, BodyKeeper):
+                raise StoreError(f"the store {self._store.url} takes no large bodies")
+            self._bodies.add(name, await self._store.keep(name, pieces(file)))
+
+        await self.claim(name)
+        await self._workshop.alongside(name, work)
+
+    async def _claimed(self, cassette: Cassette) -> None:
+        if not _used(cassette) and cassette.name != self._workshop.control.active:
+            self._brought_in.add(cassette)
+
+    async def _append(
+        self,
+        additions: Sequence[Addition],
+        head: CassetteHead | None,
+        receipt: Receipt,
+        secrets: Secrets,
+        cassette: Cassette,
+        *,
+        repeated: bool,
+    ) -> None:
+        await self._claimed(cassette)
+        await self._begin(cassette, head)
+        given = [each.item for each in additions]
+        items = await self._all_placed(cassette.name, given, None)
+        found = await asyncio.to_thread(
+            partial(screened, cassette.head, items, self._known, secrets, meta=False)
+        )
+        steps: list[tuple[int, Recording]] = []
+        for number, (each, item) in enumerate(zip(additions, found.items, strict=True)):
+            if number in receipt.done:
+                continue
+            if repeated and (same := _same(cassette, each.index, item)) is not None:
+                # It came before the process was started anew.
+                receipt.done[number] = same
+                continue
+            index = self._numbering.index(cassette, each.index)
+            superseded = await _superseded(cassette, each.supersedes)
+            steps.append((number, Recording(replace(item, index=index), superseded)))
+        done = await asyncio.gather(
+            *[self._record(cassette, step, receipt, number) for number, step in steps],
+            return_exceptions=True,
+        )
+        for failed in done:
+            if failed is not None:
+                raise failed
+
+    async def _record(
+        self, cassette: Cassette, recording: Recording, receipt: Receipt, number: int
+    ) -> None:
+        await self._store.append(cassette.name, cassette.head, recording)
+        item = recording.interaction
+        receipt.done[number] = Appended(item.index, fingerprint.of_item(item))
+        if isinstance(item, ForeignInteraction):
+            cassette.hold(item, recording.supersedes)
+            return
+        alone = StoredCassette(cassette.head, (item,))
+        (adopted,) = adopt(alone, self._routes).interactions
+        recording = replace(recording, interaction=adopted)
+        # As if it had been there before: nobody was given it in this take.
+        key = request_key(recording.exchange.request, cassette.rules)
+        cassette.add(recording, key, Take(0))
+
+    async def _begin(self, cassette: Cassette, head: CassetteHead | None) -> None:
+        """Let a cassette that begins now say of itself what its first interactions come with."""
+        if head is None or len(cassette) or await self._store.stat(cassette.name) is not None:
+            return
+        meta = rules.in_meta(head.meta, rules.merged(rules.of_meta(head.meta), cassette.rules))
+        cassette.head = replace(head, meta=meta if cassette.rules != rules.NONE else head.meta)
+        cassette.rules = rules.of_meta(cassette.head.meta)
+        cassette.repeats = repeating.of_meta(cassette.head.meta)
+
+    async def _all_placed(
+        self,
+        name: str,
+        items: Sequence[Held],
+        before: StoredCassette | None,
+    ) -> list[Held]:
+        if not any(map(large_bodies, items)):
+            return list(items)
+        found: Mapping[str, BodyFile] = self._bodies.of(name)
+        missing = {file.digest for item in items for file in large_bodies(item)} - found.keys()
+        if missing:
+            if before is None:
+                before = await self._store.load(name, writable=True)
+            found = {**by_digest(before.interactions if before else ()), **found}
+        return [placed(item, found) for item in items]
+
+    def _rebuilt(
+        self,
+        loaded: Cassette,
+        before: StoredCassette,
+        kept: Sequence[Held],
+        place: int,
+        *,
+        removed: bool,
+    ) -> Cassette:
+        """The cassette as it was saved: numbered by position, and this take where it was."""
+        moved = {
+            each.index: at - (removed and at > place)
+            for at, each in enumerate(before.interactions)
+            if not (removed and at == place)
+        }
+        items = tuple([replace(each, index=at) for at, each in enumerate(kept)])
+        stored = adopt(StoredCassette(loaded.head, items), self._routes)
+        rebuilt = Cassette(loaded.name, stored, take=loaded.take.number)
+        rebuilt.date({at: loaded.recorded_in(index) for index, at in moved.items()})
+        rebuilt.take.touched = {moved[each] for each in loaded.take.touched if each in moved}
+        # What was used up stays so, as when rules change.
+        rebuilt.with_rules(rules.NONE)
+        return rebuilt
+
+    async def _careful(
+        self, name: str, work: Change[T], loaded: Cassette | None
+    ) -> tuple[T, Cassette | None]:
+        try:
+            return await work(loaded)
+        except BaseException:
+            if loaded is None:
+                # It was claimed for this alone.
+                with suppress(StoreError):
+                    await self._store.release(name)
+            raise
+
+
+async def digest_of(stored: StoredCassette | None) -> str | None:
+    """What a cassette's ETag says, None for no cassette."""
+    if stored is None:
+        return None
+
+    def digest() -> str:
+        return fingerprint.of_cassette(stored.head, map(fingerprint.of_item, stored.interactions))
+
+    return await asyncio.to_thread(digest)
+
+
+def _used(cassette: Cassette) -> bool:
+    return bool(cassette.take.touched or cassette.take.cursors)
+
+
+async def _each(items: Sequence[Held]) -> AsyncIterator[Held]:
+    for item in items:
+        yield item
+
+
+def _place(name: str, items: Sequence[Held], index: int) -> int:
+    for place, each in enumerate(items):
+        if each.index == index:
+            return place
+    raise no_interaction(name, index)
+
+
+def _same(cassette: Cassette, index: int | None, item: Held) -> Appended | None:
+    held = None if index is None else cassette.get(index)
+    if held is None or (digest := fingerprint.of_item(held)) != fingerprint.of_item(item):
+        return None
+    return Appended(held.index, digest)
+
+
+async def _superseded(cassette: Cassette, wanted: Sequence[Reference]) -> tuple[int, ...]:
+    """The indexes of those that are still there, wherever they are now."""
+    found: list[int] = []
+    moved: list[str] = []
+    for each in wanted:
+        held = cassette.get(each.index)
+        if held is not None and each.sha256 == fingerprint.of_item(held):
+            found.append(each.index)
+        else:
+            moved.append(each.sha256)
+    if moved:
+        held_now = sorted(cassette.snapshot(), key=lambda held: held.index)
+        found += await asyncio.to_thread(_sought, held_now, moved, frozenset(found))
+    return tuple(found)
+
+
+def _sought(held: Sequence[Held], digests: list[str], used: frozenset[int]) -> list[int]:
+    found: list[int] = []
+    for each in held:
+        if each.index not in used and (digest := fingerprint.of_item(each)) in digests:
+            digests.remove(digest)
+            found.append(each.index)
+            if not digests:
+                break
+    return found

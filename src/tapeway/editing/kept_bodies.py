@@ -1,0 +1,70 @@
+"""Large bodies that came before the interactions that refer to them."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from tapeway.core.model import BodyFile, Interaction
+from tapeway.core.shared import Held
+from tapeway.errors import AdminError
+
+_REMEMBERED = 4096
+
+
+def large_bodies(item: Held) -> tuple[BodyFile, ...]:
+    """Those of an interaction that lie in files, or are meant to."""
+    if not isinstance(item, Interaction):
+        return ()
+    return tuple([file for file in (item.request.file, item.response.file) if file is not None])
+
+
+def by_digest(items: Iterable[Held]) -> dict[str, BodyFile]:
+    """The large bodies of these, by their digest."""
+    return {file.digest: file for item in items for file in large_bodies(item)}
+
+
+def placed(item: Held, found: Mapping[str, BodyFile]) -> Held:
+    """The interaction, its large bodies where they lie. Raises AdminError (422) for one that is lost."""
+    if not isinstance(item, Interaction):
+        return item
+    request, response = item.request, item.response
+    if request.file is not None:
+        request = replace(request, file=_placed(request.file, found))
+    if response.file is not None:
+        response = replace(response, file=_placed(response.file, found))
+    return replace(item, request=request, response=response)
+
+
+class KeptBodies:
+    """The last bodies that were brought in, over all cassettes."""
+
+    def __init__(self, most: int = _REMEMBERED) -> None:
+        self._most = most
+        self._kept: OrderedDict[tuple[str, str], BodyFile] = OrderedDict()
+
+    def add(self, name: str, file: BodyFile) -> None:
+        """Remember a body that the store has kept for a cassette."""
+        self._kept[name, file.digest] = file
+        while len(self._kept) > self._most:
+            self._kept.popitem(last=False)
+
+    def of(self, name: str) -> dict[str, BodyFile]:
+        """Those of one cassette, by their digest."""
+        return {digest: file for (of, digest), file in self._kept.items() if of == name}
+
+    def forget(self, name: str) -> None:
+        """A cassette is let go: what nothing refers to is removed from the store."""
+        for at in [at for at in self._kept if at[0] == name]:
+            del self._kept[at]
+
+
+def _placed(file: BodyFile, found: Mapping[str, BodyFile]) -> BodyFile:
+    kept = found.get(file.digest)
+    if kept is None or kept.size != file.size:
+        raise AdminError(
+            f"no body of {file.size} bytes with the digest {file.digest} was sent for this "
+            "cassette: PUT it below …/bodies/ first",
+            status=422,
+            code="body_missing",
+        )
+    return replace(kept, parts=file.parts)

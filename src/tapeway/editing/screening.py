@@ -1,0 +1,99 @@
+"""What is brought in is looked at for secrets, as `tapeway cassette redact` looks at a cassette."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tapeway.core.guard import Place
+from tapeway.core.known_values import KnownValues
+from tapeway.core.model import CassetteHead, Interaction
+from tapeway.core.replacements import Finding
+from tapeway.core.shared import Held
+from tapeway.errors import AdminError
+from tapeway.formats import native
+from tapeway.formats.fault import shown
+from tapeway.inspection import Inspected, Inspector
+from tapeway.spool import pieces
+
+Secrets = Literal["refuse", "redact", "keep"]
+"""What to do where something shows a secret: `keep` does not even look."""
+
+_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """What may be kept, and how many places were replaced in it."""
+
+    head: CassetteHead
+    items: tuple[Held, ...]
+    replaced: int = 0
+
+
+def screened(
+    head: CassetteHead, items: Sequence[Held], known: KnownValues, secrets: Secrets, *, meta: bool
+) -> Screened:
+    """The same without what shows a secret; goes through all of it, so call it in a thread.
+
+    `meta` says whether the head is brought in too. Raises AdminError (422) that names the places:
+    those that may not stay, or in large bodies cannot be replaced.
+    """
+    if secrets == "keep":
+        return Screened(head, tuple(items))
+    inspector = Inspector(head.run_id, known)
+    replaced: list[Finding] = []
+    left: list[Finding] = []
+
+    def note(seen: Inspected, at: Place) -> None:
+        replaced.extend([replace(each, place=(*at, *each.place)) for each in seen.replaced])
+        left.extend([replace(each, place=(*at, *each.place)) for each in seen.left])
+
+    found: list[Held] = []
+    for number, item in enumerate(items):
+        document = native.encode(item)
+        seen = inspector.interaction(item, document)
+        note(seen, ("interactions", number))
+        note(Inspected(document, (), tuple(_in_files(inspector, item))), ("interactions", number))
+        found.append(item if seen.document is document else _mended(item, seen.document))
+    if meta:
+        about = inspector.document(dict(head.meta))
+        note(about, ("meta",))
+        head = replace(head, meta=about.document)
+    _refuse(left if secrets == "redact" else [*replaced, *left], secrets)
+    return Screened(head, tuple(found), len(replaced))
+
+
+def _refuse(found: Sequence[Finding], secrets: Secrets) -> None:
+    if not found:
+        return
+    places = [f"{shown(each.place)} ({each.kind})" for each in found[:_NAMED]]
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    advice = (
+        "they cannot be replaced: take them out yourself"
+        if secrets == "redact"
+        else "have them replaced with ?secrets=redact, or kept as they are with ?secrets=keep"
+    )
+    raise AdminError(
+        f"this shows secrets, so nothing was kept: {', '.join(places)}{more}; {advice}",
+        status=422,
+        code="shows_secrets",
+    )
+
+
+def _mended(item: Held, document: native.Document) -> Held:
+    mended = native.decode(document, item.index)
+    if isinstance(mended, Interaction) and isinstance(item, Interaction):
+        return replace(
+            mended,
+            request=replace(mended.request, file=item.request.file),
+            response=replace(mended.response, file=item.response.file),
+        )
+    return mended
+
+
+def _in_files(inspector: Inspector, item: Held) -> Iterator[Finding]:
+    if isinstance(item, Interaction):
+        for name, message in (("request", item.request), ("response", item.response)):
+            if message.file is not None:
+                place: Place = (name, "body_file")
+                yield from inspector.body(place, message.headers, pieces(message.file))

@@ -1,0 +1,216 @@
+"""The same for a store that many processes use at once: each change is the store's own step."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from tapeway.core.known_values import KnownValues
+from tapeway.core.model import BodyFile, CassetteHead, Recording, StoredCassette
+from tapeway.core.shared import Held
+from tapeway.editing.absence import no_cassette, no_interaction
+from tapeway.editing.additions import Addition, Changed, Reference, Walk
+from tapeway.editing.condition import ANY, Condition
+from tapeway.editing.kept_bodies import KeptBodies, large_bodies, placed
+from tapeway.editing.receipts import Appended, Receipt, Receipts
+from tapeway.editing.screening import Secrets, screened
+from tapeway.errors import StoreError
+from tapeway.formats import fingerprint
+from tapeway.ports import BodyKeeper, SharedStore
+from tapeway.spool import pieces
+
+_PAGE = 100
+
+
+class SharedEditor:
+    """Changes cassettes of a shared store; `changed` tells all instances to look again."""
+
+    def __init__(
+        self,
+        store: SharedStore,
+        known: KnownValues,
+        new_head: Callable[[], CassetteHead],
+        changed: Callable[[], Awaitable[object]],
+    ) -> None:
+        self._store = store
+        self._known = known
+        self._new_head = new_head
+        self._changed = changed
+        self._receipts = Receipts()
+        self._bodies = KeptBodies()
+
+    async def stored(self, name: str) -> StoredCassette | None:
+        """The whole cassette, or None where there is none."""
+        return await self._store.load(name, writable=False)
+
+    async def walk(self, name: str) -> Walk | None:
+        """A cassette page by page: what others change meanwhile may show or not."""
+        outline = await self._store.outline(name)
+        return None if outline is None else Walk(outline.head, self._pages(name))
+
+    async def body(self, name: str, digest: str) -> BodyFile | None:
+        """A large body of a cassette, or None where it has none such. Goes through all of it."""
+        async for item in self._pages(name):
+            for file in large_bodies(item):
+                if file.digest == digest:
+                    return file
+        return None
+
+    async def claim(self, name: str) -> None:
+        """Nothing to claim: see that the store can be reached. Raises StoreError."""
+        await self._store.outline(name)
+
+    async def release(self, name: str) -> bool:
+        """What is kept is in its final form already; bodies nothing refers to are forgotten."""
+        self._bodies.forget(name)
+        await self._store.release(name)
+        return True
+
+    async def append(
+        self,
+        name: str,
+        additions: Sequence[Addition],
+        *,
+        head: CassetteHead | None = None,
+        key: str | None = None,
+        sent: str = "",
+        secrets: Secrets = "refuse",
+    ) -> list[Appended]:
+        """Add interactions, durable on return; with a key, once while this process lives."""
+        receipt = self._receipts.of(name, key, sent)
+        async with receipt.door:
+            if len(receipt.done) < len(additions):
+                await self._append(name, additions, head, receipt, secrets)
+            return [receipt.done[number] for number in range(len(additions))]
+
+    async def put(
+        self,
+        name: str,
+        cassette: StoredCassette,
+        condition: Condition = ANY,
+        secrets: Secrets = "refuse",
+    ) -> Changed:
+        """Replace a whole cassette for all instances.
+
+        The condition is looked at before, and not in one step with it.
+        """
+        if condition.given:
+            condition.check(await self._digest(name))
+        items = await self._placed(name, cassette.interactions)
+        found = await asyncio.to_thread(
+            partial(screened, cassette.head, items, self._known, secrets, meta=True)
+        )
+        after = StoredCassette(found.head, found.items)
+        await self._store.save(name, after)
+        await self._store.release(name)
+        self._bodies.forget(name)
+        await self._changed()
+        digests = await asyncio.to_thread(
+            lambda: [fingerprint.of_item(each) for each in after.interactions]
+        )
+        return Changed(fingerprint.of_cassette(after.head, digests), found.replaced)
+
+    async def remove(self, name: str, condition: Condition = ANY) -> None:
+        """Delete a cassette for all instances. Raises AdminError (404)."""
+        if condition.given:
+            condition.check(await self._digest(name))
+        if not await self._store.remove(name):
+            raise no_cassette(name)
+        self._bodies.forget(name)
+        self._receipts.forget(name)
+        await self._changed()
+
+    async def edit(
+        self,
+        name: str,
+        index: int,
+        changed: Held | None,
+        condition: Condition = ANY,
+        secrets: Secrets = "refuse",
+    ) -> Appended | None:
+        """Put another interaction in the place of one, or remove it; all others keep their index."""
+        if (outline := await self._store.outline(name)) is None:
+            raise no_cassette(name)
+        if (before := await self._store.get(name, index)) is None:
+            raise no_interaction(name, index)
+        condition.check(fingerprint.of_item(before.item))
+        instead = None
+        if changed is not None:
+            items = await self._placed(name, [changed], [before.item])
+            found = await asyncio.to_thread(
+                partial(screened, outline.head, items, self._known, secrets, meta=False)
+            )
+            instead = replace(found.items[0], index=index)
+        if not await self._store.edit(name, index, instead):
+            raise no_interaction(name, index)
+        return None if instead is None else Appended(index, fingerprint.of_item(instead))
+
+    async def keep(self, name: str, file: BodyFile) -> None:
+        """Bring a large body in that an interaction to come refers to; durable on return."""
+        if not isinstance(self._store, BodyKeeper):
+            raise StoreError(f"the store {self._store.url} takes no large bodies")
+        self._bodies.add(name, await self._store.keep(name, pieces(file)))
+
+    async def _append(
+        self,
+        name: str,
+        additions: Sequence[Addition],
+        head: CassetteHead | None,
+        receipt: Receipt,
+        secrets: Secrets,
+    ) -> None:
+        outline = await self._store.outline(name)
+        born = outline.head if outline is not None else head or self._new_head()
+        items = await self._placed(name, [each.item for each in additions])
+        found = await asyncio.to_thread(
+            partial(screened, born, items, self._known, secrets, meta=False)
+        )
+        steps: list[tuple[int, Recording]] = []
+        for number, (each, item) in enumerate(zip(additions, found.items, strict=True)):
+            if number not in receipt.done:
+                index = await self._store.reserve(name)
+                superseded = [at.index for at in each.supersedes if await self._holds(name, at)]
+                steps.append((number, Recording(replace(item, index=index), tuple(superseded))))
+        done = await asyncio.gather(
+            *[self._record(name, born, step, receipt, number) for number, step in steps],
+            return_exceptions=True,
+        )
+        for failed in done:
+            if failed is not None:
+                raise failed
+
+    async def _record(
+        self, name: str, head: CassetteHead, step: Recording, receipt: Receipt, number: int
+    ) -> None:
+        await self._store.append(name, head, step)
+        item = step.interaction
+        receipt.done[number] = Appended(item.index, fingerprint.of_item(item))
+
+    async def _holds(self, name: str, wanted: Reference) -> bool:
+        found = await self._store.get(name, wanted.index)
+        return found is not None and fingerprint.of_item(found.item) == wanted.sha256
+
+    async def _placed(
+        self, name: str, items: Sequence[Held], before: Sequence[Held] = ()
+    ) -> list[Held]:
+        found = self._bodies.of(name)
+        found |= {file.digest: file for item in before for file in large_bodies(item)}
+        missing = {file.digest for item in items for file in large_bodies(item)} - found.keys()
+        for digest in missing:
+            if (file := await self.body(name, digest)) is not None:
+                found[digest] = file
+        return [placed(item, found) for item in items]
+
+    async def _digest(self, name: str) -> str | None:
+        outline = await self._store.outline(name)
+        if outline is None:
+            return None
+        digests = [fingerprint.of_item(item) async for item in self._pages(name)]
+        return fingerprint.of_cassette(outline.head, digests)
+
+    async def _pages(self, name: str) -> AsyncIterator[Held]:
+        after = None
+        while found := await self._store.page(name, after=after, limit=_PAGE):
+            for each in found:
+                yield each.item
+            after = found[-1].item.index

@@ -1,0 +1,70 @@
+"""One call for every route, as it has to be sent to be carried out."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from tapeway.admin.route import Route
+from tapeway.core.model import CassetteHead
+from tapeway.formats.copying import Writer
+
+BODY = b"a body that is brought in"
+DIGEST = hashlib.sha256(BODY).hexdigest()
+INTERACTION = {
+    "kind": "http",
+    "request": {"method": "GET", "url": "http://service.invalid/v1/more", "route": "default"},
+    "response": {"status_code": 200, "headers": {}, "text": "more"},
+}
+_CASSETTE: dict[str, object] = {
+    "version": "1",
+    "created_at": "2026-01-02T03:04:05+00:00",
+    "run_id": "a-run",
+    "meta": {},
+    "interactions": [],
+}
+
+ABSENT = frozenset({"accept", "get_body"})
+"""What these are about is not there in a world where one thing was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """What a call carries."""
+
+    body: bytes = b""
+    type: str = "application/json"
+
+
+def example(each: Route) -> Example:
+    """What a call of this route carries so that it succeeds."""
+    return _EXAMPLES.get(each.name, Example())
+
+
+def filled(path: str) -> str:
+    """A path of the table with what is there put in."""
+    for name, value in {"name": "default", "index": "0", "id": "x", "sha256": DIGEST}.items():
+        path = path.replace(f"{{{name}}}", value)
+    return path
+
+
+def copy() -> bytes:
+    """A cassette without interactions, line by line."""
+    writer = Writer(CassetteHead("2026-01-02T03:04:05+00:00", "a-run"))
+    return writer.first() + writer.last()
+
+
+def _json(value: object) -> Example:
+    return Example(json.dumps(value).encode())
+
+
+_EXAMPLES = {
+    "put_mode": _json({"mode": "replay"}),
+    "insert": _json({"cassette": "other"}),
+    "eject": _json({}),
+    "rewind": _json({}),
+    "put_cassette": _json(_CASSETTE),
+    "append_interactions": _json({"interactions": [INTERACTION]}),
+    "put_interaction": _json(INTERACTION),
+    "put_copy": Example(copy(), "application/jsonl"),
+    "put_body": Example(BODY, "application/octet-stream"),
+}
