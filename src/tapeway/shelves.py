@@ -8,6 +8,7 @@ stands then is put back; if another instance was quicker, all of that is done ag
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from uuid import UUID, uuid5
 from weakref import WeakValueDictionary
 
 from tapeway.core import steering
@@ -40,6 +41,7 @@ MOST_LISTED = 10_000
 """Further unused recordings and duplicates are counted, not named."""
 
 _TRIES = 1000
+_CASSETTES = UUID("6a3f3d0c-9d0e-4d4c-8a53-7f0f4f4b5d11")
 
 
 class SharedCassettes:
@@ -300,8 +302,10 @@ class SharedCassettes:
 
     def _new_head(self, name: str) -> CassetteHead:
         # One until it is born, or a placeholder would change with every request.
-        known = self._shelves.get(name)
-        return self._desk.new_head() if known is None else known.head
+        if (known := self._shelves.get(name)) is not None:
+            return known.head
+        # Instances that have it made at the same time must not hide one secret behind two.
+        return replace(self._desk.new_head(), run_id=str(uuid5(_CASSETTES, name)))
 
     def _shelf_of(self, head: CassetteHead, outline: Outline, *, born: bool) -> Shelf:
         routes = [route or self._route_of(base) for route, base in outline.sources]
