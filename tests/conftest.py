@@ -1,16 +1,34 @@
 """What every test session shares."""
 
 import asyncio
-from collections.abc import Generator
+import os
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
 
 from tests.stores import matrix
+from tests.stores.postgres_server import PostgresServer, running
 
 # No deadline: a busy machine is not a fault of the code.
 settings.register_profile("tapeway", deadline=None)
 settings.load_profile("tapeway")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A server of our own, which may be stopped; it runs again when a test is over."""
+    with running() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn(request: pytest.FixtureRequest) -> str:
+    """Where tests find a database: that of `TAPEWAY_TEST_POSTGRES_DSN`, or of our own server."""
+    if given := os.environ.get("TAPEWAY_TEST_POSTGRES_DSN"):
+        return given
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return server.dsn
 
 
 def pytest_configure() -> None:

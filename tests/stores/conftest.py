@@ -1,7 +1,6 @@
 """A folder of cassettes and a store over it; instances of a store that several share."""
 
-import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from tapeway.ports import SharedStore
 from tapeway.stores.file import FileStore
 from tapeway.stores.postgres import PostgresStore
-from tests.stores.postgres_server import PostgresServer, fresh, running
+from tests.stores.postgres_server import fresh
 from tests.stores.shared import NewInstance, instances
 
 
@@ -34,22 +33,6 @@ def new_instance(request: pytest.FixtureRequest, tmp_path: Path) -> NewInstance:
         return lambda: PostgresStore(url)
     sqlite = pytest.importorskip("tapeway.stores.sqlite")
     return lambda: sqlite.SqliteStore(tmp_path / "cassettes.db")
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
-    """A server of our own, which may be stopped; it runs again when a test is over."""
-    with running() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def postgres_dsn(request: pytest.FixtureRequest) -> str:
-    """Where tests find a database: that of `TAPEWAY_TEST_POSTGRES_DSN`, or of our own server."""
-    if given := os.environ.get("TAPEWAY_TEST_POSTGRES_DSN"):
-        return given
-    server: PostgresServer = request.getfixturevalue("postgres_server")
-    return server.dsn
 
 
 @pytest.fixture

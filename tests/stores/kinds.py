@@ -10,6 +10,7 @@ from tapeway.ports import CassetteStore
 from tapeway.stores.file import FileStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.postgres import PostgresStore
+from tapeway.stores.sqlite import SqliteStore
 from tests.stores.postgres_server import fresh
 
 PASSWORD = "s3cret-of-the-store"
@@ -78,6 +79,17 @@ def _a_file(folder: Path, server: str) -> Unusable:
 
 
 @asynccontextmanager
+async def _sqlite(folder: Path, server: str) -> AsyncIterator[Place]:
+    path = folder / "cassettes.db"
+    yield Place(lambda: SqliteStore(path), f"sqlite:{path}")
+
+
+def _no_database(folder: Path, server: str) -> Unusable:
+    (folder / "taken").write_bytes(b"no database, " * 500)
+    return Unusable(f"sqlite:{folder / 'taken'}", str(folder / "taken"), cause=True)
+
+
+@asynccontextmanager
 async def _postgres(folder: Path, server: str) -> AsyncIterator[Place]:
     async with fresh(server) as url:
         yield Place(lambda: PostgresStore(url), url)
@@ -97,6 +109,7 @@ KINDS = [
     ),
     Kind("file", _file(JSON), _a_file),
     Kind("file-yaml", _file(YAML), _a_file),
+    Kind("sqlite", _sqlite, _no_database, shared=True, together=True),
     Kind(
         "postgresql",
         _postgres,

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -93,7 +94,8 @@ def _print(found: list[_Listed]) -> None:
         count = "?" if each.interactions is None else str(each.interactions)
         size = "" if each.size is None else plain_text.size(each.size)
         note = "  unfinished" if each.unfinished else ""
-        shown = f"{each.name:<{width}}  {count:>6}  {size:>10}  {each.modified_at or ''}{note}"
+        modified_at = re.sub(r"\.\d+", "", each.modified_at or "")
+        shown = f"{each.name:<{width}}  {count:>6}  {size:>10}  {modified_at}{note}"
         click.echo(shown.rstrip())
         if each.error:
             click.echo(f"tapeway: {plain_text.line(each.error)}", err=True)

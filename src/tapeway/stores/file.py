@@ -218,7 +218,7 @@ def _stat(paths: Paths) -> CassetteStat | None:
     modified = datetime.fromtimestamp(max(each.st_mtime for each in found.values()), UTC)
     size = sum(each.st_size for each in found.values())
     mark = " ".join([f"{file}:{_mark(each)}" for file, each in found.items()])
-    return CassetteStat(size, modified.isoformat(timespec="seconds"), mark)
+    return CassetteStat(size, modified.isoformat(timespec="microseconds"), mark)
 
 
 def _mark(found: os.stat_result) -> str:

@@ -96,7 +96,7 @@ class MemoryStore:
         if (found := self._found(name)) is None:
             return None
         size = len(native.save(_stored(found)))
-        return CassetteStat(size, found.at.isoformat(timespec="seconds"), str(found.change))
+        return CassetteStat(size, found.at.isoformat(timespec="microseconds"), str(found.change))
 
     def _found(self, name: str) -> _Kept | None:
         self._refuse_when_closed()

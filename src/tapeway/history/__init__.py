@@ -1,0 +1,1 @@
+"""Message histories of conversations, kept as cassettes in any store."""

@@ -1,0 +1,91 @@
+"""A message of a history, and what a cassette says of those that were appended together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from tapeway.core import match_key
+from tapeway.core.json_text import Json, NotJson, require
+from tapeway.core.model import ForeignInteraction
+from tapeway.core.shared import Held
+from tapeway.errors import RequestError
+
+KIND = "memory_write"
+CALL = "append_messages"
+
+# A message lies this deep in an interaction, and that in its turn in a file.
+_DEPTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Who said what and when; `content` is a text or any JSON, such as tool calls and their results.
+
+    The time keeps the offset it was given with, and None stays None.
+    """
+
+    role: str
+    content: Json
+    timestamp: datetime | None = None
+
+
+def written(session_id: str, messages: Sequence[Message]) -> dict[str, Json]:
+    """The interaction of one append. Raises RequestError for what could not be read again."""
+    said: list[Json] = [_document(each) for each in messages]
+    request: dict[str, Json] = {
+        "name": CALL,
+        "args": {"session_id": session_id, "messages": said},
+    }
+    return {
+        "kind": KIND,
+        "boundary": CALL,
+        "request": request,
+        "response": None,
+        "match_key": match_key.of_request(request),
+        "latency_ms": 0.0,
+    }
+
+
+def read(item: Held) -> list[Message]:
+    """The messages an interaction holds. Raises ValueError for any other one."""
+    match item.document if isinstance(item, ForeignInteraction) else None:
+        case {"kind": "memory_write", "request": {"name": "append_messages", "args": dict(said)}}:
+            match said:
+                case {"messages": list(messages)}:
+                    return [_message(each) for each in messages]
+    raise ValueError(f"it is no {KIND} of {CALL}")
+
+
+def _document(message: Message) -> dict[str, Json]:
+    try:
+        require(message.role)
+        require(message.content, depth=_DEPTH)
+    except NotJson as exc:
+        raise RequestError(f"a message of role {message.role!r} cannot be kept: {exc}") from exc
+    return {
+        "role": _role(message.role),
+        "content": message.content,
+        "timestamp": _time(message.timestamp),
+    }
+
+
+def _role(role: object) -> str:
+    if isinstance(role, str) and role:
+        return role
+    raise RequestError(f"the role of a message is a text such as user or tool, not {role!r}")
+
+
+def _time(timestamp: object) -> str | None:
+    if timestamp is None:
+        return None
+    if isinstance(timestamp, datetime):
+        return timestamp.isoformat()
+    raise RequestError(f"the time of a message is a datetime or None, not {timestamp!r}")
+
+
+def _message(value: Json) -> Message:
+    match value:
+        case {"role": str(role), "content": content, "timestamp": (str() | None) as at, **rest}:
+            if not rest:
+                return Message(role, content, None if at is None else datetime.fromisoformat(at))
+    raise ValueError("a message has a role, a content and a timestamp, and nothing else")

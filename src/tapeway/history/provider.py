@@ -1,0 +1,82 @@
+"""The life of a history's store: opened before the first message, closed behind the last."""
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tapeway.core.credentials import Secret
+from tapeway.core.environment import environment_credentials
+from tapeway.core.guard import Guard
+from tapeway.errors import StoreError
+from tapeway.history.storage import CassetteHistory, HistoryStorage
+from tapeway.ports import CassetteStore
+from tapeway.stores.opening import open_store
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class StorageProvider:
+    """Histories in a store: `memory:`, a folder, `sqlite:FILE`, `postgresql://…`, `http(s)://…`.
+
+    Use it as a context manager, or call `initialize` and `close`. A message that shows a credential
+    of the environment is refused unless `keep_secrets` is set. Raises ConfigError for an address
+    that is none.
+    """
+
+    def __init__(
+        self,
+        store: str | Path | CassetteStore,
+        *,
+        keep_secrets: bool = False,
+        now: Callable[[], datetime] = _now,
+    ) -> None:
+        self._store = open_store(str(store)) if isinstance(store, str | Path) else store
+        self._keep_secrets = keep_secrets
+        self._now = now
+        self._history: CassetteHistory | None = None
+
+    @property
+    def history(self) -> HistoryStorage:
+        """The histories. Raises StoreError before `initialize` and after `close`."""
+        if self._history is None:
+            raise StoreError(
+                f"the history in {self._store.url} is not open: call initialize() first", status=503
+            )
+        return self._history
+
+    async def initialize(self) -> None:
+        """Open the store; a second time nothing. Raises StoreError."""
+        if self._history is None:
+            await self._store.open()
+            check = None if self._keep_secrets else Guard(_secrets()).check
+            self._history = CassetteHistory(self._store, self._now, check)
+
+    async def close(self) -> None:
+        """Bring every session into its final form; a second time nothing. Raises StoreError."""
+        if (history := self._history) is not None:
+            self._history = None
+            try:
+                await history.rest()
+            finally:
+                await self._store.close()
+
+    async def __aenter__(self) -> Self:
+        await self.initialize()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def _secrets() -> list[Secret]:
+    return [Secret(name, value.encode()) for name, value in environment_credentials(os.environ)]
