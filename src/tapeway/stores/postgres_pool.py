@@ -47,10 +47,6 @@ class Session:
         """Whether no statement and no transaction is under way."""
         self.schema = schema
 
-    def name(self, table: str) -> str:
-        """The full name of a table."""
-        return f'"{self.schema}".{table}'
-
     async def run(self, sql: str, *args: object) -> int:
         """How many rows it changed."""
         said = await self.connection.execute(_in(self.schema, sql), *args, timeout=self._limit_s)

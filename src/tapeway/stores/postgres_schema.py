@@ -200,10 +200,9 @@ async def _settings(session: Session) -> tuple[bool, str, str]:
 
 
 async def _version(session: Session) -> int | None:
-    there = await session.row(
-        "SELECT to_regclass($1) IS NOT NULL AS there", session.name("version")
-    )
-    if there is None or not there["there"]:
+    # Not by to_regclass(): that may remember that there was none when another has just made it.
+    there = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'version'"
+    if not await session.rows(there, session.schema):
         return None
     found = await session.row("SELECT max(number) AS number FROM @version")
     return None if found is None else found["number"]
@@ -215,7 +214,6 @@ async def _create(session: Session) -> None:
     await session.run("SELECT pg_advisory_xact_lock($1)", lock)
     if await _version(session) is not None:
         return
-    there = await session.row("SELECT to_regnamespace($1) IS NOT NULL AS there", f'"{schema}"')
-    if there is None or not there["there"]:
+    if not await session.rows("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema):
         await session.run(f'CREATE SCHEMA "{schema}"')
     await session.run(_CREATE)
