@@ -8,9 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tapeway.core import match_key
+from tapeway.core.encoding import coding_of, decoder
+from tapeway.core.encoding import decode as decode_body
 from tapeway.core.headers import OWN, end_to_end, find
 from tapeway.core.json_text import Json
 from tapeway.core.model import Headers, Interaction, Request, Response, ResponseHead, Verdict
+from tapeway.core.readable import may_be_read, uncoded
 from tapeway.formats import arrival, body, body_file, failing, header_map
 from tapeway.formats.fault import FormatFault, Pointer
 from tapeway.formats.fields import Fields, millis
@@ -78,12 +81,15 @@ def decode(document: Mapping[str, Json], index: int, at: Pointer) -> Interaction
     fields.require("request", *needed)
     request = decode_request(fields.object("request"))
     key = fields.text("match_key")
+    response = (
+        _decode_part(fields, request.method)
+        if failure
+        else _decode_response(fields.object("response"), request.method)
+    )
     return Interaction(
         index=index,
         request=request,
-        response=_decode_part(fields, request.method)
-        if failure
-        else _decode_response(fields.object("response"), request.method),
+        response=response if request.route else _as_it_stands(response, request.method),
         match_key=key,
         latency_ms=fields.number("latency_ms"),
         usage=fields.object("usage").values if "usage" in fields else None,
@@ -220,6 +226,16 @@ def _decode_response(fields: Fields, method: str) -> Response:
         return Response(head, file=file, cuts=cuts, verdict=_verdict(fields))
     chunks = arrival.decode(fields, body.decode(fields), _content_type(headers))
     return Response(head, chunks, verdict=_verdict(fields))
+
+
+def _as_it_stands(response: Response, method: str) -> Response:
+    # AgentTape 0.1.0 wrote bodies decoded beside the headers of the coded ones.
+    coding = coding_of(response.headers)
+    if response.file is not None or not response.body or not may_be_read(response, method):
+        return response
+    if decoder(coding) is None or decode_body(coding, response.body) is not None:
+        return response
+    return replace(response, head=replace(response.head, headers=uncoded(response.headers)))
 
 
 def _verdict(fields: Fields) -> Verdict:

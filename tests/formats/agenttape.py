@@ -1,0 +1,22 @@
+"""Cassettes that releases of AgentTape wrote, as the tests read them."""
+
+from pathlib import Path
+
+from tapeway.core.model import StoredCassette
+from tapeway.formats.notation import ENDINGS
+
+FOLDER = Path(__file__).parent / "data" / "agenttape"
+FILES = sorted(path for path in FOLDER.glob("0.*/*.*") if path.suffix in ENDINGS)
+NAMES = [f"{path.parent.name}/{path.name}" for path in FILES]
+
+
+def loaded(name: str) -> StoredCassette:
+    """What a file such as `0.1.8/llm.yaml` holds."""
+    path = FOLDER / name
+    beside = path.with_name(path.stem + ".assets")
+
+    def fetch(digest: str) -> bytes | None:
+        file = beside / digest.replace(":", "-")
+        return file.read_bytes() if file.exists() else None
+
+    return ENDINGS[path.suffix].load(path.read_bytes(), fetch)
