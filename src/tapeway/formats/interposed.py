@@ -23,6 +23,9 @@ from tapeway.formats.fields import Fields
 NOTE = "interposition"
 """What holds the rest in an item's metadata."""
 
+LENGTHS = "lengths"
+"""In a note: how long the chunks are, where that is not what the recording's own say."""
+
 KIND = "tool"
 """What an item that is no HTTP call is among the kinds there are."""
 
@@ -89,10 +92,15 @@ def interposed_of(item: Held) -> Interposed | None:
 
 
 def noted(item: Interaction, interposed: Interposed, *, cuts: bool = True) -> Interaction:
-    """The recording with a note of what interposition says otherwise; without `cuts` not how long its
-    chunks are."""
+    """The recording with a note of what interposition says otherwise.
+
+    Without `cuts` it stays noted how long the chunks are.
+    """
+    before = item.metadata.get(NOTE)
     bare = _without_note(item)
     note = _note(_plain(bare), interposed, cuts=cuts)
+    if not cuts and isinstance(before, dict) and LENGTHS in before:
+        note[LENGTHS] = before[LENGTHS]
     return replace(bare, metadata={**bare.metadata, NOTE: note}) if note else bare
 
 
@@ -146,7 +154,7 @@ def _note(plain: Interposed, wanted: Interposed, *, cuts: bool) -> Document:
         note["headers"] = _lists(wanted.headers)
     lengths = [len(each.data) for each in wanted.chunks]
     if cuts and lengths != [len(each.data) for each in plain.chunks]:
-        note["lengths"] = [*lengths]
+        note[LENGTHS] = [*lengths]
     said = [each.metadata for each in wanted.chunks]
     if said != [plain.chunks[0].metadata, *[()] * (len(said) - 1)]:
         note["chunk_metadata"] = {str(at): _lists(each) for at, each in enumerate(said) if each}
@@ -163,7 +171,9 @@ def _completed(plain: Interposed, item: Interaction) -> Interposed:
     chunks = _cut(plain.chunks, fields)
     if "chunk_metadata" in fields:
         said = fields.object("chunk_metadata")
-        chunks = [replace(chunk, metadata=_pairs(said, str(at))) for at, chunk in enumerate(chunks)]
+        chunks = [
+            replace(chunk, metadata=pairs_of(said, str(at))) for at, chunk in enumerate(chunks)
+        ]
     status = str(item.response.status)
     first = chunks[0].metadata
     if dict(first).get(_STATUS, "200") != status:
@@ -176,7 +186,7 @@ def _completed(plain: Interposed, item: Interaction) -> Interposed:
         target=_target(plain, item, fields),
         headers=_headers(plain, item, fields),
         chunks=tuple(chunks),
-        metadata=_pairs(fields, "metadata"),
+        metadata=pairs_of(fields, "metadata"),
     )
 
 
@@ -189,12 +199,12 @@ def _target(plain: Interposed, item: Interaction, note: Fields) -> str:
 def _headers(plain: Interposed, item: Interaction, note: Fields) -> Pairs:
     if "headers" not in note:
         return plain.headers
-    said = _pairs(note, "headers")
+    said = pairs_of(note, "headers")
     return said if kept(octets(said)) == item.request.headers else plain.headers
 
 
 def _cut(chunks: tuple[Chunk, ...], note: Fields) -> list[Chunk]:
-    lengths = [each for each in note.list("lengths") if isinstance(each, int) and each >= 0]
+    lengths = [each for each in note.list(LENGTHS) if isinstance(each, int) and each >= 0]
     body = b"".join([each.data for each in chunks])
     if not lengths or sum(lengths) != len(body):
         return list(chunks)
@@ -235,18 +245,18 @@ def _of_document(document: Mapping[str, Json]) -> Interposed:
         request.text("protocol"),
         request.text("action"),
         request.text("target"),
-        _pairs(request, "headers"),
+        pairs_of(request, "headers"),
         _octets(request, "body"),
         tuple(
             [
-                Chunk(_octets(each, "body"), _pairs(each, "metadata"))
+                Chunk(_octets(each, "body"), pairs_of(each, "metadata"))
                 for each in [
                     Fields.of(value, (*chunks.at, "chunks", at))
                     for at, value in enumerate(chunks.list("chunks"))
                 ]
             ]
         ),
-        _pairs(root.object("metadata").object(NOTE), "metadata"),
+        pairs_of(root.object("metadata").object(NOTE), "metadata"),
     )
 
 
@@ -267,7 +277,7 @@ def _lists(pairs: Pairs) -> Json:
     return [[name, value] for name, value in pairs]
 
 
-def _pairs(fields: Fields, name: str) -> Pairs:
+def pairs_of(fields: Fields, name: str) -> Pairs:
     """The pairs a list holds. Raises FormatFault for what is none."""
     return tuple([_pair(each, (*fields.at, name, at)) for at, each in enumerate(fields.list(name))])
 
