@@ -13,6 +13,8 @@ import pytest
 
 _PROPERTY = "contract"
 _WORDS = {"passed": "pass", "skipped": "skip", "failed": "FAIL"}
+_STORES = ("kind", "new_instance")
+"""The parameters of a test that say which store it is run over."""
 _NOT_RUN = "----"
 _NOT_PROMISED = "·"
 
@@ -115,7 +117,8 @@ def _word(row: Mapping[str, Result], store: str) -> str:
 
 def _kind(item: pytest.Item) -> str | None:
     callspec = getattr(item, "callspec", None)
-    return str(callspec.params["kind"]) if callspec and "kind" in callspec.params else None
+    params = callspec.params if callspec is not None else {}
+    return next((str(params[each]) for each in _STORES if each in params), None)
 
 
 def _promise(item: pytest.Item) -> str:

@@ -48,5 +48,7 @@ async def opened(store: CassetteStore) -> AsyncIterator[CassetteStore]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    own = [item for item in items if Path(__file__).parent in item.path.parents]
-    note(own, [kind.name for kind in KINDS])
+    own = Path(__file__).parent
+    shared = {own.parent / "test_shared_contract.py", own.parent / "test_shared_coordination.py"}
+    found = [item for item in items if own in item.path.parents or item.path in shared]
+    note(found, [kind.name for kind in KINDS])
