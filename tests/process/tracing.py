@@ -16,7 +16,7 @@ class Trace:
     """Lines of strace about calls on these paths and sockets; skips the test where it may not look."""
 
     def __init__(self, file: Path, *options: str) -> None:
-        _skip_where_forbidden()
+        skip_where_forbidden()
         self._file = file
         # Detached, so that the process started is tapeway and gets the signals itself.
         quiet = ("-D", "-f", "-qq", "-yy", "-s", "128", "-o", str(file))
@@ -57,7 +57,7 @@ class Trace:
 @asynccontextmanager
 async def struck_in(pid: int, calls: str) -> AsyncIterator[None]:
     """Have a running process killed as soon as it makes one of these calls."""
-    _skip_where_forbidden()
+    skip_where_forbidden()
     strike = ("-e", f"trace={calls}", "-e", f"inject={calls}:signal=KILL")
     command = ("strace", "-f", "-qq", "-o", "/dev/null", *strike, "-p", str(pid))
     strace = await asyncio.create_subprocess_exec(*command)
@@ -76,7 +76,8 @@ def _traced(pid: int) -> bool:
     return not any("TracerPid:\t0\n" in (each / "status").read_text() for each in threads)
 
 
-def _skip_where_forbidden() -> None:
+def skip_where_forbidden() -> None:
+    """Skip the test where no process may be traced."""
     if shutil.which("strace") is None:
         pytest.skip("there is no strace here")
     tried = subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True, text=True)

@@ -4,13 +4,14 @@ What a setting answers is looked at: SQLite says nothing when it does not take o
 """
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 import apsw
 
 from tapeway.errors import StoreError
-from tapeway.stores.sqlite_trouble import refuse_old
+from tapeway.stores.sqlite_trouble import refuse_old, store_error
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +37,13 @@ _FULL, _EXTRA = 2, 3
 _told: set[str] = set()
 
 
-def connect(path: Path, role: Role) -> apsw.Connection:
-    """A connection to a file that is there. Raises apsw.Error, ConfigError, StoreError."""
+def connect(
+    path: Path, role: Role, look: Callable[[apsw.Connection], None] = lambda _: None
+) -> apsw.Connection:
+    """A connection to a file that is there, once it was looked at.
+
+    Raises StoreError, ConfigError, apsw.CantOpenError, and what `look` raises.
+    """
     refuse_old(apsw.sqlite_lib_version())
     # A parent folder may be a link, the file itself may not: SQLite refuses links anywhere.
     plain = path.parent.resolve() / path.name
@@ -52,6 +58,12 @@ def connect(path: Path, role: Role) -> apsw.Connection:
             _make_durable(connection, str(path))
         else:
             set_and_check(connection, "query_only", 1)
+        look(connection)
+    except apsw.Error as exc:
+        # Asked before it is closed: that is a call, too.
+        number = connection.system_errno
+        connection.close()
+        raise store_error(exc, str(path), "open the file", number) from exc
     except BaseException:
         connection.close()
         raise

@@ -117,16 +117,14 @@ class House:
         log_file = self.place.beside("-wal")
         logged = log_file.exists() and log_file.stat().st_size
         role: Role = "read" if self.place.writable or logged else "copy"
-        connection = connect(self.place.path, role)
-        try:
+
+        def look(connection: apsw.Connection) -> None:
             if not schema.is_there(connection, str(self.place)):
-                raise Absent  # noqa: TRY301
+                raise Absent
             check_small(connection)
             told.compare(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+
+        return connect(self.place.path, role, look)
 
     def _highest_fence(self) -> int:
         try:

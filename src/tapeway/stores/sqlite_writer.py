@@ -103,18 +103,16 @@ class Writer:
             self._place.make()
             self._told.begin_anew()
         self._place.close_to_others()
-        connection = connect(self._place.path, "write")
-        try:
-            schema.create(connection, str(self._place))
-            check_small(connection)
-            connection.set_wal_hook(self._grown)
-        except BaseException:
-            connection.close()
-            raise
+        connection = connect(self._place.path, "write", self._look)
         found = self._place.look()
         self._file = found.st_dev, found.st_ino
-        self._told.compare(connection)
         return connection
+
+    def _look(self, connection: apsw.Connection) -> None:
+        schema.create(connection, str(self._place))
+        check_small(connection)
+        self._told.compare(connection)
+        connection.set_wal_hook(self._grown)
 
     def _grown(self, _: apsw.Connection, __: str, pages: int) -> int:
         self._behind = pages
