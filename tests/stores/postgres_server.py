@@ -45,6 +45,10 @@ class PostgresServer:
     def pid(self) -> int:
         return int((self._data / "postmaster.pid").read_text().split("\n")[0])
 
+    @property
+    def runs(self) -> bool:
+        return (self._data / "postmaster.pid").exists()
+
     def start(self) -> None:
         """Ready for connections on return."""
         options = (
@@ -112,7 +116,8 @@ def running() -> Iterator[PostgresServer]:
         try:
             yield server
         finally:
-            server.stop("immediate")
+            if server.runs:
+                server.stop("immediate")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

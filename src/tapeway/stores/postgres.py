@@ -226,7 +226,10 @@ class PostgresStore:
         async def edit(session: Session) -> bool:
             if await recordings.attempted(session, attempt):
                 return True
-            return await entries.edit(session, name, index, changed)
+            done = await entries.edit(session, name, index, changed)
+            if not done:
+                await recordings.take_back(session, attempt)
+            return done
 
         return await self._write(name, "edit", edit)
 

@@ -45,7 +45,8 @@ def read(url: str) -> Address:
         # Its text would show what it stumbled over.
         raise _refused("it is no URL") from None
     userinfo, at, hosts = parts.netloc.rpartition("@")
-    if parts.fragment or "/" in parts.path.removeprefix("/"):
+    cut_short = not at and "@" in url
+    if parts.fragment or "/" in parts.path.removeprefix("/") or cut_short:
         raise _refused("a '/', '#' or '?' in the password must be written %2F, %23 or %3F")
     user, colon, password = userinfo.partition(":")
     own = {name: value for name, value in query if name in _OWN}

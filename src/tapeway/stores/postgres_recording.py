@@ -30,6 +30,11 @@ async def attempted(session: Session, attempt: UUID) -> bool:
     return not await session.run(_ATTEMPT, attempt)
 
 
+async def take_back(session: Session, attempt: UUID) -> None:
+    """Let an attempt that changed nothing be none."""
+    await session.run("DELETE FROM @attempt WHERE id = $1", attempt)
+
+
 async def record(
     session: Session,
     name: str,
