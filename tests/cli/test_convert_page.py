@@ -7,16 +7,18 @@ import pytest
 
 from tapeway.cli.main import main
 from tapeway.formats import kinds
+from tests.cli.commands import written
+from tests.formats.exchanges import interaction
 from tests.formats.others import text
 from tests.markdown import ROOT, fenced
 
 _TEXT = (ROOT / "docs/formats.md").read_text("utf-8")
 _SECTION = _TEXT.partition("\n## Converting\n")[2].partition("\n## ")[0]
+_STORES = _TEXT.partition("\n## Between stores\n")[2].partition("\n## ")[0]
 
 
-def test_the_conversions_run_as_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = fenced(_SECTION)
-    Path("session.har").write_bytes(text("browser.har"))
+def _codes(section: str) -> list[object]:
+    (block,) = fenced(section)
     codes: list[object] = []
     for line in block.text.strip().splitlines():
         command, *arguments = shlex.split(line)
@@ -24,10 +26,27 @@ def test_the_conversions_run_as_shown(capsys: pytest.CaptureFixture[str]) -> Non
         with pytest.raises(SystemExit) as ended:
             main(arguments)
         codes.append(ended.value.code)
+    return codes
+
+
+def test_the_conversions_run_as_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("session.har").write_bytes(text("browser.har"))
+
+    codes = _codes(_SECTION)
 
     # The archive has calls without an answer, and a picture that interposition cannot hold.
     assert codes == [1, 0, 0, 1, 0]
     assert "3 of 6 interactions" in capsys.readouterr().out
+
+
+def test_the_ways_between_stores_run_as_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    file = written("smoke", interaction())
+
+    assert _codes(_STORES) == [0, 0, 0, 0]
+
+    assert Path("elsewhere/suite/smoke.json").read_bytes() == file.read_bytes()
+    out = capsys.readouterr().out
+    assert len({line.partition("sha256:")[2] for line in out.splitlines()}) == 1
 
 
 @pytest.mark.parametrize("kind", kinds.KINDS, ids=lambda kind: kind.name)
