@@ -1,18 +1,21 @@
-"""A process that records as fast as it can and says what was acknowledged: `writer ROOT NAME START`."""
+"""A process that records as fast as it can and says what was acknowledged: `writer STORE NAME START`.
+
+With `careless` behind it, a SQLite store syncs nothing.
+"""
 
 import asyncio
 import sys
 from itertools import count
-from pathlib import Path
 
-from tapeway.stores.file import FileStore
+from tapeway.stores import sqlite_connection
+from tapeway.stores.opening import open_store
 from tests.stores.recordings import HEAD, recording
 
 AT_ONCE = 8
 
 
-async def record(root: Path, name: str, start: int) -> None:
-    store = FileStore(root)
+async def record(url: str, name: str, start: int) -> None:
+    store = open_store(url)
     await store.open()
     await store.load(name, writable=True)
     numbers = count(start)
@@ -32,4 +35,6 @@ async def record(root: Path, name: str, start: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(record(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
+    if sys.argv[4:] == ["careless"]:
+        sqlite_connection._FULL = 0
+    asyncio.run(record(sys.argv[1], sys.argv[2], int(sys.argv[3])))
