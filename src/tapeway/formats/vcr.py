@@ -8,7 +8,9 @@ recording once.
 import base64
 import binascii
 from collections.abc import Iterator
+from dataclasses import replace
 
+from tapeway.core import repeating
 from tapeway.core.json_text import Json
 from tapeway.core.model import (
     CassetteHead,
@@ -32,8 +34,13 @@ EXTENSION = "tapeway"
 VERSION = 1
 _ROOT = ("version", "interactions", EXTENSION)
 _INTERACTION = ("request", "response", EXTENSION)
-ONCE = "VCR.py answers each recording once; with --repeats miss tapeway does too"
-"""What a conversion says of the repeat rule, which no cassette holds."""
+ONCE = "VCR.py answers each recording once, and then fails unless allow_playback_repeats is set"
+"""What a conversion says of a cassette that goes on answering."""
+
+_NOTE = "vcr"
+_EMPTY = "empty_body"
+"""In a recording's metadata: its request had a body without bytes, as httpx sends it, and not none
+at all. VCR.py tells them apart where it matches bodies."""
 
 
 def recognises(value: Json) -> bool:
@@ -66,8 +73,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
         losses += dropped(fields, _INTERACTION)
         found.append(_read_interaction(len(found), fields, status))
     losses += dropped(root, _ROOT)
-    if found and EXTENSION not in root:
-        losses.append(Loss((), ONCE))
+    fresh = replace(fresh, meta=repeating.in_meta(fresh.meta, "miss"))
     return StoredCassette(extension.head(root.object(EXTENSION), fresh), tuple(found)), losses
 
 
@@ -84,6 +90,8 @@ def write(cassette: StoredCassette, *, binary: bool = False) -> tuple[Document, 
             place = ("interactions", index, "request", "url")
             losses.append(Loss(place, "names no host, and VCR.py matches nothing without one"))
         written.append(_interaction(item))
+    if written and repeating.of_meta(cassette.head.meta) != "miss":
+        losses.append(Loss((), ONCE))
     head = extension.of_head(cassette.head)
     return {"version": VERSION, "interactions": written, EXTENSION: head}, losses
 
@@ -105,7 +113,7 @@ def _interaction(item: Interaction) -> Document:
         "request": {
             "method": request["method"],
             "uri": request["url"],
-            "body": _text(item.request.body) if item.request.body else None,
+            "body": _text(item.request.body) or ("" if _is_empty(item) else None),
             "headers": _lists(request["headers"]),
         },
         "response": {
@@ -115,6 +123,11 @@ def _interaction(item: Interaction) -> Document:
         },
         EXTENSION: HELD.rest(item, document),
     }
+
+
+def _is_empty(item: Interaction) -> bool:
+    note = item.metadata.get(_NOTE)
+    return isinstance(note, dict) and note.get(_EMPTY) is True
 
 
 def _lists(headers: Json) -> Json:
@@ -147,6 +160,7 @@ def _read_interaction(index: int, fields: Fields, status: int) -> Interaction:
         version=response.text("http_version"),
         headers=octets(_pairs(response)),
         chunks=whole(_content(response, "content" if "content" in response else "body")),
+        metadata={_NOTE: {_EMPTY: True}} if request.values.get("body") == "" else {},
     )
     plain = call.interaction(index, fields.at)
     if EXTENSION in fields:
