@@ -289,7 +289,7 @@ def test_what_cannot_be_read_is_named_and_other_calls_are_no_conversations() -> 
     calls = [
         Interaction(3, large, answer),
         Interaction(4, broken, answer),
-        call(5, "/model/m/converse-stream", {}, {}, route="bedrock"),
+        call(5, "/model/m/invoke", {"inputText": "hi"}, {}, route="bedrock"),
         call(6, "/v1/embeddings", {"input": "x"}, {}),
         call(9, "/v1/chat", {"message": "hi", "chat_history": []}, {}, route="cohere"),
         Interaction(7, Request("openai", "GET", CHAT), answer),
@@ -302,7 +302,7 @@ def test_what_cannot_be_read_is_named_and_other_calls_are_no_conversations() -> 
     assert found.left_out == (
         LeftOut(3, "its request has 9000000 bytes, too many to be read here"),
         LeftOut(4, "its request is no JSON object that can be read"),
-        LeftOut(5, "the conversations of bedrock's converse-stream are not read"),
+        LeftOut(5, "the conversations of bedrock's invoke are not read"),
         LeftOut(9, "its request holds no message that is known"),
     )
 

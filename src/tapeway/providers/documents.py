@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from tapeway.core import encoding
+from tapeway.core import encoding, framed_texts
 from tapeway.core.headers import find
 from tapeway.core.model import Response
 
@@ -23,6 +23,8 @@ def documents(response: Response) -> Iterator[bytes]:
     media_type = (find(response.headers, b"content-type") or b"").partition(b";")[0].strip().lower()
     if media_type == b"text/event-stream":
         return events(body)
+    if media_type == framed_texts.MEDIA:
+        return (each.text for each in framed_texts.read(body) if each.headers is not None)
     if media_type in _LINES:
         return iter(_LINE_END.split(body))
     return iter((body,))

@@ -42,6 +42,7 @@ class Dialect:
 
 _CHAT = Dialect(chat.asked, chat.answered)
 _ANTHROPIC = Dialect(anthropic.asked, anthropic.answered)
+_CONVERSE = Dialect(bedrock.asked, bedrock.answered)
 _GEMINI = Dialect(gemini.asked, gemini.answered)
 _OLLAMA = Dialect(ollama.asked, ollama.answered)
 
@@ -51,7 +52,8 @@ DIALECTS: Mapping[str, Dialect] = {
     "chat": Dialect(cohere.asked, cohere.answered),
     "chat.completions": _CHAT,
     "completions": _CHAT,
-    "converse": Dialect(bedrock.asked, bedrock.answered),
+    "converse": _CONVERSE,
+    "converse-stream": _CONVERSE,
     "generateContent": _GEMINI,
     "messages": _ANTHROPIC,
     "rawPredict": _ANTHROPIC,
@@ -61,7 +63,10 @@ DIALECTS: Mapping[str, Dialect] = {
 }
 """By endpoint and not by provider: one provider may speak several dialects."""
 
-_UNREAD = frozenset({"converse-stream", "fim.completions", "invoke", "invoke-with-response-stream"})
+_OF_MODEL = frozenset({"invoke", "invoke-with-response-stream"})
+"""Endpoints of Bedrock where each model has its own dialect; Anthropic's is read."""
+
+_UNREAD = frozenset({"fim.completions"})
 """Endpoints that hold conversations in dialects that are not read."""
 
 _CUT = "the answer broke off here"
@@ -87,7 +92,7 @@ class Spoken:
 def may_hold_a_conversation(request: Request) -> bool:
     """Whether its address is one at which conversations are held."""
     call = describe(request.route, request)
-    return call is not None and call.endpoint in DIALECTS
+    return call is not None and (call.endpoint in DIALECTS or call.endpoint in _OF_MODEL)
 
 
 def spoken(interaction: Interaction) -> Spoken | None:
@@ -96,16 +101,14 @@ def spoken(interaction: Interaction) -> Spoken | None:
     call = describe(request.route, request)
     if call is None or request.method.upper() != "POST":
         return None
-    dialect = DIALECTS.get(call.endpoint)
-    if dialect is None:
-        if call.endpoint in _UNREAD:
-            raise Unread(f"the conversations of {call.provider}'s {call.endpoint} are not read")
+    if call.endpoint not in DIALECTS and call.endpoint not in _UNREAD | _OF_MODEL:
         return None
     if request.file is not None:
         raise Unread(f"its request has {request.file.size} bytes, too many to be read here")
     body = _fields(request)
     if body is None:
         raise Unread("its request is no JSON object that can be read")
+    dialect = _dialect(call, body)
     asked = dialect.asked(body)
     if not (asked.system or merged(asked.turns) or asked.previous):
         raise Unread("its request holds no message that is known")
@@ -147,6 +150,14 @@ def recorded(interaction: ForeignInteraction) -> Spoken | None:
     )
 
 
+def _dialect(call: Call, body: dict[str, Json]) -> Dialect:
+    if call.endpoint in _OF_MODEL and "anthropic_version" in body:
+        return _ANTHROPIC
+    if call.endpoint not in DIALECTS:
+        raise Unread(f"the conversations of {call.provider}'s {call.endpoint} are not read")
+    return DIALECTS[call.endpoint]
+
+
 def _fields(request: Request) -> dict[str, Json] | None:
     body = encoding.decode(encoding.coding_of(request.headers), request.body)
     value = None if body is None else _value(body)
@@ -159,7 +170,9 @@ def _values(response: Response) -> Iterator[dict[str, Json]]:
         # Without alt=sse, Gemini streams one JSON array.
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, dict):
-                yield each
+                # What a model says on Bedrock comes wrapped once more.
+                inner = each.get("bytes")
+                yield inner if isinstance(inner, dict) else each
 
 
 def _value(text: bytes) -> Json:

@@ -1,9 +1,10 @@
-"""Bedrock's Converse."""
+"""Bedrock's Converse, streamed or not."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from tapeway.core.json_text import Json, dump
-from tapeway.providers.loose_json import error_of, fields, objects, string
+from tapeway.providers.loose_json import error_of, fields, objects, position, string
 from tapeway.providers.turns import (
     ASSISTANT,
     SYSTEM,
@@ -26,6 +27,36 @@ _WHOLE = frozenset({"", "end_turn", "stop_sequence", "tool_use"})
 _MEDIA = ("image", "document", "video", "audio")
 
 
+@dataclass(slots=True)
+class _Block:
+    """A part of an answer, as far as its deltas have come."""
+
+    text: str = ""
+    thought: str = ""
+    name: str = ""
+    id: str = ""
+    input: str = ""
+
+    def extend(self, event: dict[str, Json]) -> None:
+        begun = fields(fields(event.get("start")).get("toolUse"))
+        self.name = string(begun.get("name")) or self.name
+        self.id = string(begun.get("toolUseId")) or self.id
+        delta = fields(event.get("delta"))
+        self.text += string(delta.get("text"))
+        self.input += string(fields(delta.get("toolUse")).get("input"))
+        thought = fields(delta.get("reasoningContent"))
+        hidden = "(redacted)" if "redactedContent" in thought and not self.thought else ""
+        self.thought += string(thought.get("text")) or hidden
+
+    def pieces(self) -> Iterator[Piece]:
+        if self.thought:
+            yield thinking(self.thought)
+        if self.text:
+            yield text(self.text)
+        if self.name or self.id:
+            yield call(self.name, self.input, self.id)
+
+
 def asked(body: dict[str, Json]) -> Asked:
     """The system prompt and the messages; results of tools are turns of their own."""
     system = Turn(SYSTEM, tuple(_pieces(body.get("system"))))
@@ -34,16 +65,21 @@ def asked(body: dict[str, Json]) -> Asked:
 
 
 def answered(values: Iterable[dict[str, Json]]) -> Answered:
-    """The message of a whole answer."""
+    """The message of a whole answer, or the joined deltas of one."""
     pieces: list[Piece] = []
+    blocks: dict[int, _Block] = {}
     ended = error = ""
     for value in values:
+        if "contentBlockIndex" in value:
+            blocks.setdefault(position(value["contentBlockIndex"]), _Block()).extend(value)
+            continue
         message = fields(fields(value.get("output")).get("message"))
         pieces += _pieces(message.get("content"))
         ended = string(value.get("stopReason")) or ended
         if not message:
             error = error or error_of(value) or string(value.get("message"))
-    turn = Turn(ASSISTANT, tuple(pieces))
+    joined = [piece for _, block in sorted(blocks.items()) for piece in block.pieces()]
+    turn = Turn(ASSISTANT, (*pieces, *joined))
     return Answered(turn, "" if ended in _WHOLE else ended, error)
 
 
