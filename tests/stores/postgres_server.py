@@ -172,6 +172,8 @@ def _unprivileged() -> str | None:
 
 
 class _As(TypedDict):
+    """Who a subprocess runs as."""
+
     user: int | None
     group: int | None
     extra_groups: list[int] | None
@@ -182,6 +184,11 @@ def _as(user: str | None) -> _As:
         return {"user": None, "group": None, "extra_groups": None}
     found = pwd.getpwnam(user)
     return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
+
+
+def as_unprivileged() -> _As:
+    """For programs that refuse to run as root, as the server does."""
+    return _as(_unprivileged())
 
 
 def _executable(binaries: Path, folder: Path, user: str | None) -> Path:
