@@ -105,8 +105,10 @@ class SharedCassettes:
     ) -> tuple[View, Plan]:
         view = await self._view(name, shelf, keys, incoming)
         _, plan = self._planned(view, incoming, mode)
-        if isinstance(plan, Replay) or not (shelf.unrouted and RULES[mode].replays):
+        known = isinstance(plan, Replay) and plan.key in keys
+        if known or not (shelf.unrouted and RULES[mode].replays):
             return view, plan
+        # What has further names may have been met by its digest: where it stands is not known yet.
         planner, store = self._desk.planner, self._store
         names = planner.names(shelf.head, shelf.rules, incoming, shelf.origins)
         if names and (found := await store.find(name, names)):

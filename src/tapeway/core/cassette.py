@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tapeway.core import likeness, repeating, rules
-from tapeway.core.aliases import Aliases
+from tapeway.core import aliases, likeness, repeating, rules
 from tapeway.core.identifiers import Identifiers
 from tapeway.core.matching import credential_mark, recording_key
 from tapeway.core.model import (
@@ -261,7 +260,9 @@ class Cassette:
 
     def duplicates(self) -> list[list[int]]:
         """Indexes that answer the same request, where there are several."""
-        return [[each.index for each in found] for found in self._by_key.values() if len(found) > 1]
+        # What answers in order is under one key, but not to the same request.
+        told = (found for key, found in self._by_key.items() if aliases.PREFIX not in key)
+        return [[each.index for each in found] for found in told if len(found) > 1]
 
     def stored(self, *, touched_only: bool = False) -> StoredCassette:
         """The cassette as a store keeps it; optionally without what this take did not touch."""
@@ -280,7 +281,7 @@ class Cassette:
         self._by_mark: dict[bytes, dict[bytes, list[Interaction]]] = {}
         self._varied: dict[bytes, bool] = {}
         self._routes: Counter[bytes] = Counter()
-        self.aliases = Aliases()
+        self.aliases = aliases.Aliases()
         for interaction in interactions:
             self._next = max(self._next, interaction.index + 1)
             if (exchange := exchange_of(interaction)) is not None:

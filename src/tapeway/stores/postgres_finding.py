@@ -36,7 +36,7 @@ SELECT coalesce((SELECT sum(count) FROM @tally WHERE http AND {_OF}), 0)::bigint
 _DUPLICATES = f"""
 SELECT array_to_string(array_agg(index::text ORDER BY place, index), ' ') AS indexes
 FROM @key k JOIN @interaction i USING (cassette, index)
-WHERE {_OF} AND http GROUP BY k.key, i.route HAVING count(*) > 1
+WHERE {_OF} AND http AND octet_length(k.key) = 32 GROUP BY k.key, i.route HAVING count(*) > 1
 ORDER BY min(place), min(index) LIMIT $2
 """  # noqa: S608
 _TITLES = f"{rows.TITLE} WHERE {_OF} AND index = ANY($2::text[]::bigint[]) {_IN_ORDER}"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import apsw
 
 from tapeway.core.matching import found_under
-from tapeway.core.model import CassetteHead, Interaction
+from tapeway.core.model import CassetteHead, exchange_of
 from tapeway.core.shared import Held
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.row import head_text, numbered, row_of, rules_of
@@ -102,9 +102,9 @@ class Pen:
         values = (*inside, *asked, row.weight, size, text)
         id_ = self.connection.execute(_INSERT, values).get
         self._find_under(shelf.id, shelf.generation, row.keys, id_)
-        if isinstance(item, Interaction):
+        if (exchange := exchange_of(item)) is not None:
             if shelf.coming_meta is not None and shelf.coming_generation is not None:
-                coming = found_under(item, rules_of(shelf.coming_meta))
+                coming = found_under(exchange, rules_of(shelf.coming_meta))
                 self._find_under(shelf.id, shelf.coming_generation, coming, id_)
             self.connection.execute(_SOURCE, (shelf.id, row.route, row.base))
         for digest in row.bodies:

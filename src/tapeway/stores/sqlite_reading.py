@@ -59,7 +59,7 @@ JOIN key k ON k.cassette = c.id AND k.generation = c.generation
 JOIN interaction i ON i.id = k.interaction
 WHERE c.name = ?1 AND k.digest IN (
     SELECT digest FROM key WHERE cassette = c.id AND generation = c.generation
-    GROUP BY digest HAVING count(*) > 1
+    AND length(digest) = 32 GROUP BY digest HAVING count(*) > 1
 )
 GROUP BY k.digest, i.route HAVING count(*) > 1 ORDER BY min(i.place) LIMIT ?2
 """

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from tapeway.core.matching import found_under
-from tapeway.core.model import CassetteHead, Interaction, Recording
+from tapeway.core.model import CassetteHead, Recording, exchange_of
 from tapeway.core.shared import Held
 from tapeway.errors import Fenced
 from tapeway.stores.row import head_text, held_of, numbered, rules_of
@@ -139,9 +139,9 @@ def rekey(pen: Pen, shelf_id: int, generation: int, head: CassetteHead, after: i
         (shelf_id, after, BATCH),
     ).fetchall()
     for id_, number, text in found:
-        item = held_of(text, number, pen.place)
-        if isinstance(item, Interaction):
-            for each in found_under(item, under):
+        exchange = exchange_of(held_of(text, number, pen.place))
+        if exchange is not None:
+            for each in found_under(exchange, under):
                 connection.execute(
                     "INSERT OR IGNORE INTO key VALUES (?, ?, ?, ?)",
                     (shelf_id, generation, each, id_),
