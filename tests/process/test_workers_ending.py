@@ -149,6 +149,8 @@ async def test_none_outlives_the_process_above_them_and_each_finishes_what_it_do
                 await upstream.was_asked(f"/{each}")
             crew.signal(signal.SIGKILL)
             assert await crew.ended() == -signal.SIGKILL
+            with pytest.raises(ConnectionRefusedError):
+                await asked_until_refused(crew)
             upstream.gate.set()
             await gone(workers)
 
