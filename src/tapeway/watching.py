@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 from tapeway.core.model import CassetteStat
 from tapeway.ports import CassetteStore
 
 EVERY_S = 1.0
+"""Often enough for a person who edits a file and asks again."""
 
 
 async def watch(
@@ -31,3 +33,41 @@ def changed(before: CassetteStat | None, now: CassetteStat | None) -> bool:
     if before is None or now is None:
         return before is not now
     return before.mark != now.mark
+
+
+@dataclass(slots=True)
+class _Known:
+    """What a cassette was when it was read, and at the last look."""
+
+    read: CassetteStat | None
+    last: CassetteStat | None
+
+
+class Watched:
+    """The cassettes that were read and are not to be written: which of them are others by now."""
+
+    def __init__(self, store: CassetteStore) -> None:
+        self._store = store
+        self._known: dict[str, _Known] = {}
+
+    async def note(self, name: str) -> None:
+        """Watch over a cassette that is read next, also one that is not there. Raises StoreError."""
+        stat = await self._store.stat(name)
+        self._known[name] = _Known(stat, stat)
+
+    def forget(self, name: str) -> None:
+        """Watch no more over a cassette."""
+        self._known.pop(name, None)
+
+    async def look(self) -> list[str]:
+        """Those that have changed, and did not change any more since the look before.
+
+        So a file that is half written is left alone until it is whole. Raises StoreError.
+        """
+        settled: list[str] = []
+        for name, known in list(self._known.items()):
+            now = await self._store.stat(name)
+            if changed(known.read, now) and not changed(known.last, now):
+                settled.append(name)
+            known.last = now
+        return settled

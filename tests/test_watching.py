@@ -1,0 +1,79 @@
+"""Which cassettes are not what they were when they were read."""
+
+from pathlib import Path
+
+import pytest
+
+from tapeway.core.model import CassetteStat
+from tapeway.stores.file import FileStore
+from tapeway.watching import Watched, changed
+from tests.stores.recordings import record
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        (None, None, False),
+        (None, CassetteStat(1, "", "a"), True),
+        (CassetteStat(1, "", "a"), None, True),
+        (CassetteStat(1, "", "a"), CassetteStat(2, "later", "a"), False),
+        (CassetteStat(1, "", "a"), CassetteStat(1, "", "b"), True),
+    ],
+)
+def test_a_cassette_has_changed_with_its_mark(
+    before: CassetteStat | None, now: CassetteStat | None, said: bool
+) -> None:
+    assert changed(before, now) is said
+
+
+async def test_a_change_is_told_when_it_has_come_to_rest(tmp_path: Path) -> None:
+    store = FileStore(tmp_path)
+    await record(store, 0)
+    await record(store, 1, name="y")
+    watched = Watched(store)
+    for name in ("x", "y", "not-yet"):
+        await watched.note(name)
+    assert await watched.look() == []
+
+    file = tmp_path / "x.json"
+    text = file.read_text()
+    file.write_text(text[:100])
+    assert await watched.look() == []
+    file.write_text(text + "\n")
+    assert await watched.look() == []
+    assert await watched.look() == ["x"]
+    assert await watched.look() == ["x"]
+
+    await watched.note("x")
+    assert await watched.look() == []
+    await store.close()
+
+
+async def test_what_comes_and_what_goes_are_changes(tmp_path: Path) -> None:
+    store = FileStore(tmp_path)
+    await record(store, 0)
+    watched = Watched(store)
+    for name in ("x", "new", "forgotten"):
+        await watched.note(name)
+    watched.forget("forgotten")
+
+    await store.remove("x")
+    await record(store, 1, name="new")
+    await record(store, 2, name="forgotten")
+
+    assert await watched.look() == []
+    assert await watched.look() == ["x", "new"]
+    await store.close()
+
+
+async def test_what_changed_back_has_not_changed(tmp_path: Path) -> None:
+    store = FileStore(tmp_path)
+    watched = Watched(store)
+    await watched.note("x")
+    await record(store, 0)
+    assert await watched.look() == []
+    await store.remove("x")
+
+    assert await watched.look() == []
+    assert await watched.look() == []
+    await store.close()
