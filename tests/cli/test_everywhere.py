@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tapeway.cli.main import main
 from tapeway.core.json_text import Json
 from tapeway.core.model import (
     BodyFile,
@@ -178,6 +179,7 @@ async def test_what_was_killed_goes_on_where_it_was(capsys: pytest.CaptureFixtur
     [
         ("postgresql://u:pass-word-1@127.0.0.1:1/x", "postgresql://u:***@127.0.0.1:1/x"),
         ("postgresql://u:pass-word-1@h:port/x", "postgresql"),
+        ("nosuch://u:pass-word-1@h/x", "there is no store of the kind nosuch:"),
         ("sqlite:text.db", "text.db"),
         ("sqlite:new.db", "there is no cassette x in sqlite:new.db"),
     ],
@@ -198,6 +200,22 @@ def test_a_store_that_fails_is_one_line(
         assert err.count("\n") == 1
         assert "pass-word-1" not in err
         assert said.replace(" x in sqlite:new.db", "") in err
+
+
+def test_no_password_is_shown_in_documents_or_by_the_doctor(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for address in ("postgresql://u:pass-word-1@127.0.0.1:1/x#x", "nosuch://u:pass-word-1@h#x"):
+        for arguments in (
+            ("cassette", "verify", "--format=json", address),
+            ("cassette", "convert", "--from=har", address, "x"),
+            ("cassette", "convert", "--to=har", "x", address),
+            ("doctor", address, address),
+        ):
+            with pytest.raises(SystemExit) as ended:
+                main([*arguments])
+            assert ended.value.code
+            assert "pass-word-1" not in "".join(capsys.readouterr())
 
 
 async def test_what_somebody_records_into_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -190,6 +190,21 @@ def test_what_somebody_adds_meanwhile_is_noticed(
     assert is_marked(there.heads["smoke"])
 
 
+def test_an_interruption_says_how_to_go_on(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(there, "extend", interrupted)
+
+    assert run(capsys, "convert", "smoke", THERE) == (
+        2,
+        "",
+        "tapeway: interrupted: what came across so far stays, run it again\n",
+    )
+
+
 def test_a_whole_store_goes_cassette_by_cassette(
     capsys: pytest.CaptureFixture[str], stores: dict[str, BitByBitStore]
 ) -> None:

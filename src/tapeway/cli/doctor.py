@@ -14,7 +14,7 @@ from tapeway.cli.around import FREE, run_around
 from tapeway.cli.command_line import Around, command_of
 from tapeway.cli.diagnosis import Diagnosis
 from tapeway.cli.options import settings_options
-from tapeway.cli.places import place
+from tapeway.cli.places import Place, place
 from tapeway.cli.preparation import prepare
 from tapeway.cli.sources import flag_of
 from tapeway.core.comparison import compare
@@ -22,6 +22,7 @@ from tapeway.core.model import CassetteHead, StoredCassette
 from tapeway.core.routing import adopt
 from tapeway.core.rules import Rules, RulesFault, in_meta, merged, of_meta
 from tapeway.errors import CassetteCorrupt
+from tapeway.ports import Editable
 from tapeway.settings import Settings, resolve_routes
 
 _UNEXPLAINED = 1
@@ -102,12 +103,20 @@ async def _of_cassettes(settings: Settings, first: str, second: str, *, write: b
     table = resolve_routes(settings)
     async with place(first, settings.store) as one, place(second, settings.store) as other:
         left = await one.load(writable=write)
-        rules = merged(_rules(left, first), settings.rules)
+        rules = merged(_rules(left, one.shown), settings.rules)
         comparison = compare(adopt(left, table), adopt(await other.load(), table), rules)
         if write and comparison.rules:
             meta = in_meta(left.head.meta, merged(rules, comparison.rules))
-            await one.store.save(one.name, replace(left, head=replace(left.head, meta=meta)))
-    return Diagnosis(first, second, rules, comparison)
+            await _restated(one, replace(left, head=replace(left.head, meta=meta)))
+        return Diagnosis(one.shown, other.shown, rules, comparison)
+
+
+async def _restated(one: Place, stored: StoredCassette) -> None:
+    if isinstance(one.store, Editable):
+        # What others have recorded meanwhile stays.
+        await one.store.restate(one.name, stored.head)
+    else:
+        await one.store.save(one.name, stored)
 
 
 def _rules(stored: StoredCassette, shown: str) -> Rules:

@@ -28,10 +28,12 @@ def source(written: str, name: str | None) -> End:
 
     Raises ConfigError.
     """
+    path = Path(written)
+    if is_address(written):
+        return _stored(written, name, "--from")
     if name is not None:
         return End(written, _named(name, written))
-    path = Path(written)
-    if is_address(written) or not path.is_file():
+    if not path.is_file():
         return End(written, TAPEWAY)
     kind = foreign_file.kind_of(path)
     if kind is None and path.suffix in TAPEWAY.suffixes:
@@ -49,14 +51,20 @@ def target(written: str, name: str | None) -> End:
 
     Raises ConfigError.
     """
+    if is_address(written):
+        return _stored(written, name, "--to")
     if name is not None:
         return End(written, _named(name, written))
-    if is_address(written):
-        return End(written, TAPEWAY)
     kind = kinds.of_suffix(Path(written).suffix)
     if kind is None and not valid_cassette_name(written):
         raise ConfigError(f"{written}: no format is known for this suffix; {_choice('--to')}")
     return End(written, kind or TAPEWAY)
+
+
+def _stored(written: str, name: str | None, flag: str) -> End:
+    if name not in (None, TAPEWAY.name):
+        raise ConfigError(f"a store holds cassettes of tapeway's own: leave out {flag} {name}")
+    return End(written, TAPEWAY)
 
 
 def _named(name: str, written: str) -> Kind:

@@ -19,7 +19,9 @@ from tapeway.stores.file import FileStore
 from tapeway.stores.opening import open_store
 from tapeway.stores.walking import Walk
 
-_STORE = re.compile(r"(file|memory|sqlite|postgres|postgresql|http|https):", re.IGNORECASE)
+_STORE = re.compile(
+    r"(file|memory|sqlite|postgres|postgresql|http|https):|[a-z][a-z0-9+.-]*://", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import click
 from tapeway.cli import plain_text
 from tapeway.cli.keys import Problem
 from tapeway.cli.options import settings_options
-from tapeway.cli.places import Place, opened, place
+from tapeway.cli.places import Place, find, is_address, opened, place
 from tapeway.cli.progress import progress
 from tapeway.cli.sources import load
 from tapeway.cli.verification import Verification
@@ -81,10 +81,11 @@ async def _named(names: Sequence[str], store: str) -> AsyncIterator[str]:
 
 
 async def _look(name: str, store: str) -> _Verified:
-    shown = name
+    # The address of a store may hold a password.
+    shown = f"{name.partition(':')[0]}:…" if is_address(name) else name
     try:
+        shown = find(name, store).shown
         async with place(name, store) as found:
-            shown = found.shown
             return await _gone_through(found)
     except StoreAway:
         raise
