@@ -208,10 +208,14 @@ class Reading:
 
     def check(self, connection: apsw.Connection) -> list[str]:
         """What SQLite finds wrong in the whole file."""
-        found = [str(said) for (said,) in connection.execute("PRAGMA integrity_check")]
-        lost = connection.execute("PRAGMA foreign_key_check").fetchall()
-        wrong = [f"{self.place}: {said}" for said in found if said != "ok"]
-        return wrong + [f"{self.place}: {table} refers to what is gone" for table, *_ in lost]
+        try:
+            found = [str(said) for (said,) in connection.execute("PRAGMA integrity_check")]
+            if found == ["ok"]:
+                lost = connection.execute("PRAGMA foreign_key_check").fetchall()
+                found = [f"a row of '{table}' refers to what is gone" for table, *_ in lost]
+        except apsw.CorruptError as exc:
+            found = [str(exc)]
+        return [f"{self.place}: {said}" for said in found]
 
     def _found(self, name: str, number: int, take: int, text: str) -> Found:
         item = held_of(text, number, self._shown(name))
