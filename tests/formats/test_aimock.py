@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from tapeway.core import rules
 from tapeway.core.matching import request_key
 from tapeway.core.model import Request
@@ -61,12 +63,43 @@ def test_what_aimock_does_not_look_at_makes_no_difference() -> None:
 
 def test_what_is_lost_is_named() -> None:
     assert [each for each in told(load("aimock", TEXT)) if not each.endswith(aimock.NARROWER)] == [
-        "fixtures[5]: fixtures[0] always goes before it: left out",
         "fixtures[6]: matches requests by 'turnIndex': left out",
         "fixtures[7]: takes any request: left out",
         "fixtures[8]: its answer is none of content, toolCalls, error and embedding: left out",
+        "fixtures[5]: fixtures[0] always goes before it: left out",
         "fixtures[9].latency: is not kept",
+        f"fixtures[2].match.sequenceIndex: {aimock.GOES_ON}",
     ]
+
+
+@pytest.mark.parametrize(
+    ("turns", "answering", "rule", "lost"),
+    [
+        ([0, 1], [0, 1], "miss", []),
+        ([1, 0], [1, 0], "miss", []),
+        ([None], [0], "last", []),
+        ([0, None], [0, 1], "last", []),
+        ([None, 0], [0], "last", ["fixtures[1]: fixtures[0] always goes before it: left out"]),
+        ([0, 0], [0], "miss", ["fixtures[1]: fixtures[0] always goes before it: left out"]),
+        ([0, 2], [0], "miss", ["fixtures[1]: has no turn: left out"]),
+    ],
+)
+def test_turns_are_taken_as_aimock_takes_them(
+    turns: list[int | None], answering: list[int], rule: str, lost: list[str]
+) -> None:
+    fixtures = [
+        {
+            "match": {"userMessage": "x", "sequenceIndex": turn},
+            "response": {"content": str(position)},
+        }
+        for position, turn in enumerate(turns)
+    ]
+    loaded = load("aimock", json.dumps({"fixtures": fixtures}).encode())
+
+    found = [json.loads(each.response.body) for each in calls(loaded)]
+    assert [int(each["choices"][0]["message"]["content"]) for each in found] == answering
+    assert loaded.cassette.head.meta["repeats"] == rule
+    assert [each for each in told(loaded) if not each.endswith(aimock.NARROWER)] == lost
 
 
 def test_a_broken_fixture_is_named_with_line_and_place() -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tapeway.core.model import Failure
-from tapeway.formats import kinds
+from tapeway.formats import kinds, wiremock
 from tests.formats.others import calls, fault, load, text, told
 
 
@@ -36,11 +36,11 @@ def test_what_is_lost_is_named() -> None:
         "mappings[6]: takes any method: left out",
         "mappings[7]: matches bodies by 'matchesJsonPath': left out",
         "mappings[8]: its answer lies in the file 'file.txt': left out",
-        "mappings[9].scenarioName: has states: equal requests are answered in the order of the "
-        "file instead",
+        "mappings[9].scenarioName: has states: equal requests are answered in their order, "
+        "whatever else is asked",
         "mappings[10].response.transformers: is not kept: the answer is what stands there",
-        "mappings[10].scenarioName: has states: equal requests are answered in the order of the "
-        "file instead",
+        "mappings[10].scenarioName: has states: equal requests are answered in their order, "
+        "whatever else is asked",
         "mappings[2]: another mapping of the same request always goes before it: left out",
     ]
 
@@ -91,3 +91,44 @@ def test_one_mapping_is_a_file_too_and_a_broken_one_is_named() -> None:
     )
     broken = written.replace(b'"x"', b'200, "base64Body": "="')
     assert fault("wiremock", broken)[0] == "response.base64Body: is not valid base64"
+
+
+def scenario(name: str, *steps: tuple[str, str, str]) -> list[dict[str, object]]:
+    return [
+        {
+            "scenarioName": name,
+            **({"requiredScenarioState": state} if state else {}),
+            **({"newScenarioState": following} if following else {}),
+            "request": {"method": "GET", "url": f"/{name}"},
+            "response": {"body": said},
+        }
+        for state, following, said in steps
+    ]
+
+
+ONCE = scenario("once", ("b", "", "3"), ("Started", "a", "1"), ("a", "b", "2"))
+ROUND = scenario("round", ("Started", "on", "off"), ("on", "Started", "on"))
+
+
+@pytest.mark.parametrize(
+    ("mappings", "said", "rule", "lost"),
+    [
+        (ONCE, ["1", "2", "3"], "last", []),
+        (ROUND, ["off", "on"], "cycle", []),
+        (
+            [*ROUND, *ONCE],
+            ["off", "on", "1", "2", "3"],
+            "last",
+            [f"scenario 'round' {wiremock.STAYS}"],
+        ),
+        (scenario("open", ("", "", "x")), ["x"], "last", []),
+    ],
+)
+def test_a_scenario_answers_in_the_order_of_its_states(
+    mappings: list[dict[str, object]], said: list[str], rule: str, lost: list[str]
+) -> None:
+    loaded = load("wiremock", json.dumps({"mappings": mappings}).encode())
+
+    assert [each.response.body.decode() for each in calls(loaded)] == said
+    assert loaded.cassette.head.meta["repeats"] == rule
+    assert [each for each in told(loaded) if "has states" not in each] == lost

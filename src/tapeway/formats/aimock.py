@@ -2,12 +2,14 @@
 
 A fixture says what the last message of any provider's request has to contain, and what the model
 answers. The nearest recording is a call of OpenAI's with that message alone, under rules that make
-no difference of what aimock does not look at either. The first fixture that fits answers, always.
+no difference of what aimock does not look at either. The first fixture that fits answers, always;
+one with a `sequenceIndex` fits once.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from tapeway.core import repeating
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching import request_key
 from tapeway.core.model import (
@@ -40,6 +42,8 @@ NARROWER = (
     "and all of it, of a call of OpenAI's that is not streamed"
 )
 
+GOES_ON = "aimock answers no more once its sequence is used up; here its last answer goes on"
+
 _URL = "https://api.openai.com/v1"
 _JSON: Headers = ((b"Content-Type", b"application/json"),)
 _MATCH = ("userMessage", "inputText", "sequenceIndex")
@@ -62,28 +66,68 @@ def recognises(value: Json) -> bool:
 def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     """The cassette. Raises FormatFault with the place."""
     losses: list[Loss] = []
-    found: list[Interaction | ForeignInteraction] = []
-    taken: dict[tuple[bytes, Json], int] = {}
+    alike: dict[bytes, list[_Fixture]] = {}
     for position, each in enumerate(Fields.of(value, ()).list("fixtures")):
         fields = Fields.of(each, ("fixtures", position))
         fields.require("match", "response")
-        turn = fields.object("match").values.get("sequenceIndex")
         try:
-            call = _call(fields, position).interaction(len(found), fields.at)
+            call = _call(fields, position).interaction(0, fields.at)
         except _Unusable as why:
             losses.append(Loss(fields.at, f"{why}: left out", left_out=True))
             continue
-        earlier = taken.setdefault((request_key(call.request, RULES), turn), position)
-        if earlier != position:
-            what = f"fixtures[{earlier}] always goes before it: left out"
-            losses.append(Loss(fields.at, what, left_out=True))
-            continue
-        losses.append(Loss((*fields.at, "match"), NARROWER))
-        losses += dropped(fields, ("match", "response"))
-        losses += dropped(fields.object("response"), _ANSWER)
-        found.append(keyed(call))
-    head = replace(fresh, meta=in_meta(fresh.meta, RULES)) if found else fresh
-    return StoredCassette(head, tuple(found)), losses
+        fixture = _Fixture(position, fields, _turn(fields.object("match")), call)
+        alike.setdefault(request_key(call.request, RULES), []).append(fixture)
+    found: list[Interaction | ForeignInteraction] = []
+    ending: list[_Fixture] = []
+    for group in alike.values():
+        answering = list(_answering(group, losses))
+        for fixture in answering:
+            losses.append(Loss((*fixture.fields.at, "match"), NARROWER))
+            losses += dropped(fixture.fields, ("match", "response"))
+            losses += dropped(fixture.fields.object("response"), _ANSWER)
+            found.append(keyed(replace(fixture.call, index=len(found))))
+        ending += [fixture for fixture in answering[-1:] if fixture.turn is not None]
+    once = bool(ending) and len(ending) == len(alike)
+    if not once:
+        losses += [Loss((*last.fields.at, "match", "sequenceIndex"), GOES_ON) for last in ending]
+    meta = repeating.in_meta(in_meta(fresh.meta, RULES), "miss" if once else "last")
+    return StoredCassette(replace(fresh, meta=meta) if found else fresh, tuple(found)), losses
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixture:
+    position: int
+    fields: Fields
+    turn: int | None
+    call: Interaction
+
+
+def _turn(match: Fields) -> int | None:
+    if "sequenceIndex" not in match:
+        return None
+    return match.integer("sequenceIndex", low=0, high=2**31)
+
+
+def _answering(group: list[_Fixture], losses: list[Loss]) -> Iterator[_Fixture]:
+    """Those that ever answer a request, in the order they do; aimock takes the first that fits."""
+    always = next((each for each in group if each.turn is None), None)
+    turns: dict[int | None, _Fixture] = {}
+    for each in group:
+        if always is None or each.position < always.position:
+            turns.setdefault(each.turn, each)
+    kept: list[_Fixture] = []
+    # One behind a turn that no fixture has is never reached.
+    while (following := turns.get(len(kept))) is not None:
+        kept.append(following)
+    if always is not None:
+        kept.append(always)
+    for each in group:
+        if each not in kept:
+            ahead = turns.get(each.turn)
+            ahead = always if ahead is None or ahead is each else ahead
+            what = f"fixtures[{ahead.position}] always goes before it" if ahead else "has no turn"
+            losses.append(Loss(each.fields.at, f"{what}: left out", left_out=True))
+    yield from kept
 
 
 def _call(fields: Fields, position: int) -> Call:

@@ -8,10 +8,11 @@ what answers in turn.
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote, quote_plus
 
+from tapeway.core import repeating
 from tapeway.core.headers import find
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.matching import request_key
@@ -30,6 +31,11 @@ from tapeway.formats.loss import Loss
 
 _PRIORITY = 5
 """That of a mapping that says none; 1 is the highest."""
+
+STARTED = "Started"
+"""The state that every scenario begins in."""
+
+STAYS = "begins anew after its last state, and another does not: here its last answer goes on"
 
 _JSON: Headers = ((b"Content-Type", b"application/json"),)
 _RESETS = ("EMPTY_RESPONSE", "CONNECTION_RESET_BY_PEER")
@@ -51,6 +57,7 @@ class _Stub:
     priority: int
     scenario: str
     state: str
+    following: str
     call: Interaction
 
 
@@ -77,14 +84,50 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
             continue
         losses += _narrowed(fields)
     served = _served(stubs)
+    answering = {id(stub) for stub in served}
     for stub in stubs:
-        if stub not in served:
+        if id(stub) not in answering:
             what = "another mapping of the same request always goes before it: left out"
             losses.append(Loss(stub.at, what, left_out=True))
+    depths = {name: _depths(name, stubs) for name in {stub.scenario for stub in served}}
+    first = {stub.scenario: at for at, stub in reversed(list(enumerate(served)))}
+    order = {
+        id(stub): (first[stub.scenario], depths[stub.scenario].get(stub.state, len(served)))
+        if stub.scenario
+        else (at, 0)
+        for at, stub in enumerate(served)
+    }
+    # The states of a scenario stand as they follow each other, all else as in the file.
+    served.sort(key=lambda stub: order[id(stub)])
     found: list[Interaction | ForeignInteraction] = [
         keyed(replace(stub.call, index=index)) for index, stub in enumerate(served)
     ]
-    return StoredCassette(fresh, tuple(found)), losses
+    begins_anew = [name for name in depths if name and _begins_anew(name, served, depths[name])]
+    cycles = bool(begins_anew) and len(begins_anew) == len([name for name in depths if name])
+    if not cycles:
+        losses += [Loss((), f"scenario '{name}' {STAYS}") for name in sorted(begins_anew)]
+    meta = repeating.in_meta(fresh.meta, "cycle" if cycles else "last")
+    return StoredCassette(replace(fresh, meta=meta), tuple(found)), losses
+
+
+def _depths(scenario: str, stubs: Sequence[_Stub]) -> dict[str, int]:
+    """How many steps each state of a scenario is from its start."""
+    found, level = {STARTED: 0}, [STARTED]
+    while level:
+        level = [
+            stub.following
+            for stub in stubs
+            if stub.scenario == scenario and stub.state in level and stub.following not in found
+        ]
+        found |= dict.fromkeys(level, max(found.values()) + 1)
+    return found
+
+
+def _begins_anew(scenario: str, served: Sequence[_Stub], depths: Mapping[str, int]) -> bool:
+    """Whether its last state leads back to its first."""
+    own = [stub for stub in served if stub.scenario == scenario]
+    last = max(own, key=lambda stub: depths.get(stub.state, -1))
+    return last.following == STARTED and len(own) > 1
 
 
 def _mappings(value: Json) -> Iterator[Fields]:
@@ -107,8 +150,8 @@ def _served(stubs: list[_Stub]) -> list[_Stub]:
         key = (request_key(stub.call.request), stub.scenario, stub.state)
         if key not in best or stub.priority <= best[key].priority:
             best[key] = stub
-    kept = list(best.values())
-    return [stub for stub in stubs if any(stub is each for each in kept)]
+    kept = {id(stub) for stub in best.values()}
+    return [stub for stub in stubs if id(stub) in kept]
 
 
 def _stub(fields: Fields) -> _Stub:
@@ -120,7 +163,8 @@ def _stub(fields: Fields) -> _Stub:
         fields.at,
         priority,
         fields.text("scenarioName"),
-        fields.text("requiredScenarioState"),
+        fields.text("requiredScenarioState") or STARTED,
+        fields.text("newScenarioState"),
         _call(fields),
     )
 
@@ -275,5 +319,5 @@ def _narrowed(fields: Fields) -> Iterator[Loss]:
         if fields.values.get(name):
             yield Loss((*fields.at, name), "is not kept")
     if "scenarioName" in fields:
-        what = "has states: equal requests are answered in the order of the file instead"
+        what = "has states: equal requests are answered in their order, whatever else is asked"
         yield Loss((*fields.at, "scenarioName"), what)
