@@ -42,9 +42,10 @@ format: .venv/ready-to-test ## Mend what style and format checks can mend
 	@$(BIN)/ruff format
 
 .PHONY: bench
-bench: .venv/ready-to-test ## Measure replay against a bare handler, and the cost of a recording
+bench: .venv/ready-to-test ## Measure replay against a bare handler, a recording, and a cassette of a million
 	@$(BIN)/python -m bench.replay
 	@$(BIN)/python -m bench.recording
+	@$(BIN)/python -m bench.million
 
 .PHONY: setup
 setup: .venv/ready-to-test .venv-litellm/ready-to-test ## Make both environments, run nothing

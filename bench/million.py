@@ -1,0 +1,108 @@
+"""What a cassette of a million recordings costs to open and to be found in, beside one of a hundred.
+
+    python -m bench.million [FOLDER] [COUNT]
+
+Each one is opened by a process of its own, so that its memory can be told.
+"""
+
+import asyncio
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tapeway.core.matching import found_under
+from tapeway.core.model import (
+    CassetteHead,
+    Interaction,
+    Request,
+    Response,
+    ResponseChunk,
+    ResponseHead,
+)
+from tapeway.stores.sqlite import SqliteStore
+
+FEW, MANY = 100, 1_000_000
+BATCH = 2_000
+SAMPLES = 200
+HEAD = CassetteHead("2026-01-01T00:00:00", "bench")
+JSON = ((b"Content-Type", b"application/json"),)
+BODY = b'{"choices":[{"message":{"role":"assistant","content":"%b"}}]}' % (b"word " * 100)
+
+
+def interaction(number: int) -> Interaction:
+    """One of many alike: a chat and its answer."""
+    asked = b'{"model":"m","messages":[{"role":"user","content":"question %d"}]}' % number
+    request = Request("openai", "POST", "/v1/chat/completions", JSON, asked, "https://h")
+    response = Response(ResponseHead(200, "OK", JSON), (ResponseChunk(BODY, 1.0),))
+    return Interaction(number, request, response)
+
+
+async def build(file: Path, count: int) -> None:
+    """A cassette of so many."""
+    store = SqliteStore(file)
+    await store.open()
+    for start in range(0, count, BATCH):
+        some = [interaction(number) for number in range(start, min(start + BATCH, count))]
+        await store.extend("bench", HEAD, some)
+    await store.close()
+
+
+async def measure(file: Path, count: int) -> None:
+    """Print, as JSON, what a process that starts with this file sees."""
+    started = time.perf_counter()
+    store = SqliteStore(file)
+    await store.open()
+    outline = await store.outline("bench")
+    opened = time.perf_counter() - started
+    assert outline is not None
+    assert outline.count == count
+    (first,) = found_under(interaction(count // 2))
+    started = time.perf_counter()
+    assert len(await store.find("bench", [first])) == 1
+    cold = time.perf_counter() - started
+    times: list[float] = []
+    for sample in range(SAMPLES):
+        keys = found_under(interaction(sample * 7919 % count))
+        started = time.perf_counter()
+        assert len(await store.find("bench", keys)) == 1
+        times.append(time.perf_counter() - started)
+    await store.close()
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = {"open": opened, "cold": cold, "hit": statistics.median(times), "memory": memory}
+    print(json.dumps(found))
+
+
+def compare(folder: Path, many: int) -> None:
+    """Build two cassettes and print what each costs."""
+    for count in (FEW, many):
+        file = folder / f"{count}.db"
+        started = time.perf_counter()
+        asyncio.run(build(file, count))
+        built = time.perf_counter() - started
+        command = [sys.executable, "-m", "bench.million", str(file), str(count), "measure"]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        found = json.loads(done.stdout)
+        print(
+            f"{count:>9,} recordings ({file.stat().st_size / 1e6:,.0f} MB, built in {built:,.0f} s): "
+            f"open {found['open'] * 1e3:.0f} ms, first hit {found['cold'] * 1e3:.2f} ms, "
+            f"then {found['hit'] * 1e6:.0f} us, memory {found['memory'] / 1024:.0f} MiB"
+        )
+
+
+def main() -> None:
+    place = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    many = int(sys.argv[2]) if len(sys.argv) > 2 else MANY
+    if sys.argv[3:] == ["measure"] and place is not None:
+        asyncio.run(measure(place, many))
+        return
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        compare(Path(folder), many)
+
+
+if __name__ == "__main__":
+    main()
