@@ -1,5 +1,6 @@
 """What is of PostgreSQL alone: its tables, roles, settings, and what goes by itself."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +16,7 @@ from tapeway.stores.postgres_pool import Session
 from tests.stores.large_bodies import contents, large
 from tests.stores.postgres_server import run
 from tests.stores.recordings import HEAD, answers, bodies, recording
-from tests.stores.shared import key, stepped
+from tests.stores.shared import instances, key, stepped
 
 
 @pytest.fixture
@@ -192,3 +193,26 @@ async def test_a_document_that_was_changed_behind_its_back_is_not_served(
 
     with pytest.raises(StoreError, match=r"cassette 'x' in postgresql:.*interaction 0: it is not"):
         await store.find("x", [key(0)])
+
+
+async def test_a_lease_is_renewed_as_long_as_its_instance_lives(postgres_url: str) -> None:
+    async with instances(lambda: PostgresStore(postgres_url, lease_s=1)) as (one, other):
+        lease = await one.claim("x", key(0))
+        assert lease is not None
+        # Each waits for half a second at least.
+        for _ in range(5):
+            await other.lapsed("x", key(0))
+            assert await other.claim("x", key(0)) is None
+
+        await one.append("x", HEAD, stepped(recording(0), 1, lease=lease))
+
+
+async def test_a_claim_nobody_waits_for_any_more_is_given_back(store: PostgresStore) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        claiming = tasks.create_task(store.claim("x", key(0)))
+        await asyncio.sleep(0)
+        claiming.cancel()
+
+    async with asyncio.timeout(60):
+        while await store.claim("x", key(0)) is None:
+            await store.lapsed("x", key(0))

@@ -6,6 +6,7 @@ the rest are named after what they put into tables.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 from uuid import uuid4
@@ -111,8 +112,8 @@ class PostgresStore:
     async def _append(
         self, instance: Instance, name: str, head: CassetteHead, recording: Recording, text: str
     ) -> None:
-        place = await self._places.at_end(name, recording.interaction.index, PATIENCE_S)
-        attempt = uuid4()
+        until, attempt = time.monotonic() + PATIENCE_S, uuid4()
+        place = await self._places.at_end(name, recording.interaction.index, until)
 
         async def record(session: Session) -> None:
             await recordings.record(
@@ -121,7 +122,8 @@ class PostgresStore:
                 attempt=attempt,
             )
 
-        await instance.pool.write(f"record into '{name}'", record, patience=PATIENCE_S)
+        patience = until - time.monotonic()
+        await instance.pool.write(f"record into '{name}'", record, patience=patience)
 
     async def save(self, name: str, cassette: StoredCassette) -> None:
         """Keys that stand somewhere in a take begin anew: they counted other recordings."""
@@ -164,10 +166,12 @@ class PostgresStore:
         return await self._read(name, "look at", outline)
 
     async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[Found]:
+        """A large body of a request is named only: whoever asks has it."""
+
         async def find(session: Session) -> Sequence[Row]:
             return await finding.find(session, name, keys)
 
-        return await self._found(name, await self._read(name, "look into", find))
+        return await self._found(name, await self._read(name, "look into", find), asked=False)
 
     async def get(self, name: str, index: int) -> Found | None:
         async def get(session: Session) -> Sequence[Row]:
@@ -314,7 +318,9 @@ class PostgresStore:
             instance.pool.write(f"{deed} '{name}'", work, limit=limit)
         )
 
-    async def _found(self, name: str, lines: Sequence[Row]) -> Sequence[Found]:
+    async def _found(
+        self, name: str, lines: Sequence[Row], *, asked: bool = True
+    ) -> Sequence[Found]:
         if not lines:
             return []
         where = self._place(name)
@@ -322,4 +328,4 @@ class PostgresStore:
             found = await asyncio.to_thread(rows.found, lines, where)
         else:
             found = rows.found(lines, where)
-        return await self._bodies.placed(found, where)
+        return await self._bodies.placed(found, where, asked=asked)

@@ -90,18 +90,23 @@ class Bodies:
         self._fetched[digest.hex()] = draft.copy
         return BodyFile("", draft.size, digest.hex(), hold=draft.copy)
 
-    async def placed(self, found: Sequence[Found], where: str) -> Sequence[Found]:
-        """The recordings with their large bodies at hand. Raises CassetteCorrupt for a lost one."""
+    async def placed(
+        self, found: Sequence[Found], where: str, *, asked: bool = True
+    ) -> Sequence[Found]:
+        """The recordings with their large bodies at hand, those of requests only if `asked` for.
+
+        Raises CassetteCorrupt for a lost one.
+        """
         return [
-            replace(each, item=await self._placed(each.item, where))
+            replace(each, item=await self._placed(each.item, where, asked))
             if isinstance(each.item, Interaction)
             else each
             for each in found
         ]
 
-    async def _placed(self, item: Interaction, where: str) -> Interaction:
+    async def _placed(self, item: Interaction, where: str, asked: bool) -> Interaction:
         request, response = item.request, item.response
-        if request.file is not None:
+        if asked and request.file is not None:
             request = replace(request, file=await self._at_hand(request.file, where))
         if response.file is not None:
             response = replace(response, file=await self._at_hand(response.file, where))

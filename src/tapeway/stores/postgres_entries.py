@@ -12,7 +12,7 @@ from tapeway.stores import row
 from tapeway.stores.postgres_pool import Session
 from tapeway.stores.postgres_tally import Change
 
-_BATCH = 500
+_BATCH = 100
 
 _KEY = "INSERT INTO @key (cassette, key, index) VALUES ($1, $2, $3)"
 _USE = """
@@ -46,7 +46,8 @@ def brought_in(items: Iterable[Held]) -> list[tuple[Held, str]]:
 async def add(
     session: Session, number: int, own: Rules, items: Sequence[Numbered], place: int
 ) -> None:
-    """Interactions with places from this one on."""
+    """Interactions with places from this one on, counted."""
+    change = Change()
     made = [(index, row.row_of(item, text, own)) for index, item, text in items]
     await session.each(
         rows.ADD,
@@ -55,6 +56,8 @@ async def add(
     await add_keys(session, number, made)
     for index, each in made:
         await use_bodies(session, number, index, each)
+        change.add(rows.source(each), len(each.text.encode()))
+    await change.write(session, number)
 
 
 async def add_keys(session: Session, number: int, made: Iterable[tuple[int, row.Row]]) -> None:
@@ -79,7 +82,6 @@ async def extend(
     """Interactions at the end of a cassette."""
     number, own = await cassettes.hold(session, name, head)
     await add(session, number, own, items, place)
-    await _counted(items, own).write(session, number)
 
 
 async def save(session: Session, name: str, cassette: StoredCassette) -> None:
@@ -94,14 +96,15 @@ async def save(session: Session, name: str, cassette: StoredCassette) -> None:
     for first in range(0, len(held), _BATCH):
         items = numbered(brought_in(held[first : first + _BATCH]), first)
         await add(session, number, own, items, first)
-        await _counted(items, own).write(session, number)
     await session.run(_COUNT, name, len(held))
 
 
 async def restate(session: Session, name: str, head: CassetteHead, where: str) -> None:
-    """Put another head in force, and find everything under its new keys."""
-    number, _ = await cassettes.hold(session, name, head, alone=True)
+    """Put another head in force, and find everything under its new keys, if its rules are new."""
+    number, before = await cassettes.hold(session, name, head, alone=True)
     own = await cassettes.state(session, name, head)
+    if own == before:
+        return
     await session.run("DELETE FROM @key WHERE cassette = $1", number)
     after = -1
     while lines := await session.rows(
@@ -132,10 +135,3 @@ async def edit(session: Session, name: str, index: int, changed: Held | None) ->
         change.add(rows.source(made), len(text.encode()))
     await change.write(session, number)
     return True
-
-
-def _counted(items: Iterable[Numbered], own: Rules) -> Change:
-    change = Change()
-    for _, item, text in items:
-        change.add(rows.source(row.row_of(item, text, own)), len(text.encode()))
-    return change

@@ -4,15 +4,19 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
+from tapeway.errors import closed
+
 T = TypeVar("T")
 
 
 class Errands:
     """Those of one store, from its opening to its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: str) -> None:
+        self._place = place
         self.tasks = asyncio.TaskGroup()
         self._endless: list[asyncio.Task[None]] = []
+        self._over = False
 
     async def open(self) -> None:
         await self.tasks.__aenter__()
@@ -20,6 +24,7 @@ class Errands:
     async def close(self) -> None:
         """Wait for all that have an end."""
         self.stop()
+        self._over = True
         await self.tasks.__aexit__(None, None, None)
 
     def start(self, endless: Coroutine[None, None, None]) -> None:
@@ -39,6 +44,9 @@ class Errands:
         self, work: Coroutine[None, None, T], unclaimed: Callable[[T], None] | None = None
     ) -> T:
         """What comes of it; `unclaimed` is given that where nobody waited for it any more."""
+        if self._over:
+            work.close()
+            raise closed(self._place)
         task = self.tasks.create_task(_settled(work))
         try:
             result = await asyncio.shield(task)

@@ -33,7 +33,7 @@ class Instance:
     def __init__(self, address: Address, lease_s: float, touch_s: float) -> None:
         self.id = uuid4()
         self.pool = Pool(address)
-        self.errands = Errands()
+        self.errands = Errands(address.shown)
         self._touch_s = touch_s
         self._leases = Leases(self.id, lease_s)
         self._hints = Hints(self.pool, self.errands.tasks)

@@ -4,6 +4,7 @@ What is given out need not survive a crash: a recording with a higher one would 
 """
 
 import asyncio
+import time
 
 from tapeway.stores.postgres_pool import Pool, Session
 
@@ -34,12 +35,17 @@ class Places:
         """The first of so many indexes and places in a row."""
         return await self._give(name, indexes=count, places=count)
 
-    async def at_end(self, name: str, index: int, patience: float) -> int:
-        """The next place; `index` is taken from now on. All who wait are served by one statement."""
+    async def at_end(self, name: str, index: int, until: float) -> int:
+        """The next place; `index` is taken from now on. All who wait are served by one statement.
+
+        It is tried until that moment of the monotonic clock.
+        """
         mine = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(name, []).append((index, mine))
         async with self._turn:
             if not mine.done():
+                # Not so long for each of those who waited meanwhile.
+                patience = until - time.monotonic()
                 await self._serve(name, self._waiting.pop(name), patience)
         return await mine
 

@@ -26,11 +26,14 @@ _PAUSE_S = 0.1
 _AWAY_S = 0.25
 """After a connection failed, for so long nobody tries another one."""
 
+_IDLE_S = 5
+_LONG_IDLE_S = 30
+
 # One round trip. Who is stopped in a transaction must not hold its rows against all others.
 _BEGIN = (
     "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
     "SET LOCAL statement_timeout = '{limit}'; "
-    "SET LOCAL idle_in_transaction_session_timeout = '5s'; "
+    "SET LOCAL idle_in_transaction_session_timeout = '{idle}'; "
     "SET LOCAL synchronous_commit = {sync}"
 )
 
@@ -122,7 +125,8 @@ class Pool:
         `work` is done again where its connection was lost, maybe after its commit.
         """
         sync = self.sync if durable else "off"
-        begin = _BEGIN.format(sync=sync, limit=f"{limit * 1000:.0f}ms")
+        idle = _IDLE_S if limit <= driver.COMMAND_S else _LONG_IDLE_S
+        begin = _BEGIN.format(sync=sync, limit=f"{limit * 1000:.0f}ms", idle=f"{idle}s")
         return await self._again(deed, work, begin, patience, limit)
 
     async def _again(
