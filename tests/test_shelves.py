@@ -1,108 +1,16 @@
 """Cassettes that several processes share, each asking the store for what a request needs."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from functools import partial
-
 import pytest
 
-from tapeway.broker import Broker
-from tapeway.core.miss import Miss
-from tapeway.core.model import CassetteHead, Interaction, Request
-from tapeway.core.modes import Mode, Repeats
-from tapeway.core.plan import Ask, Incoming, Replay
-from tapeway.core.rules import NONE, Rules
+from tapeway.core.model import Request
+from tapeway.core.plan import Ask, Incoming
+from tapeway.core.rules import Rules
 from tapeway.errors import AdminError, Fenced, StoreAway, UpstreamError
 from tapeway.feed import Feed
-from tapeway.live import Policy
-from tests.fakes.instances import Common, InstanceStore
-from tests.fakes.responder import FakeAnswer, FakeResponder
-from tests.fakes.world import ROUTES, Served
-
-JSON = ((b"Content-Type", b"application/json"),)
-
-
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """One process: its broker, and its view of the store."""
-
-    broker: Broker
-    store: InstanceStore
-
-    async def get(self, path: str = "/v1/x") -> Served:
-        return await self.serve(Request("openai", "GET", path, base="https://up"))
-
-    async def post(self, body: bytes, path: str = "/v1/chat") -> Served:
-        return await self.serve(Request("openai", "POST", path, JSON, body, "https://up"))
-
-    async def serve(self, request: Request) -> Served:
-        """Serve one request as the proxy does."""
-        broker = self.broker
-        mode = broker.mode_of(broker.active)
-        cassette, plan = await broker.decide(broker.active, Incoming(request, mode=mode))
-        if isinstance(plan, Replay):
-            broker.note("replayed", cassette.name, interaction=plan.interaction)
-            found = plan.interaction
-            return Served("replayed", found.response.body, found.index)
-        if isinstance(plan, Miss):
-            broker.note("miss", cassette.name, miss=plan)
-            return Served("miss", plan.message.encode(), None)
-        answer = await broker.perform(plan)
-        broker.note(answer.outcome, cassette.name)
-        return Served(answer.outcome, answer.response.body, answer.index)
-
-
-@dataclass(frozen=True, slots=True)
-class Fleet:
-    """Some instances, the store they share, and the service behind them."""
-
-    instances: list[Instance]
-    common: Common
-    responder: FakeResponder
-
-    def stored(self, name: str = "default") -> list[bytes]:
-        held = self.common.held.get(name, [])
-        return [each.response.body for each in held if isinstance(each, Interaction)]
-
-
-@asynccontextmanager
-async def fleet(
-    mode: Mode = "auto",
-    count: int = 2,
-    *,
-    repeats: Repeats | None = None,
-    rules: Rules = NONE,
-    common: Common | None = None,
-) -> AsyncIterator[Fleet]:
-    common, responder = common or Common(), FakeResponder()
-    async with AsyncExitStack() as stack:
-        instances: list[Instance] = []
-        for number in range(count):
-            store = InstanceStore(common)
-            broker = Broker(
-                store,
-                responder,
-                mode=mode,
-                cassette="default",
-                routes=ROUTES,
-                policy=Policy(repeats=repeats),
-                new_head=partial(CassetteHead, "t", f"run-{number}"),
-                rules=rules,
-            )
-            await stack.enter_async_context(broker)
-            instances.append(Instance(broker, store))
-        yield Fleet(instances, common, responder)
-
-
-async def together(*works: "asyncio.Task[Served]") -> list[Served]:
-    async with asyncio.timeout(10):
-        return list(await asyncio.gather(*works))
-
-
-def start(work: "Callable[[], object]") -> "asyncio.Task[Served]":
-    return asyncio.get_running_loop().create_task(work())  # type: ignore[arg-type]  # a coroutine
+from tests.fakes.fleet import JSON, fleet, start, together
+from tests.fakes.instances import Common
+from tests.fakes.responder import FakeAnswer
+from tests.fakes.world import Served
 
 
 async def test_what_one_instance_recorded_the_other_replays() -> None:
