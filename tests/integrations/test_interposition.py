@@ -28,7 +28,7 @@ from interposition.services import LiveResponder
 from tapeway.integrations.interposition import TapewayCassetteStore, ThreadSafeBroker
 from tapeway.stores.memory import MemoryStore
 
-ADDRESSES = ["memory:", "{}", "{}?format=yaml"]
+ADDRESSES = ["memory:", "{}", "{}?format=yaml", "sqlite:{}.db"]
 
 
 @pytest.fixture(params=ADDRESSES)
