@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tapeway.cli.main import main
@@ -137,6 +138,36 @@ async def test_each_command_works_on_a_database(
         left = await command(capsys, "show", *there)
         assert [line.split()[0] for line in left[1].splitlines()] == ["#2", "#3", "#5", "#6"]
         assert (await command(capsys, "verify", *there))[0] == 0
+
+
+async def test_an_index_that_is_wrong_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    written("x", *[recording(index).interaction for index in range(3)])
+    assert (await command(capsys, "convert", "x", "sqlite:one.db#x"))[0] == 0
+    connection = apsw.Connection("one.db")
+    first, second = [each for (each,) in connection.execute("SELECT id FROM interaction LIMIT 2")]
+    connection.execute("UPDATE key SET interaction = ? WHERE interaction = ?", (second, first))
+    connection.close()
+
+    code, out, err = await command(capsys, "verify", "sqlite:one.db#x")
+
+    assert (code, err) == (1, "")
+    assert out.splitlines() == [
+        "sqlite:one.db#x: #0: the store does not find it by its request",
+        "sqlite:one.db#x: #1: the store finds it by a request it does not have",
+    ]
+
+
+async def test_what_was_pruned_from_a_database_is_a_cassette(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    items = [replace(recording(index).interaction, index=index) for index in range(4)]
+    written("x", *items[:2], replace(items[0], tags=("later",)), *items[2:])
+    assert (await command(capsys, "convert", "x", "sqlite:one.db#x"))[0] == 0
+    assert (await command(capsys, "prune", "sqlite:one.db#x", "--keep-last=1"))[0] == 0
+    assert (await command(capsys, "convert", "sqlite:one.db#x", "left"))[0] == 0
+
+    assert (await command(capsys, "prune", "x", "--keep-last=1"))[0] == 0
+    assert Path("cassettes/left.json").read_bytes() == Path("cassettes/x.json").read_bytes()
 
 
 @pytest.mark.slow

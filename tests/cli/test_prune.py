@@ -8,6 +8,8 @@ import pytest
 
 from tapeway.cli import places, pruning
 from tapeway.core.cassette import Cassette
+from tapeway.core.marks import mark_of
+from tapeway.core.match_key import ORDERED
 from tapeway.core.model import ForeignInteraction, Interaction, ResponseChunk, StoredCassette
 from tapeway.formats import native
 from tapeway.ports import CassetteStore
@@ -90,6 +92,40 @@ def test_of_equal_ones_the_right_number_goes(capsys: pytest.CaptureFixture[str])
 
     assert run(capsys, "prune", "--report", report(A1, A1, A1, used=2))[0] == 0
     assert held() == ['/v1/a {"n": 1}', '/v1/a {"n": 1}', '/v1/b {"n": 1}']
+
+
+def test_of_those_that_differ_in_no_answer_the_one_of_that_number_goes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tagged = [replace(A1, tags=(each,)) for each in "abc"]
+    file = written("smoke", *tagged)
+    Path("run.json").write_text(
+        json.dumps(
+            {
+                "cassettes": [
+                    {
+                        "name": "smoke",
+                        "unused": [
+                            {"index": 1, "method": "", "path": "", "mark": mark_of(A1)},
+                            {"index": 9, "method": "", "path": "", "mark": mark_of(A1)},
+                        ],
+                    }
+                ]
+            }
+        )
+    )
+
+    assert run(capsys, "prune", "--report", "run.json")[0] == 0
+    (left,) = native.load(file.read_bytes()).interactions
+    assert isinstance(left, Interaction)
+    assert left.tags == ("a",)
+
+
+def test_what_answers_in_order_is_no_repeat(capsys: pytest.CaptureFixture[str]) -> None:
+    file = written("smoke", *[replace(A1, stored_keys=(ORDERED,))] * 3)
+
+    assert run(capsys, "prune", "smoke", "--keep-last=1")[1].startswith("smoke: 0 of 3")
+    assert len(native.load(file.read_bytes()).interactions) == 3
 
 
 @pytest.mark.parametrize("now", [(A1, A2), (A1, A2, item("/v1/a", b'{"n": 4}')), ()])

@@ -121,6 +121,18 @@ def test_another_cassette_is_left_alone_unless_forced(
     assert len(there.held["smoke"]) == 8
 
 
+def test_a_beginning_under_another_head_is_another_cassettes(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+) -> None:
+    there.heads["smoke"] = marked(replace(HEAD, run_id="run-2"))
+    there.held["smoke"] = [*ITEMS[:2]]
+
+    code, _, err = run(capsys, "convert", "smoke", THERE)
+
+    assert code == 2
+    assert "holds the beginning of another conversion" in err
+
+
 def test_force_goes_on_where_it_broke_off_too(
     capsys: pytest.CaptureFixture[str], there: BitByBitStore
 ) -> None:
