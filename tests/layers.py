@@ -31,6 +31,9 @@ ALLOWED: dict[str, frozenset[str]] = {
     "integrations": frozenset(
         {"core", "errors", "formats", "inspection", "ports", "settings", "spool", "stores"}
     ),
+    "library": frozenset(
+        {"core", "errors", "formats", "inspection", "integrations", "ports", "settings"}
+    ),
     "report_forms": frozenset({"core", "errors", "report"}),
     "sharing": frozenset({"core", "errors", "feed", "live"}),
     "second_look": frozenset({"core", "errors"}),

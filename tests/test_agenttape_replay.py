@@ -104,7 +104,7 @@ def chat(text: str, **more: Json) -> Request:
     return call("/v1/chat/completions", {"model": "m", "messages": messages, **more})
 
 
-@pytest.mark.parametrize("name", ["0.1.8/http.yaml", "0.1.8/http.json", "0.1.5/http.yaml"])
+@pytest.mark.parametrize("name", ["0.1.8/http.yaml", "0.1.8-json/http.json", "0.1.5/http.yaml"])
 async def test_a_request_is_found_by_the_key_that_was_taken_before_it_was_redacted(
     name: str, play: Play
 ) -> None:
@@ -117,7 +117,7 @@ async def test_a_request_is_found_by_the_key_that_was_taken_before_it_was_redact
         assert await player.index(post(b'{"note": "to c@example.com"}', REQUESTS)) is not None
 
 
-@pytest.mark.parametrize("name", ["0.1.0/http.yaml", "0.1.0/http.json"])
+@pytest.mark.parametrize("name", ["0.1.0/http.yaml", "0.1.0-json/http.json"])
 async def test_the_first_release_took_json_for_text(name: str, play: Play) -> None:
     async with play(name) as player:
         assert await player.index(post(b'{"note":"to b@example.com"}')) is None

@@ -13,6 +13,7 @@
     │   ├── StorePoisoned        503  a sync failed; nothing is acknowledged until reopened
     │   ├── StoreAway            503  the database or remote store cannot be reached
     │   └── Fenced               503  another instance records the same by now; never shown to a client
+    ├── CallMissed               424  no recording answers a program's own call
     ├── AdminError               the admin call cannot be carried out (4xx)
     └── Draining                 503  the process is stopping
 
@@ -113,6 +114,13 @@ class Fenced(StoreError):
     """The right to record this answer has passed to another instance; nothing was written."""
 
     status = 503
+
+
+class CallMissed(TapewayError):
+    """No recording answers a call that a program makes of its own functions, or none is left."""
+
+    status = 424
+    code = "replay_miss"
 
 
 class AdminError(TapewayError):

@@ -1,0 +1,109 @@
+"""The recorded calls of a cassette: found by AgentTape's keys, each answering once and in order."""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+
+from tapeway.core import match_key
+from tapeway.core.json_text import Json, dump
+from tapeway.core.model import ForeignInteraction
+from tapeway.core.modes import Repeats
+from tapeway.core.shared import Held
+from tapeway.integrations import call_values
+
+_Document = Mapping[str, Json]
+_Name = tuple[str, str, str]
+
+
+def request_of(kind: str, name: str, args: _Document) -> dict[str, Json]:
+    """The request of a call as AgentTape hashes and writes it."""
+    if kind == "llm":
+        return {"endpoint": name, **args}
+    return {"name": name, "args": dict(args)}
+
+
+def boundary_of(kind: str, name: str) -> str:
+    """What a call is recorded at; all calls of an SDK are at one."""
+    return "llm" if kind == "llm" else name
+
+
+def key_of(request: Json, ignore: Iterable[str]) -> str:
+    """AgentTape's key, "" for what it cannot hash."""
+    try:
+        return match_key.of_request(call_values.keyed(request), ignore)
+    except (UnicodeEncodeError, RecursionError):
+        return ""
+
+
+class CallSlots:
+    """What was recorded, and what of it has answered."""
+
+    def __init__(self, items: Iterable[Held], ignore: Sequence[str], repeats: Repeats) -> None:
+        self._ignore = tuple(ignore)
+        self._repeats = repeats
+        self._held: dict[int, _Document] = {}
+        self._by_name: dict[_Name, list[int]] = {}
+        self._used: dict[int, int] = {}
+        for each in items:
+            if isinstance(each, ForeignInteraction):
+                self.add(each.index, each.document)
+
+    def add(self, index: int, document: _Document, *, used: bool = False) -> None:
+        """Take in a recording; `used` says that who made it was given it."""
+        kind, at = str(document.get("kind")), document.get("boundary")
+        boundary = at if isinstance(at, str) else kind
+        stored = document.get("match_key")
+        keys = {key_of(document.get("request"), self._ignore), stored} - {"", None}
+        self._held[index] = document
+        for key in keys:
+            self._by_name.setdefault((kind, boundary, str(key)), []).append(index)
+        if used:
+            self._used[index] = 1
+
+    def remove(self, indexes: Iterable[int]) -> None:
+        """Forget recordings that others took the place of."""
+        for index in indexes:
+            del self._held[index]
+            for found in self._by_name.values():
+                if index in found:
+                    found.remove(index)
+
+    def rewind(self) -> None:
+        """Everything unused again."""
+        self._used.clear()
+
+    def next(self, kind: str, boundary: str, keys: Iterable[str]) -> _Document | None:
+        """The recording whose turn it is under one of these keys, used up from then on."""
+        found = self.alike(kind, boundary, (*keys, match_key.ORDERED))
+        unused = [index for index in found if index not in self._used]
+        if not found or (not unused and self._repeats == "miss"):
+            return None
+        if self._repeats == "first":
+            index = found[0]
+        elif unused:
+            index = unused[0]
+        elif self._repeats == "cycle":
+            index = min(found, key=lambda each: self._used[each])
+        else:
+            index = found[-1]
+        self._used[index] = self._used.get(index, 0) + 1
+        return self._held[index]
+
+    def alike(self, kind: str, boundary: str, keys: Iterable[str]) -> list[int]:
+        """All recordings under one of these keys, in order."""
+        named = [self._by_name.get((kind, boundary, key), []) for key in keys]
+        return sorted({index for found in named for index in found})
+
+    def nearest(self, kind: str, boundary: str, request: Json) -> tuple[int, _Document] | None:
+        """The recording of that kind, and of that name if there is one, that is most alike."""
+        of_kind = [(i, each) for i, each in self._held.items() if each.get("kind") == kind]
+        named = [(i, each) for i, each in of_kind if each.get("boundary") == boundary]
+        asked = dump(request).decode()
+        return max(
+            named or of_kind,
+            key=lambda each: _likeness(asked, dump(each[1].get("request")).decode()),
+            default=None,
+        )
+
+
+def _likeness(first: str, second: str) -> float:
+    return difflib.SequenceMatcher(None, first[:2000], second[:2000]).quick_ratio()

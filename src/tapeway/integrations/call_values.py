@@ -1,0 +1,92 @@
+"""What Python calls with and returns, as JSON says it: the way AgentTape writes it down.
+
+Octets are an object with the one name `__agenttape_bytes__`. What is no value at all becomes its
+public attributes, or else its text; what is inside itself is cut off.
+"""
+
+import base64
+import binascii
+import enum
+import math
+from collections.abc import Mapping
+from datetime import date, time
+from decimal import Decimal
+from uuid import UUID
+
+from tapeway.core.json_text import Json
+from tapeway.formats.assets import BYTES
+
+_CYCLE = "<cycle>"
+
+
+def written(value: object, _inside: frozenset[int] = frozenset()) -> Json:
+    """The value as a cassette holds it."""
+    match value:
+        case enum.Enum():
+            return written(value.value, _inside)
+        case None | bool() | int() | str():
+            return value
+        case float():
+            # JSON has no name for the others, and no cassette holds them.
+            return value if math.isfinite(value) else str(value)
+        case bytes() | bytearray():
+            return {BYTES: base64.b64encode(value).decode("ascii")}
+        case date() | time():
+            return value.isoformat()
+        case Decimal() | UUID():
+            return str(value)
+        case set() | frozenset():
+            return [written(each, _inside) for each in sorted(value, key=repr)]
+    if id(value) in _inside:
+        return _CYCLE
+    inside = _inside | {id(value)}
+    if isinstance(value, Mapping):
+        return {str(name): written(each, inside) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [written(each, inside) for each in value]
+    return _object(value, inside)
+
+
+def keyed(value: Json) -> Json:
+    """The value as AgentTape hashes it: octets as the text they are."""
+    if isinstance(value, dict):
+        if (octets := _octets(value)) is not None:
+            return octets.decode("utf-8", "replace")
+        return {name: keyed(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [keyed(each) for each in value]
+    return value
+
+
+def read(value: Json) -> object:
+    """What a program is given back: octets where there were some."""
+    if isinstance(value, dict):
+        if (octets := _octets(value)) is not None:
+            return octets
+        return {name: read(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [read(each) for each in value]
+    return value
+
+
+def _octets(value: Mapping[str, Json]) -> bytes | None:
+    text = value.get(BYTES)
+    if len(value) != 1 or not isinstance(text, str):
+        return None
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return None
+
+
+def _object(value: object, inside: frozenset[int]) -> Json:
+    for name, options in (("model_dump", {"mode": "json"}), ("to_dict", {})):
+        if callable(dump := getattr(value, name, None)):
+            try:
+                return written(dump(**options), inside)
+            except Exception:  # noqa: S112 - whatever it is, there is another way
+                continue
+    if hasattr(value, "__dict__"):
+        public = {name: each for name, each in vars(value).items() if name[:1] != "_"}
+        return written(public, inside)
+    return str(value)

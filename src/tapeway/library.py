@@ -1,0 +1,259 @@
+"""Calls of a program's own functions, recorded and replayed from a cassette: tools, retrieval, memory.
+
+    with Cassette("cassettes/agent.yaml") as cassette:
+        weather = cassette.call("tool", "get_weather", {"city": "London"})
+
+AgentTape's cassettes are read as they are, and what is recorded here its tools can read.
+"""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self, get_args
+
+from tapeway.core import match_key, repeating, rules
+from tapeway.core.differences import differences, shown
+from tapeway.core.json_text import Json
+from tapeway.core.known_values import KnownValues
+from tapeway.core.model import CassetteHead, ForeignInteraction, StoredCassette
+from tapeway.core.modes import Repeats
+from tapeway.errors import CallMissed, ConfigError, StoreError
+from tapeway.formats.notation import ENDINGS
+from tapeway.inspection import Inspector
+from tapeway.integrations.blocking_cassette import BlockingCassette
+from tapeway.integrations.call_error import document_of, exception_of
+from tapeway.integrations.call_slots import CallSlots, boundary_of, key_of, request_of
+from tapeway.integrations.call_values import read, written
+from tapeway.ports import CassetteStore
+from tapeway.settings import Settings, process_secrets
+
+Kind = Literal["tool", "retrieval", "memory_read", "memory_write", "llm"]
+Mode = Literal["replay", "record", "auto"]
+
+_KINDS: tuple[Kind, ...] = get_args(Kind)
+_MODES: tuple[Mode, ...] = get_args(Mode)
+_NAMED = 3
+
+
+class Cassette:
+    """The calls of one cassette. Threads may share it; it loads with the first call.
+
+    `place` is the path of a cassette file, or with a `store` (an address, as `--store` takes it, or
+    one that is open nowhere else) the name of a cassette in that. In `replay` every call is answered
+    by what was recorded, each recording once and in order, as in AgentTape: `repeats` says otherwise.
+    In `auto` what is not there is asked of the function and recorded, in `record` everything is; what
+    earlier runs recorded of the same call is then replaced.
+    """
+
+    def __init__(
+        self,
+        place: str | Path,
+        *,
+        store: str | CassetteStore | None = None,
+        mode: Mode = "replay",
+        repeats: Repeats | None = None,
+    ) -> None:
+        """Raises ConfigError for a place or mode there is none of."""
+        if mode not in _MODES:
+            raise ConfigError(f"there is no mode '{mode}': use {', '.join(_MODES)}")
+        if store is None:
+            store, name = _file(Path(place))
+        else:
+            name = str(place)
+        self.mode = mode
+        self._repeats = repeats
+        self._cassette = BlockingCassette(store, name, repeats=repeats or "miss")
+        self._guard = threading.RLock()
+        self._known = KnownValues(process_secrets(Settings(), os.environ))
+        self._slots: CallSlots | None = None
+        self._ignore: tuple[str, ...] = match_key.VOLATILE
+        self._run_id: str | None = None
+        self._recorded: dict[str, set[int]] = {}
+
+    def call(
+        self,
+        kind: Kind,
+        name: str,
+        args: Mapping[str, object],
+        executor: Callable[[], object] | None = None,
+    ) -> object:
+        """What was recorded for this call: its result, or the error it raised, raised again.
+
+        `args` are all arguments by name, defaults included. `executor` makes the call where nothing
+        is recorded. Raises CallMissed where there is nothing (left) and nobody to ask, StoreError.
+        """
+        request, found = self._find(kind, name, args)
+        if found is not None:
+            return _answer(found)
+        if executor is None or self.mode == "replay":
+            raise self._missed(kind, name, request)
+        began = time.perf_counter()
+        try:
+            result = executor()
+        except Exception as exc:
+            self._record(kind, name, request, began, error=document_of(exc))
+            raise
+        self._record(kind, name, request, began, response=written(result))
+        return result
+
+    async def acall(
+        self,
+        kind: Kind,
+        name: str,
+        args: Mapping[str, object],
+        executor: Callable[[], Awaitable[object]] | None = None,
+    ) -> object:
+        """The same where the call is awaited."""
+        request, found = await asyncio.to_thread(self._find, kind, name, args)
+        if found is not None:
+            return _answer(found)
+        if executor is None or self.mode == "replay":
+            raise self._missed(kind, name, request)
+        began = time.perf_counter()
+        try:
+            result = await executor()
+        except Exception as exc:
+            await asyncio.to_thread(
+                self._record, kind, name, request, began, error=document_of(exc)
+            )
+            raise
+        response = written(result)
+        await asyncio.to_thread(self._record, kind, name, request, began, response=response)
+        return result
+
+    def rewind(self) -> None:
+        """Begin again: everything recorded is unused."""
+        with self._guard:
+            self._recorded.clear()
+            self._loaded().rewind()
+
+    def close(self) -> None:
+        """Write the final form of what was recorded, and let go. Raises StoreError."""
+        with self._guard:
+            self._slots = None
+            self._cassette.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _find(
+        self, kind: Kind, name: str, args: Mapping[str, object]
+    ) -> tuple[dict[str, Json], Mapping[str, Json] | None]:
+        if kind not in _KINDS:
+            raise ConfigError(f"calls of kind '{kind}' are not made here: use {', '.join(_KINDS)}")
+        said = {str(each): written(value) for each, value in args.items()}
+        request = request_of(kind, name, said)
+        with self._guard:
+            slots = self._loaded()
+            if self.mode == "record":
+                return request, None
+            keys = [key_of(request, self._ignore), key_of(self._plain(request), self._ignore)]
+            return request, slots.next(
+                kind, boundary_of(kind, name), [each for each in keys if each]
+            )
+
+    def _record(
+        self, kind: Kind, name: str, request: dict[str, Json], began: float, **outcome: Json
+    ) -> None:
+        elapsed_ms = round((time.perf_counter() - began) * 1000, 3)
+        with self._guard:
+            slots, boundary = self._loaded(), boundary_of(kind, name)
+            plain = self._plain(request)
+            key = key_of(plain, self._ignore)
+            seen = Inspector(self._salt(), self._known).document(
+                {"index": 0, "kind": kind, "boundary": boundary, "request": plain, **outcome}
+            )
+            if seen.left:
+                kinds = ", ".join(sorted({each.kind for each in seen.left}))
+                raise StoreError(f"a call of {name} shows a credential ({kinds}): it was not kept")
+            document = {**seen.document, "latency_ms": elapsed_ms}
+            if key:
+                document["match_key"] = key
+            superseded = self._superseded(slots, kind, boundary, key)
+            index = self._cassette.put(ForeignInteraction(0, document), superseded)
+            slots.remove(superseded)
+            slots.add(index, document, used=True)
+            self._recorded.setdefault(key, set()).add(index)
+
+    def _superseded(self, slots: CallSlots, kind: Kind, boundary: str, key: str) -> tuple[int, ...]:
+        if self.mode != "record" or key in self._recorded:
+            return ()
+        return tuple(slots.alike(kind, boundary, [key]))
+
+    def _plain(self, request: dict[str, Json]) -> dict[str, Json]:
+        document: dict[str, Json] = {"request": request}
+        found = Inspector(self._salt(), self._known).document(document).document["request"]
+        return found if isinstance(found, dict) else request
+
+    def _salt(self) -> str:
+        if self._run_id is None:
+            self._run_id = self._cassette.head().run_id
+        return self._run_id
+
+    def _loaded(self) -> CallSlots:
+        if self._slots is None:
+            stored = self._cassette.load()
+            if stored is None and self.mode == "replay":
+                raise StoreError(
+                    f"there is no cassette {self._cassette.shown}: record it first, with "
+                    "mode='record' or 'auto'"
+                )
+            stored = stored or StoredCassette(CassetteHead("", ""))
+            ruled = rules.of_meta(stored.head.meta).agenttape_ignore
+            self._ignore = match_key.VOLATILE if ruled is None else ruled
+            # Where nothing is written, nothing is claimed either.
+            self._run_id = stored.head.run_id or ("" if self.mode == "replay" else None)
+            own = stored.head.meta.get(repeating.FIELD)
+            repeats = repeating.of_meta(stored.head.meta) if own is not None else "miss"
+            self._slots = CallSlots(stored.interactions, self._ignore, self._repeats or repeats)
+        return self._slots
+
+    def _missed(self, kind: Kind, name: str, request: dict[str, Json]) -> CallMissed:
+        with self._guard:
+            slots, boundary = self._loaded(), boundary_of(kind, name)
+            request = self._plain(request)
+            used_up = slots.alike(kind, boundary, [key_of(request, self._ignore)])
+            said = f"replay miss: {kind} {name} is not in cassette {self._cassette.shown}"
+            if used_up:
+                shown_indexes = ", ".join(f"#{each}" for each in used_up)
+                return CallMissed(
+                    f"replay miss: {kind} {name} is in cassette {self._cassette.shown} "
+                    f"{len(used_up)} time(s), all used up: {shown_indexes}"
+                )
+            near = slots.nearest(kind, boundary, request)
+        if near is None:
+            return CallMissed(f"{said}; no call of that kind is")
+        index, document = near
+        found = differences(self._plain({"near": document.get("request")})["near"], request, _NAMED)
+        places = ", ".join(str(shown(each)["path"]) for each in found)
+        return CallMissed(f"{said}; nearest #{index} differs at {places or 'nothing that counts'}")
+
+
+def _answer(document: Mapping[str, Json]) -> object:
+    error = document.get("error")
+    if isinstance(error, dict):
+        raise exception_of(error)
+    return read(document.get("response"))
+
+
+def _file(path: Path) -> tuple[str, str]:
+    if path.suffix not in ENDINGS:
+        raise ConfigError(
+            f"'{path}' is no cassette file: it ends in {', '.join(ENDINGS)}; for a cassette of a "
+            "store, name that with store="
+        )
+    form = ENDINGS[path.suffix].name
+    folder = f"file:{path.parent}"
+    return (folder if form == "json" else f"{folder}?format={form}"), path.stem

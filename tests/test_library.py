@@ -1,0 +1,221 @@
+"""A program's own calls: recorded once, answered in order, as AgentTape's recordings are."""
+
+import asyncio
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tapeway.errors import CallMissed, ConfigError, StoreError
+from tapeway.integrations.call_error import RecordedError
+from tapeway.library import Cassette, Mode
+from tests.canary import canary, sightings
+from tests.formats.agenttape import FOLDER, NAMES
+
+LONDON = {"city": "London", "unit": "C", "rest": []}
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """A copy of what AgentTape 0.1.8 recorded of decorated functions."""
+    shutil.copytree(FOLDER / "0.1.8", tmp_path, dirs_exist_ok=True)
+    return tmp_path / "tools.yaml"
+
+
+def test_a_call_is_answered_by_what_agenttape_recorded(tools: Path) -> None:
+    with Cassette(tools) as cassette:
+        weather = cassette.call("tool", "get_weather", LONDON)
+        nothing = cassette.call("memory_read", "recall", {"key": "k"})
+        found = cassette.call("retrieval", "search", {"query": "q", "k": "2.5"})
+
+    assert weather == {"temp": 15, "city": "London", "note": "wet\nand cold"}
+    assert nothing is None
+    assert isinstance(found, list)
+    assert found[0] == {"text": "document " * 600, "score": 1e-07}
+
+
+@pytest.mark.parametrize("name", [each for each in NAMES if "/tools." in each])
+def test_the_cassettes_of_all_releases_answer(name: str) -> None:
+    with Cassette(FOLDER / name) as cassette:
+        assert cassette.call("memory_write", "remember", _remembered(name)) is True
+
+
+def _remembered(name: str) -> dict[str, object]:
+    value = "00000000-0000-0000-0000-000000000005" if name.startswith("0.1.8") else "5"
+    return {"key": "k", "value": value}
+
+
+def test_octets_come_back_as_octets(tools: Path) -> None:
+    with Cassette(tools) as cassette:
+        picture = cassette.call("tool", "picture", {"name": "a"})
+
+    assert isinstance(picture, dict)
+    assert picture["raw"] == b"\x00\x01\xff"
+    assert picture["large"] == bytes(range(256)) * 20
+
+
+def test_a_recorded_error_is_raised_again(tools: Path) -> None:
+    args = {"amount": 4200, "when": "2026-01-02"}
+    with Cassette(tools) as cassette, pytest.raises(TimeoutError, match="gateway timed out"):
+        cassette.call("tool", "charge", args)
+
+
+def test_an_error_whose_class_is_not_loaded_is_told_and_nothing_is_imported(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(
+        '{"version":"1","interactions":[{"kind":"tool","boundary":"f","request":{"name":"f",'
+        '"args":{}},"error":{"type":"system","module":"antigravity","message":"no"}}]}'
+    )
+    with Cassette(path) as cassette, pytest.raises(RecordedError, match="system: no") as caught:
+        cassette.call("tool", "f", {})
+
+    assert caught.value.document["module"] == "antigravity"
+
+
+def test_each_recording_answers_once(tools: Path) -> None:
+    with Cassette(tools) as cassette:
+        cassette.call("tool", "get_weather", LONDON)
+        with pytest.raises(CallMissed, match=r"1 time\(s\), all used up: #0"):
+            cassette.call("tool", "get_weather", LONDON)
+        cassette.rewind()
+        cassette.call("tool", "get_weather", LONDON)
+    with Cassette(tools, repeats="last") as cassette:
+        answers = [cassette.call("tool", "get_weather", LONDON) for _ in range(3)]
+
+    assert answers[0] == answers[2]
+
+
+def test_what_was_recorded_in_order_answers_in_order() -> None:
+    with Cassette(FOLDER / "0.1.8" / "ordered.yaml") as cassette:
+        first = cassette.call("tool", "get_weather", {"city": "Nowhere"})
+        second = cassette.call("tool", "get_weather", {"city": "London"})
+
+    assert isinstance(first, dict)
+    assert isinstance(second, dict)
+    assert (first["city"], second["city"]) == ("London", "Paris")
+
+
+def test_a_miss_names_the_nearest(tools: Path) -> None:
+    with Cassette(tools) as cassette:
+        with pytest.raises(CallMissed, match=r"nearest #0 differs at args.city") as caught:
+            cassette.call("tool", "get_weather", {**LONDON, "city": "Rome"})
+        with pytest.raises(CallMissed, match="no call of that kind is"):
+            _ask_http(tools)
+
+    assert caught.value.status == 424
+
+
+def _ask_http(tools: Path) -> None:
+    with Cassette(tools.with_name("http.yaml")) as cassette:
+        cassette.call("tool", "any", {})
+
+
+def test_a_replay_writes_nothing(tools: Path) -> None:
+    before = sorted((each.name, each.stat().st_mtime_ns) for each in tools.parent.rglob("*"))
+    with Cassette(tools) as cassette:
+        cassette.call("tool", "get_weather", LONDON)
+
+    assert before == sorted(
+        (each.name, each.stat().st_mtime_ns) for each in tools.parent.rglob("*")
+    )
+
+
+def _same(value: object) -> object:
+    return value
+
+
+@pytest.mark.parametrize("ending", ["json", "yaml"])
+def test_what_is_not_there_is_asked_and_recorded(tmp_path: Path, ending: str) -> None:
+    path, asked = tmp_path / f"new.{ending}", [1, b"\x00", {"n": 1e-07}]
+
+    with Cassette(path, mode="auto") as cassette:
+        live = [cassette.call("tool", "f", {"x": each}, partial(_same, each)) for each in asked]
+    with Cassette(path) as cassette:
+        again = [cassette.call("tool", "f", {"x": each}) for each in asked]
+
+    assert live == asked
+    assert again == asked
+    assert path.exists()
+
+
+def test_an_error_is_recorded_and_raised(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise KeyError("lost")
+
+    path = tmp_path / "new.json"
+    with Cassette(path, mode="auto") as cassette, pytest.raises(KeyError):
+        cassette.call("tool", "f", {}, fail)
+    with Cassette(path) as cassette, pytest.raises(KeyError) as caught:
+        cassette.call("tool", "f", {})
+
+    assert caught.value.args == ("lost",)
+
+
+def test_recording_anew_replaces_what_earlier_runs_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "new.json"
+    results: list[object] = [1, 2, 3]
+    for calls in (2, 1):
+        with Cassette(path, mode="record") as cassette:
+            for _ in range(calls):
+                cassette.call("tool", "f", {"x": 0}, lambda: results.pop(0))
+    with Cassette(path) as cassette:
+        answer = cassette.call("tool", "f", {"x": 0})
+        with pytest.raises(CallMissed):
+            cassette.call("tool", "f", {"x": 0})
+
+    assert answer == 3
+
+
+async def test_calls_may_be_awaited(tmp_path: Path) -> None:
+    async def later() -> int:
+        await asyncio.sleep(0)
+        return 7
+
+    with Cassette(tmp_path / "new.json", mode="auto") as cassette:
+        first = await cassette.acall("tool", "f", {}, later)
+    with Cassette(tmp_path / "new.json") as cassette:
+        again = await cassette.acall("tool", "f", {})
+        with pytest.raises(CallMissed):
+            await cassette.acall("tool", "f", {}, later)
+
+    assert (first, again) == (7, 7)
+
+
+@pytest.mark.parametrize("address", ["sqlite:{}/calls.db", "file:{}/cassettes"])
+def test_calls_are_kept_in_any_store(tmp_path: Path, address: str) -> None:
+    store = address.format(tmp_path)
+    with Cassette("runs/one", store=store, mode="auto") as cassette:
+        cassette.call("tool", "f", {"x": 1}, lambda: "done")
+    with Cassette("runs/one", store=store) as cassette:
+        assert cassette.call("tool", "f", {"x": 1}) == "done"
+
+
+def test_no_secret_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = canary()
+    monkeypatch.setenv("MY_API_KEY", secret)
+    args = {"password": secret, "note": f"use {secret}"}
+    with Cassette(tmp_path / "new.json", mode="auto") as cassette:
+        cassette.call("tool", "login", args, lambda: {"said": secret})
+    with Cassette(tmp_path / "new.json") as cassette:
+        answer = cassette.call("tool", "login", args)
+
+    kept = {each.name: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()}
+    assert kept
+    assert not sightings({"secret": secret}, kept)
+    assert isinstance(answer, dict)
+    assert answer["said"].startswith("REDACTED.")
+
+
+def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no cassette file"):
+        Cassette(tmp_path / "x.txt")
+    bogus: Mode = "bogus"  # type: ignore[assignment]
+    with pytest.raises(ConfigError, match="no mode 'bogus'"):
+        Cassette(tmp_path / "x.json", mode=bogus)
+    with Cassette(tmp_path / "x.json") as cassette, pytest.raises(StoreError, match="no cassette"):
+        cassette.call("tool", "f", {})
+    with Cassette(tmp_path / "x.json") as cassette, pytest.raises(ConfigError, match="of kind"):
+        cassette.call("http", "f", {})  # type: ignore[arg-type]
