@@ -1,14 +1,13 @@
 """Cassettes in one SQLite file, shared by the processes of a machine.
 
-Every process has one thread that writes, two that read (one of them what takes longer), and one for
-what processes tell each other. Who replays waits for no sync, and the event loop for no disk.
+Every process has one thread that writes, some that read (so that no hit waits for an export), and
+one for what processes tell each other. Who replays waits for no sync, and the event loop for no disk.
 
 A recording is durable before its key's turn moves on. Whoever looks in between sees an answer that
 somebody is being given at this moment, and replays it: what equal requests at the same time get.
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -36,8 +35,6 @@ from tapeway.stores.row import brought_in
 from tapeway.stores.sqlite_house import House
 from tapeway.stores.sqlite_pen import Pen, Shelf
 from tapeway.stores.sqlite_place import Place
-
-log = logging.getLogger(__name__)
 
 APPLIED_WITHIN_S = 2.0
 """How long a change waits for the other processes to apply it."""
@@ -126,8 +123,7 @@ class SqliteStore:
         """Nothing is to be brought into a final form: what is recorded is in it."""
         house = self._named(name)
         await house.writer.mend()
-        if await house.read(bodies.is_any_idle, otherwise=False):
-            await house.writer.until_done(bodies.sweep)
+        await house.tidy_up()
 
     async def remove(self, name: str) -> bool:
         house = self._named(name)
@@ -152,7 +148,7 @@ class SqliteStore:
         house = self._named(name)
         house.place.refuse_read_only()
         # Beside the writer's thread: what takes seconds does not hold up recordings.
-        file = await outcome(house.bodies.submit(bodies.keep, house.writer.now, pieces))
+        file = await outcome(house.keepers.submit(bodies.keep, house.writer.now, pieces))
         return replace(file, hold=bodies.Lent(house.library, file.digest))
 
     async def check(self) -> Sequence[str]:
@@ -179,7 +175,7 @@ class SqliteStore:
 
     async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[Found]:
         house = self._named(name)
-        return await house.go_through(partial(house.reading.near, name, method, path, limit), [])
+        return await house.look_through(partial(house.reading.near, name, method, path, limit), [])
 
     async def unused(self, name: str, take: int, limit: int) -> Sequence[Titled]:
         house = self._named(name)
@@ -191,7 +187,7 @@ class SqliteStore:
 
     async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[Titled]]:
         house = self._named(name)
-        return await house.go_through(partial(house.reading.duplicates, name, limit), [])
+        return await house.look_through(partial(house.reading.duplicates, name, limit), [])
 
     async def reserve(self, name: str) -> int:
         self._named(name)
@@ -265,14 +261,14 @@ class SqliteStore:
         work = partial(control.join, house.instance, wanted, takes, self._clock())
         joined = await house.tell(work)
         house.watch.follow(joined, apply)
-        await self._note_takes(joined.takes, takes)
+        await house.note_takes(joined.takes)
         return joined
 
     async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
         house = self._open
         steered = await house.tell(partial(control.steer, change))
         house.watch.take(steered)
-        await self._note_takes(steered.takes, 0)
+        await house.note_takes(steered.takes)
         until = self._clock() + APPLIED_WITHIN_S
         while True:
             work = partial(control.laggards, steered.generation, self._clock())
@@ -315,15 +311,6 @@ class SqliteStore:
             after = reached
         await house.writer.until_done(lambda pen: rows.forget_keys(pen, shelf.id))
         return True
-
-    async def _note_takes(self, takes: int, noted: int) -> None:
-        house = self._open
-        if takes <= noted or not house.place.writable:
-            return
-        try:
-            await house.write(lambda pen: rows.note_takes(pen, takes))
-        except StoreError as exc:
-            log.warning("%s", exc.message)
 
 
 def _texts(items: Sequence[Held]) -> list[tuple[Held, str]]:

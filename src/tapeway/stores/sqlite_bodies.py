@@ -18,11 +18,8 @@ from tapeway.core.model import BodyFile, Interaction
 from tapeway.core.shared import Held
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.spool import PIECE, Temporary
-from tapeway.stores.sqlite_pen import Pen
+from tapeway.stores.sqlite_pen import SPARED_S, Pen
 from tapeway.stores.sqlite_trouble import store_error
-
-SPARED_S = 600
-"""How long a body stays that nothing refers to."""
 
 Write = Callable[[Callable[[Pen], object]], object]
 """Carries out a transaction, and waits for it."""
@@ -68,11 +65,6 @@ def sweep(pen: Pen, spared_s: int = SPARED_S) -> bool:
     if connection.changes() < _TOGETHER:
         connection.execute("DELETE FROM body WHERE id = ?", (found,))
     return True
-
-
-def is_any_idle(connection: apsw.Connection) -> bool:
-    """Whether nothing refers to some body."""
-    return connection.execute("SELECT 1 FROM body WHERE idle_since NOT NULL").get is not None
 
 
 class Library:

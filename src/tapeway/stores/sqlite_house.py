@@ -13,10 +13,11 @@ from typing import TypeVar
 import apsw
 
 from tapeway.errors import StoreError
+from tapeway.stores import sqlite_bodies as bodies
 from tapeway.stores import sqlite_instances as instances
+from tapeway.stores import sqlite_rows as rows
 from tapeway.stores import sqlite_schema as schema
 from tapeway.stores import sqlite_turns as turns
-from tapeway.stores.sqlite_bodies import Library
 from tapeway.stores.sqlite_connection import Role, check_small, connect
 from tapeway.stores.sqlite_desk import Desk
 from tapeway.stores.sqlite_instances import Instance
@@ -41,15 +42,17 @@ class House:
     def __init__(self, place: Place, clock: Callable[[], float]) -> None:
         self.place = place
         self.clock = clock
-        self.library = Library(str(place), self._connect_to_read, self.scratch)
+        self.library = bodies.Library(str(place), self._connect_to_read, self.scratch)
         self.reading = Reading(str(place), self.library)
         self.writer = Writer(place, self._step)
-        self.bodies = ThreadPoolExecutor(_BODIES_AT_ONCE, thread_name_prefix="tapeway-bodies")
+        self.keepers = ThreadPoolExecutor(_BODIES_AT_ONCE, thread_name_prefix="tapeway-bodies")
         self._quick = self._reader("read the recordings")
+        self._thorough = self._reader("look through the recordings")
         self._slow = self._reader("read the cassette")
         self._file = SharedFile(place, self._highest_fence)
         self._desk = Desk(f"{place}.shared", "tell the other processes", self._file.connect)
         self.instance = Instance.of_this_process(secrets.token_hex(3))
+        self._takes = 0
         self.watch = Watch(self._desk, self.instance, clock)
 
     async def read(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
@@ -59,8 +62,15 @@ class House:
         except Absent:
             return otherwise
 
+    async def look_through(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
+        """The same for what looks at more than a few recordings."""
+        try:
+            return await self._thorough.run(work)
+        except Absent:
+            return otherwise
+
     async def go_through(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
-        """The same for what takes longer."""
+        """The same for what may go through all there is."""
         try:
             return await self._slow.run(work)
         except Absent:
@@ -75,7 +85,23 @@ class House:
                 connection.execute("ATTACH ? AS shared", (str(self._file.path.resolve()),))
             return work(connection)
 
-        return await self.go_through(both, otherwise)
+        return await self.look_through(both, otherwise)
+
+    async def note_takes(self, takes: int) -> None:
+        """Remember how many takes ever began, where that can be written."""
+        if takes <= self._takes or not self.place.writable:
+            return
+        try:
+            await self.write(lambda pen: rows.note_takes(pen, takes))
+            self._takes = takes
+        except StoreError as exc:
+            log.warning("%s", exc.message)
+
+    async def tidy_up(self) -> None:
+        """Remove what was left over: bodies nobody refers to, halves of cassettes."""
+        if await self.read(rows.is_untidy, otherwise=False):
+            await self.writer.until_done(bodies.sweep)
+            await self.writer.until_done(rows.clear_leftovers)
 
     async def write(self, work: Callable[[Pen], T]) -> T:
         """What a transaction gives, once it is durable."""
@@ -99,8 +125,8 @@ class House:
                 await self.tell(lambda connection: instances.leave(self.instance, connection))
         except StoreError as exc:
             log.warning("%s", exc.message)
-        await asyncio.to_thread(self.bodies.shutdown)
-        for desk in (self.writer, self._quick, self._slow, self._desk):
+        await asyncio.to_thread(self.keepers.shutdown)
+        for desk in (self.writer, self._quick, self._thorough, self._slow, self._desk):
             await desk.close()
         self._file.close()
         self.library.close()

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import apsw
 
@@ -13,6 +13,9 @@ from tapeway.core.shared import Held
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.row import head_text, numbered, row_of, rules_of
 from tapeway.stores.walking import large_bodies
+
+SPARED_S = 600
+"""How long something stays that nothing refers to: somebody may be about to."""
 
 _SHELF = """
 SELECT id, meta, generation, coming_meta, coming_generation, next, last_place
@@ -78,6 +81,10 @@ class Pen:
         """The time as a list of cassettes shows it."""
         return self.at.isoformat(timespec="seconds")
 
+    def written_before(self, seconds: int) -> str:
+        """The time so many seconds ago, in the same form."""
+        return (self.at - timedelta(seconds=seconds)).isoformat(timespec="seconds")
+
     def shelf(self, name: str) -> Shelf | None:
         """A cassette."""
         found = self.connection.execute(_SHELF, (name,)).fetchone()
@@ -121,7 +128,7 @@ class Pen:
         if found is None:
             return None
         id_, place, take, exchange, route, base, size = found
-        self.connection.execute(_UNUSED_BODIES, (self.seconds, id_, id_))
+        self.leave_bodies(id_)
         self.connection.execute("DELETE FROM interaction WHERE id = ?", (id_,))
         if exchange:
             source = (shelf_id, route, base)
@@ -136,6 +143,10 @@ class Pen:
         slot = Slot(number, place, take)
         self._count(shelf_id, -1, -exchange, -size, slot)
         return slot
+
+    def leave_bodies(self, id_: int) -> None:
+        """Note that an interaction that goes refers to its bodies no more."""
+        self.connection.execute(_UNUSED_BODIES, (self.seconds, id_, id_))
 
     def free_number(self, shelf: Shelf, wanted: int, text: str) -> tuple[int, str]:
         """The number asked for, or where it is taken the next free one, and the text with it."""

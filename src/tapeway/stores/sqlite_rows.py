@@ -2,15 +2,20 @@
 
 from collections.abc import Iterable, Sequence
 
+import apsw
+
 from tapeway.core.matching import found_under
 from tapeway.core.model import CassetteHead, Recording, exchange_of
 from tapeway.core.shared import Held
 from tapeway.errors import Fenced
 from tapeway.stores.row import head_text, held_of, numbered, rules_of
-from tapeway.stores.sqlite_pen import Pen, Shelf, Slot
+from tapeway.stores.sqlite_pen import SPARED_S, Pen, Shelf, Slot
 
 BATCH = 200
 """How many recordings one transaction goes through: some milliseconds, so that others get theirs."""
+
+
+_LEFTOVER = "SELECT id FROM cassette WHERE name IS NULL AND modified_at < ? LIMIT 1"
 
 
 def append(pen: Pen, name: str, head: CassetteHead, recording: Recording, text: str) -> int:
@@ -24,6 +29,7 @@ def append(pen: Pen, name: str, head: CassetteHead, recording: Recording, text: 
     places = [each.place for each in gone if each is not None]
     number, text = pen.free_number(shelf, recording.interaction.index, text)
     take = recording.step.take if recording.step else 0
+    note_takes(pen, take)
     slot = Slot(number, min(places, default=shelf.last_place + 1), take)
     pen.put(shelf, slot, recording.interaction, text)
     return number
@@ -89,16 +95,33 @@ def show(pen: Pen, name: str, shelf_id: int) -> int | None:
 
 def clear(pen: Pen, shelf_id: int) -> bool:
     """Remove a part of a hidden cassette; whether there is more."""
-    found = pen.connection.execute(
-        "SELECT number FROM interaction WHERE cassette = ? LIMIT ?", (shelf_id, BATCH)
+    connection = pen.connection
+    found = connection.execute(
+        "SELECT id FROM interaction WHERE cassette = ? LIMIT ?", (shelf_id, BATCH)
     ).fetchall()
-    for (number,) in found:
-        pen.take_out(shelf_id, number)
-    if found:
-        return True
-    pen.connection.execute("DELETE FROM source WHERE cassette = ?", (shelf_id,))
-    pen.connection.execute("DELETE FROM cassette WHERE id = ?", (shelf_id,))
-    return False
+    if not found:
+        connection.execute("DELETE FROM source WHERE cassette = ?", (shelf_id,))
+        connection.execute("DELETE FROM cassette WHERE id = ?", (shelf_id,))
+        return False
+    for row in found:
+        pen.leave_bodies(*row)
+    connection.executemany("DELETE FROM interaction WHERE id = ?", found)
+    return True
+
+
+def clear_leftovers(pen: Pen) -> bool:
+    """Remove a part of what somebody did not bring in or take out to its end; whether there is more."""
+    found = pen.connection.execute(_LEFTOVER, (pen.written_before(SPARED_S),)).get
+    if found is None:
+        return False
+    clear(pen, found)
+    return True
+
+
+def is_untidy(connection: apsw.Connection) -> bool:
+    """Whether there may be anything to sweep or to clear."""
+    idle = connection.execute("SELECT 1 FROM body WHERE idle_since NOT NULL LIMIT 1").get
+    return idle is not None or connection.execute(_LEFTOVER, ("~",)).get is not None
 
 
 def announce(pen: Pen, name: str, head: CassetteHead) -> tuple[Shelf, int] | None:

@@ -80,10 +80,6 @@ class Writer:
         while await self.run(step):
             pass
 
-    async def make(self) -> None:
-        """Make the file, if there is none."""
-        await self._desk.run(lambda _: None)
-
     async def mend(self) -> None:
         """Bring all that was acknowledged onto the disk anew, after a failure. Raises StoreError."""
         if self.poisoned:
