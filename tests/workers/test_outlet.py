@@ -11,7 +11,6 @@ from tapeway.journal import Entry
 from tapeway.report import Noted
 from tapeway.workers import outlet as module
 from tapeway.workers.inlet import Inlet
-from tapeway.workers.news import Opened
 from tapeway.workers.outlet import Outlet
 
 DEADLINE_S = 10.0
@@ -31,6 +30,7 @@ class Pipe:
         self.connections = 0
         self.hinted = asyncio.Event()
         self.hints = 0
+        self.opened: list[int] = []
         self._now = 0.0
         self.outlet = Outlet(
             self.write_end,
@@ -48,7 +48,11 @@ class Pipe:
         self.hinted.set()
 
     def told(self) -> list[object]:
-        return [each.news for each in self.inlet.read()]
+        found = self.inlet.read()
+        self.opened += [each.connections for each in found]
+        return [
+            each for _, noted, entry, _ in found for each in (*noted, entry) if each is not None
+        ]
 
 
 @pytest.fixture
@@ -78,12 +82,20 @@ async def test_it_is_read_to_the_end_when_the_worker_is_no_more(pipe: Pipe) -> N
     assert pipe.told() == [entry(1)]
 
 
-async def test_connections_are_told_when_there_are_more(pipe: Pipe) -> None:
-    for pipe.connections in (0, 1, 1, 3):
-        pipe.outlet.add(entry(0))
+async def test_what_was_counted_and_never_entered_is_told_as_well(pipe: Pipe) -> None:
+    pipe.outlet.note(Noted("live", "c"))
+    async with asyncio.timeout(DEADLINE_S):
+        await pipe.hinted.wait()
 
-    counts = [each.connections for each in pipe.told() if isinstance(each, Opened)]
-    assert counts == [1, 3]
+    assert pipe.told() == [Noted("live", "c")]
+
+
+async def test_connections_are_told_with_all_else(pipe: Pipe) -> None:
+    for pipe.connections in (0, 1, 3):
+        pipe.outlet.add(entry(0))
+    pipe.told()
+
+    assert pipe.opened == [0, 1, 3]
 
 
 async def test_that_there_is_something_to_read_is_said_once_for_many(pipe: Pipe) -> None:

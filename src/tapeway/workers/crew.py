@@ -5,17 +5,17 @@ import logging
 import os
 import resource
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 
 from tapeway.admin.instances import trouble_of
 from tapeway.broker import Broker
 from tapeway.errors import TapewayError
-from tapeway.journal import Entry, Journal
-from tapeway.report import Noted
+from tapeway.journal import Journal
 from tapeway.server.lifecycle import LAST_WORDS_S, within
 from tapeway.server.listeners import Listener
 from tapeway.workers.assignment import Assignment
 from tapeway.workers.hand import Hand, said
-from tapeway.workers.news import Told
+from tapeway.workers.news import News
 from tapeway.workers.trouble import raised
 
 log = logging.getLogger(__name__)
@@ -200,18 +200,17 @@ class Crew:
 
     def _collect(self) -> None:
         """Put together what all of them told, in the order they told it."""
-        found: list[tuple[Told, Hand]] = [
-            (told, hand) for hand in self._hands.values() for told in hand.inlet.read()
-        ]
-        found.sort(key=lambda each: each[0].at)
-        for told, hand in found:
-            news = told.news
-            if isinstance(news, Entry):
-                self._journal.add(news)
-            elif isinstance(news, Noted):
-                self._broker.count(news)
-            else:
-                hand.connections = news.connections
+        found: list[News] = []
+        for hand in self._hands.values():
+            if told := hand.inlet.read():
+                hand.connections = told[-1].connections
+                found += told
+        found.sort(key=itemgetter(0))
+        for _, noted, entry, _ in found:
+            for each in noted:
+                self._broker.count(each)
+            if entry is not None:
+                self._journal.add(entry)
 
 
 async def _gone(hand: Hand) -> None:

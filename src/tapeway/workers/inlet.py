@@ -5,7 +5,7 @@ import os
 from contextlib import suppress
 
 from tapeway.workers.frames import Frames
-from tapeway.workers.news import Told, read
+from tapeway.workers.news import News, read
 
 _CAPACITY = 1024 * 1024
 """Linux gives so much to any user: some thousand requests, before the worker has to keep them."""
@@ -24,17 +24,17 @@ class Inlet:
         with suppress(OSError, AttributeError):
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _CAPACITY)
 
-    def read(self) -> list[Told]:
+    def read(self) -> list[News]:
         """All that was told until now and not read yet."""
-        told: list[Told] = []
+        found: list[News] = []
         while True:
             try:
                 data = os.read(self._pipe, _PIECE)
             except BlockingIOError:
-                return told
+                return found
             if not data:
-                return told
-            told += [read(each) for each in self._frames.feed(data)]
+                return found
+            found += [read(each) for each in self._frames.feed(data)]
 
     def fileno(self) -> int:
         return self._pipe

@@ -1,7 +1,8 @@
 """What a worker tells of the requests it serves: how they ended, and what the journal is to say.
 
-Each is told with the time, which is the same clock in all processes of a machine, so that what
-several of them tell can be put in order.
+It is told with the time, which is the same clock in all processes of a machine, so that what
+several of them tell can be put in order. This is done for every request there is, so it is quick
+before it is anything else.
 """
 
 from typing import NamedTuple, cast
@@ -9,57 +10,61 @@ from typing import NamedTuple, cast
 from tapeway.core.attempts import Attempt
 from tapeway.core.json_text import Json
 from tapeway.core.miss import Near
+from tapeway.core.modes import Outcome
 from tapeway.journal import Entry
 from tapeway.report import Noted
 from tapeway.workers.frames import Value
 
+_Noted = tuple[Outcome, str, tuple[int, ...], str | None, tuple[bytes, int] | None]
+_Near = tuple[int, tuple[dict[str, Json], ...], int]
 
-class Opened(NamedTuple):
-    """How many connections to upstreams a worker ever opened."""
 
+class News(NamedTuple):
+    """What was told at once; `connections` is how many a worker ever opened to upstreams."""
+
+    at: float
+    noted: tuple[Noted, ...]
+    entry: Entry | None
     connections: int
 
 
-News = Noted | Entry | Opened
-
-
-class Told(NamedTuple):
-    """A piece of news and when it was told."""
-
-    at: float
-    news: News
-
-
-def written(told: Told) -> Value:
+def written(news: News) -> Value:
     """The same in plain values."""
-    return cast("Value", _plain(told))
+    at, noted, entry, connections = news
+    plain, near = None, None
+    if entry is not None:
+        plain = tuple(entry)
+        if entry.nearest:
+            near = tuple([(each.index, each.differences, each.more) for each in entry.nearest])
+            plain = tuple(entry._replace(nearest=()))
+    told = (at, tuple([_plain(each) for each in noted]), plain, near, connections)
+    return cast("Value", told)
 
 
-def _plain(told: Told) -> object:
-    at, news = told
-    if isinstance(news, Entry):
-        near = tuple([(each.index, each.differences, each.more) for each in news.nearest])
-        return (at, "entry", tuple(news._replace(nearest=())), near)
-    if isinstance(news, Noted):
-        attempt = None if news.attempt is None else tuple(news.attempt)
-        return (at, "noted", tuple(news._replace(attempt=None)), attempt)
-    return (at, "opened", news.connections)
+def read(value: Value) -> News:
+    """What was told."""
+    at, noted, fields, near, connections = cast(
+        "tuple[float, tuple[_Noted, ...], tuple[object, ...] | None, tuple[_Near, ...] | None, int]",
+        value,
+    )
+    entry = None if fields is None else Entry._make(fields)
+    if entry is not None and near is not None:
+        entry = entry._replace(nearest=tuple([Near(*each) for each in near]))
+    return News(at, tuple([_noted(*each) for each in noted]), entry, connections)
 
 
-def read(value: Value) -> Told:
-    """What was told. Raises ValueError for what nobody tells."""
-    match value:
-        case (float(at), "entry", tuple(fields), tuple(near)):
-            nearest = tuple([_near(each) for each in near])
-            return Told(at, Entry._make(fields)._replace(nearest=nearest))
-        case (float(at), "noted", tuple(fields), attempt):
-            tried = Attempt._make(attempt) if isinstance(attempt, tuple) else None
-            return Told(at, Noted._make(fields)._replace(attempt=tried))
-        case (float(at), "opened", int(connections)):
-            return Told(at, Opened(connections))
-    raise ValueError("a worker told something that is no news")
+def _plain(noted: Noted) -> _Noted:
+    outcome, cassette, tokens, missed, attempt = noted
+    tried = None if attempt is None else (attempt.key, attempt.number)
+    return outcome, cassette, tokens, missed, tried
 
 
-def _near(value: Value) -> Near:
-    index, differences, more = cast("tuple[int, tuple[dict[str, Json], ...], int]", value)
-    return Near(index, differences, more)
+def _noted(
+    outcome: Outcome,
+    cassette: str,
+    tokens: tuple[int, ...],
+    missed: str | None,
+    attempt: tuple[bytes, int] | None,
+) -> Noted:
+    tried = None if attempt is None else Attempt(*attempt)
+    return Noted(outcome, cassette, tokens, missed, tried)

@@ -2,7 +2,7 @@
 
 What is told is in the pipe when `add` returns, so it outlives the worker, whatever ends that, and is
 there before a client has its answer. Nobody is woken for it: that there is something to read is said
-at most every few milliseconds, and whoever needs to know earlier looks into the pipe.
+at most twenty times a second, and whoever needs to know earlier looks into the pipe.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from collections.abc import Callable
 from tapeway.journal import Entry
 from tapeway.report import Noted
 from tapeway.workers.frames import pack
-from tapeway.workers.news import News, Opened, Told, written
+from tapeway.workers.news import News, written
 
 log = logging.getLogger(__name__)
 
-_HINT_S = 0.02
+_HINT_S = 0.05
 _MOST_WAITING = 64 * 1024 * 1024
 """So much may wait for a reader who does not read; what comes then is not told."""
 
@@ -42,7 +42,7 @@ class Outlet:
         self._hint = hint
         self._loop = asyncio.get_running_loop()
         self._waiting = bytearray()
-        self._opened = 0
+        self._noted: list[Noted] = []
         self._hinted = False
         self._watched = False
         self._dropped = False
@@ -50,18 +50,22 @@ class Outlet:
 
     def note(self, noted: Noted) -> None:
         """Tell how a request ended; it goes out with what is entered next."""
-        self._tell(noted)
+        self._noted.append(noted)
+        self._remind()
 
     def add(self, entry: Entry) -> None:
         """Tell what the journal is to say of a request."""
-        if (opened := self._connections()) != self._opened:
-            self._opened = opened
-            self._tell(Opened(opened))
         self._tell(entry)
-        self.flush()
+        self._remind()
+        self._write()
 
     def flush(self) -> None:
         """Put into the pipe what waits, as far as there is room."""
+        if self._noted:
+            self._tell(None)
+        self._write()
+
+    def _write(self) -> None:
         waiting = self._waiting
         while waiting:
             try:
@@ -75,11 +79,15 @@ class Outlet:
             del waiting[:count]
         self._watch(bool(waiting))
 
-    def _tell(self, news: News) -> None:
+    def _tell(self, entry: Entry | None) -> None:
+        noted = tuple(self._noted)
+        self._noted.clear()
         if len(self._waiting) > _MOST_WAITING:
             self._drop()
             return
-        self._waiting += pack(written(Told(self._clock(), news)))
+        self._waiting += pack(written(News(self._clock(), noted, entry, self._connections())))
+
+    def _remind(self) -> None:
         if not self._hinted:
             self._hinted = True
             self._loop.call_later(_HINT_S, self._say)
@@ -101,6 +109,6 @@ class Outlet:
             return
         self._watched = wanted
         if wanted:
-            self._loop.add_writer(self._pipe, self.flush)
+            self._loop.add_writer(self._pipe, self._write)
         else:
             self._loop.remove_writer(self._pipe)
