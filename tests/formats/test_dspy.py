@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from tapeway.cli.digest import digest_of
 from tapeway.core.model import CassetteHead, ForeignInteraction, StoredCassette
-from tapeway.formats import dspy
+from tapeway.formats import dspy, native
 from tests.formats.exchanges import interaction
 from tests.formats.others import fault, kind, load, told
 
@@ -93,3 +94,12 @@ def test_a_broken_entry_is_named_with_line_and_place() -> None:
 
     assert said == f"entries.{KEY}.response: the field 'data' is missing"
     assert line == TEXT[: TEXT.index(b'"response"')].count(b"\n") + 1
+
+
+def test_a_recording_is_the_same_one_in_a_store_and_in_a_file() -> None:
+    (entry,) = load("dspy", TEXT).cassette.interactions
+    (stored,) = native.load(
+        native.save(StoredCassette(CassetteHead("", "r"), (entry,)))
+    ).interactions
+
+    assert digest_of(stored) == digest_of(entry)

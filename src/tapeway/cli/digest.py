@@ -50,4 +50,5 @@ def digest_of(item: Held) -> str:
     """The digest of one interaction, wherever it stands. Raises StoreError for one that is none."""
     # What a recording says of itself settles once it is read and written.
     document = native.encode(native.decode(document_of(item), 0))
-    return hashlib.sha256(dump({**document, "index": 0})).hexdigest()
+    document.pop("index", None)
+    return hashlib.sha256(dump({"index": 0, **document})).hexdigest()

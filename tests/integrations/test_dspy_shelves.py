@@ -1,0 +1,127 @@
+"""Where ReplayCache keeps its entries: each whole and durable at once, those of others untouched."""
+
+import json
+import multiprocessing
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tapeway.core.json_text import Json
+from tapeway.errors import CassetteCorrupt, StoreError
+from tapeway.integrations.blocking_cassette import BlockingCassette
+from tapeway.integrations.dspy_shelves import FileShelf, Shelf, StoreShelf
+
+ABOUT = {"dspy_version": "3.4.1"}
+
+
+def entry(asked: str, said: str) -> dict[str, Json]:
+    return {
+        "request": {"model": "m", "prompt": asked, "_fn_identifier": "dspy.f"},
+        "response": {"type": "json", "data": {"said": said}},
+    }
+
+
+@pytest.fixture(params=["file", "folder", "sqlite"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+    return request.param, tmp_path / "store"
+
+
+def shelf_of(place: tuple[str, Path]) -> Shelf:
+    kind, path = place
+    if kind == "file":
+        return FileShelf(path.with_suffix(".json"), ABOUT)
+    address = str(path) if kind == "folder" else f"sqlite:{path}.db"
+    return StoreShelf(BlockingCassette(address, "suite/qa", repeats="last"))
+
+
+def test_entries_come_back_by_their_key_and_the_newest_counts(place: tuple[str, Path]) -> None:
+    one = shelf_of(place)
+    assert one.read() is None
+    one.put("k1", entry("a", "1"))
+    one.put("k2", entry("b", "2"))
+    one.put("k1", entry("a", "3"))
+    one.close()
+
+    again = shelf_of(place)
+    found = again.read()
+    again.put("k2", entry("b", "4"))
+    again.close()
+    last = shelf_of(place)
+
+    assert found == {"k1": entry("a", "3"), "k2": entry("b", "2")}
+    assert last.read() == {"k1": entry("a", "3"), "k2": entry("b", "4")}
+    last.close()
+
+
+def test_a_file_is_readable_private_and_says_where_it_came_from(tmp_path: Path) -> None:
+    file = tmp_path / "deep" / "er" / "qa.json"
+    shelf = FileShelf(file, ABOUT)
+    shelf.put("k", entry("é", "1"))
+
+    written = json.loads(file.read_text("utf-8"))
+    assert written["entries"] == {"k": entry("é", "1")}
+    assert written["metadata"]["dspy_version"] == "3.4.1"
+    assert written["metadata"]["created_at"] <= written["metadata"]["last_updated"]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [each.name for each in file.parent.iterdir()] == ["qa.json"]
+
+
+def test_a_file_another_one_wrote_into_meanwhile_keeps_both(tmp_path: Path) -> None:
+    one, other = (FileShelf(tmp_path / "qa.json", ABOUT) for _ in range(2))
+    assert one.read() is other.read() is None
+    one.put("k1", entry("a", "1"))
+    other.put("k2", entry("b", "2"))
+    one.put("k3", entry("c", "3"))
+
+    assert set(FileShelf(tmp_path / "qa.json", ABOUT).read() or {}) == {"k1", "k2", "k3"}
+
+
+def _write(path: str, who: int) -> None:
+    shelf = FileShelf(Path(path), ABOUT)
+    for number in range(10):
+        shelf.put(f"{who}-{number}", entry(str(who), str(number)))
+
+
+def test_processes_that_record_into_one_file_lose_nothing(tmp_path: Path) -> None:
+    start = multiprocessing.get_context("spawn")
+    file = str(tmp_path / "qa.json")
+    writers = [start.Process(target=_write, args=(file, who)) for who in range(3)]
+    for each in writers:
+        each.start()
+    for each in writers:
+        each.join()
+
+    assert [each.exitcode for each in writers] == [0, 0, 0]
+    assert len(FileShelf(Path(file), ABOUT).read() or {}) == 30
+
+
+def test_a_broken_file_is_named_with_its_line_and_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "qa.json"
+    file.write_text('{\n "metadata": {},\n "entries": {"k": {"request": {}}}\n}')
+    shelf = FileShelf(file, ABOUT)
+
+    for deed in (shelf.read, lambda: shelf.put("x", entry("a", "1"))):
+        with pytest.raises(CassetteCorrupt, match=r"qa\.json line 3: entries\.k"):
+            deed()
+    assert file.read_text().endswith('{"k": {"request": {}}}\n}')
+
+
+def test_a_write_that_fails_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "qa.json"
+    shelf = FileShelf(file, ABOUT)
+    shelf.put("k", entry("a", "1"))
+    before = file.read_bytes()
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tapeway.stores.disk.write_all", full)
+    with pytest.raises(StoreError, match="no room to write the recording"):
+        shelf.put("k2", entry("b", "2"))
+
+    assert file.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["qa.json"]
