@@ -216,3 +216,13 @@ async def test_a_claim_nobody_waits_for_any_more_is_given_back(store: PostgresSt
     async with asyncio.timeout(60):
         while await store.claim("x", key(0)) is None:
             await store.lapsed("x", key(0))
+
+
+async def test_many_that_open_at_the_same_time_make_the_tables_once(postgres_url: str) -> None:
+    stores = [PostgresStore(postgres_url) for _ in range(12)]
+    await asyncio.gather(*[store.open() for store in stores])
+
+    await stores[0].append("x", HEAD, recording(0))
+    assert [await store.names() for store in stores] == [["x"]] * 12
+    for store in stores:
+        await store.close()
