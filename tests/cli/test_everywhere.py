@@ -160,7 +160,7 @@ async def test_an_index_that_is_wrong_is_told(capsys: pytest.CaptureFixture[str]
 async def test_what_was_pruned_from_a_database_is_a_cassette(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    items = [replace(recording(index).interaction, index=index) for index in range(4)]
+    items = [recording(index).exchange for index in range(4)]
     written("x", *items[:2], replace(items[0], tags=("later",)), *items[2:])
     assert (await command(capsys, "convert", "x", "sqlite:one.db#x"))[0] == 0
     assert (await command(capsys, "prune", "sqlite:one.db#x", "--keep-last=1"))[0] == 0

@@ -72,13 +72,12 @@ class Choice:
 class UnusedOnes:
     """Finds the recordings a report names, also under other numbers.
 
-    `numbered_for_good` where a number never comes to mean another recording: then one that is gone
-    went before, and a report without marks will do.
+    `numbered_for_good` where a number never comes to mean another recording: then a report without
+    marks will do, and one that is gone went before.
     """
 
     def __init__(self, named: Sequence[Unused], shown: str, *, numbered_for_good: bool) -> None:
         self._shown = shown
-        self._for_good = numbered_for_good
         self._by_index = {each.index: each for each in named if each.mark is None}
         if self._by_index and not numbered_for_good:
             raise ConfigError(f"the report does not say which recordings of {shown}: {_ANEW}")
@@ -107,9 +106,6 @@ class UnusedOnes:
         for mark, named in self._by_mark.items():
             numbers = {each.index for each in named}
             same = self._seen.get(mark, [])
-            if self._for_good:
-                found += [each for each in same if each.index in numbers]
-                continue
             if len(same) < len(named):
                 raise self._changed(named[0])
             # Of several that are the same in all, the last ones are those that were not reached.
