@@ -129,7 +129,7 @@ user  #2  2026-11-21T20:35:14+00:00
 """,
     )
     assert err == (
-        "tapeway: interaction 3 is left out: the conversations of bedrock's converse-stream are not read\n"
+        "tapeway: interaction 3 is left out: its request holds no message that is known\n"
     )
 
 
