@@ -226,3 +226,32 @@ async def test_many_that_open_at_the_same_time_make_the_tables_once(postgres_url
     assert [await store.names() for store in stores] == [["x"]] * 12
     for store in stores:
         await store.close()
+
+
+async def test_tables_that_do_not_agree_are_named(
+    store: PostgresStore, postgres_url: str, postgres_dsn: str
+) -> None:
+    file = await store.keep("x", [b"a" * 300_000])
+    await store.append("x", HEAD, large(0, file))
+    for number in range(1, 5):
+        await store.append("x", HEAD, recording(number, *([1] if number == 4 else [])))
+    await store.edit("x", 2, recording(7).interaction)
+    await store.extend("y", HEAD, [recording(0).interaction])
+    await store.save("z", await store.load("x", writable=False) or pytest.fail("it is lost"))
+    assert await store.check() == []
+
+    for damage in (
+        "DELETE FROM {}.key WHERE index = 3",
+        "DELETE FROM {}.tally WHERE cassette = (SELECT id FROM {}.cassette WHERE name = 'y')",
+        "UPDATE {}.interaction SET document = 'odd' WHERE index = 2",
+        "DELETE FROM {}.piece WHERE number = 1",
+    ):
+        await run(postgres_dsn, damage.replace("{}", schema_of(postgres_url)))
+    assert await store.check() == [
+        "cassette 'y' counts 0 interactions and has 1: save it anew",
+        "cassette 'x', interaction 3: no key finds it",
+        "cassette 'z', interaction 3: no key finds it",
+        "cassette 'x', interaction 2: it is not what was recorded",
+        "cassette 'z', interaction 2: it is not what was recorded",
+        f"the large body sha256-{file.digest} has 262144 of 300000 bytes",
+    ]

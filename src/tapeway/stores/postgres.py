@@ -24,6 +24,7 @@ from tapeway.core.shared import Control, Found, Held, Outline, Titled, Turn
 from tapeway.errors import closed
 from tapeway.stores import postgres_address as addresses
 from tapeway.stores import postgres_cassettes as cassettes
+from tapeway.stores import postgres_checking as checking
 from tapeway.stores import postgres_driver as driver
 from tapeway.stores import postgres_entries as entries
 from tapeway.stores import postgres_finding as finding
@@ -252,6 +253,10 @@ class PostgresStore:
             f"add to '{name}'", extend, patience=PATIENCE_S, limit=driver.LONG_S
         )
         await instance.errands.run(work)
+
+    async def check(self) -> Sequence[str]:
+        """Whether what is counted, keyed and kept in pieces is what there is."""
+        return await self._instance().pool.read("check", checking.check, limit=driver.LONG_S)
 
     # Turns.
 
