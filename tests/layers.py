@@ -8,6 +8,7 @@ admin <- cli`.
 ALLOWED: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "logs": frozenset({"errors"}),
+    "hops": frozenset(),
     "core": frozenset({"errors"}),
     "providers": frozenset({"core", "errors"}),
     "formats": frozenset({"core", "errors"}),
@@ -19,7 +20,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "transcripts": frozenset({"core", "providers", "spool"}),
     "watching": frozenset({"core", "ports"}),
     "history": frozenset({"core", "errors", "formats", "ports", "stores"}),
-    "stores": frozenset({"core", "errors", "formats", "ports", "spool"}),
+    "stores": frozenset({"core", "errors", "formats", "hops", "ports", "spool"}),
     "upstream": frozenset({"core", "errors", "ports", "spool"}),
     "settings": frozenset({"core", "errors", "providers"}),
     "tape": frozenset({"core", "errors", "spool"}),
@@ -72,8 +73,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     ),
     "admin": frozenset(
         {
-            *("broker", "core", "editing", "errors", "formats", "journal", "loaded", "ports"),
-            *("report", "settings", "providers", "spool", "transcripts"),
+            *("broker", "core", "editing", "errors", "formats", "hops", "journal", "loaded"),
+            *("ports", "report", "settings", "providers", "spool", "transcripts"),
         }
     ),
     "server": frozenset(

@@ -146,8 +146,18 @@ class Settings(BaseModel):
     )
     store: Store = _option(
         "./cassettes",
-        "Where cassettes are kept: DIR, file:DIR or memory:. DIR?format=yaml writes new ones in YAML.",
+        "Where cassettes are kept: DIR, file:DIR, memory:, sqlite:FILE, postgresql://…, or another "
+        "tapeway's admin API, http(s)://…. DIR?format=yaml writes new ones in YAML.",
         hidden=True,
+    )
+    store_token: Token = _option(
+        None,
+        "The bearer token of another tapeway that is the store. The environment shows it to fewer "
+        "than a flag.",
+        hidden=True,
+    )
+    store_ca: File = _option(
+        None, "A PEM bundle of further authorities that may vouch for another tapeway as the store."
     )
     cassette: CassetteName = _option(
         "default", "The cassette of requests that name none themselves."
@@ -252,6 +262,15 @@ class Settings(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _store_is_another(self) -> Self:
+        for own in (self.listen, self.admin_listen):
+            if own is not None and _store_leads_to(self.store, own):
+                raise ValueError(
+                    f"the store leads to tapeway's own listener {own}: give another tapeway's"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _upstreams_are_others(self) -> Self:
         for own in (self.listen, self.admin_listen):
             for url in _urls(self):
@@ -285,7 +304,8 @@ def resolve_routes(settings: Settings) -> RouteTable:
 
 def known_secrets(settings: Settings) -> tuple[str, ...]:
     """The values in the settings that no log line may show."""
-    found = [] if settings.admin_token is None else [settings.admin_token.get_secret_value()]
+    tokens = (settings.admin_token, settings.store_token)
+    found = [each.get_secret_value() for each in tokens if each is not None]
     for url in (*_urls(settings), settings.store):
         found += _userinfo(url)
     return tuple(found)
@@ -316,6 +336,17 @@ def _urls(settings: Settings) -> Iterator[str]:
     if settings.upstream is not None:
         yield settings.upstream
     yield from (choice.url for choice in settings.route if choice.url is not None)
+
+
+def _store_leads_to(url: str, own: HostPort) -> bool:
+    scheme, _, rest = url.partition("://")
+    if scheme.lower() not in ("http", "https"):
+        return False
+    try:
+        return _leads_to(f"{scheme.lower()}://{rest.rpartition('@')[2]}", own)
+    except ValueError:
+        # Its text would show what it stumbled over; whoever opens the store says so without.
+        return False
 
 
 def _leads_to(url: str, own: HostPort) -> bool:

@@ -11,6 +11,7 @@ from tapeway.stores.file import FileStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.postgres import PostgresStore
 from tapeway.stores.sqlite import SqliteStore
+from tests.stores.far_side import far_side
 from tests.stores.postgres_server import fresh
 
 PASSWORD = "s3cret-of-the-store"
@@ -100,6 +101,16 @@ def _a_closed_port(folder: Path, server: str) -> Unusable:
     return Unusable(url, "postgresql://tapeway:***@127.0.0.1:1/nowhere", cause=True)
 
 
+@asynccontextmanager
+async def _remote(folder: Path, server: str) -> AsyncIterator[Place]:
+    async with far_side(FileStore(folder / "cassettes")) as far:
+        yield Place(far.store, far.url)
+
+
+def _an_absent_listener(folder: Path, server: str) -> Unusable:
+    return Unusable(f"http://{PASSWORD}@127.0.0.1:1", "http://127.0.0.1:1", cause=True)
+
+
 KINDS = [
     Kind(
         "memory",
@@ -118,4 +129,5 @@ KINDS = [
         together=True,
         server="postgres_dsn",
     ),
+    Kind("remote", _remote, _an_absent_listener, together=True),
 ]

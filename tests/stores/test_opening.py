@@ -51,14 +51,6 @@ def test_a_sqlite_file_is_named_by_its_path(url: str, shown: str) -> None:
     assert store.url == shown
 
 
-@pytest.mark.parametrize("url", ["http://h:8081", "HTTPS://h"])
-def test_a_store_that_is_to_come_says_so_and_shows_no_password(url: str) -> None:
-    with pytest.raises(ConfigError, match="not supported yet by this version") as caught:
-        open_store(url)
-
-    assert "pw" not in caught.value.message
-
-
 @pytest.mark.parametrize(
     ("url", "said"),
     [

@@ -54,8 +54,8 @@ async def append_interactions(console: Console, call: Call[ChangeQuery, Nothing]
         sent=hashlib.sha256(text).hexdigest(),
         secrets=call.query.secrets,
     )
-    placed = [Placed(index=each.index, sha256=each.sha256) for each in added]
-    return Added(cassette=name, interactions=placed)
+    placed = [Placed(index=each.index, sha256=each.sha256) for each in added.items]
+    return Added(cassette=name, head=added.head, interactions=placed)
 
 
 async def put_interaction(console: Console, call: Call[ChangeQuery, Nothing]) -> Edited:

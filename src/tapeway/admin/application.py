@@ -22,7 +22,8 @@ from tapeway.admin.route import Route
 from tapeway.admin.routes import TABLE
 from tapeway.broker import Broker
 from tapeway.core.json_text import dump
-from tapeway.errors import TapewayError, describe
+from tapeway.errors import AdminError, TapewayError, describe
+from tapeway.hops import HEADER, HOPS, MOST
 from tapeway.journal import Journal
 
 log = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ def _outermost(guard: Guard, new_id: Callable[[], str]) -> Middleware:
     async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             guard.check(request, public=request.rel_url.raw_path in _PUBLIC)
+            _count_hop(request)
             return await handler(request)
         except web.HTTPException as exc:
             return refuse(of_library(exc), new_id(), allowed(exc))
@@ -92,6 +94,19 @@ def _outermost(guard: Guard, new_id: Callable[[], str]) -> Middleware:
             return refuse(TapewayError("tapeway failed to answer; its log says where"), new_id())
 
     return answer
+
+
+def _count_hop(request: web.Request) -> None:
+    """Raises AdminError (508) for a call that goes from store to store in a circle."""
+    said = request.headers.get(HEADER, "0")
+    hops = int(said) if said.isascii() and said.isdigit() and len(said) < 4 else 0
+    if hops > MOST:
+        raise AdminError(
+            "this call went through too many stores: does one lead back to another?",
+            status=508,
+            code="store_loop",
+        )
+    HOPS.set(hops)
 
 
 def _add_routes(application: web.Application, console: Console) -> None:

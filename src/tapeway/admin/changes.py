@@ -64,6 +64,7 @@ class Added(Said):
     """Durable, in the order they were sent."""
 
     cassette: str
+    head: str = Field(description="The digest of what the cassette says of itself.")
     interactions: list[Placed]
 
 

@@ -24,7 +24,7 @@ from tapeway.editing.additions import Addition, Changed, Reference, Walk
 from tapeway.editing.condition import ANY, Condition
 from tapeway.editing.kept_bodies import KeptBodies, by_digest, large_bodies, placed
 from tapeway.editing.numbering import Numbering
-from tapeway.editing.receipts import Appended, Receipt, Receipts
+from tapeway.editing.receipts import Appended, Extended, Receipt, Receipts
 from tapeway.editing.screening import Secrets, screened
 from tapeway.editing.workshop import Change, Workshop
 from tapeway.errors import StoreError
@@ -98,7 +98,7 @@ class Editor:
         key: str | None = None,
         sent: str = "",
         secrets: Secrets = "refuse",
-    ) -> list[Appended]:
+    ) -> Extended:
         """Add interactions, durable on return; with a key, once however often it is asked.
 
         `head` is what a cassette says of itself that begins with them, and `sent` the digest of
@@ -112,7 +112,9 @@ class Editor:
                     self._append, additions, head, receipt, secrets, repeated=key is not None
                 )
                 await self._workshop.alongside(name, work)
-            return [receipt.done[number] for number in range(len(additions))]
+            return Extended(
+                receipt.head, tuple([receipt.done[number] for number in range(len(additions))])
+            )
 
     async def put(
         self,
@@ -227,6 +229,7 @@ class Editor:
     ) -> None:
         await self._claimed(cassette)
         await self._begin(cassette, head)
+        receipt.head = fingerprint.of_head(cassette.head)
         given = [each.item for each in additions]
         items = await self._all_placed(cassette.name, given, None)
         found = await asyncio.to_thread(
@@ -335,7 +338,9 @@ async def digest_of(stored: StoredCassette | None) -> str | None:
         return None
 
     def digest() -> str:
-        return fingerprint.of_cassette(stored.head, map(fingerprint.of_item, stored.interactions))
+        return fingerprint.of_cassette(
+            fingerprint.of_head(stored.head), map(fingerprint.of_item, stored.interactions)
+        )
 
     return await asyncio.to_thread(digest)
 

@@ -18,6 +18,14 @@ class Appended:
     sha256: str
 
 
+@dataclass(frozen=True, slots=True)
+class Extended:
+    """What an append made: the digest of what the cassette says of itself, and where each is."""
+
+    head: str
+    items: tuple[Appended, ...]
+
+
 @dataclass(slots=True)
 class Receipt:
     """How far one call has come; who repeats it waits for the first and goes on from there."""
@@ -25,6 +33,7 @@ class Receipt:
     digest: str
     door: asyncio.Lock = field(default_factory=asyncio.Lock)
     done: dict[int, Appended] = field(default_factory=dict)
+    head: str = ""
 
 
 class Receipts:

@@ -12,7 +12,7 @@ from tapeway.editing.absence import no_cassette, no_interaction
 from tapeway.editing.additions import Addition, Changed, Reference, Walk
 from tapeway.editing.condition import ANY, Condition
 from tapeway.editing.kept_bodies import KeptBodies, large_bodies, placed
-from tapeway.editing.receipts import Appended, Receipt, Receipts
+from tapeway.editing.receipts import Appended, Extended, Receipt, Receipts
 from tapeway.editing.screening import Secrets, screened
 from tapeway.errors import StoreError
 from tapeway.formats import fingerprint
@@ -75,13 +75,15 @@ class SharedEditor:
         key: str | None = None,
         sent: str = "",
         secrets: Secrets = "refuse",
-    ) -> list[Appended]:
+    ) -> Extended:
         """Add interactions, durable on return; with a key, once while this process lives."""
         receipt = self._receipts.of(name, key, sent)
         async with receipt.door:
             if len(receipt.done) < len(additions):
                 await self._append(name, additions, head, receipt, secrets)
-            return [receipt.done[number] for number in range(len(additions))]
+            return Extended(
+                receipt.head, tuple([receipt.done[number] for number in range(len(additions))])
+            )
 
     async def put(
         self,
@@ -108,7 +110,9 @@ class SharedEditor:
         digests = await asyncio.to_thread(
             lambda: [fingerprint.of_item(each) for each in after.interactions]
         )
-        return Changed(fingerprint.of_cassette(after.head, digests), found.replaced)
+        return Changed(
+            fingerprint.of_cassette(fingerprint.of_head(after.head), digests), found.replaced
+        )
 
     async def remove(self, name: str, condition: Condition = ANY) -> None:
         """Delete a cassette for all instances. Raises AdminError (404)."""
@@ -161,6 +165,7 @@ class SharedEditor:
     ) -> None:
         outline = await self._store.outline(name)
         born = outline.head if outline is not None else head or self._new_head()
+        receipt.head = fingerprint.of_head(born)
         items = await self._placed(name, [each.item for each in additions])
         found = await asyncio.to_thread(
             partial(screened, born, items, self._known, secrets, meta=False)
@@ -206,7 +211,7 @@ class SharedEditor:
         if outline is None:
             return None
         digests = [fingerprint.of_item(item) async for item in self._pages(name)]
-        return fingerprint.of_cassette(outline.head, digests)
+        return fingerprint.of_cassette(fingerprint.of_head(outline.head), digests)
 
     async def _pages(self, name: str) -> AsyncIterator[Held]:
         after = None

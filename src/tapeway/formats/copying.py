@@ -51,9 +51,18 @@ class Writer:
             written.append(dump(native.numbered(item.index, document)) + b"\n")
         return b"".join(written)
 
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """Those of the interactions that were written."""
+        return tuple(self._digests)
+
+    @property
+    def digest(self) -> str:
+        """That of the whole as far as it was written."""
+        return fingerprint.of_cassette(fingerprint.of_head(self._head), self._digests)
+
     def last(self) -> bytes:
-        digest = fingerprint.of_cassette(self._head, self._digests)
-        end: dict[str, Json] = {"interactions": len(self._digests), "sha256": digest}
+        end: dict[str, Json] = {"interactions": len(self._digests), "sha256": self.digest}
         return dump({_END: end}) + b"\n"
 
 
@@ -87,7 +96,8 @@ class Reader:
         """What it says, once nothing more comes."""
         if self._head is None or self._end is None or self._rest:
             raise Cut("the copy ends before its last line")
-        digest = fingerprint.of_cassette(self._head, self._digests)
+        head = fingerprint.of_head(self._head)
+        digest = fingerprint.of_cassette(head, self._digests)
         said = self._end.integer("interactions", low=0, high=2**53), self._end.text("sha256")
         if said != (len(self._digests), digest):
             raise Cut("the copy is not what its last line says")

@@ -23,9 +23,14 @@ def of_item(item: Held) -> str:
     return of_document(native.encode(item))
 
 
-def of_cassette(head: CassetteHead, digests: Iterable[str]) -> str:
-    """The digest of a whole cassette, from those of its interactions in order."""
-    whole = hashlib.sha256(dump(native.root_of(head)))
+def of_head(head: CassetteHead) -> str:
+    """The digest of what a cassette says of itself."""
+    return hashlib.sha256(dump(native.root_of(head))).hexdigest()
+
+
+def of_cassette(head: str, digests: Iterable[str]) -> str:
+    """The digest of a whole cassette, from that of its head and of its interactions in order."""
+    whole = hashlib.sha256(head.encode())
     for each in digests:
         whole.update(b"\n" + each.encode())
     return whole.hexdigest()

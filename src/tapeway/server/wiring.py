@@ -47,7 +47,8 @@ Place = tuple[str, int]
 
 def make_store(settings: Settings) -> CassetteStore:
     """The store, not yet opened. Raises ConfigError."""
-    return open_store(settings.store)
+    token = settings.store_token.get_secret_value() if settings.store_token else None
+    return open_store(settings.store, token=token, ca=settings.store_ca)
 
 
 def make_client(settings: Settings, own: Collection[Place]) -> UpstreamClient:

@@ -1,5 +1,6 @@
 """From a store's address to the store."""
 
+import os
 import re
 from pathlib import Path
 
@@ -11,13 +12,13 @@ from tapeway.stores.memory import MemoryStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _FORM = "?format="
-_LATER = ("http", "https")
 
 
-def open_store(url: str) -> CassetteStore:
+def open_store(url: str, *, token: str | None = None, ca: str | None = None) -> CassetteStore:
     """The store behind `DIR`, `file:DIR`, `memory:`, `sqlite:FILE` or `postgresql://…`, not yet open.
 
-    Raises ConfigError.
+    Another tapeway is `http(s)://…`; what it is called with is taken from the environment if it is
+    not given. Raises ConfigError.
 
     `DIR?format=yaml` writes new cassettes in YAML.
     """
@@ -37,13 +38,10 @@ def open_store(url: str) -> CassetteStore:
         return _file(rest.removeprefix("//"), url)
     if scheme in ("postgresql", "postgres"):
         return _database(url)
-    said = f"{scheme}:…"
-    if scheme in _LATER:
-        raise ConfigError(
-            f"the store {said} is not supported yet by this version: use a folder or memory:"
-        )
+    if scheme in ("http", "https"):
+        return _remote(url, token, ca)
     raise ConfigError(
-        f"there is no store of the kind {said}: use a folder, file:FOLDER or memory: "
+        f"there is no store of the kind {scheme}:…: use a folder, file:FOLDER or memory: "
         f"(for a folder whose name begins like that, file:{scheme}:…)"
     )
 
@@ -61,6 +59,15 @@ def _file(path: str, url: str) -> CassetteStore:
     from tapeway.stores.sqlite import SqliteStore
 
     return SqliteStore(Path(path))
+
+
+def _remote(url: str, token: str | None, ca: str | None) -> CassetteStore:
+    # Only here: files need no client of HTTP.
+    from tapeway.stores.remote import RemoteStore
+    from tapeway.stores.remote_address import CA, TOKEN, address_of
+
+    environ = os.environ
+    return RemoteStore(address_of(url, token or environ.get(TOKEN), ca or environ.get(CA)))
 
 
 def _database(url: str) -> CassetteStore:

@@ -26,6 +26,11 @@ class Placement(Generic[T]):
     def __contains__(self, index: int) -> bool:
         return index in self._slot_of
 
+    def get(self, index: int) -> T | None:
+        slot = self._slot_of.get(index)
+        found = None if slot is None else self._slots[slot]
+        return None if found is None else found[1]
+
     def add(self, index: int, item: T, supersedes: Iterable[int] = ()) -> None:
         freed = [self._slot_of.pop(each) for each in supersedes if each in self._slot_of]
         for slot in freed:

@@ -1,0 +1,168 @@
+"""Calls another tapeway's admin API: bounded in time, repeated where that is safe.
+
+A call is repeated when the far side could not be reached, broke off, was silent, or said that it
+cannot at the moment; so each one is made such that it may be carried out twice.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TypeVar
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
+
+from tapeway.core.json_text import Json
+from tapeway.core.routing import check_cassette_name
+from tapeway.errors import StoreAway, closed
+from tapeway.hops import HEADER, HOPS
+from tapeway.stores.remote_address import Address
+from tapeway.stores.remote_refusals import refusal, unexpected, value_of
+
+T = TypeVar("T")
+
+Body = Callable[[], AsyncIterator[bytes]]
+"""Makes a body anew for each time it is sent."""
+
+API = "/api/v1"
+
+PATIENCE_S = 8.0
+"""So long a call is tried again before the store counts as away."""
+
+SILENCE_S = 20.0
+"""So long the far side may say nothing."""
+
+_CONNECT_S = 3.0
+_FIRST_PAUSE_S = 0.1
+_MOST_ANSWER = 16 * 1024 * 1024
+_PIECE = 256 * 1024
+_ERRORS = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
+
+
+class Caller:
+    """A client of one admin listener, from `open` to `close`."""
+
+    def __init__(
+        self, address: Address, patience_s: float = PATIENCE_S, silence_s: float = SILENCE_S
+    ) -> None:
+        self.shown = address.shown
+        self._address = address
+        self._patience_s = patience_s
+        self._silence_s = silence_s
+        self._session: aiohttp.ClientSession | None = None
+
+    async def open(self) -> None:
+        """Raises ConfigError for certificates that cannot be read."""
+        headers = {"Accept-Encoding": "identity"}
+        if self._address.token is not None:
+            headers["Authorization"] = f"Bearer {self._address.token}"
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=_CONNECT_S, connect=None, sock_read=self._silence_s
+        )
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=self._address.tls(), limit=16),
+            headers=headers,
+            timeout=timeout,
+            auto_decompress=False,
+        )
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Body | None = None,
+        once: bool = False,
+    ) -> dict[str, Json]:
+        """What a call answers. Raises StoreAway, Refused, other StoreErrors, ConfigError.
+
+        `once` tries it one time only.
+        """
+
+        async def attempt() -> dict[str, Json]:
+            async with self._asked(method, path, query, headers, body) as response:
+                return value_of(self.shown, await self._text(response))
+
+        return await self.again(attempt, once=once)
+
+    async def again(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        *,
+        once: bool = False,
+        patience_s: float | None = None,
+    ) -> T:
+        """What an attempt gives, tried again as long as the far side may still come back.
+
+        Raises StoreAway, and whatever else an attempt raises.
+        """
+        loop = asyncio.get_running_loop()
+        patience_s = self._patience_s if patience_s is None else patience_s
+        end, pause = loop.time() + patience_s, _FIRST_PAUSE_S
+        while True:
+            try:
+                return await attempt()
+            except (StoreAway, *_ERRORS) as exc:
+                away = exc if isinstance(exc, StoreAway) else self._away(exc)
+                if once or loop.time() + pause > end:
+                    raise away from exc.__cause__ if exc is away else exc
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 1.0)
+
+    @asynccontextmanager
+    async def pieces(self, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The body of a GET as it comes, to be used in an attempt. Raises what `ask` does."""
+        async with self._asked("GET", path, None, None, None) as response:
+            yield response.content.iter_chunked(_PIECE)
+
+    @asynccontextmanager
+    async def _asked(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
+        body: Body | None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        if self._session is None:
+            raise closed(self.shown)
+        async with self._session.request(
+            method,
+            # As it is written: a name's slash is encoded, and stays so.
+            URL(self._address.root + API + path, encoded=True).update_query(query or {}),
+            headers={**(headers or {}), HEADER: str(HOPS.get() + 1)},
+            data=None if body is None else body(),
+            allow_redirects=False,
+        ) as response:
+            if response.status != 200:
+                raise refusal(self.shown, response.status, await self._text(response))
+            yield response
+
+    async def _text(self, response: aiohttp.ClientResponse) -> bytes:
+        found = bytearray()
+        async for piece in response.content.iter_any():
+            found += piece
+            if len(found) > _MOST_ANSWER:
+                raise unexpected(self.shown)
+        return bytes(found)
+
+    def _away(self, exc: BaseException) -> StoreAway:
+        why = "did not answer in time" if isinstance(exc, TimeoutError) else "cannot be reached"
+        if isinstance(exc, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
+            why = "has a certificate nobody here vouches for (TAPEWAY_STORE_CA names a bundle)"
+        elif isinstance(exc, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError):
+            why = "broke off its answer"
+        return StoreAway(f"{self.shown} {why}: see whether tapeway runs there")
+
+
+def path_of(name: str) -> str:
+    """Where a cassette is found below the API. Raises RequestError for a name that is none."""
+    return f"/cassettes/{quote(check_cassette_name(name), safe='')}"
