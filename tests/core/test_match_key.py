@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tapeway.core import match_key
+from tapeway.core.json_text import Json
 from tapeway.core.model import Interaction, Request
 from tapeway.formats import native
 
@@ -39,6 +40,18 @@ def test_headers_count_in_lower_case_without_the_dropped_ones() -> None:
     wordy = _request((b"Accept", b"*/*"), (b"User-Agent", b"curl/8"), (b"Host", b"h"))
 
     assert match_key.of_http(wordy) == match_key.of_http(plain)
+
+
+def test_a_request_of_requests_has_the_key_that_agenttape_gives_that() -> None:
+    accept, coded = (b"Accept", b"*/*"), (b"Accept-Encoding", b"gzip")
+    of_requests = _request(coded, accept, (b"Content-Type", b"a/b"))
+    of_httpx = _request(accept, coded, (b"Content-Type", b"a/b"))
+    headers: dict[str, Json] = {"Accept": "*/*", "Content-Type": "a/b"}
+    said: dict[str, Json] = {"method": "POST", "url": "https://h/v1/x", "headers": headers}
+
+    assert match_key.of_http(of_requests) == match_key.of_request(said)
+    lower: dict[str, Json] = {name.lower(): value for name, value in headers.items()}
+    assert match_key.of_http(of_httpx) == match_key.of_request({**said, "headers": lower})
 
 
 def test_repeated_headers_count_joined_as_httpx_shows_them() -> None:

@@ -69,14 +69,16 @@ _FIXED_BOUNDARY = "AGENTTAPE_BOUNDARY"
 
 
 def of_http(request: Request) -> str:
-    """The key AgentTape's httpx adapter gives this request, or "" where it has none.
+    """The key AgentTape's adapter for httpx gives this request, or "" where it has none.
 
-    It has none for a body that lies in a file: AgentTape knows of no such thing.
+    A request that requests made has the key of the adapter for that, which keeps the case of names:
+    only so do AgentTape's tools find it again. It has none for a body that lies in a file: AgentTape knows of no such thing.
     """
     if request.file is not None:
         return ""
     try:
-        return of_request(_document(request, request.url.partition("#")[0]))
+        url, own = request.url.partition("#")[0], _is_of_requests(request.headers)
+        return of_request(_document(request, url, wire_case=own))
     except (UnicodeEncodeError, RecursionError):
         # AgentTape fails on half a surrogate pair and on absurd depth.
         return ""
@@ -230,6 +232,12 @@ def _last_of_each(document: Mapping[str, Json]) -> dict[str, Json]:
     if not isinstance(form, dict):
         return {}
     return {"form": {k: v[-1] if isinstance(v, list) else v for k, v in form.items()}}
+
+
+def _is_of_requests(headers: Headers) -> bool:
+    # It names the codings it accepts before what it accepts. No other client of Python's does.
+    names = [name for name, _ in headers if name in (b"Accept-Encoding", b"Accept")]
+    return names == [b"Accept-Encoding", b"Accept"]
 
 
 def _media(headers: dict[str, str]) -> str:
