@@ -38,6 +38,8 @@ ANY = st.builds(
     rewrite=st.dictionaries(st.sampled_from(["/v1beta/", "/a"]), st.sampled_from(["/v1/", ""])).map(
         lambda found: tuple(found.items())
     ),
+    agenttape_ignore=st.none()
+    | st.lists(st.sampled_from(["date", "x-id"]), unique=True).map(tuple),
 )
 
 
@@ -55,6 +57,17 @@ def test_no_rules_are_written_as_an_empty_table_and_are_false() -> None:
     assert rules.read({}) == NONE
     assert not NONE
     assert READ
+
+
+def test_what_agenttape_ignored_changes_no_key_of_ours_and_is_replaced_whole() -> None:
+    first, second = Rules(agenttape_ignore=("date",)), Rules(agenttape_ignore=())
+
+    assert not first
+    assert rules.merged(first, second) == second
+    assert rules.merged(first, NONE) == first
+    assert rules.read({"agenttape_ignore": ["Date"]}) == first
+    with pytest.raises(RulesFault, match=r"rules.agenttape_ignore\[0\]"):
+        rules.read({"agenttape_ignore": [""]})
 
 
 def test_a_rule_that_stands_twice_counts_once() -> None:
