@@ -153,7 +153,7 @@ async def test_every_method_says_that_the_server_is_away_and_works_again_by_itse
 
 
 async def test_an_instance_that_lost_the_server_is_out_of_touch_until_it_knows_again(
-    server: PostgresServer, postgres_url: str
+    server: PostgresServer, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[Control] = []
     async with instances(lambda: PostgresStore(postgres_url, touch_s=1), 1) as (store,):
@@ -172,6 +172,10 @@ async def test_an_instance_that_lost_the_server_is_out_of_touch_until_it_knows_a
                 await asyncio.sleep(0.05)
 
     assert heard[-1].mode == "replay"
+    assert "could not" in caplog.text
+    assert "answers again" in caplog.text
+    assert PASSWORD not in caplog.text
+    assert QUOTED not in caplog.text
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ It is apart from the pool, so that a busy one costs no lease and no touch.
 """
 
 import asyncio
+import logging
 import random
 import time
 
@@ -14,6 +15,8 @@ from tapeway.stores.postgres_driver import Connection
 from tapeway.stores.postgres_hints import CONTROL, Hints
 from tapeway.stores.postgres_leases import Leases
 from tapeway.stores.postgres_pool import Pool, Session
+
+log = logging.getLogger(__name__)
 
 BEAT_S = 1.0
 
@@ -27,6 +30,7 @@ class Line:
         self._leases = leases
         self._hints = hints
         self._connection: Connection | None = None
+        self._failed = False
         self._woken = asyncio.Event()
         self._renewed = time.monotonic()
         self._pause_s = min(BEAT_S, leases.expiry_s / 3)
@@ -59,10 +63,16 @@ class Line:
     async def _beat(self) -> bool:
         try:
             connection = await self._connected()
-            return await self._said(self._session(connection))
-        except (StoreError, *driver.FAULTS):
-            self._hang_up()
-            return True
+            heard = await self._said(self._session(connection))
+            if self._failed:
+                log.warning("%s: the database answers again", self._pool.address.shown)
+            self._failed = False
+            return heard
+        except StoreError as exc:
+            self._hang_up(exc)
+        except driver.FAULTS as exc:
+            self._hang_up(driver.translated(exc, self._pool.address, "say that this one is alive"))
+        return True
 
     def _session(self, connection: Connection) -> Session:
         return Session(connection, self._pool.address.schema)
@@ -92,7 +102,10 @@ class Line:
     def _lost(self, _: Connection) -> None:
         self.nudge()
 
-    def _hang_up(self) -> None:
+    def _hang_up(self, why: StoreError) -> None:
+        if not self._failed:
+            log.warning("%s", why.message)
+        self._failed = True
         if self._connection is not None:
             self._connection.terminate()
             self._connection = None
