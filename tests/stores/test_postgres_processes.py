@@ -5,6 +5,8 @@ import random
 import signal
 from contextlib import AsyncExitStack
 
+import pytest
+
 from tapeway.core.model import Lease
 from tapeway.core.steering import with_mode
 from tapeway.ports import SharedStore
@@ -40,6 +42,7 @@ async def test_those_who_come_first_at_the_same_time_make_the_tables_once(
             assert await other.ask("record", number) == ["kept", number]
 
 
+@pytest.mark.slow
 async def test_four_processes_record_into_one_cassette_and_take_turns(postgres_url: str) -> None:
     async with AsyncExitStack() as stack:
         others = await several(stack, postgres_url, 4)
@@ -64,11 +67,12 @@ async def test_four_processes_record_into_one_cassette_and_take_turns(postgres_u
         assert outline.count == 200
 
 
+@pytest.mark.slow
 async def test_what_was_acknowledged_is_there_after_its_process_was_killed(
     postgres_url: str,
 ) -> None:
     kept: set[int] = set()
-    for attempt in range(3):
+    for attempt in range(2):
         async with instance_process(postgres_url) as other:
             other.tell("record-many", attempt * 100, 100)
             # Somewhere in the middle.
