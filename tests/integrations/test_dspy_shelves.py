@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import stat
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,9 @@ def test_a_file_another_one_wrote_into_meanwhile_keeps_both(tmp_path: Path) -> N
     assert set(FileShelf(tmp_path / "qa.json", ABOUT).read() or {}) == {"k1", "k2", "k3"}
 
 
-def _write(path: str, who: int) -> None:
+def _write(path: str, who: int, together: Barrier) -> None:
     shelf = FileShelf(Path(path), ABOUT)
+    together.wait()
     for number in range(10):
         shelf.put(f"{who}-{number}", entry(str(who), str(number)))
 
@@ -87,7 +89,8 @@ def _write(path: str, who: int) -> None:
 def test_processes_that_record_into_one_file_lose_nothing(tmp_path: Path) -> None:
     start = multiprocessing.get_context("spawn")
     file = str(tmp_path / "qa.json")
-    writers = [start.Process(target=_write, args=(file, who)) for who in range(3)]
+    together = start.Barrier(3)
+    writers = [start.Process(target=_write, args=(file, who, together)) for who in range(3)]
     for each in writers:
         each.start()
     for each in writers:

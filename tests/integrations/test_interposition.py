@@ -239,6 +239,17 @@ def test_what_threads_with_a_plain_broker_save_is_all_kept() -> None:
         assert store.load().interactions == (base, one, other)
 
 
+def test_one_that_is_stored_stands_for_one_that_is_given(tmp_path: Path) -> None:
+    one = answered(asked("/a"), chunk(0, b"x"))
+    with TapewayCassetteStore(str(tmp_path), "c") as store:
+        store.save(Cassette(interactions=(one,)))
+    copies = tuple([one.model_copy(deep=True) for _ in range(3)])
+    with TapewayCassetteStore(str(tmp_path), "c") as store:
+        store.save(Cassette(interactions=copies))
+
+        assert store.load().interactions == copies
+
+
 async def test_it_works_inside_a_running_event_loop(tmp_path: Path) -> None:
     with TapewayCassetteStore(str(tmp_path), "c", create_if_missing=True) as store:
         broker = Broker.from_store(store, mode="auto", live_responder=numbered())
