@@ -9,6 +9,7 @@ Integers of any size stay exact, which is why reading is the standard library's 
 import json
 import math
 import re
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import NoReturn, TypeAlias
 
@@ -29,8 +30,15 @@ class NotJson(ValueError):
     """The text is not JSON that every reader understands alike."""
 
 
-def parse(text: bytes | str, *, by_value: bool = False) -> Json:
+def parse(
+    text: bytes | str,
+    *,
+    by_value: bool = False,
+    constant: Callable[[str], Json] | None = None,
+) -> Json:
     """The value of a strict JSON text; by value, `1.0` and `1e0` are the integer 1.
+
+    `constant` says what `NaN`, `Infinity` and `-Infinity` stand for, which are refused without it.
 
     Raises NotJson, with line and column where the text is malformed.
     """
@@ -43,7 +51,7 @@ def parse(text: bytes | str, *, by_value: bool = False) -> Json:
         raise NotJson("a string holds half a surrogate pair")
     _refuse_depth(text)
     try:
-        value: Json = (_BY_VALUE if by_value else _AS_WRITTEN).decode(text)
+        value: Json = _decoder(by_value, constant).decode(text)
     except RecursionError:
         raise NotJson(f"nested deeper than {MAX_DEPTH} levels") from None
     except json.JSONDecodeError as exc:
@@ -118,6 +126,12 @@ def canonical(value: Json) -> bytes:
 def same(left: Json, right: Json) -> bool:
     """Whether two values are the same JSON, `1`, `1.0` and `true` being three different ones."""
     return _ordered(left) == _ordered(right)
+
+
+def _decoder(by_value: bool, constant: Callable[[str], Json] | None) -> json.JSONDecoder:
+    if constant is None:
+        return _BY_VALUE if by_value else _AS_WRITTEN
+    return json.JSONDecoder(object_pairs_hook=_unique, parse_constant=constant, parse_float=_finite)
 
 
 def _ordered(value: Json) -> str:

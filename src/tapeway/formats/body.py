@@ -9,7 +9,7 @@ import base64
 import json
 from collections.abc import Mapping
 
-from tapeway.core import forms
+from tapeway.core import forms, odd_numbers
 from tapeway.core.json_text import MAX_DEPTH, Json, NotJson, parse, same
 from tapeway.formats import json_layout
 from tapeway.formats.fault import FormatFault
@@ -46,10 +46,7 @@ def decode(fields: Fields) -> bytes:
     raw = fields.base64("raw_b64") if "raw_b64" in fields else None
     match present:
         case ["json"]:
-            value = fields.values["json"]
-            if raw is not None and _says(raw, value):
-                return raw
-            return json_layout.read(fields.object("json_layout")).dump(value)
+            return _written(fields, fields.values["json"], raw)
         case ["form"]:
             form = _checked_form(fields.object("form"))
             return raw if raw is not None and _form_of(raw) == form else forms.dump(form)
@@ -61,6 +58,16 @@ def decode(fields: Fields) -> bytes:
             return fields.text(name).encode()
         case _:
             return raw or b""
+
+
+def _written(fields: Fields, value: Json, raw: bytes | None) -> bytes:
+    if raw is not None and _says(raw, value):
+        return raw
+    text = json_layout.read(fields.object("json_layout")).dump(value)
+    if odd_numbers.NAME.encode() not in text:
+        return text
+    restored = odd_numbers.restored(value)
+    return text if restored == value else _written(fields, restored, raw)
 
 
 def _json(body: bytes) -> dict[str, Json]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import count
 
-from tapeway.core import repeating, rules
+from tapeway.core import odd_numbers, repeating, rules
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.model import CassetteHead, ForeignInteraction, Interaction, StoredCassette
 from tapeway.core.rules import RulesFault
@@ -53,7 +53,7 @@ def save(cassette: StoredCassette) -> bytes:
 def read(text: bytes) -> Sheet:
     """The documents a file holds. Raises FormatFault when the frame around them is wrong."""
     try:
-        value = parse(text)
+        value = parse(text, constant=odd_numbers.held)
     except NotJson as exc:
         raise json_lines.explain(text, exc) from None
     try:
@@ -119,7 +119,7 @@ def encode(interaction: Interaction | ForeignInteraction) -> Document:
 
 def write(head: CassetteHead, documents: Iterable[Document]) -> bytes:
     """The file of a head and documents in this order; the same ones give the same bytes."""
-    frame = dump(root_of(head), indent=True).removesuffix(b"\n}")
+    frame = odd_numbers.named(dump(root_of(head), indent=True)).removesuffix(b"\n}")
     # One by one: what one interaction holds has no influence on how another is written.
     written = [_indented(index, document) for index, document in enumerate(documents)]
     if not written:
@@ -148,7 +148,7 @@ def _indented(index: int, document: Document) -> bytes:
         case {"chunks": [[int() | float(), int()], *_] as chunks}:
             text = text.replace(*_spread_and_narrow(chunks))
     # A line break inside a string is an escape, so each one here begins a line.
-    return b"    " + text.replace(b"\n", b"\n    ")
+    return b"    " + odd_numbers.named(text).replace(b"\n", b"\n    ")
 
 
 def _spread_and_narrow(chunks: list[Json]) -> tuple[bytes, bytes]:

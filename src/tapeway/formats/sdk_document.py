@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from http import HTTPStatus
 
-from tapeway.core import sdk_call
+from tapeway.core import odd_numbers, sdk_call
 from tapeway.core.headers import OWN, end_to_end
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model import (
@@ -118,7 +118,7 @@ def _answer(document: Document) -> _Answer | None:
     if isinstance(result, dict) and _RAW in result:
         # `with_raw_response` was recorded as what is inside the SDK: the answer is not in it.
         return None
-    return _whole(200, (), dump(result)), None
+    return _whole(200, (), odd_numbers.named(dump(result))), None
 
 
 def _interaction(fields: Fields, index: int, request: Request, answer: _Answer) -> Interaction:

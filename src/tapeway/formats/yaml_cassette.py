@@ -2,16 +2,21 @@
 
 from collections.abc import Iterable
 
+from tapeway.core import odd_numbers
+from tapeway.core.json_text import Json
 from tapeway.core.model import CassetteHead, ForeignInteraction, Interaction
 from tapeway.formats import assets, native, yaml_text, yaml_value
 from tapeway.formats.fault import FormatFault
 from tapeway.formats.native import Document, Sheet
+from tapeway.formats.yaml_scalar import resolve
 from tapeway.formats.yaml_steps import MAX_SIZE
+
+_ODD = {".nan": "NaN", ".inf": "Infinity", "+.inf": "Infinity", "-.inf": "-Infinity"}
 
 
 def read(text: bytes) -> Sheet:
     """The documents a file holds. Raises FormatFault when the frame around them is wrong."""
-    value = yaml_value.parse(text)
+    value = yaml_value.parse(text, meaning=_meaning)
     try:
         return native.sheet_of(value)
     except FormatFault as exc:
@@ -41,6 +46,11 @@ def write(head: CassetteHead, documents: Iterable[Document]) -> bytes:
             f"it would have more than {MAX_SIZE >> 20} MiB, too much for YAML: use JSON"
         )
     return text
+
+
+def _meaning(text: str) -> Json:
+    name = _ODD.get(text.lower())
+    return resolve(text) if name is None else odd_numbers.held(name)
 
 
 def _placed(fault: FormatFault, text: bytes) -> FormatFault:

@@ -7,6 +7,7 @@ hold control characters or a thousand letters, by the parser that AgentTape fall
 import re
 from collections.abc import Iterator
 
+from tapeway.core import odd_numbers
 from tapeway.core.json_text import Json
 from tapeway.formats.yaml_scalar import number
 
@@ -30,6 +31,7 @@ _LONGEST_KEY = 1000
 _MOST_IN_A_LINE = 4
 
 _STEP = "  "
+_ODD = {"NaN": ".nan", "Infinity": ".inf", "-Infinity": "-.inf"}
 
 
 def dump(value: Json) -> str:
@@ -75,7 +77,9 @@ def _block(value: Json, indent: str) -> Iterator[str]:
 
 
 def _is_block(value: Json) -> bool:
-    return isinstance(value, dict | list) and bool(value) and not _is_row(value)
+    if not isinstance(value, dict | list) or not value:
+        return False
+    return not _is_row(value) and odd_numbers.number(value) is None
 
 
 def _is_row(value: Json) -> bool:
@@ -99,6 +103,8 @@ def _scalar(value: Json, *, in_list: bool = False) -> str:
             return number(value)
         case str():
             return _text(value, in_list=in_list)
+        case {odd_numbers.NAME: str(name)}:
+            return _ODD[name]
         case dict():
             return "{}"
         case list():

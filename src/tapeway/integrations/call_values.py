@@ -13,6 +13,7 @@ from datetime import date, time
 from decimal import Decimal
 from uuid import UUID
 
+from tapeway.core import odd_numbers
 from tapeway.core.json_text import Json
 from tapeway.formats.assets import BYTES
 
@@ -27,8 +28,7 @@ def written(value: object, _inside: frozenset[int] = frozenset()) -> Json:
         case None | bool() | int() | str():
             return value
         case float():
-            # JSON has no name for the others, and no cassette holds them.
-            return value if math.isfinite(value) else str(value)
+            return value if math.isfinite(value) else odd_numbers.held(odd_numbers.name_of(value))
         case bytes() | bytearray():
             return {BYTES: base64.b64encode(value).decode("ascii")}
         case date() | time():
@@ -52,6 +52,8 @@ def keyed(value: Json) -> Json:
     if isinstance(value, dict):
         if (octets := _octets(value)) is not None:
             return octets.decode("utf-8", "replace")
+        if (number := odd_numbers.number(value)) is not None:
+            return number
         return {name: keyed(each) for name, each in value.items()}
     if isinstance(value, list):
         return [keyed(each) for each in value]
@@ -63,6 +65,8 @@ def read(value: Json) -> object:
     if isinstance(value, dict):
         if (octets := _octets(value)) is not None:
             return octets
+        if (number := odd_numbers.number(value)) is not None:
+            return number
         return {name: read(each) for name, each in value.items()}
     if isinstance(value, list):
         return [read(each) for each in value]
