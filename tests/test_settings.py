@@ -117,6 +117,27 @@ def test_an_upstream_that_is_tapeway_itself_is_refused(values: dict[str, object]
 
 
 @pytest.mark.parametrize(
+    "values",
+    [
+        {"store": "http://127.0.0.1:8081"},
+        {"store": "HTTP://secret@localhost:8081/"},
+        {"store": "http://127.0.0.1:8080"},
+        {"store": "http://[::1]:80", "listen": "[::1]:80"},
+    ],
+)
+def test_a_store_that_is_tapeway_itself_is_refused(values: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="tapeway's own listener") as caught:
+        make_settings(**values)
+
+    assert "secret" not in str(caught.value.errors(include_input=False, include_url=False))
+
+
+@pytest.mark.parametrize("store", ["http://h:8081", "https://localhost", "http://:to/ken@h"])
+def test_another_store_is_not_tapeway_itself(store: str) -> None:
+    assert make_settings(store=store).store == store
+
+
+@pytest.mark.parametrize(
     "upstream", ["http://127.0.0.1:8082", "http://other-host:8080", "https://localhost"]
 )
 def test_another_service_on_this_machine_is_not_tapeway_itself(upstream: str) -> None:
@@ -129,6 +150,7 @@ def test_the_text_form_shows_no_secret() -> None:
         upstream="https://me:canary-pass@host",
         route=["x=https://canary-user@host"],
         store="postgresql://me:canary-store@host/db",
+        store_token="canary-far",
     )
 
     assert "canary" not in repr(settings) + str(settings)
@@ -140,11 +162,20 @@ def test_the_secrets_a_log_must_not_show_are_known() -> None:
         upstream="https://me:p%40ss@host/x",
         route=["x=https://key@host"],
         store="postgresql://me:store-pass@host/db",
+        store_token="the-far-token",
     )
 
     secrets = known_secrets(settings)
 
-    assert {"the-token", "p%40ss", "p@ss", "me:p%40ss", "key", "store-pass"} <= set(secrets)
+    assert {
+        "the-token",
+        "the-far-token",
+        "p%40ss",
+        "p@ss",
+        "me:p%40ss",
+        "key",
+        "store-pass",
+    } <= set(secrets)
     assert "" not in secrets
 
 

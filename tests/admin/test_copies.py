@@ -15,6 +15,7 @@ from tests.admin.world import World, world
 
 ONE = "/api/v1/cassettes/one"
 LINES = {"Content-Type": "application/jsonl"}
+JSON = {"Content-Type": "application/json"}
 OCTETS = {"Content-Type": "application/octet-stream"}
 LARGE = b"a large body " * 200_000
 DIGEST = hashlib.sha256(LARGE).hexdigest()
@@ -144,3 +145,25 @@ async def test_a_large_body_is_looked_into_for_secrets(open_world: World) -> Non
 
     assert (refused.status, kept.status) == (422, 200)
     assert "response.body_file" in (await refused.json())["message"]
+
+
+async def test_a_large_body_that_came_inside_a_document_is_moved_out_and_exported_again(
+    store: CassetteStore,
+) -> None:
+    asked, answered = "a long question " * 100_000, "an answer " * 200_000
+    question = said("short", "/v1/question")
+    question["request"] |= {"method": "POST", "text": asked}
+    sent = json.dumps(cassette(said(answered), question)).encode()
+    async with world(store=store, mode="replay") as found:
+        first = await found.call("PUT", ONE, data=io.BytesIO(sent), headers=JSON)
+        exported = await found.octets(ONE)
+        shown = (await found.got(f"{ONE}/interactions"))["interactions"]
+        answer = await found.ask(cassette="one")
+        again = await found.call("PUT", ONE, data=io.BytesIO(exported), headers=JSON)
+
+        assert (first.status, again.status) == (200, 200)
+        assert shown[0]["response"]["body_file"]["size"] == len(answered)
+        digest = hashlib.sha256(asked.encode()).hexdigest()
+        assert shown[1]["request"]["body_file"]["sha256"] == digest
+        assert await answer.text() == answered
+        assert await found.octets(ONE) == exported

@@ -68,7 +68,9 @@ async def put_copy(console: Console, call: Call[ChangeQuery, Nothing]) -> web.Re
     except copying.Cut as cut:
         raise AdminError(f"{cut}: nothing was kept", status=422, code="cut_copy") from None
     cassette = StoredCassette(end.head, tuple(items))
-    changed = await console.broker.editor.put(name, cassette, wanted, call.query.secrets)
+    changed = await console.broker.editor.put(
+        name, cassette, wanted, call.query.secrets, as_sent=True
+    )
     said = Imported(
         cassette=name,
         interactions=len(items),

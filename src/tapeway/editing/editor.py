@@ -20,10 +20,12 @@ from tapeway.core.routing import RouteTable, adopt
 from tapeway.core.shared import Held
 from tapeway.core.take import Take
 from tapeway.editing.absence import no_cassette, no_interaction
-from tapeway.editing.additions import Addition, Changed, Reference, Walk
+from tapeway.editing.additions import Addition, Changed, Walk
 from tapeway.editing.condition import ANY, Condition
+from tapeway.editing.held import same, superseded_by
 from tapeway.editing.kept_bodies import KeptBodies, by_digest, large_bodies, placed
 from tapeway.editing.numbering import Numbering
+from tapeway.editing.outsourcing import outsourced
 from tapeway.editing.receipts import Appended, Extended, Receipt, Receipts
 from tapeway.editing.screening import Secrets, screened
 from tapeway.editing.workshop import Change, Workshop
@@ -122,8 +124,13 @@ class Editor:
         cassette: StoredCassette,
         condition: Condition = ANY,
         secrets: Secrets = "refuse",
+        *,
+        as_sent: bool = False,
     ) -> Changed:
-        """Replace a whole cassette. One that is in is let go; its next request loads it anew."""
+        """Replace a whole cassette. One that is in is let go; its next request loads it anew.
+
+        Large bodies go where the store keeps such, unless it is kept `as_sent`.
+        """
 
         async def work(loaded: Cassette | None) -> tuple[Changed, None]:
             before = None
@@ -134,7 +141,8 @@ class Editor:
             found = await asyncio.to_thread(
                 partial(screened, cassette.head, items, self._known, secrets, meta=True)
             )
-            after = StoredCassette(found.head, found.items)
+            kept = found.items if as_sent else await outsourced(self._store, name, found.items)
+            after = StoredCassette(found.head, kept)
             await self._store.save(name, after)
             await self._store.release(name)
             self._bodies.forget(name)
@@ -182,7 +190,7 @@ class Editor:
                 found = await asyncio.to_thread(
                     partial(screened, before.head, [item], self._known, secrets, meta=False)
                 )
-                instead = found.items
+                instead = await outsourced(self._store, name, found.items)
             kept: tuple[Held, ...] = (
                 *before.interactions[:place],
                 *instead,
@@ -236,15 +244,18 @@ class Editor:
             partial(screened, cassette.head, items, self._known, secrets, meta=False)
         )
         steps: list[tuple[int, Recording]] = []
-        for number, (each, item) in enumerate(zip(additions, found.items, strict=True)):
+        kept = found.items
+        if secrets != "keep":
+            kept = await outsourced(self._store, cassette.name, found.items)
+        for number, (each, item) in enumerate(zip(additions, kept, strict=True)):
             if number in receipt.done:
                 continue
-            if repeated and (same := _same(cassette, each.index, item)) is not None:
+            if repeated and (held := same(cassette, each.index, item)) is not None:
                 # It came before the process was started anew.
-                receipt.done[number] = same
+                receipt.done[number] = held
                 continue
             index = self._numbering.index(cassette, each.index)
-            superseded = await _superseded(cassette, each.supersedes)
+            superseded = await superseded_by(cassette, each.supersedes)
             steps.append((number, Recording(replace(item, index=index), superseded)))
         done = await asyncio.gather(
             *[self._record(cassette, step, receipt, number) for number, step in steps],
@@ -359,37 +370,3 @@ def _place(name: str, items: Sequence[Held], index: int) -> int:
         if each.index == index:
             return place
     raise no_interaction(name, index)
-
-
-def _same(cassette: Cassette, index: int | None, item: Held) -> Appended | None:
-    held = None if index is None else cassette.get(index)
-    if held is None or (digest := fingerprint.of_item(held)) != fingerprint.of_item(item):
-        return None
-    return Appended(held.index, digest)
-
-
-async def _superseded(cassette: Cassette, wanted: Sequence[Reference]) -> tuple[int, ...]:
-    """The indexes of those that are still there, wherever they are now."""
-    found: list[int] = []
-    moved: list[str] = []
-    for each in wanted:
-        held = cassette.get(each.index)
-        if held is not None and each.sha256 == fingerprint.of_item(held):
-            found.append(each.index)
-        else:
-            moved.append(each.sha256)
-    if moved:
-        held_now = sorted(cassette.snapshot(), key=lambda held: held.index)
-        found += await asyncio.to_thread(_sought, held_now, moved, frozenset(found))
-    return tuple(found)
-
-
-def _sought(held: Sequence[Held], digests: list[str], used: frozenset[int]) -> list[int]:
-    found: list[int] = []
-    for each in held:
-        if each.index not in used and (digest := fingerprint.of_item(each)) in digests:
-            digests.remove(digest)
-            found.append(each.index)
-            if not digests:
-                break
-    return found

@@ -12,6 +12,7 @@ from tapeway.editing.absence import no_cassette, no_interaction
 from tapeway.editing.additions import Addition, Changed, Reference, Walk
 from tapeway.editing.condition import ANY, Condition
 from tapeway.editing.kept_bodies import KeptBodies, large_bodies, placed
+from tapeway.editing.outsourcing import outsourced
 from tapeway.editing.receipts import Appended, Extended, Receipt, Receipts
 from tapeway.editing.screening import Secrets, screened
 from tapeway.errors import StoreError
@@ -91,6 +92,8 @@ class SharedEditor:
         cassette: StoredCassette,
         condition: Condition = ANY,
         secrets: Secrets = "refuse",
+        *,
+        as_sent: bool = False,
     ) -> Changed:
         """Replace a whole cassette for all instances.
 
@@ -102,7 +105,8 @@ class SharedEditor:
         found = await asyncio.to_thread(
             partial(screened, cassette.head, items, self._known, secrets, meta=True)
         )
-        after = StoredCassette(found.head, found.items)
+        kept = found.items if as_sent else await outsourced(self._store, name, found.items)
+        after = StoredCassette(found.head, kept)
         await self._store.save(name, after)
         await self._store.release(name)
         self._bodies.forget(name)
@@ -144,7 +148,8 @@ class SharedEditor:
             found = await asyncio.to_thread(
                 partial(screened, outline.head, items, self._known, secrets, meta=False)
             )
-            instead = replace(found.items[0], index=index)
+            (item,) = await outsourced(self._store, name, found.items)
+            instead = replace(item, index=index)
         if not await self._store.edit(name, index, instead):
             raise no_interaction(name, index)
         return None if instead is None else Appended(index, fingerprint.of_item(instead))
@@ -171,7 +176,10 @@ class SharedEditor:
             partial(screened, born, items, self._known, secrets, meta=False)
         )
         steps: list[tuple[int, Recording]] = []
-        for number, (each, item) in enumerate(zip(additions, found.items, strict=True)):
+        kept = found.items
+        if secrets != "keep":
+            kept = await outsourced(self._store, name, found.items)
+        for number, (each, item) in enumerate(zip(additions, kept, strict=True)):
             if number not in receipt.done:
                 index = await self._store.reserve(name)
                 superseded = [at.index for at in each.supersedes if await self._holds(name, at)]
