@@ -8,6 +8,7 @@ import pytest
 from tapeway.core.json_text import Json
 from tapeway.core.model import ForeignInteraction, StoredCassette
 from tapeway.errors import CassetteCorrupt, RequestError, StoreError
+from tapeway.history import storage
 from tapeway.history.message import Message
 from tapeway.history.provider import StorageProvider
 from tapeway.history.session_names import name_of
@@ -224,15 +225,18 @@ async def test_a_credential_of_the_environment_is_not_kept(
         assert await provider.history.get_history("s") == [leak]
 
 
-async def test_more_sessions_than_are_held_open_lose_nothing(place: Place) -> None:
+async def test_more_sessions_than_are_held_open_lose_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "MOST_CLAIMED", 2)
     async with StorageProvider(place.again()) as provider:
         for number in range(2):
-            for session in range(70):
+            for session in range(5):
                 await provider.history.append_messages(f"s{session}", [said(number)])
 
     async with StorageProvider(place.again()) as provider:
-        assert len(await provider.history.list_sessions()) == 70
-        for session in range(70):
+        assert len(await provider.history.list_sessions()) == 5
+        for session in range(5):
             found = await provider.history.get_history(f"s{session}")
             assert [message.content for message in found] == [0, 1]
 

@@ -18,7 +18,7 @@ from tapeway.ports import CassetteStore, SharedStore
 log = logging.getLogger(__name__)
 
 # A session that is recorded into may hold a lock and an open file.
-_MOST_CLAIMED = 64
+MOST_CLAIMED = 64
 
 
 class HistoryStorage(Protocol):
@@ -126,7 +126,7 @@ class CassetteHistory:
         return index
 
     async def _let_go_of_some(self) -> None:
-        while len(self._claimed) > _MOST_CLAIMED:
+        while len(self._claimed) > MOST_CLAIMED:
             name = next((each for each in self._claimed if not self._lock(each).locked()), None)
             if name is None:
                 return
