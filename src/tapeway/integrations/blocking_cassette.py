@@ -55,7 +55,7 @@ class BlockingCassette:
     def head(self) -> CassetteHead:
         """What the cassette says about itself, or will. Claims it for writing. Raises StoreError."""
         with self._turn:
-            return self._opened().run(self._claimed())
+            return self._head or self._opened().run(self._claimed())
 
     def add(self, items: Sequence[Held]) -> list[int | TapewayError]:
         """Add items in order, durable on return: for each its index, or why it could not be kept.
