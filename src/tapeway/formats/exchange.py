@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from tapeway.core import match_key
 from tapeway.core.encoding import coding_of, decoder
-from tapeway.core.encoding import decode as decode_body
 from tapeway.core.headers import OWN, end_to_end, find
 from tapeway.core.json_text import Json
 from tapeway.core.model import Headers, Interaction, Request, Response, ResponseHead, Verdict
@@ -233,9 +232,17 @@ def _as_it_stands(response: Response, method: str) -> Response:
     coding = coding_of(response.headers)
     if response.file is not None or not response.body or not may_be_read(response, method):
         return response
-    if decoder(coding) is None or decode_body(coding, response.body) is not None:
+    if decoder(coding) is None or not _is_text(response.body):
         return response
     return replace(response, head=replace(response.head, headers=uncoded(response.headers)))
+
+
+def _is_text(body: bytes) -> bool:
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _verdict(fields: Fields) -> Verdict:
