@@ -4,9 +4,10 @@ What a setting answers is looked at: SQLite says nothing when it does not take o
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import apsw
 
@@ -75,6 +76,20 @@ def set_and_check(connection: apsw.Connection, setting: str, value: int) -> None
     connection.pragma(setting, value)
     if (answer := connection.pragma(setting)) != value:
         raise StoreError(f"SQLite does not take the setting {setting} = {value}: it says {answer}")
+
+
+@contextmanager
+def snapshot(connection: apsw.Connection) -> Iterator[None]:
+    """All that is read inside is as it was at one moment."""
+    with connection:
+        yield
+
+
+def rows(
+    connection: apsw.Connection, query: str, bindings: Sequence[str | int | bytes | None] = ()
+) -> list[tuple[Any, ...]]:
+    """All a query gives, of the types that STRICT tables hold their columns to."""
+    return connection.execute(query, bindings).fetchall()
 
 
 def check_small(connection: apsw.Connection) -> None:

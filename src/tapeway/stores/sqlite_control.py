@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
 
 import apsw
 
@@ -12,6 +11,7 @@ from tapeway.core.shared import Control
 from tapeway.errors import StoreError
 from tapeway.stores import sqlite_instances as instances
 from tapeway.stores import sqlite_turns as turns
+from tapeway.stores.sqlite_connection import rows
 from tapeway.stores.sqlite_instances import Instance
 
 
@@ -85,9 +85,11 @@ def applied(instance: Instance, generation: int, now: float, connection: apsw.Co
 def laggards(generation: int, now: float, connection: apsw.Connection) -> list[str]:
     """Those alive that do not act on a change yet."""
     instances.bury(now, connection)
-    found = connection.execute(
-        "SELECT id FROM instance WHERE joined AND generation < ? ORDER BY id", (generation,)
-    ).fetchall()
+    found = rows(
+        connection,
+        "SELECT id FROM instance WHERE joined AND generation < ? ORDER BY id",
+        (generation,),
+    )
     return [id_ for (id_,) in found]
 
 
@@ -131,4 +133,4 @@ def _control(document: Json, takes: int, generation: int) -> Control:
 def _mode(text: Json) -> Mode:
     if text not in RULES:
         raise StoreError(f"there is no mode '{text}': another tapeway set it", status=503)
-    return cast("Mode", text)
+    return text

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import apsw
 
+from tapeway.stores.sqlite_connection import rows
+
 STALE_S = 15.0
 """An instance not heard of for so long is taken for gone, and its leases with it."""
 
@@ -60,7 +62,7 @@ def bury(now: float, connection: apsw.Connection) -> None:
 
     Their leases stay for who takes them over, under a higher number.
     """
-    found = connection.execute("SELECT id, pid, space, seen FROM instance").fetchall()
+    found = rows(connection, "SELECT id, pid, space, seen FROM instance")
     for id_, pid, space, seen in found:
         if now - seen > STALE_S or not _is_alive(pid, space):
             connection.execute("DELETE FROM instance WHERE id = ?", (id_,))

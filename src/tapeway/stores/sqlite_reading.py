@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import apsw
 
@@ -10,6 +11,7 @@ from tapeway.core.shared import Found, Outline, Titled
 from tapeway.errors import CassetteEdited
 from tapeway.stores.row import column, head_of, held_of
 from tapeway.stores.sqlite_bodies import Library
+from tapeway.stores.sqlite_connection import rows, snapshot
 
 NEAR_BYTES = 8 * 1024 * 1024
 """What the bodies of all that is near may come to."""
@@ -79,14 +81,12 @@ class Reading:
 
     def outline(self, name: str, connection: apsw.Connection) -> Outline | None:
         """A cassette without its recordings."""
-        with connection:
+        with snapshot(connection):
             found = connection.execute(_OUTLINE, (name,)).fetchone()
             if found is None:
                 return None
             id_, created_at, run_id, meta, count = found
-            sources = connection.execute(
-                "SELECT route, base FROM source WHERE cassette = ?", (id_,)
-            ).fetchall()
+            sources = rows(connection, "SELECT route, base FROM source WHERE cassette = ?", (id_,))
         head = head_of(created_at, run_id, meta, self._shown(name))
         return Outline(head, count, frozenset(sources))
 
@@ -109,7 +109,7 @@ class Reading:
         self, name: str, after: int | None, limit: int, connection: apsw.Connection
     ) -> list[Found]:
         """Some in order, behind one or from the first on. Raises CassetteEdited."""
-        with connection:
+        with snapshot(connection):
             place = 0
             if after is not None:
                 place = connection.execute(
@@ -122,35 +122,36 @@ class Reading:
                         f"{self._shown(name)} was changed while it was gone through, and "
                         f"interaction {after} is gone: begin again"
                     )
-            rows = connection.execute(_PAGE, (name, place, limit)).fetchall()
-        return [self._found(name, *row) for row in rows]
+            found = rows(connection, _PAGE, (name, place, limit))
+        return [self._found(name, *row) for row in found]
 
     def load(self, name: str, connection: apsw.Connection) -> StoredCassette | None:
         """All of it."""
-        with connection:
+        with snapshot(connection):
             outline = self.outline(name, connection)
             if outline is None:
                 return None
-            rows = connection.execute(_PAGE, (name, 0, -1))
-            items = tuple([self._found(name, *row).item for row in rows])
+            found = connection.execute(_PAGE, (name, 0, -1))
+            items = tuple([self._found(name, *row).item for row in found])
         return StoredCassette(outline.head, items)
 
     def near(
         self, name: str, method: str, path: str, limit: int, connection: apsw.Connection
     ) -> list[Found]:
         """The newest exchanges of a method and path, or else of any, within bounds."""
-        with connection:
+        with snapshot(connection):
             id_ = connection.execute("SELECT id FROM cassette WHERE name = ?", (name,)).get
             asked = (id_, column(method), column(path), limit)
-            rows = connection.execute(_NEAR, asked).fetchall()
-            rows = rows or connection.execute(_NEWEST, (id_, limit)).fetchall()
+            newest = rows(connection, _NEAR, asked) or rows(connection, _NEWEST, (id_, limit))
             found = [
-                connection.execute(
+                row
+                for number in _within(newest)
+                for row in rows(
+                    connection,
                     "SELECT place, number, take, document FROM interaction "
                     "WHERE cassette = ? AND number = ?",
                     (id_, number),
-                ).fetchone()
-                for number in _within(rows)
+                )
             ]
         return [self._found(name, *row[1:]) for row in sorted(found)]
 
@@ -164,7 +165,7 @@ class Reading:
 
     def duplicates(self, name: str, limit: int, connection: apsw.Connection) -> list[list[Titled]]:
         """Those found under one key on one route."""
-        with connection:
+        with snapshot(connection):
             groups = connection.execute(_DUPLICATES, (name, limit)).fetchall()
             return [
                 [Titled(*row) for row in connection.execute(_ALIKE, (name, digest, route, _KEYS))]
@@ -225,9 +226,9 @@ class Reading:
         return f"{self.place}, cassette '{name}'"
 
 
-def _within(rows: Sequence[tuple[int, int | None]]) -> Iterator[int]:
+def _within(newest: Sequence[tuple[Any, ...]]) -> Iterator[int]:
     left = NEAR_BYTES
-    for number, weight in rows:
+    for number, weight in newest:
         if weight is not None and weight <= left:
             left -= weight
             yield number

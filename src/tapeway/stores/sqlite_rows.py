@@ -9,6 +9,7 @@ from tapeway.core.model import CassetteHead, Recording, exchange_of
 from tapeway.core.shared import Held
 from tapeway.errors import Fenced
 from tapeway.stores.row import head_text, held_of, numbered, rules_of
+from tapeway.stores.sqlite_connection import rows
 from tapeway.stores.sqlite_pen import SPARED_S, Pen, Shelf, Slot
 
 BATCH = 200
@@ -96,9 +97,9 @@ def show(pen: Pen, name: str, shelf_id: int) -> int | None:
 def clear(pen: Pen, shelf_id: int) -> bool:
     """Remove a part of a hidden cassette; whether there is more."""
     connection = pen.connection
-    found = connection.execute(
-        "SELECT id FROM interaction WHERE cassette = ? LIMIT ?", (shelf_id, BATCH)
-    ).fetchall()
+    found = rows(
+        connection, "SELECT id FROM interaction WHERE cassette = ? LIMIT ?", (shelf_id, BATCH)
+    )
     if not found:
         connection.execute("DELETE FROM source WHERE cassette = ?", (shelf_id,))
         connection.execute("DELETE FROM cassette WHERE id = ?", (shelf_id,))
@@ -156,11 +157,12 @@ def rekey(pen: Pen, shelf_id: int, generation: int, head: CassetteHead, after: i
     ).get
     if coming != generation:
         return None
-    found = connection.execute(
+    found = rows(
+        connection,
         "SELECT id, number, document FROM interaction WHERE cassette = ? AND number > ? "
         "AND exchange ORDER BY number LIMIT ?",
         (shelf_id, after, BATCH),
-    ).fetchall()
+    )
     for id_, number, text in found:
         exchange = exchange_of(held_of(text, number, pen.place))
         if exchange is not None:

@@ -17,7 +17,7 @@ import apsw
 from tapeway.errors import StoreError
 from tapeway.stores.disk import FILE_MODE, store_error
 from tapeway.stores.paths import make_root
-from tapeway.stores.sqlite_connection import BUSY_MS, set_and_check
+from tapeway.stores.sqlite_connection import BUSY_MS, rows, set_and_check
 from tapeway.stores.sqlite_place import Place
 
 TABLES = """
@@ -127,7 +127,7 @@ class SharedFile:
         except apsw.Error:
             return False
         try:
-            return connection.execute("SELECT count(*) FROM counter").get == 1
+            return rows(connection, "SELECT count(*) FROM counter") == [(1,)]
         except apsw.Error:
             return False
         finally:

@@ -12,6 +12,7 @@ import apsw
 
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.disk import FILE_MODE
+from tapeway.stores.sqlite_connection import rows
 from tapeway.stores.sqlite_place import Place
 
 _LINE = re.compile(r"([0-9a-f]{16}) (\d{1,18})\n?")
@@ -43,7 +44,7 @@ class Told:
         """Raise CassetteCorrupt where the file lacks changes that were acknowledged."""
         # In this order: others go on writing.
         found = self._read()
-        self._id, changes = connection.execute("SELECT id, changes FROM state").fetchall()[0]
+        self._id, changes = rows(connection, "SELECT id, changes FROM state")[0]
         if found is not None and found[0] == self._id and found[1] > changes:
             raise CassetteCorrupt(
                 f"{self._place} lacks the last {found[1] - changes} changes that were acknowledged:"

@@ -6,6 +6,7 @@ import apsw
 
 from tapeway.core.model import Step
 from tapeway.core.shared import Control, Turn
+from tapeway.stores.sqlite_connection import rows
 
 _KEYS = 500
 _READ = "SELECT state, version FROM turn WHERE name = ? AND take = ? AND key = ?"
@@ -70,7 +71,7 @@ def forget(name: str, connection: apsw.Connection) -> None:
 def forget_before(control: Control, connection: apsw.Connection) -> None:
     """Remove what takes left that ended before the last change; inside a transaction."""
     for table in ("turn", "touched"):
-        found = connection.execute(f"SELECT DISTINCT name, take FROM {table}").fetchall()  # noqa: S608
+        found = rows(connection, f"SELECT DISTINCT name, take FROM {table}")  # noqa: S608
         for name, take in found:
             if take < control.take_of(name):
                 connection.execute(
