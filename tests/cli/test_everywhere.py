@@ -1,10 +1,11 @@
 """One cassette through every store there is, and what each command says where a store fails it."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +27,7 @@ from tapeway.stores.file import FileStore
 from tapeway.stores.sqlite import SqliteStore
 from tests.cli.commands import run, written
 from tests.formats.exchanges import interaction
+from tests.shell import background
 from tests.stores.postgres_server import fresh
 from tests.stores.recordings import HEAD, recording
 
@@ -76,6 +78,15 @@ async def postgres(postgres_dsn: str) -> AsyncIterator[str]:
         yield url
 
 
+@pytest.fixture
+def far(tmp_path: Path) -> Iterator[str]:
+    """The admin address of another tapeway."""
+    tapeway = Path(sys.executable).parent / "tapeway"
+    listen = "--listen 127.0.0.1:0 --admin-listen 127.0.0.1:0"
+    with background(f"{tapeway} serve --store far {listen}", os.environ, tmp_path) as ready:
+        yield ready["admin"]
+
+
 async def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     # Commands have an event loop of their own.
     return await asyncio.to_thread(run, capsys, *arguments)
@@ -83,13 +94,14 @@ async def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[
 
 @pytest.mark.slow
 async def test_a_cassette_goes_through_all_stores_and_comes_back_byte_for_byte(
-    capsys: pytest.CaptureFixture[str], postgres: str
+    capsys: pytest.CaptureFixture[str], postgres: str, far: str
 ) -> None:
     file = await everything()
     stations = [
         "suite/all",
         "sqlite:./one.db#suite/all",
         f"{postgres}#all",
+        f"{far}#far/all",
         "sqlite:two.db#a",
         "file:./back?format=yaml#suite/yaml",
         "file:./again#suite/all",
@@ -114,11 +126,12 @@ async def test_a_cassette_goes_through_all_stores_and_comes_back_byte_for_byte(
     assert "synthetic-pass" not in (await command(capsys, "verify", stations[2]))[1]
 
 
-async def test_each_command_works_on_a_database(
-    capsys: pytest.CaptureFixture[str], postgres: str
+@pytest.mark.slow
+async def test_each_command_works_on_every_store(
+    capsys: pytest.CaptureFixture[str], postgres: str, far: str
 ) -> None:
     await everything()
-    for store in ("sqlite:./one.db", postgres):
+    for store in ("sqlite:./one.db", postgres, far):
         assert (await command(capsys, "convert", "--all", "cassettes", store))[0] == 0
         listed = await command(capsys, "ls", "--store", store)
         assert (listed[0], listed[1].split()[:2]) == (0, ["suite/all", "7"])
@@ -136,7 +149,9 @@ async def test_each_command_works_on_a_database(
         pruned = await command(capsys, "prune", *there, "--keep-last", "1")
         assert pruned[1].endswith("3 of 7 interactions dropped, 4 left\n")
         left = await command(capsys, "show", *there)
-        assert [line.split()[0] for line in left[1].splitlines()] == ["#2", "#3", "#5", "#6"]
+        # A file numbers what is left anew.
+        numbers = "0123" if store == far else "2356"
+        assert [line[:2] for line in left[1].splitlines()] == [f"#{each}" for each in numbers]
         assert (await command(capsys, "verify", *there))[0] == 0
 
 
@@ -172,7 +187,7 @@ async def test_what_was_pruned_from_a_database_is_a_cassette(
 
 @pytest.mark.slow
 async def test_what_was_killed_goes_on_where_it_was(capsys: pytest.CaptureFixture[str]) -> None:
-    count = 1500
+    count = 2000
     written("big", *[recording(index).interaction for index in range(count)])
     there = "sqlite:./one.db#big"
     tapeway = str(Path(sys.executable).parent / "tapeway")
@@ -185,6 +200,7 @@ async def test_what_was_killed_goes_on_where_it_was(capsys: pytest.CaptureFixtur
         async with asyncio.timeout(60):
             outline = None
             while outline is None or not outline.count:
+                assert process.poll() is None
                 outline = await store.outline("big")
         process.send_signal(signal.SIGKILL)
         out, _ = process.communicate()
@@ -199,7 +215,7 @@ async def test_what_was_killed_goes_on_where_it_was(capsys: pytest.CaptureFixtur
     assert (await command(capsys, "ls", "--store=sqlite:./one.db"))[1].endswith("unfinished\n")
 
     code, out_, _ = await command(capsys, "convert", "--no-redact", "big", there)
-    assert (code, out_.partition(",")[0]) == (0, "sqlite:one.db#big: 1500 of 1500 interactions")
+    assert (code, out_.partition(",")[0]) == (0, "sqlite:one.db#big: 2000 of 2000 interactions")
     assert (await command(capsys, "convert", "--no-redact", there, "back"))[0] == 0
     assert Path("cassettes/back.json").read_bytes() == Path("cassettes/big.json").read_bytes()
 
