@@ -1,11 +1,24 @@
 """The worlds the tests of the admin listener live in."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, web
 
+from tapeway.ports import CassetteStore
+from tapeway.stores.file import FileStore
+from tapeway.stores.memory import MemoryStore
+from tapeway.stores.sqlite import SqliteStore
 from tests.admin.world import World, world
+
+
+@pytest.fixture(params=["memory", "file", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> CassetteStore:
+    """One of memory, one of files, and one that several processes may share."""
+    if request.param == "sqlite":
+        return SqliteStore(tmp_path / "calls.db")
+    return MemoryStore() if request.param == "memory" else FileStore(tmp_path)
 
 
 @pytest.fixture

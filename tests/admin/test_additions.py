@@ -20,11 +20,6 @@ ONE = "/api/v1/cassettes/one"
 ALL = f"{ONE}/interactions"
 
 
-@pytest.fixture(params=["memory", "file"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> CassetteStore:
-    return MemoryStore() if request.param == "memory" else FileStore(tmp_path)
-
-
 async def append(
     found: World, *interactions: object, key: str = "", query: str = "", **more: object
 ) -> tuple[int, Any]:

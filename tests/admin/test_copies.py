@@ -3,13 +3,10 @@
 import hashlib
 import io
 import json
-from pathlib import Path
 
 import pytest
 
 from tapeway.ports import CassetteStore
-from tapeway.stores.file import FileStore
-from tapeway.stores.memory import MemoryStore
 from tests.admin.test_imports import SECRET, cassette, put, said
 from tests.admin.world import World, world
 
@@ -19,11 +16,6 @@ JSON = {"Content-Type": "application/json"}
 OCTETS = {"Content-Type": "application/octet-stream"}
 LARGE = b"a large body " * 200_000
 DIGEST = hashlib.sha256(LARGE).hexdigest()
-
-
-@pytest.fixture(params=["memory", "file"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> CassetteStore:
-    return MemoryStore() if request.param == "memory" else FileStore(tmp_path)
 
 
 def referring(digest: str = DIGEST, size: int = len(LARGE)) -> dict[str, object]:

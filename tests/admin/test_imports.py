@@ -10,7 +10,6 @@ import pytest
 from tapeway.formats import native
 from tapeway.ports import CassetteStore
 from tapeway.stores.file import FileStore
-from tapeway.stores.memory import MemoryStore
 from tests.admin.example_calls import INTERACTION
 from tests.admin.world import World, world
 
@@ -46,11 +45,6 @@ async def put(found: World, sent: object, **headers: str) -> tuple[int, Any, str
 async def code(found: World, method: str, path: str, **more: Any) -> tuple[int, str]:
     response = await found.call(method, path, **more)
     return response.status, (await response.json()).get("error", {}).get("code", "")
-
-
-@pytest.fixture(params=["memory", "file"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> CassetteStore:
-    return MemoryStore() if request.param == "memory" else FileStore(tmp_path)
 
 
 async def test_what_was_exported_comes_back_byte_for_byte(store: CassetteStore) -> None:

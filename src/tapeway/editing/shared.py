@@ -121,7 +121,9 @@ class SharedEditor:
     async def remove(self, name: str, condition: Condition = ANY) -> None:
         """Delete a cassette for all instances. Raises AdminError (404)."""
         if condition.given:
-            condition.check(await self._digest(name))
+            if (digest := await self._digest(name)) is None:
+                raise no_cassette(name)
+            condition.check(digest)
         if not await self._store.remove(name):
             raise no_cassette(name)
         self._bodies.forget(name)
