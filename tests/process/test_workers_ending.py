@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -51,13 +52,15 @@ async def test_one_that_is_told_to_end_finishes_what_it_does_and_is_replaced(
             for each in range(8):
                 await upstream.was_asked(f"/{each}")
             os.kill(before[0], signal.SIGTERM)
-            later = [tasks.create_task(crew.ask(f"/later/{each}")) for each in range(8)]
+            await crew.until(lambda: "stopping: waiting for" in crew.stderr, "it was told to end")
             upstream.gate.set()
         await eventually(lambda: len(set(crew.workers) - set(before)) == 1)
-        again = await crew.ask_all([f"/{each}" for each in range(8)])
+        again = await crew.ask_all([f"/{each}" for each in range(16)])
 
-    assert {each.result().outcome for each in asking + later} == {b"recorded"}
-    assert {each.outcome for each in again} == {b"replayed"}
+    assert {each.result().outcome for each in asking} == {b"recorded"}
+    assert Counter(each.outcome for each in again) == {b"replayed": 8, b"recorded": 8}
+    said, *_ = [each for each in crew.log if each["message"].startswith("stopping: waiting for")]
+    assert said["worker"] == 1
 
 
 async def test_one_that_hangs_is_told_of(tmp_path: Path) -> None:
@@ -75,6 +78,17 @@ async def test_one_that_hangs_is_told_of(tmp_path: Path) -> None:
     assert refused[1]["error"]["code"] == "worker_down"
     assert f"process {hung}" in refused[1]["message"]
     assert [each[0] for each in (refused, alive, status, ready)] == [503, 200, 200, 200]
+
+
+async def test_one_that_hangs_does_not_keep_the_others_from_ending(tmp_path: Path) -> None:
+    crew = Crew(tmp_path, WORKERS, "--drain-timeout", "0")
+    async with Running(crew):
+        workers = crew.workers
+        os.kill(workers[0], signal.SIGSTOP)
+        assert await crew.stopped() == FAILURE
+        await gone(workers)
+
+    assert crew.stderr.splitlines()[-1] == "tapeway: a worker did not end in time and was killed"
 
 
 async def test_all_drain_when_the_process_above_them_is_told_to_stop(tmp_path: Path) -> None:

@@ -132,7 +132,6 @@ def admin_listener_of(settings: Settings, stack: AsyncExitStack) -> Listener | N
 async def drained(serving: Serving) -> None:
     """Let what is under way end, up to the drain timeout, then break it off with an answer."""
     serving.proxy.draining = True
-    serving.broker.drain()
     await serving.side.close()
     if not await within(serving.settings.drain_timeout, _answered(serving)):
         log.warning("breaking off what did not end within --drain-timeout")
@@ -143,6 +142,7 @@ async def drained(serving: Serving) -> None:
 
 async def _drain(service: Service) -> None:
     end = time.monotonic() + service.serving.settings.drain_timeout
+    service.broker.drain()
     await drained(service.serving)
     service.journal.close()
     if service.admin_side is not None:

@@ -73,7 +73,7 @@ class Crew:
         last = self._assignment.settings.drain_timeout + LAST_WORDS_S + _END_S
         _, left = await asyncio.wait(self._kept, timeout=last)
         if left:
-            log.error("%d workers did not end in time and are killed", len(left))
+            log.error("workers that did not end in time are killed: %d", len(left))
             self.kill()
             await asyncio.wait(left)
         return not left

@@ -21,7 +21,9 @@ from tapeway.workers.trouble import Trouble, raised
 _ANSWER_S = 2.0
 """A worker that answers nothing for so long is taken for one that serves nobody either."""
 
-MODULE = "tapeway.workers.worker"
+_SILENT_S = 0.1
+
+MODULE = "tapeway.workers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,8 @@ class Hand:
     async def look(self) -> None:
         """Ask how it stands. When this returns, all is in the inlet that it had told before."""
         try:
-            async with asyncio.timeout(_ANSWER_S):
+            # Whoever asks next need not wait as long to be told the same.
+            async with asyncio.timeout(_SILENT_S if self.standing.silent else _ANSWER_S):
                 answer = await self._ask("look")
         except TimeoutError:
             self.standing = Standing(self.standing.in_flight, silent=True)

@@ -98,7 +98,7 @@ async def _attended(office: _Office, stopping: asyncio.Event) -> TapewayError | 
                 side.listener.url if side is not None else None,
             )
             fault = await _stopped(office.crew, stopping)
-            log.info("stopping: waiting for %d calls in flight", office.crew.in_flight)
+            log.info("stopping: waiting for calls in flight in %d workers", office.settings.workers)
         return await _drained(office, side) or fault
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import signal
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -23,6 +22,7 @@ from tapeway.server.connection import ProxyServer
 from tapeway.server.lifecycle import Serving, drained
 from tapeway.server.listeners import adopted
 from tapeway.server.side import mount
+from tapeway.server.stopping import STOPPING
 from tapeway.server.wiring import (
     GRACE_S,
     make_broker,
@@ -35,6 +35,7 @@ from tapeway.server.wiring import (
 from tapeway.settings import Settings, known_secrets
 from tapeway.workers.assignment import Assignment, unpacked
 from tapeway.workers.channel import Channel
+from tapeway.workers.frames import Value
 from tapeway.workers.outlet import Outlet
 from tapeway.workers.trouble import told
 
@@ -52,7 +53,7 @@ class Handed:
 
 
 def main() -> None:
-    """Serve until the process above says so or is gone, or until SIGTERM."""
+    """Serve until the process above says so or is gone, or until a signal."""
     handed = Handed(*map(int, sys.argv[1:5]))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         code = runner.run(_work(handed))
@@ -62,7 +63,8 @@ def main() -> None:
 async def _work(handed: Handed) -> int:
     channel = await Channel.over(socket(fileno=handed.channel))
     stopping = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    for each in STOPPING:
+        asyncio.get_running_loop().add_signal_handler(each, stopping.set)
     try:
         data = await channel.receive()
     except EOFError:
@@ -77,6 +79,7 @@ async def _work(handed: Handed) -> int:
             async with asyncio.TaskGroup() as tasks:
                 orders = tasks.create_task(_take_orders(worker, channel, tasks, stopping))
                 await stopping.wait()
+                log.info("stopping: waiting for %d calls in flight", worker.broker.in_flight)
                 await drained(worker.serving)
                 worker.outlet.flush()
                 orders.cancel()
@@ -134,26 +137,32 @@ async def _take_orders(
     worker: _Worker, channel: Channel, tasks: asyncio.TaskGroup, stopping: asyncio.Event
 ) -> None:
     """Do what is said until nobody is there to say anything, which is an order to stop too."""
+
+    def stop() -> None:
+        # One that is told to end alone starts calls for whoever is connected to it: others go on.
+        worker.broker.drain()
+        stopping.set()
+
     try:
         while True:
             match await channel.receive():
                 case ("look", int(asked)):
-                    worker.outlet.flush()
-                    trouble = trouble_of(worker.broker.store)
-                    found = (worker.broker.in_flight, None if trouble is None else told(trouble))
-                    channel.send(("answer", asked, found))
+                    channel.send(("answer", asked, _standing(worker)))
                 case ("quiet", int(asked), str(cassette)):
                     tasks.create_task(_quiet(worker, channel, asked, cassette))
                 case ("drain",):
-                    stopping.set()
+                    stop()
     except EOFError:
-        stopping.set()
+        log.warning("the process above this worker is gone, so it stops")
+        stop()
+
+
+def _standing(worker: _Worker) -> Value:
+    worker.outlet.flush()
+    trouble = trouble_of(worker.broker.store)
+    return worker.broker.in_flight, None if trouble is None else told(trouble)
 
 
 async def _quiet(worker: _Worker, channel: Channel, asked: int, cassette: str) -> None:
     await worker.broker.quiet(cassette)
     channel.send(("answer", asked, None))
-
-
-if __name__ == "__main__":
-    main()
