@@ -10,6 +10,7 @@ from tapeway.admin import cassettes as cassettes_handlers
 from tapeway.core.model import StoredCassette
 from tapeway.errors import CassetteCorrupt
 from tapeway.formats import native
+from tapeway.loaded import LoadedCassettes
 from tapeway.stores.file import FileStore
 from tapeway.stores.memory import MemoryStore
 from tests.admin.world import World, world
@@ -196,15 +197,15 @@ async def test_reading_has_no_effect() -> None:
     "path", ["", "/interactions", "/interactions/0", "?format=json", "/interactions?limit=1"]
 )
 async def test_a_cassette_that_is_not_there_is_a_404(open_world: World, path: str) -> None:
-    before = len(open_world.broker.cassettes._doors)
+    cassettes = open_world.broker.cassettes
+    assert isinstance(cassettes, LoadedCassettes)
+    before = len(cassettes._doors)
 
     response = await open_world.call("GET", f"/api/v1/cassettes/none{path}")
 
     assert response.status == 404
     assert (await response.json())["error"]["code"] == "no_cassette"
-    assert len(open_world.broker.cassettes._doors) == before, (
-        "a name that is nobody's costs no memory"
-    )
+    assert len(cassettes._doors) == before, "a name that is nobody's costs no memory"
 
 
 @pytest.mark.parametrize(

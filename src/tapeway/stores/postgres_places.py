@@ -40,7 +40,7 @@ class Places:
 
         It is tried until that moment of the monotonic clock.
         """
-        mine = asyncio.get_running_loop().create_future()
+        mine: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(name, []).append((index, mine))
         async with self._turn:
             if not mine.done():
