@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tapeway.core.json_text import Json
 from tapeway.core.model import ForeignInteraction, Interaction
 from tapeway.formats import assets, native
 from tapeway.formats.fault import FormatFault
@@ -54,7 +55,12 @@ def test_a_call_of_another_kind_holds_what_lies_beside_the_cassette() -> None:
 def test_octets_beside_the_cassette_are_held_as_agenttape_writes_small_ones() -> None:
     octets = b"\x00\xff"
     digest = "sha256:" + hashlib.sha256(octets).hexdigest()
-    reference = {"__agenttape_asset__": digest, "encoding": "base64", "size": 2, "preview": ""}
+    reference: Json = {
+        "__agenttape_asset__": digest,
+        "encoding": "base64",
+        "size": 2,
+        "preview": "",
+    }
 
     assert assets.inline({"raw": reference}, {digest: octets}.get, ()) == {
         "raw": {"__agenttape_bytes__": "AP8="}
