@@ -47,10 +47,11 @@ ALLOWED: dict[str, frozenset[str]] = {
         }
     ),
     "view": frozenset({"core", "errors"}),
+    "flights": frozenset({"core", "errors", "ports", "sharing"}),
     "shelves": frozenset(
         {
-            *("core", "errors", "feed", "loaded", "planner", "ports", "report", "rulebook"),
-            *("second_look", "sharing", "view"),
+            *("core", "errors", "feed", "flights", "loaded", "planner", "ports", "report"),
+            *("rulebook", "second_look", "sharing", "view"),
         }
     ),
     "editing": frozenset(

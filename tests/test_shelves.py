@@ -1,11 +1,14 @@
 """Cassettes that several processes share, each asking the store for what a request needs."""
 
+import asyncio
+
 import pytest
 
 from tapeway.core.model import Request
+from tapeway.core.modes import Mode
 from tapeway.core.plan import Ask, Incoming
 from tapeway.core.rules import Rules
-from tapeway.errors import AdminError, Fenced, StoreAway, UpstreamError
+from tapeway.errors import AdminError, Draining, Fenced, StoreAway, UpstreamError
 from tapeway.feed import Feed
 from tests.fakes.fleet import JSON, fleet, start, together
 from tests.fakes.instances import Common
@@ -242,6 +245,70 @@ async def test_an_eject_prunes_what_no_instance_touched_and_begins_a_take() -> N
         assert other.broker.takes == takes + 1
         with pytest.raises(AdminError):
             await one.broker.eject()
+
+
+@pytest.mark.parametrize("mode", ["record", "auto"])
+async def test_an_eject_waits_for_what_another_instance_still_records(mode: Mode) -> None:
+    async with fleet(mode) as found, asyncio.TaskGroup() as tasks:
+        one, other = found.instances
+        await one.get("/first")
+        found.responder.gate.clear()
+        late = tasks.create_task(other.get("/late"))
+        await found.responder.reached(2)
+        ejecting = tasks.create_task(one.broker.eject())
+        # It has seen the one that is under way, and looks again and again whether it still is.
+        await one.store.looked(3)
+        first_gate, found.responder.gate = found.responder.gate, asyncio.Event()
+        # What begins meanwhile is not waited for.
+        later = tasks.create_task(other.get("/later"))
+        await found.responder.reached(3)
+        assert not ejecting.done()
+        first_gate.set()
+        report = await ejecting
+
+        assert (await late).outcome == "recorded"
+        assert not later.done()
+        assert not report.unused
+        assert b"answer 2" in found.stored()
+        found.responder.gate.set()
+        await later
+        assert found.common.leases == {}
+
+
+async def test_an_eject_is_broken_off_when_its_instance_stops() -> None:
+    async with fleet("record") as found, asyncio.TaskGroup() as tasks:
+        one, other = found.instances
+        await one.get("/first")
+        found.responder.gate.clear()
+        late = tasks.create_task(other.get())
+        await found.responder.reached(2)
+
+        async def refused() -> None:
+            with pytest.raises(Draining):
+                await one.broker.eject()
+
+        ejecting = tasks.create_task(refused())
+        await one.store.looked(2)
+        one.broker.drain()
+        await ejecting
+        found.responder.gate.set()
+
+        assert (await late).outcome == "recorded"
+
+
+async def test_a_recording_of_its_own_is_not_lost_with_its_lease() -> None:
+    async with fleet("record") as found:
+        one = found.instances[0]
+        found.responder.gate.clear()
+        late = start(one.get)
+        await found.responder.reached(1)
+        assert len(found.common.leases) == 1
+        # As when it was stopped for long.
+        found.common.leases.clear()
+        found.responder.gate.set()
+
+        assert (await late).outcome == "recorded"
+        assert found.stored() == [b"answer 1"]
 
 
 async def test_a_conversation_with_renamed_identifiers_is_recognised_on_any_instance() -> None:

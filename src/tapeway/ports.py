@@ -207,6 +207,9 @@ class Leases(Protocol):
 
     async def give_back(self, lease: Lease) -> None: ...
 
+    async def fences(self, name: str) -> frozenset[int]:
+        """Those of the leases that instances which are alive hold for a cassette."""
+
 
 class Steering(Protocol):
     """Mode, active cassette and takes, the same for all instances."""

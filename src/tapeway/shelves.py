@@ -27,6 +27,7 @@ from tapeway.core.rules import Rules, merged, of_meta
 from tapeway.core.shared import Control, Found, Held, Outline, Turn
 from tapeway.errors import AdminError, Fenced, StoreAway, StoreError, TapewayError, UpstreamError
 from tapeway.feed import Feed
+from tapeway.flights import Flights
 from tapeway.loaded import Desk, Loaded, not_in
 from tapeway.ports import SharedStore
 from tapeway.report import CassetteReport, Item, Tally, of_counts
@@ -51,6 +52,7 @@ class SharedCassettes:
         self.control = control
         self._store = store
         self._desk = desk
+        self._flights = Flights(store, desk.calls)
         self._shelves: dict[str, Shelf] = {}
         self._bindings: dict[str, tuple[int, Bindings]] = {}
         self._turns: WeakValueDictionary[tuple[str, bytes], asyncio.Lock] = WeakValueDictionary()
@@ -144,7 +146,7 @@ class SharedCassettes:
         """Ask the upstream once among all instances, or answer with what another one recorded."""
         name, key = ask.cassette.name, ask.key + ask.mark
         if not ask.rules.replays:
-            return await self._asked(ask, feed, live, None)
+            return await self._asked_again(ask, feed, live)
         while True:
             if (lease := await self._store.claim(name, key)) is None:
                 await self._store.lapsed(name, key)
@@ -158,7 +160,7 @@ class SharedCassettes:
                 answer = await self._asked(again, feed, live, lease)
             finally:
                 if lease is not None:
-                    await self._give_back(lease)
+                    await self._flights.end(lease)
             if not isinstance(answer, Fenced) or (feed is not None and feed.begun):
                 return answer
 
@@ -178,17 +180,18 @@ class SharedCassettes:
         raise _contended(name)
 
     async def _asked(
-        self, ask: Ask, feed: Feed | None, live: Live, lease: Lease | None
+        self, ask: Ask, feed: Feed | None, live: Live, lease: Lease
     ) -> Answer | TapewayError:
         ask.cassette.number_from(await self._store.reserve(ask.cassette.name))
         return await live(replace(ask, lease=lease), feed)
 
-    async def _give_back(self, lease: Lease) -> None:
-        try:
-            await self._store.give_back(lease)
-        except StoreError:
-            # It ends by itself.
-            return
+    async def _asked_again(self, ask: Ask, feed: Feed | None, live: Live) -> Answer | TapewayError:
+        """Whoever else asks the same: its recording is no other one's, so that nothing fences it."""
+        name = ask.cassette.name
+        number = await self._store.reserve(name)
+        ask.cassette.number_from(number)
+        async with self._flights.flight(name, ask.key + b"#%d" % number):
+            return await live(ask, feed)
 
     # Steering.
 
@@ -199,7 +202,7 @@ class SharedCassettes:
         return laggards
 
     async def eject(self, name: str, *, prune: bool) -> CassetteReport:
-        """Wait for this instance's recordings in flight, report, and begin a new take for all."""
+        """Wait for the recordings in flight on all instances, report, begin a new take for all."""
         return await self._desk.carry(self._eject(name, prune=prune))
 
     async def add_rules(self, name: str, rules: Rules) -> Rules:
@@ -225,7 +228,7 @@ class SharedCassettes:
     async def _eject(self, name: str, *, prune: bool) -> CassetteReport:
         if name not in self._desk.tallies:
             raise not_in(name)
-        await self._desk.calls.ended(name)
+        await self._flights.landed(name)
         report = await self._report(name)
         if prune:
             while unused := await self._store.unused(name, self.control.take_of(name), MOST_LISTED):

@@ -45,6 +45,7 @@ class InstanceStore(BitByBitStore):
         self.lost = 0
         self.before_advance: Callable[[], None] | None = None
         self.calls: Counter[str] = Counter()
+        self._looked = asyncio.Event()
         self._apply: Callable[[Control], None] = lambda _: None
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
@@ -134,6 +135,18 @@ class InstanceStore(BitByBitStore):
         if self.common.leases.get((lease.name, lease.key)) == lease:
             del self.common.leases[lease.name, lease.key]
         self.common.changed.set()
+
+    async def fences(self, name: str) -> frozenset[int]:
+        self.calls["fences"] += 1
+        self._looked.set()
+        return frozenset([each.fence for (of, _), each in self.common.leases.items() if of == name])
+
+    async def looked(self, count: int) -> None:
+        """Wait until somebody has looked so many times who holds leases."""
+        async with asyncio.timeout(10):
+            while self.calls["fences"] < count:
+                self._looked.clear()
+                await self._looked.wait()
 
     async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:
         self._apply = apply

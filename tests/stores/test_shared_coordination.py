@@ -143,6 +143,35 @@ async def test_leases_of_an_instance_that_leaves_are_free(new_instance: NewInsta
         assert await other.claim("x", key(0)) is not None
 
 
+async def test_all_see_which_leases_are_held_for_a_cassette(pair: list[SharedStore]) -> None:
+    one, other = pair
+    leases = [await pair[n % 2].claim("x", key(n)) for n in range(3)]
+    elsewhere = await one.claim("y", key(0))
+    held = {each.fence for each in leases if each is not None}
+    assert await one.fences("x") == await other.fences("x") == held
+    assert len(held) == 3
+
+    first, second, third = leases
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert elsewhere is not None
+    await one.append("x", HEAD, stepped(recording(0), 1, lease=first))
+    await one.give_back(first)
+    await other.give_back(second)
+    assert await other.fences("x") == {third.fence}
+    assert await other.fences("y") == {elsewhere.fence}
+    assert await one.fences("z") == frozenset()
+
+
+async def test_a_lease_of_an_instance_that_left_is_seen_no_more(new_instance: NewInstance) -> None:
+    async with instances(new_instance) as (one, other):
+        assert await one.claim("x", key(0)) is not None
+        await one.close()
+
+        assert await other.fences("x") == frozenset()
+
+
 async def test_a_recording_with_a_lease_is_written(pair: list[SharedStore]) -> None:
     one, other = pair
     lease = await one.claim("x", key(0))

@@ -28,6 +28,7 @@ from tapeway.stores import postgres_checking as checking
 from tapeway.stores import postgres_driver as driver
 from tapeway.stores import postgres_entries as entries
 from tapeway.stores import postgres_finding as finding
+from tapeway.stores import postgres_leases as leases
 from tapeway.stores import postgres_recording as recordings
 from tapeway.stores import postgres_rows as rows
 from tapeway.stores import postgres_turns as turns
@@ -286,6 +287,12 @@ class PostgresStore:
 
     async def give_back(self, lease: Lease) -> None:
         await self._instance().give_back(lease)
+
+    async def fences(self, name: str) -> frozenset[int]:
+        async def fences(session: Session) -> frozenset[int]:
+            return await leases.fences(session, name)
+
+        return await self._read(name, "see who records into", fences)
 
     async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:
         return await self._instance().join(wanted, apply)

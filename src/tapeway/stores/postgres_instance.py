@@ -108,7 +108,9 @@ class Instance:
         async def give_back(session: Session) -> None:
             await self._leases.give_back(session, lease)
 
-        await self.errands.run(self.pool.write("give a lease back", give_back))
+        # Should it come back after a crash of the server, it ends by itself.
+        work = self.pool.write("give a lease back", give_back, durable=False)
+        await self.errands.run(work)
         self.tell(lease)
 
     def tell(self, lease: Lease) -> None:

@@ -23,6 +23,7 @@ RETURNING fence
 """
 _GIVE_BACK = "DELETE FROM @lease WHERE name = $1 AND key = $2 AND owner = $3 AND fence = $4"
 _HELD = "SELECT 1 FROM @lease WHERE name = $1 AND key = $2 AND expires > clock_timestamp()"
+_FENCES = "SELECT fence FROM @lease WHERE name = $1 AND expires > clock_timestamp()"
 _RENEW = """
 UPDATE @lease SET expires = clock_timestamp() + $3 * interval '1 second'
 WHERE owner = $1 AND fence = ANY($2::text[]::bigint[])
@@ -70,3 +71,8 @@ class Leases:
 
 async def is_held(session: Session, name: str, key: bytes) -> bool:
     return await session.row(_HELD, name, rows.short(key)) is not None
+
+
+async def fences(session: Session, name: str) -> frozenset[int]:
+    """Those of the leases that have not ended."""
+    return frozenset([line["fence"] for line in await session.rows(_FENCES, name)])

@@ -253,6 +253,9 @@ class SqliteStore:
     async def give_back(self, lease: Lease) -> None:
         await self._open.tell(partial(leases.give_back, lease))
 
+    async def fences(self, name: str) -> frozenset[int]:
+        return await self._named(name).tell(partial(leases.fences, name, self._clock()))
+
     # Steering.
 
     async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:

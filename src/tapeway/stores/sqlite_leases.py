@@ -4,6 +4,7 @@ import apsw
 
 from tapeway.core.model import Lease
 from tapeway.stores import sqlite_instances as instances
+from tapeway.stores.sqlite_connection import rows
 from tapeway.stores.sqlite_instances import Instance
 
 
@@ -34,6 +35,13 @@ def is_held(name: str, key: bytes, now: float, connection: apsw.Connection) -> b
         return False
     instances.bury(now, connection)
     return instances.is_there(holder, connection)
+
+
+def fences(name: str, now: float, connection: apsw.Connection) -> frozenset[int]:
+    """Those of the leases that processes which are alive hold for a cassette."""
+    instances.bury(now, connection)
+    sql = "SELECT fence FROM lease WHERE name = ? AND instance IN (SELECT id FROM instance)"
+    return frozenset([fence for (fence,) in rows(connection, sql, (name,))])
 
 
 def give_back(lease: Lease, connection: apsw.Connection) -> None:
