@@ -1,5 +1,6 @@
 """Which cassettes are not what they were when they were read."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,23 @@ async def test_a_change_is_told_when_it_has_come_to_rest(tmp_path: Path) -> None
 
     await watched.note("x")
     assert await watched.look() == []
+    await store.close()
+
+
+async def test_an_edit_that_keeps_the_size_is_a_change(tmp_path: Path) -> None:
+    store = FileStore(tmp_path)
+    await record(store, 0)
+    file, before = tmp_path / "x.json", await store.stat("x")
+
+    async with asyncio.timeout(10):
+        while not changed(before, await store.stat("x")):
+            # The clock of a file system stands still for milliseconds.
+            file.write_text(file.read_text().replace('"answer": 0', '"answer": 7'))
+
+    found = await store.stat("x")
+    assert before is not None
+    assert found is not None
+    assert found.size_bytes == before.size_bytes
     await store.close()
 
 

@@ -241,6 +241,23 @@ async def test_more_sessions_than_are_held_open_lose_nothing(
             assert [message.content for message in found] == [0, 1]
 
 
+async def test_a_session_that_was_read_may_be_gone_on_with_by_another(place: Place) -> None:
+    async with StorageProvider(place.again()) as provider:
+        await provider.history.append_messages("s", [said(0)])
+
+    reader = StorageProvider(place.again())
+    await reader.initialize()
+    assert await reader.history.get_history("s") == [said(0)]
+    writer = StorageProvider(place.again())
+    await writer.initialize()
+    await writer.history.append_messages("s", [said(1)])
+    if place.again() is not place.again():
+        await writer.close()
+    await reader.history.append_messages("s", [said(2)])
+    assert await reader.history.get_history("s") == [said(0), said(1), said(2)]
+    await reader.close()
+
+
 async def test_two_that_write_to_one_session_lose_nothing_acknowledged(
     kind: Kind, place: Place
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tapeway.errors import ConfigError, StoreError
 from tapeway.history.message import Message
 from tapeway.history.provider import StorageProvider
+from tapeway.stores.memory import MemoryStore
 from tests.history.test_histories import said
 
 
@@ -100,6 +101,27 @@ async def test_a_message_says_what_it_says_in_the_file(tmp_path: Path) -> None:
     assert '"kind": "memory_write"' in text
     assert '"session_id": "s"' in text
     assert '"role": "tool"' in text
+
+
+class Noted(MemoryStore):
+    """Notes what is brought into its final form."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released: list[str] = []
+
+    async def release(self, name: str) -> None:
+        self.released.append(name)
+        await super().release(name)
+
+
+async def test_the_session_changed_last_is_the_last_to_be_written() -> None:
+    store = Noted()
+    async with StorageProvider(store) as provider:
+        for session in ("b", "c", "a", "c"):
+            await provider.history.append_messages(session, [said(1)])
+
+    assert store.released == ["history/b", "history/a", "history/c"]
 
 
 def test_importing_it_does_nothing(tmp_path: Path) -> None:
