@@ -41,10 +41,12 @@ def test_the_driver_gets_what_it_knows_and_people_see_no_password(
 
 
 def test_what_the_driver_does_not_know_is_read_here() -> None:
-    address = addresses.read("postgresql://h/db?schema=team_a&connections=3")
+    address = addresses.read("postgresql://h/db?schema=team_a&connections=3&lease=2")
+    other = addresses.read("postgresql://h/db")
 
-    assert (address.schema, address.connections) == ("team_a", 3)
-    assert addresses.read("postgresql://h/db").schema == "tapeway"
+    assert (address.schema, address.connections, address.lease_s) == ("team_a", 3, 2)
+    assert address.dsn == other.dsn == "postgresql://h/db"
+    assert (other.schema, other.connections, other.lease_s) == ("tapeway", 10, 15)
 
 
 def test_every_form_of_the_password_is_masked() -> None:
@@ -68,6 +70,8 @@ def test_every_form_of_the_password_is_masked() -> None:
         f'postgresql://u:{SECRET}@h/db?schema=a"b',
         f"postgresql://u:{SECRET}@h/db?connections=0",
         f"postgresql://u:{SECRET}@h/db?connections=many",
+        f"postgresql://u:{SECRET}@h/db?lease=0",
+        f"postgresql://u:{SECRET}@h/db?lease=1.5",
     ],
 )
 def test_an_address_that_cannot_be_used_is_refused_without_showing_it(url: str) -> None:

@@ -37,7 +37,6 @@ from tapeway.stores.postgres_bodies import Bodies
 from tapeway.stores.postgres_control import OUT_OF_TOUCH_S
 from tapeway.stores.postgres_driver import Row
 from tapeway.stores.postgres_instance import Instance
-from tapeway.stores.postgres_leases import EXPIRY_S
 from tapeway.stores.postgres_places import Places
 from tapeway.stores.postgres_pool import PATIENCE_S, Session, Work
 
@@ -57,10 +56,10 @@ class PostgresStore:
     scratch = None
 
     def __init__(
-        self, url: str, *, lease_s: float = EXPIRY_S, touch_s: float = OUT_OF_TOUCH_S
+        self, url: str, *, lease_s: float | None = None, touch_s: float = OUT_OF_TOUCH_S
     ) -> None:
         self._address = addresses.read(url)
-        self._times = float(lease_s), float(touch_s)
+        self._times = float(lease_s or self._address.lease_s), float(touch_s)
         self._opened: Instance | None = None
         self._durability = "primary"
 

@@ -4,6 +4,7 @@ What the driver does not know of is taken out of the address; what nobody may se
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
@@ -11,12 +12,14 @@ from tapeway.errors import ConfigError
 
 DEFAULT_SCHEMA = "tapeway"
 DEFAULT_CONNECTIONS = 10
+DEFAULT_LEASE_S = 15
 MASK = "***"
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _SECRET = frozenset({"password", "sslpassword"})
 _MOST_CONNECTIONS = 100
-_OWN = frozenset({"schema", "connections"})
+_LONGEST_LEASE_S = 600
+_OWN = frozenset({"schema", "connections", "lease"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class Address:
     shown: str
     schema: str
     connections: int
+    lease_s: int
     _secrets: tuple[str, ...] = field(repr=False)
 
     def hide(self, text: str) -> str:
@@ -61,7 +65,8 @@ def read(url: str) -> Address:
             ("postgresql", f"{hidden}{at}{hosts}", parts.path, urlencode(masked, safe="*/"), "")
         ),
         schema=_schema(own.get("schema", DEFAULT_SCHEMA)),
-        connections=_connections(own.get("connections", str(DEFAULT_CONNECTIONS))),
+        connections=_number("connections", own, DEFAULT_CONNECTIONS, _MOST_CONNECTIONS),
+        lease_s=_number("lease", own, DEFAULT_LEASE_S, _LONGEST_LEASE_S),
         _secrets=tuple(sorted({each for each in secrets if each}, key=len, reverse=True)),
     )
 
@@ -72,9 +77,10 @@ def _schema(name: str) -> str:
     return name
 
 
-def _connections(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _MOST_CONNECTIONS:
-        raise _refused(f"?connections= must be a number from 1 to {_MOST_CONNECTIONS}")
+def _number(name: str, given: Mapping[str, str], default: int, most: int) -> int:
+    text = given.get(name, str(default))
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
+        raise _refused(f"?{name}= must be a number from 1 to {most}")
     return int(text)
 
 

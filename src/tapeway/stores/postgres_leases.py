@@ -11,8 +11,6 @@ from tapeway.stores import postgres_rows as rows
 from tapeway.stores.postgres_hints import hint_of
 from tapeway.stores.postgres_pool import Session
 
-EXPIRY_S = 15.0
-
 _CLAIM = """
 INSERT INTO @lease AS lease (name, key, owner, attempt, fence, expires)
 VALUES ($1, $2, $3, $4, nextval('@fence'), clock_timestamp() + $5 * interval '1 second')
