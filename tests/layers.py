@@ -44,6 +44,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         {
             *("core", "errors", "feed", "planner", "ports", "report", "rulebook", "second_look"),
             "sharing",
+            "watching",
         }
     ),
     "view": frozenset({"core", "errors"}),

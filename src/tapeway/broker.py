@@ -67,6 +67,7 @@ class Broker:
         self._witness = witness
         self._tallies: dict[str, Tally] = {}
         self._tasks = asyncio.TaskGroup()
+        self._fresh: asyncio.Task[None] | None = None
         self._calls = LiveCalls(self._tasks, self._call)
         desk = Desk(
             routes,
@@ -90,6 +91,8 @@ class Broker:
         await self.cassettes.open()
         self.scratch = self.store.scratch if isinstance(self.store, BodyKeeper) else None
         await self._tasks.__aenter__()
+        if isinstance(self.cassettes, LoadedCassettes):
+            self._fresh = self._tasks.create_task(self.cassettes.keep_fresh())
         return self
 
     async def __aexit__(
@@ -99,6 +102,8 @@ class Broker:
         trace: TracebackType | None,
     ) -> None:
         try:
+            if self._fresh is not None:
+                self._fresh.cancel()
             if exc is not None:
                 self.cancel()
             # The group only waits here: told of `exc`, it would wrap it in a group of exceptions.

@@ -1,6 +1,7 @@
 """Cassettes held in memory whole: those of a store that one process uses at a time."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -22,6 +23,9 @@ from tapeway.report import CassetteReport, Tally, of_cassette
 from tapeway.rulebook import Rulebook, applied
 from tapeway.second_look import SecondLook
 from tapeway.sharing import Live, LiveCalls, settled
+from tapeway.watching import EVERY_S, Watched
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -71,6 +75,7 @@ class LoadedCassettes:
         self._loaded: dict[str, Cassette] = {}
         self._doors: dict[str, asyncio.Lock] = {}
         self._unclaimed: set[str] = set()
+        self._watched = Watched(store)
 
     async def open(self) -> None:
         await self._store.open()
@@ -82,6 +87,27 @@ class LoadedCassettes:
                 await self._rulebook.close(cassette)
         finally:
             await self._store.close()
+
+    async def keep_fresh(self) -> None:
+        """Refresh again and again, until it is cancelled."""
+        told: str | None = None
+        while True:
+            await asyncio.sleep(EVERY_S)
+            trouble = await settled(self.refresh())
+            said = trouble.message if isinstance(trouble, TapewayError) else None
+            if said is not None and said != told:
+                log.warning("whether cassettes were changed cannot be seen: %s", said)
+            told = said
+
+    async def refresh(self) -> None:
+        """Let go of what somebody has changed since it was loaded for replay.
+
+        Its next request loads it, in a new take. What is recorded on is left as it is: that it was
+        changed is told when it is to be written. Raises StoreError.
+        """
+        for name in await self._watched.look():
+            if name in self._unclaimed and not RULES[self.control.mode_of(name)].records:
+                await self._let_go(name)
 
     def get(self, name: str) -> Cassette | None:
         """A cassette that is in."""
@@ -95,6 +121,8 @@ class LoadedCassettes:
         """The cassette, loaded if need be, and claimed where the mode records."""
         async with self.door(name):
             if (cassette := self._loaded.get(name)) is None:
+                if not RULES[mode].records:
+                    await self._watched.note(name)
                 stored = await self._rulebook.load(name, writable=RULES[mode].records)
                 if not RULES[mode].records:
                     self._unclaimed.add(name)
@@ -103,7 +131,7 @@ class LoadedCassettes:
                 take = self.control.take_of(name)
                 cassette = Cassette(name, adopt(stored, self._desk.routes), take=take)
                 self._loaded[name] = cassette
-                self._desk.tallies[name] = Tally()
+                self._desk.tallies.setdefault(name, Tally())
             return cassette
 
     async def decide(self, name: str, incoming: Incoming, mode: Mode) -> tuple[Cassette, Plan]:
@@ -211,8 +239,19 @@ class LoadedCassettes:
         """Held while a cassette comes in or goes out."""
         return self._doors.setdefault(name, asyncio.Lock())
 
+    async def _let_go(self, name: str) -> None:
+        async with self.door(name):
+            if self._loaded.pop(name, None) is None:
+                return
+            await self._desk.calls.ended(name)
+            self._watched.forget(name)
+            self.control = steering.with_take(self.control, name)
+            await self._store.release(name)
+            log.info("cassette '%s' was changed: its next request loads it anew", name)
+
     async def _claim(self, name: str) -> None:
         await self._store.load(name, writable=True)
+        self._watched.forget(name)
         self._unclaimed.discard(name)
         if (cassette := self._loaded.get(name)) is not None:
             await self._rulebook.claimed(cassette)
@@ -280,6 +319,7 @@ class LoadedCassettes:
 
     def _forget(self, name: str) -> None:
         del self._desk.tallies[name]
+        self._watched.forget(name)
         self._unclaimed.discard(name)
         self._rulebook.forget(name)
         self.control = steering.with_take(self.control, name)
