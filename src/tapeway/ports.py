@@ -138,6 +138,17 @@ class Extensible(Editable, Protocol):
 
 
 @runtime_checkable
+class Swappable(Protocol):
+    """A store that puts one cassette in the place of another in one step."""
+
+    async def supplant(self, name: str, by: str) -> None:
+        """Call the cassette `by` so from now on; whatever had the name before is gone.
+
+        Nothing happens where there is no `by`; keys that stand somewhere in a take begin anew.
+        """
+
+
+@runtime_checkable
 class Checkable(Protocol):
     """A store that can look whether it is whole below what is read of it."""
 
@@ -159,9 +170,10 @@ class Indexed(Editable, Protocol):
         """One recording."""
 
     async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[Found]:
-        """The newest exchanges of a method and path (no query), or else the newest of any, in order.
+        """The newest exchanges of a method and path (no query), then the newest of others, in order.
 
-        They hold no more than 8 MiB of bodies together, and none that lie in files.
+        They are `limit` together where there are so many, hold no more than 8 MiB of bodies, and
+        none that lie in files.
         """
 
     async def unused(self, name: str, take: int, limit: int) -> Sequence[Titled]:

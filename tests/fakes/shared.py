@@ -52,6 +52,10 @@ class BitByBitStore(MemoryStore):
         self.held.pop(name, None)
         return self.heads.pop(name, None) is not None
 
+    async def supplant(self, name: str, by: str) -> None:
+        if by in self.heads:
+            self.heads[name], self.held[name] = self.heads.pop(by), self.held.pop(by)
+
     async def names(self) -> list[str]:
         return sorted(self.heads)
 

@@ -144,6 +144,14 @@ class PostgresStore:
 
         return await self._write(name, "remove", remove, limit=driver.LONG_S)
 
+    async def supplant(self, name: str, by: str) -> None:
+        self._at(by)
+
+        async def supplant(session: Session) -> None:
+            await cassettes.supplant(session, name, by)
+
+        await self._write(name, "put another one in the place of", supplant, limit=driver.LONG_S)
+
     async def names(self) -> Sequence[str]:
         return await self._instance().pool.read("list the cassettes", cassettes.names)
 

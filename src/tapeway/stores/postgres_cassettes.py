@@ -32,6 +32,15 @@ UPDATE @cassette SET created_at = $2, run_id = $3, meta = $4, revision = revisio
   changed = clock_timestamp()
 WHERE name = $1
 """
+_RENAME = """
+UPDATE @cassette SET name = $2, revision = revision + 1, changed = clock_timestamp() WHERE id = $1
+"""
+_COUNT_ON = """
+INSERT INTO @counter AS counter (name, next_index, next_place)
+SELECT $1, next_index, next_place FROM @counter WHERE name = $2
+ON CONFLICT (name) DO UPDATE SET next_index = greatest(counter.next_index, excluded.next_index),
+  next_place = greatest(counter.next_place, excluded.next_place)
+"""
 
 
 async def hold(
@@ -95,6 +104,18 @@ async def remove(session: Session, name: str) -> bool:
         return False
     await session.run("DELETE FROM @cassette WHERE id = $1", found[0])
     return True
+
+
+async def supplant(session: Session, name: str, by: str) -> None:
+    """One with its recordings in the place of another, whose indexes are not given out again."""
+    found = await held(session, by, alone=True)
+    if found is None:
+        return
+    await remove(session, name)
+    await forget(session, by)
+    await session.run(_RENAME, found[0], name)
+    await session.run(_COUNT_ON, name, by)
+    await session.run("DELETE FROM @counter WHERE name = $1", by)
 
 
 async def forget(session: Session, name: str) -> None:

@@ -119,6 +119,16 @@ class SqliteStore:
         if before is not None:
             await self._clear(before)
 
+    async def supplant(self, name: str, by: str) -> None:
+        house = self._named(name)
+        if await house.read(partial(house.reading.outline, by), None) is None:
+            return
+        before = await house.write(lambda pen: rows.supplant(pen, name, by))
+        for each in (name, by):
+            await house.tell(partial(turns.forget, each))
+        if before is not None:
+            await self._clear(before)
+
     async def release(self, name: str) -> None:
         """Nothing is to be brought into a final form: what is recorded is in it."""
         house = self._named(name)

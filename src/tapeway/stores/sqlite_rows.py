@@ -94,6 +94,12 @@ def show(pen: Pen, name: str, shelf_id: int) -> int | None:
     return before
 
 
+def supplant(pen: Pen, name: str, by: str) -> int | None:
+    """Give a cassette another one's name; what is left of that, or None."""
+    shelf = pen.shelf(by)
+    return None if shelf is None else show(pen, name, shelf.id)
+
+
 def clear(pen: Pen, shelf_id: int) -> bool:
     """Remove a part of a hidden cassette; whether there is more."""
     connection = pen.connection
