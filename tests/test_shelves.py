@@ -140,7 +140,10 @@ async def test_who_has_not_applied_a_mode_is_named() -> None:
     async with fleet() as found:
         found.instances[1].store.deaf = True
 
-        assert await found.instances[0].broker.set_mode("replay") == ["instance 1"]
+        one = found.instances[0]
+        assert await one.broker.set_mode("replay") == ["instance 1"]
+        await one.get()
+        assert (await one.broker.eject()).laggards == ("instance 1",)
 
 
 async def test_an_instance_that_lost_the_store_refuses() -> None:

@@ -103,7 +103,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class CassetteReport:
-    """One cassette's part of the report; `unused` and `duplicates` speak of the current take."""
+    """One cassette's part of the report; `unused` and `duplicates` speak of the current take.
+
+    At its eject `laggards` are the instances that go on in the take that ended.
+    """
 
     name: str
     replayed: int
@@ -114,6 +117,7 @@ class CassetteReport:
     unused: tuple[Item, ...]
     duplicates: tuple[tuple[Item, ...], ...]
     usage: dict[str, int]
+    laggards: tuple[str, ...] = ()
 
 
 def of_cassette(cassette: Cassette, tally: Tally) -> CassetteReport:

@@ -235,9 +235,9 @@ class SharedCassettes:
                 for each in unused:
                     await self._store.edit(name, each.index, None)
         await self._store.release(name)
-        await self.steer(lambda now: steering.with_take(now, name))
+        laggards = await self.steer(lambda now: steering.with_take(now, name))
         self._desk.tallies.pop(name, None)
-        return report
+        return replace(report, laggards=tuple(laggards))
 
     async def _add_rules(self, name: str, rules: Rules) -> Rules:
         shelf = await self._shelf(name)

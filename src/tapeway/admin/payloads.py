@@ -299,6 +299,10 @@ class Report(Said):
     upstream_connections: int
 
 
+class Ejected(Report, InForce):
+    """With laggards, these go on in the take that ended."""
+
+
 class Fault(Said):
     type: str
     code: str

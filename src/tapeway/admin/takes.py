@@ -2,11 +2,11 @@
 
 from tapeway.admin.console import Console
 from tapeway.admin.payloads import (
+    Ejected,
     Ejection,
     Inserted,
     Insertion,
     Nothing,
-    Report,
     Rewinding,
     Takes,
 )
@@ -21,14 +21,15 @@ async def insert(console: Console, call: Call[Nothing, Insertion]) -> Inserted:
     return Inserted(cassette=name, mode=console.broker.mode_of(name), laggards=list(laggards))
 
 
-async def eject(console: Console, call: Call[Nothing, Ejection]) -> Report:
+async def eject(console: Console, call: Call[Nothing, Ejection]) -> Ejected:
     """Wait for recordings in flight, write the cassette's final file, take it out, and report."""
     name = call.body.cassette or console.broker.active
     await console.instances.quiet(name)
     report = await console.broker.eject(name, prune=call.body.prune)
-    return Report(
+    return Ejected(
         cassettes=[reported(report)],
         upstream_connections=console.instances.connections,
+        laggards=list(report.laggards),
     )
 
 
