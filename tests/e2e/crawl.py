@@ -1,6 +1,7 @@
 """Every page of an admin API, found by way of its own description."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
@@ -8,6 +9,7 @@ from urllib.parse import quote
 
 Get = Callable[[str], bytes]
 
+_DIGEST = re.compile(rb'"sha256": ?"([0-9a-f]{64})"')
 STREAMS = ("/api/v1/events",)
 """Pages without an end; who wants them follows them."""
 
@@ -32,6 +34,11 @@ def _filled(path: str, get: Get) -> Iterator[str]:
         yield from (path.replace("{id}", entry["id"]) for entry in entries)
     elif "{name}" not in path:
         yield path
+    elif "{sha256}" in path:
+        for name in names:
+            listed = get(f"/api/v1/cassettes/{name}/interactions")
+            for digest in sorted(set(_DIGEST.findall(listed))):
+                yield path.replace("{name}", name).replace("{sha256}", digest.decode())
     elif "{index}" not in path:
         yield from (path.replace("{name}", name) for name in names)
     else:
