@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.cli import places, transfer
+from tapeway.cli import carriage, places
 from tapeway.core.model import ForeignInteraction
 from tapeway.ports import CassetteStore
 from tapeway.stores.opening import open_store
@@ -32,7 +32,7 @@ def stores(monkeypatch: pytest.MonkeyPatch) -> dict[str, BitByBitStore]:
 
     monkeypatch.setattr(places, "open_store", opening)
     monkeypatch.setattr("tapeway.cli.convert.open_store", opening)
-    monkeypatch.setattr(transfer, "_MOST_ITEMS", 2)
+    monkeypatch.setattr(carriage, "_MOST_ITEMS", 2)
     return found
 
 
@@ -198,7 +198,7 @@ def test_what_somebody_adds_meanwhile_is_noticed(
     code, out, err = run(capsys, "convert", "smoke", THERE)
 
     assert (code, out) == (2, "")
-    assert "sqlite:there#smoke: interactions[2] does not come back as it was written" in err
+    assert "sqlite:there#smoke was changed by somebody while it came into being" in err
     assert is_marked(there.heads["smoke"])
 
 

@@ -1,17 +1,18 @@
 """A cassette on its way from one place and format to another."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
 from tapeway.cli import foreign_file
+from tapeway.cli.carriage import Source, agree
 from tapeway.cli.cleansing import LEFT, Cleansing
 from tapeway.cli.digest import Digest
 from tapeway.cli.ends import End
 from tapeway.cli.findings import Found
 from tapeway.cli.places import Place, place
-from tapeway.cli.transfer import Source, agree, bring
+from tapeway.cli.transfer import bring
 from tapeway.core.cuts import Cuts
 from tapeway.core.known_values import KnownValues
 from tapeway.core.model import CassetteHead, Interaction, ResponseChunk, StoredCassette
@@ -64,7 +65,9 @@ async def convert(
             to = await stack.enter_async_context(place(other.written, store))
         if one.kind is TAPEWAY:
             came = await stack.enter_async_context(place(one.written, store))
-            return await _carried(came.walk, came.shown, to or other, known, losses, force=force)
+            return await _carried(
+                Source(came.shown, came.walk, came), to or other, known, losses, force=force
+            )
         text = foreign_file.content(one.path)
         head = fresh if to is None else await _begun(to) or fresh
         loaded = foreign_file.read(one.path, text, one.kind, head)
@@ -73,14 +76,13 @@ async def convert(
         async def walk() -> Walk:
             return walking.over(loaded.cassette)
 
-        return await _carried(
-            walk, one.written, to or other, known, losses, force=force, foreign=True
-        )
+        source = Source(one.written, walk)
+        return await _carried(source, to or other, known, losses, force=force, foreign=True)
 
 
 async def copy(one: Place, other: Place, known: KnownValues | None, *, force: bool) -> Converted:
     """The same for cassettes in stores that are open."""
-    return await _carried(one.walk, one.shown, other, known, [], force=force)
+    return await _carried(Source(one.shown, one.walk, one), other, known, [], force=force)
 
 
 async def _begun(to: Place) -> CassetteHead | None:
@@ -90,8 +92,7 @@ async def _begun(to: Place) -> CassetteHead | None:
 
 
 async def _carried(
-    walk: Callable[[], Awaitable[Walk]],
-    shown: str,
+    came: Source,
     to: Place | End,
     known: KnownValues | None,
     losses: list[Loss],
@@ -99,15 +100,15 @@ async def _carried(
     force: bool,
     foreign: bool = False,
 ) -> Converted:
-    cleansing = None if known is None else Cleansing(shown, known, foreign=foreign)
+    cleansing = None if known is None else Cleansing(came.shown, known, foreign=foreign)
 
     async def anew() -> Walk:
-        found = await walk()
+        found = await came.anew()
         if not isinstance(to, Place):
             found = replace(found, items=_inlined(found.items))
         return found if cleansing is None else cleansing.walk(found)
 
-    source = Source(shown, anew)
+    source = replace(came, anew=anew)
     done = Converted(to.shown if isinstance(to, Place) else to.written, losses=losses)
     left_out = sum(1 for loss in losses if loss.left_out)
     if isinstance(to, Place):

@@ -58,8 +58,9 @@ def convert(
     2 something was not converted.
 
     What the other format cannot hold is named on standard error, with its place. Secrets are
-    replaced as cassette redact does. B is read back and compared with A. Where it broke off on its
-    way into a database, it goes on when it is run again.
+    replaced as cassette redact does. B is read back and compared with A: how many interactions, and
+    their digest. On its way into a store it goes on where it broke off when it is run again; a file
+    of another format is written in one step at the end. What --force replaces stays until then.
     """
     if every and (came or goes):
         raise click.UsageError("--all is about stores, whose cassettes have no format of a file.")

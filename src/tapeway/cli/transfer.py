@@ -1,45 +1,27 @@
-"""A cassette brought into a store and verified: bit by bit where the store takes it so.
+"""A cassette brought into a store and verified, in steps of which each is durable.
 
 Until all of it is there and has been read back, such a cassette is marked as unfinished; what broke
-off goes on behind what came across.
+off goes on behind what came across. One that is to be replaced stays whole until then.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+import secrets
+from dataclasses import replace
 
 from tapeway.cli import foreign_file
-from tapeway.cli.digest import Digest, digest_of
+from tapeway.cli.carriage import Source, add, batches, beginning, ended, verified
+from tapeway.cli.digest import Digest
 from tapeway.cli.places import Place, check_lasting
 from tapeway.cli.progress import progress
-from tapeway.core.model import BodyFile, CassetteHead, Interaction, Recording, StoredCassette
+from tapeway.core.model import CassetteHead, StoredCassette
 from tapeway.core.shared import Held
 from tapeway.errors import ConfigError, StoreError
-from tapeway.ports import BodyKeeper, CassetteStore, Editable, Extensible
-from tapeway.spool import pieces
+from tapeway.ports import Editable, Swappable
 from tapeway.stores import walking
-from tapeway.stores.unfinished import is_marked, marked, unmarked
-from tapeway.stores.walking import Walk, weight
+from tapeway.stores.unfinished import is_marked, marked
+from tapeway.stores.walking import Walk
 
-_MOST_ITEMS = 500
-_MOST_BYTES = 4 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """What is to be brought, and where it is; `anew` goes through it from its beginning."""
-
-    shown: str
-    anew: Callable[[], Awaitable[Walk]]
-
-    async def walk(self) -> Walk:
-        """The same. Raises ConfigError for what is itself the beginning of a cassette."""
-        found = await self.anew()
-        if is_marked(found.head):
-            raise ConfigError(
-                f"{self.shown} is the beginning of a cassette: finish its conversion first"
-            )
-        return found
+_BESIDE = ".converting"
+_LONGEST = 128
 
 
 async def bring(source: Source, to: Place, *, force: bool) -> Digest:
@@ -49,74 +31,136 @@ async def bring(source: Source, to: Place, *, force: bool) -> Digest:
     """
     check_lasting(to.store)
     if isinstance(to.store, Editable):
-        return await _bit_by_bit(source, to, to.store, force=force)
-    return await _at_once(source, to, force=force)
+        return await _into_database(source, to, to.store, force=force)
+    return await _into_file(source, to, force=force)
 
 
-def agree(wanted: Digest, found: Digest, shown: str) -> None:
-    """Raise StoreError where what was read again is not what was wanted."""
-    if not found.same(wanted):
-        raise StoreError(
-            f"{shown}: interactions[{wanted.parting(found)}] does not come back as it was written; "
-            "nothing can be relied on there, and the source is as it was"
-        )
-
-
-async def _at_once(source: Source, to: Place, *, force: bool) -> Digest:
+async def _into_file(source: Source, to: Place, *, force: bool) -> Digest:
     # Whoever records into it would write over what is saved here.
     present = await to.store.load(to.name, writable=True)
     wanted = await source.walk()
+    done, items = Digest(), list[Held]()
     if present is not None:
-        done = await _beginning(wanted, walking.over(present))
-        if done is not None and await _ended(wanted):
-            return done
-        if not force:
-            raise foreign_file.taken(to.shown)
-        wanted = await source.walk()
-    done, items = Digest(), []
-    with progress("copying", wanted.count) as step:
-        async for item in wanted.items:
-            done.add(item)
-            items.append(await _kept(to, item))
-            step(1)
-    await to.store.save(to.name, StoredCassette(wanted.head, tuple(items)))
-    return await _verified(done, to)
-
-
-async def _verified(wanted: Digest, to: Place) -> Digest:
-    again, found = await to.walk(), Digest()
-    with progress("checking", again.count) as step:
-        async for item in again.items:
-            found.add(item)
-            step(1)
-    agree(wanted, found, to.shown)
-    return found
-
-
-async def _bit_by_bit(source: Source, to: Place, store: Editable, *, force: bool) -> Digest:
-    wanted = await source.walk()
-    done = None
-    present = await walking.walk(to.store, to.name)
-    if present is not None:
+        found = await beginning(wanted, walking.over(present))
         unfinished = is_marked(present.head)
-        done = await _beginning(wanted, present)
-        if not unfinished and done is not None and await _ended(wanted):
-            return done
-        done = done if unfinished else None
+        if found is not None and not unfinished and await ended(wanted):
+            return found
+        if found is not None and unfinished:
+            done, items = found, [*present.interactions]
+        elif not force:
+            raise _other_beginning(to) if unfinished else foreign_file.taken(to.shown)
+        else:
+            wanted = await source.walk()
+    # One that is to be replaced stays as it is until there is another one.
+    noted = present is None or bool(items)
+    items += await _rest(wanted, to, done, noted=noted)
+    await to.store.save(to.name, StoredCassette(wanted.head, tuple(items)))
+    return await verified(done, to)
+
+
+async def _rest(wanted: Walk, to: Place, done: Digest, *, noted: bool) -> list[Held]:
+    """What is still to come; all but the last batch is `noted`, so that it need not come again."""
+    items, last = list[Held](), list[Held]()
+    with progress("copying", wanted.count) as step:
+        step(done.count)
+        async for batch in batches(wanted.items, to, done):
+            if noted and last:
+                await add(to.store, to.name, marked(wanted.head), last)
+            items += batch
+            last = batch
+            step(len(batch))
+    return items
+
+
+async def _into_database(source: Source, to: Place, store: Editable, *, force: bool) -> Digest:
+    wanted = await source.walk()
+    present = await walking.walk(to.store, to.name)
+    if present is None or is_marked(present.head):
+        return await _filled(source, wanted, to, store, force=force)
+    done = await beginning(wanted, present)
+    if done is not None and await ended(wanted):
+        return done
+    if not force:
+        raise foreign_file.taken(to.shown)
+    if not isinstance(store, Swappable):
+        return await _into_file(source, to, force=force)
+    beside = _beside(to)
+    done = await _filled(source, await source.walk(), beside, store, force=force)
+    await store.supplant(to.name, beside.name)
+    await _check(to, store, wanted.head, done.count)
+    return done
+
+
+async def _filled(
+    source: Source, wanted: Walk, to: Place, store: Editable, *, force: bool
+) -> Digest:
+    """A cassette there that holds nothing else. Raises ConfigError where one does."""
+    present = await walking.walk(to.store, to.name)
+    done = None
+    if present is not None:
+        done = await beginning(wanted, present)
         if done is None:
+            if not is_marked(present.head):
+                raise foreign_file.taken(to.shown)
             if not force:
-                raise _other_beginning(to) if unfinished else foreign_file.taken(to.shown)
-            wanted = await _cleared(source, to, store, present.head)
+                raise _other_beginning(to)
+            await to.store.remove(to.name)
+            wanted = await source.walk()
+    # Whoever else converts into it finds another mark than its own, and leaves it.
+    mark = marked(wanted.head, by=secrets.token_hex(8))
     if done is None:
         done = Digest()
-        await to.store.save(to.name, StoredCassette(marked(wanted.head)))
-    await _add_all(wanted, to, done)
-    found = await _verified(done, to)
+        await to.store.save(to.name, StoredCassette(mark))
+    else:
+        await store.restate(to.name, mark)
+    await _refuse_own(source, to, mark)
+    await _add_all(wanted, to, store, mark, done)
+    found = await verified(done, to)
+    await _check(to, store, mark, found.count)
     await store.restate(to.name, wanted.head)
-    outline = await store.outline(to.name)
-    if outline is None or (outline.head, outline.count) != (wanted.head, found.count):
-        raise StoreError(f"{to.shown} was changed by somebody while it came into being: look at it")
+    await _check(to, store, wanted.head, found.count)
     return found
+
+
+async def _add_all(
+    wanted: Walk, to: Place, store: Editable, mark: CassetteHead, done: Digest
+) -> None:
+    with progress("copying", wanted.count) as step:
+        step(done.count)
+        async for batch in batches(wanted.items, to, done):
+            await _check(to, store, mark, done.count - len(batch))
+            await add(to.store, to.name, mark, batch)
+            step(len(batch))
+
+
+async def _check(to: Place, store: Editable, head: CassetteHead, count: int) -> None:
+    outline = await store.outline(to.name)
+    if outline is None or (outline.head, outline.count) != (head, count):
+        raise StoreError(
+            f"{to.shown} was changed by somebody while it came into being: is it converted or "
+            "recorded into elsewhere? Run it again when that is over"
+        )
+
+
+async def _refuse_own(source: Source, to: Place, mark: CassetteHead) -> None:
+    """Raise ConfigError where this stands beside the source itself, to be put in its place."""
+    if source.place is None or _beside(source.place).name != to.name:
+        return
+    same = await walking.walk(source.place.store, to.name)
+    if same is not None and same.head == mark:
+        await to.store.remove(to.name)
+        raise _is_the_source(source.place)
+
+
+def _beside(to: Place) -> Place:
+    """Where a cassette comes into being that is to take the place of this one."""
+    folder, slash, last = to.name.rpartition("/")
+    name = f"{folder}{slash}{last[: _LONGEST - len(_BESIDE)]}{_BESIDE}"
+    return replace(to, name=name, shown=f"{to.store.url}#{name}")
+
+
+def _is_the_source(to: Place) -> ConfigError:
+    return ConfigError(f"{to.shown} is what is to be read: give another place to write it to")
 
 
 def _other_beginning(to: Place) -> ConfigError:
@@ -124,88 +168,3 @@ def _other_beginning(to: Place) -> ConfigError:
         f"{to.shown} holds the beginning of another conversion: give another name, or --force to "
         "begin anew"
     )
-
-
-async def _beginning(wanted: Walk, present: Walk) -> Digest | None:
-    """The digest of what is there where that is how the wanted one begins, which stands behind it."""
-    if unmarked(present.head) != wanted.head:
-        return None
-    done = Digest()
-    with progress("comparing", present.count) as step:
-        async for held in present.items:
-            item = await anext(wanted.items, None)
-            if item is None or digest_of(item) != digest_of(held):
-                return None
-            done.add(item)
-            step(1)
-    return done
-
-
-async def _ended(wanted: Walk) -> bool:
-    return await anext(wanted.items, None) is None
-
-
-async def _cleared(source: Source, to: Place, store: Editable, head: CassetteHead) -> Walk:
-    # One place can have many addresses: whether it is the source shows when it is marked.
-    await store.restate(to.name, marked(head))
-    wanted = await source.anew()
-    if is_marked(wanted.head):
-        await store.restate(to.name, head)
-        raise ConfigError(f"{to.shown} is what is to be read: give another place to write it to")
-    await to.store.remove(to.name)
-    return wanted
-
-
-async def _add_all(wanted: Walk, to: Place, done: Digest) -> None:
-    with progress("copying", wanted.count) as step:
-        step(done.count)
-        async for batch in _batches(wanted.items):
-            for item in batch:
-                done.add(item)
-            kept = [await _kept(to, item) for item in batch]
-            await _add(to.store, to.name, marked(wanted.head), kept, done.count - len(kept))
-            step(len(kept))
-
-
-async def _batches(items: AsyncIterator[Held]) -> AsyncIterator[list[Held]]:
-    batch: list[Held] = []
-    heavy = 0
-    async for item in items:
-        batch.append(item)
-        heavy += weight(item)
-        if len(batch) == _MOST_ITEMS or heavy >= _MOST_BYTES:
-            yield batch
-            batch, heavy = [], 0
-    if batch:
-        yield batch
-
-
-async def _add(
-    store: CassetteStore, name: str, head: CassetteHead, items: list[Held], start: int
-) -> None:
-    numbered = [replace(each, index=start + at) for at, each in enumerate(items)]
-    if isinstance(store, Extensible):
-        await store.extend(name, head, numbered)
-        return
-    # Together, so that a store may make them durable together.
-    await asyncio.gather(*[store.append(name, head, Recording(each)) for each in numbered])
-
-
-async def _kept(to: Place, item: Held) -> Held:
-    if not isinstance(item, Interaction):
-        return item
-    request, response = item.request, item.response
-    if request.file is not None:
-        request = replace(request, file=await _copied(to, request.file))
-    if response.file is not None:
-        response = replace(response, file=await _copied(to, response.file))
-    return replace(item, request=request, response=response)
-
-
-async def _copied(to: Place, file: BodyFile) -> BodyFile:
-    if not isinstance(to.store, BodyKeeper):
-        raise StoreError(f"{to.store.url} takes no large bodies, and this cassette has some")
-    kept = await to.store.keep(to.name, pieces(file))
-    if kept.digest != file.digest:
-        raise StoreError(f"{file.path} was changed since it was recorded: restore it")
-    return replace(kept, parts=file.parts)

@@ -7,9 +7,9 @@ from tapeway.core.model import CassetteHead
 _KEY = "unfinished_conversion"
 
 
-def marked(head: CassetteHead) -> CassetteHead:
-    """The head of a cassette on its way."""
-    return replace(head, meta={**head.meta, _KEY: True})
+def marked(head: CassetteHead, by: str | None = None) -> CassetteHead:
+    """The head of a cassette on its way; `by` tells the conversions into one cassette apart."""
+    return replace(head, meta={**head.meta, _KEY: by or True})
 
 
 def is_marked(head: CassetteHead) -> bool:

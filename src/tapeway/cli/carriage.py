@@ -1,0 +1,130 @@
+"""What every way of bringing a cassette into a store does: batches, large bodies, digests."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tapeway.cli.digest import Digest, digest_of
+from tapeway.cli.places import Place
+from tapeway.cli.progress import progress
+from tapeway.core.model import BodyFile, CassetteHead, Interaction, Recording
+from tapeway.core.shared import Held
+from tapeway.errors import ConfigError, StoreError
+from tapeway.ports import BodyKeeper, CassetteStore, Extensible
+from tapeway.spool import pieces
+from tapeway.stores.unfinished import is_marked, unmarked
+from tapeway.stores.walking import Walk, weight
+
+_MOST_ITEMS = 500
+_MOST_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is to be brought, and where it is; `anew` goes through it from its beginning.
+
+    `place` is there where it is a cassette in a store.
+    """
+
+    shown: str
+    anew: Callable[[], Awaitable[Walk]]
+    place: Place | None = None
+
+    async def walk(self) -> Walk:
+        """The same. Raises ConfigError for what is itself the beginning of a cassette."""
+        found = await self.anew()
+        if is_marked(found.head):
+            raise ConfigError(
+                f"{self.shown} is the beginning of a cassette: finish its conversion first"
+            )
+        return found
+
+
+def agree(wanted: Digest, found: Digest, shown: str) -> None:
+    """Raise StoreError where what was read again is not what was wanted."""
+    if not found.same(wanted):
+        raise StoreError(
+            f"{shown}: interactions[{wanted.parting(found)}] does not come back as it was written; "
+            "nothing can be relied on there, and the source is as it was"
+        )
+
+
+async def verified(wanted: Digest, to: Place) -> Digest:
+    """The digest of what is read there again. Raises StoreError where it is another one."""
+    again, found = await to.walk(), Digest()
+    with progress("checking", again.count) as step:
+        async for item in again.items:
+            found.add(item)
+            step(1)
+    agree(wanted, found, to.shown)
+    return found
+
+
+async def beginning(wanted: Walk, present: Walk) -> Digest | None:
+    """The digest of what is there where that is how the wanted one begins, which stands behind it."""
+    if unmarked(present.head) != wanted.head:
+        return None
+    done = Digest()
+    with progress("comparing", present.count) as step:
+        async for held in present.items:
+            item = await anext(wanted.items, None)
+            if item is None or digest_of(item) != digest_of(held):
+                return None
+            done.add(item)
+            step(1)
+    return done
+
+
+async def ended(wanted: Walk) -> bool:
+    """Whether nothing stands behind what went by."""
+    return await anext(wanted.items, None) is None
+
+
+async def batches(items: AsyncIterator[Held], to: Place, done: Digest) -> AsyncIterator[list[Held]]:
+    """What is still to come, some at a time, numbered on; their large bodies are there already."""
+    batch: list[Held] = []
+    heavy = 0
+    async for item in items:
+        batch.append(item)
+        heavy += weight(item)
+        if len(batch) == _MOST_ITEMS or heavy >= _MOST_BYTES:
+            yield await _taken_in(batch, to, done)
+            batch, heavy = [], 0
+    if batch:
+        yield await _taken_in(batch, to, done)
+
+
+async def add(store: CassetteStore, name: str, head: CassetteHead, items: Sequence[Held]) -> None:
+    """Interactions at the end of a cassette, durable on return. Raises StoreError."""
+    if isinstance(store, Extensible):
+        await store.extend(name, head, items)
+        return
+    # Together, so that a store may make them durable together.
+    await asyncio.gather(*[store.append(name, head, Recording(each)) for each in items])
+
+
+async def _taken_in(batch: Sequence[Held], to: Place, done: Digest) -> list[Held]:
+    start = done.count
+    for item in batch:
+        done.add(item)
+    return [replace(await _kept(to, each), index=start + at) for at, each in enumerate(batch)]
+
+
+async def _kept(to: Place, item: Held) -> Held:
+    if not isinstance(item, Interaction):
+        return item
+    request, response = item.request, item.response
+    if request.file is not None:
+        request = replace(request, file=await _copied(to, request.file))
+    if response.file is not None:
+        response = replace(response, file=await _copied(to, response.file))
+    return replace(item, request=request, response=response)
+
+
+async def _copied(to: Place, file: BodyFile) -> BodyFile:
+    if not isinstance(to.store, BodyKeeper):
+        raise StoreError(f"{to.store.url} takes no large bodies, and this cassette has some")
+    kept = await to.store.keep(to.name, pieces(file))
+    if kept.digest != file.digest:
+        raise StoreError(f"{file.path} was changed since it was recorded: restore it")
+    return replace(kept, parts=file.parts)

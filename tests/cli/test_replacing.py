@@ -1,0 +1,169 @@
+"""Cassettes put in the place of others, and two that want one place: nothing is lost on the way."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tapeway.cli import carriage
+from tapeway.core.model import CassetteHead
+from tapeway.core.shared import Held
+from tapeway.errors import StoreAway
+from tapeway.stores.unfinished import is_marked, marked
+from tests.cli.commands import run, written
+from tests.cli.test_transfer import ITEMS, THERE, stores
+from tests.fakes.shared import BitByBitStore
+from tests.stores.recordings import HEAD, recording
+
+__all__ = ["stores"]
+
+OLD = [recording(90).interaction, recording(91).interaction]
+BESIDE = "smoke.converting"
+
+
+@pytest.fixture
+def there(stores: dict[str, BitByBitStore]) -> BitByBitStore:
+    """A store that holds another cassette of that name."""
+    written("smoke", *ITEMS)
+    found = stores["sqlite:there"]
+    found.heads["smoke"] = replace(HEAD, run_id="old")
+    found.held["smoke"] = [*OLD]
+    return found
+
+
+def test_what_is_replaced_stays_whole_until_there_is_another_one(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+) -> None:
+    there.away_after = 2
+    assert run(capsys, "convert", "smoke", THERE, "--force")[0] == 2
+
+    assert (there.heads["smoke"].run_id, there.held["smoke"]) == ("old", OLD)
+    assert is_marked(there.heads[BESIDE])
+    assert len(there.held[BESIDE]) == 4
+    # Without --force it is as it was: somebody's.
+    code, _, err = run(capsys, "convert", "smoke", THERE)
+    assert (code, "is there already" in err) == (2, True)
+
+    there.away_after = 2
+    code, out, _ = run(capsys, "convert", "smoke", THERE, "--force")
+    assert (code, out.partition(",")[0]) == (0, "sqlite:there#smoke: 8 of 8 interactions")
+    assert there.away_after == 0
+    assert there.heads == {"smoke": HEAD}
+    assert [each.index for each in there.held["smoke"]] == list(range(8))
+
+
+def test_somebody_elses_cassette_is_not_taken_for_a_beginning(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+) -> None:
+    there.heads[BESIDE], there.held[BESIDE] = HEAD, [*OLD]
+
+    code, _, err = run(capsys, "convert", "smoke", THERE, "--force")
+
+    assert (code, there.held["smoke"], there.held[BESIDE]) == (2, OLD, OLD)
+    assert err.startswith("tapeway: sqlite:there#smoke.converting is there already")
+
+
+def test_a_beginning_that_is_another_ones_is_begun_anew(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+) -> None:
+    there.heads[BESIDE], there.held[BESIDE] = marked(HEAD), [*OLD]
+
+    assert run(capsys, "convert", "smoke", THERE, "--force")[0] == 0
+    assert there.heads == {"smoke": HEAD}
+
+
+def test_a_name_of_full_length_is_replaced_too(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+) -> None:
+    name = f"{'a' * 128}/{'b' * 128}"
+    there.heads[name], there.held[name] = HEAD, [*OLD]
+
+    assert run(capsys, "convert", "smoke", f"sqlite:there#{name}", "--force")[0] == 0
+    assert len(there.held[name]) == 8
+
+
+def test_the_second_of_two_conversions_goes_on_and_the_first_one_stops(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extend, place = there.extend, "sqlite:there#new"
+
+    async def overtaken(name: str, head: CassetteHead, items: Sequence[Held]) -> None:
+        await extend(name, head, items)
+        await there.restate(name, marked(HEAD, by="another"))
+
+    monkeypatch.setattr(there, "extend", overtaken)
+    code, out, err = run(capsys, "convert", "smoke", place)
+    assert (code, out) == (2, "")
+    assert "sqlite:there#new was changed by somebody while it came into being" in err
+    assert len(there.held["new"]) == 2
+
+    monkeypatch.setattr(there, "extend", extend)
+    assert run(capsys, "convert", "smoke", place)[0] == 0
+    assert len(there.held["new"]) == 8
+
+
+@pytest.mark.parametrize("ending", [".json", ".yaml"])
+def test_a_folder_takes_it_in_bit_by_bit_too(
+    capsys: pytest.CaptureFixture[str],
+    there: BitByBitStore,
+    monkeypatch: pytest.MonkeyPatch,
+    ending: str,
+) -> None:
+    there.heads["long"] = HEAD
+    there.held["long"] = [replace(each, index=at) for at, each in enumerate(ITEMS)]
+    page, away = there.page, f"file:away?format={ending[1:]}#long"
+    source = "sqlite:there#long"
+
+    async def cut(name: str, *, after: int | None, limit: int) -> object:
+        found = await page(name, after=after, limit=2)
+        if found and found[-1].item.index == 5:
+            raise StoreAway("the source is gone")
+        return found
+
+    monkeypatch.setattr(there, "page", cut)
+    code, _, err = run(capsys, "convert", source, away)
+    assert (code, "the source is gone" in err) == (2, True)
+    listed = run(capsys, "ls", "--store", "away")[1]
+    assert (listed.split()[:2], listed.endswith("unfinished\n")) == (["long", "2"], True)
+    monkeypatch.setattr(there, "page", page)
+
+    added: list[int] = []
+    monkeypatch.setattr(carriage, "_MOST_ITEMS", 3)
+    monkeypatch.setattr("tapeway.cli.transfer.add", _counted(added))
+    assert run(capsys, "convert", source, away)[0] == 0
+
+    # Those of the first try are not written again; the last ones need no journal.
+    assert added == [3]
+    assert sorted(Path("away").glob("long*")) == [Path(f"away/long{ending}")]
+    assert run(capsys, "convert", f"away/long{ending}", "back")[0] == 0
+    assert Path("cassettes/back.json").read_bytes() == Path("cassettes/smoke.json").read_bytes()
+
+
+def test_a_file_that_is_replaced_stays_whole_until_there_is_another_one(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = written("other", *OLD)
+    before = other.read_bytes()
+    there.heads["lost"] = HEAD
+    there.held["lost"] = [replace(each, index=at) for at, each in enumerate(ITEMS)]
+    page = there.page
+
+    async def cut(name: str, *, after: int | None, limit: int) -> object:
+        if after is not None:
+            raise StoreAway("the source is gone")
+        return await page(name, after=after, limit=6)
+
+    monkeypatch.setattr(there, "page", cut)
+    assert run(capsys, "convert", "sqlite:there#lost", "other", "--force")[0] == 2
+
+    assert [*Path("cassettes").glob("other*")] == [other]
+    assert other.read_bytes() == before
+
+
+def _counted(added: list[int]) -> object:
+    async def add(store: object, name: str, head: CassetteHead, items: Sequence[Held]) -> None:
+        added.append(len(items))
+        await carriage.add(store, name, head, items)  # type: ignore[arg-type]
+
+    return add
