@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from itertools import pairwise
 
 import pytest
@@ -258,3 +259,28 @@ def test_a_short_password_in_what_a_tool_was_asked_is_found_and_goes() -> None:
     assert places(seen.findings) == {"request.args.password": "password"}
     assert "hunter2" not in json.dumps(seen.document)
     assert json.dumps(document) == before
+
+
+def test_octets_that_agenttape_wrote_down_are_octets_without_their_secrets() -> None:
+    def octets(text: bytes) -> dict[str, Json]:
+        return {"__agenttape_bytes__": base64.b64encode(text).decode()}
+
+    asked: Json = {"name": "f", "args": {"a": octets(b'{"password": "correct-horse"}')}}
+    document: dict[str, Json] = {
+        "kind": "tool",
+        "request": asked,
+        "response": [octets(b"\xff" + ENV.encode()), octets(b"\xff\x00"), "AP8="],
+    }
+
+    found = inspect(document)
+
+    assert places(found.replaced) == {
+        "request.args.a.__agenttape_bytes__": "password",
+        "response[0].__agenttape_bytes__": "my-key",
+    }
+    assert not found.left
+    text = dump(found.document)
+    octets_left = [base64.b64decode(each) for each in re.findall(rb'bytes__": ?"([^"]*)"', text)]
+    assert [each[:3] for each in octets_left] == [b'{"p', b"\xffRE", b"\xff\x00"]
+    assert not sightings({"env": ENV, "password": "correct-horse"}, {"document": text})
+    assert inspect(found.document).findings == ()

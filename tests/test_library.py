@@ -1,6 +1,7 @@
 """A program's own calls: recorded once, answered in order, as AgentTape's recordings are."""
 
 import asyncio
+import re
 import shutil
 from functools import partial
 from pathlib import Path
@@ -184,29 +185,64 @@ async def test_calls_may_be_awaited(tmp_path: Path) -> None:
     assert (first, again) == (7, 7)
 
 
-@pytest.mark.parametrize("address", ["sqlite:{}/calls.db", "file:{}/cassettes"])
-def test_calls_are_kept_in_any_store(tmp_path: Path, address: str) -> None:
-    store = address.format(tmp_path)
-    with Cassette("runs/one", store=store, mode="auto") as cassette:
-        cassette.call("tool", "f", {"x": 1}, lambda: "done")
-    with Cassette("runs/one", store=store) as cassette:
-        assert cassette.call("tool", "f", {"x": 1}) == "done"
-
-
 def test_no_secret_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = canary()
     monkeypatch.setenv("MY_API_KEY", secret)
-    args = {"password": secret, "note": f"use {secret}"}
+    octets = f"\xff{secret}".encode("latin-1")
+    args = {"password": secret, "note": f"use {secret}", secret: octets}
+
+    def failing() -> None:
+        raise ValueError(secret)
+
     with Cassette(tmp_path / "new.json", mode="auto") as cassette:
-        cassette.call("tool", "login", args, lambda: {"said": secret})
+        cassette.call("tool", "login", args, lambda: {"said": secret, "octets": octets})
+        with pytest.raises(ValueError, match=re.escape(secret)):
+            cassette.call("tool", "fail", args, failing)
     with Cassette(tmp_path / "new.json") as cassette:
         answer = cassette.call("tool", "login", args)
+        with pytest.raises(ValueError, match=r"^REDACTED\."):
+            cassette.call("tool", "fail", args)
+        with pytest.raises(CallMissed) as used_up:
+            cassette.call("tool", "login", args)
+        with pytest.raises(CallMissed) as missed:
+            cassette.call("tool", secret, args)
 
     kept = {each.name: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()}
     assert kept
-    assert not sightings({"secret": secret}, kept)
+    assert "all used up: #0" in used_up.value.message
+    said = {"miss": f"{used_up.value} {missed.value}".encode()}
+    assert not sightings({"secret": secret}, kept | said)
     assert isinstance(answer, dict)
     assert answer["said"].startswith("REDACTED.")
+    assert answer["octets"].startswith(b"\xffREDACTED.")
+
+
+def test_what_cannot_be_kept_is_said(tmp_path: Path) -> None:
+    with Cassette(tmp_path / "new.json", mode="auto") as cassette:
+        with pytest.raises(StoreError, match="a call of f cannot be kept: a generator can be read"):
+            cassette.call("tool", "f", {}, lambda: (each for each in "ab"))
+        with pytest.raises(StoreError, match="half of a surrogate"):
+            cassette.call("tool", "f", {"x": "\ud800"}, lambda: 1)
+        assert cassette.call("tool", "f", {}, lambda: 1) == 1
+
+
+def test_the_error_of_a_call_is_raised_whatever_it_holds(tmp_path: Path) -> None:
+    class Odd(Exception):
+        body = iter("ab")
+
+    def failing() -> None:
+        raise Odd("half \ud800")
+
+    with (
+        Cassette(tmp_path / "new.json", mode="auto") as cassette,
+        pytest.raises(Odd, match="half \ud800"),
+    ):
+        cassette.call("tool", "f", {}, failing)
+    with (
+        Cassette(tmp_path / "new.json") as cassette,
+        pytest.raises(RecordedError, match=r"Odd: half \\ud800"),
+    ):
+        cassette.call("tool", "f", {})
 
 
 def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:

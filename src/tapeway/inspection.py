@@ -4,6 +4,7 @@ Whatever redaction would replace is a finding, so that there is one opinion on w
 it leaves is searched once more: every string and name, and inside what is encoded.
 """
 
+import base64
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -23,10 +24,11 @@ from tapeway.core.model import (
 )
 from tapeway.core.readable import readable_request, readable_response
 from tapeway.core.redaction import Redactor
-from tapeway.core.replacements import Finding, base64_bytes, masked, replacements
+from tapeway.core.replacements import ENCODED, Finding, base64_bytes, masked, replacements
 from tapeway.core.routing import without_userinfo
 from tapeway.core.shapes import LONGEST
 from tapeway.formats import native
+from tapeway.formats.assets import BYTES
 from tapeway.formats.patch import patched
 
 
@@ -126,7 +128,7 @@ class Inspector:
 _UNBOUNDED = 1 << 62
 # How many characters may stand for one, behind eight backslashes.
 _CHARACTER = 13
-_BASE64 = frozenset({"body_b64", "raw_b64"})
+_BASE64 = ENCODED | {"raw_b64"}
 
 
 def sightings(value: Json, known: KnownValues, at: Place = ()) -> Iterator[Finding]:
@@ -198,8 +200,25 @@ def _cookies(name: bytes, value: bytes, redactor: Redactor) -> bytes:
 
 def _mended(value: Json, redactor: Redactor, *, answer: bool = True) -> Json:
     text = dump(value)
+    if BYTES.encode() in text:
+        # A placeholder amid base64 would be no base64 any more.
+        value = _with_octets(value, redactor, answer=answer)
+        text = dump(value)
     mended = redactor.message(text, answer=answer)
     return value if mended == text else parse(mended)
+
+
+def _with_octets(value: Json, redactor: Redactor, *, answer: bool) -> Json:
+    if isinstance(value, dict):
+        said = value.get(BYTES)
+        octets = base64_bytes(said) if isinstance(said, str) and len(value) == 1 else None
+        if octets is not None:
+            mended = redactor.message(octets, answer=answer)
+            return {BYTES: base64.b64encode(mended).decode("ascii")} if mended != octets else value
+        return {k: _with_octets(each, redactor, answer=answer) for k, each in value.items()}
+    if isinstance(value, list):
+        return [_with_octets(each, redactor, answer=answer) for each in value]
+    return value
 
 
 def _userinfo(request: Request) -> Iterator[Finding]:

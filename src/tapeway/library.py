@@ -27,7 +27,7 @@ from tapeway.inspection import Inspector
 from tapeway.integrations.blocking_cassette import BlockingCassette
 from tapeway.integrations.call_error import document_of, exception_of
 from tapeway.integrations.call_slots import CallSlots, boundary_of, key_of, request_of
-from tapeway.integrations.call_values import read, written
+from tapeway.integrations.call_values import NoValue, read, written
 from tapeway.ports import CassetteStore
 from tapeway.settings import Settings, process_secrets
 
@@ -97,7 +97,7 @@ class Cassette:
         except Exception as exc:
             self._record(kind, name, request, began, error=document_of(exc))
             raise
-        self._record(kind, name, request, began, response=written(result))
+        self._record(kind, name, request, began, response=_written(name, result))
         return result
 
     async def acall(
@@ -121,7 +121,7 @@ class Cassette:
                 self._record, kind, name, request, began, error=document_of(exc)
             )
             raise
-        response = written(result)
+        response = _written(name, result)
         await asyncio.to_thread(self._record, kind, name, request, began, response=response)
         return result
 
@@ -153,16 +153,18 @@ class Cassette:
     ) -> tuple[dict[str, Json], Mapping[str, Json] | None]:
         if kind not in _KINDS:
             raise ConfigError(f"calls of kind '{kind}' are not made here: use {', '.join(_KINDS)}")
-        said = {str(each): written(value) for each, value in args.items()}
-        request = request_of(kind, name, said)
+        said = _written(name, {str(each): value for each, value in args.items()})
+        request = request_of(kind, name, said if isinstance(said, dict) else {})
         with self._guard:
             slots = self._loaded()
             if self.mode == "record":
                 return request, None
-            keys = [key_of(request, self._ignore), key_of(self._plain(request), self._ignore)]
-            return request, slots.next(
-                kind, boundary_of(kind, name), [each for each in keys if each]
-            )
+            return request, slots.next(kind, boundary_of(kind, name), self._keys(request))
+
+    def _keys(self, request: dict[str, Json]) -> list[str]:
+        # AgentTape takes its key before anything is redacted.
+        keys = [key_of(request, self._ignore), key_of(self._plain(request), self._ignore)]
+        return [each for each in keys if each]
 
     def _record(
         self, kind: Kind, name: str, request: dict[str, Json], began: float, **outcome: Json
@@ -223,13 +225,14 @@ class Cassette:
     def _missed(self, kind: Kind, name: str, request: dict[str, Json]) -> CallMissed:
         with self._guard:
             slots, boundary = self._loaded(), boundary_of(kind, name)
+            keys = self._keys(request)
             request = self._plain(request)
-            used_up = slots.alike(kind, boundary, [key_of(request, self._ignore)])
-            said = f"replay miss: {kind} {name} is not in cassette {self._cassette.shown}"
-            if used_up:
+            called = f"replay miss: {kind} {request.get('endpoint' if kind == 'llm' else 'name')}"
+            said = f"{called} is not in cassette {self._cassette.shown}"
+            if used_up := slots.alike(kind, boundary, (*keys, match_key.ORDERED)):
                 shown_indexes = ", ".join(f"#{each}" for each in used_up)
                 return CallMissed(
-                    f"replay miss: {kind} {name} is in cassette {self._cassette.shown} "
+                    f"{called} is in cassette {self._cassette.shown} "
                     f"{len(used_up)} time(s), all used up: {shown_indexes}"
                 )
             near = slots.nearest(kind, boundary, request)
@@ -239,6 +242,13 @@ class Cassette:
         found = differences(self._plain({"near": document.get("request")})["near"], request, _NAMED)
         places = ", ".join(str(shown(each)["path"]) for each in found)
         return CallMissed(f"{said}; nearest #{index} differs at {places or 'nothing that counts'}")
+
+
+def _written(name: str, value: object) -> Json:
+    try:
+        return written(value)
+    except NoValue as exc:
+        raise StoreError(f"a call of {name} cannot be kept: {exc}") from None
 
 
 def _answer(document: Mapping[str, Json]) -> object:

@@ -9,6 +9,9 @@ from tapeway.core.guard import HIDDEN, Place
 from tapeway.core.json_text import Json, dump
 from tapeway.core.placeholders import PLACEHOLDER, SHORT
 
+ENCODED = frozenset({"body_b64", "__agenttape_bytes__"})
+"""The names of what is written in base64: a body, and what AgentTape has of octets anywhere."""
+
 _SHOWN = 4
 # They follow from what stands beside them.
 _DERIVED = frozenset({"json_layout", "raw_b64", "match_key"})
@@ -43,7 +46,7 @@ def replacements(before: Json, after: Json, at: Place = ()) -> Iterator[Finding]
 
 
 def base64_bytes(text: str) -> bytes | None:
-    """What a body that is no text stands for; None for what is no base64."""
+    """The octets a text in base64 stands for; None for what is no base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -79,5 +82,5 @@ def _in_texts(before: bytes, after: bytes, at: Place) -> Iterator[Finding]:
 def _text(value: Json, at: Place) -> bytes:
     if not isinstance(value, str):
         return dump(value)
-    plain = base64_bytes(value) if at and at[-1] == "body_b64" else None
+    plain = base64_bytes(value) if at and at[-1] in ENCODED else None
     return value.encode() if plain is None else plain

@@ -3,6 +3,7 @@
 import builtins
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 
 from tapeway.core.json_text import Json
 from tapeway.integrations import call_values
@@ -23,15 +24,15 @@ def document_of(exc: BaseException) -> dict[str, Json]:
     found: dict[str, Json] = {
         "type": type(exc).__name__,
         "module": type(exc).__module__,
-        "message": _message(exc),
-        "repr": repr(exc),
+        "message": _legible(_message(exc)),
+        "repr": _legible(repr(exc)),
     }
     attrs = {name: getattr(exc, name, None) for name in _ATTRIBUTES}
     simple = {name: each for name, each in attrs.items() if isinstance(each, int | float | str)}
-    if simple:
-        found["attrs"] = call_values.written(simple)
-    if (body := getattr(exc, "body", None)) is not None:
-        found["body"] = call_values.written(body)
+    for name, value in (("attrs", simple or None), ("body", getattr(exc, "body", None))):
+        with suppress(call_values.NoValue):
+            if value is not None:
+                found[name] = call_values.written(value)
     return found
 
 
@@ -52,6 +53,10 @@ def exception_of(document: Mapping[str, Json]) -> Exception:
         except (AttributeError, TypeError):
             continue
     return found
+
+
+def _legible(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _message(exc: BaseException) -> str:

@@ -8,7 +8,7 @@ import base64
 import binascii
 import enum
 import math
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from datetime import date, time
 from decimal import Decimal
 from uuid import UUID
@@ -20,13 +20,26 @@ from tapeway.formats.assets import BYTES
 _CYCLE = "<cycle>"
 
 
-def written(value: object, _inside: frozenset[int] = frozenset()) -> Json:
-    """The value as a cassette holds it."""
+class NoValue(Exception):
+    """What a program calls with or returns can be in no cassette; the message says why."""
+
+
+def written(value: object) -> Json:
+    """The value as a cassette holds it. Raises NoValue."""
+    try:
+        return _written(value, frozenset())
+    except RecursionError:
+        raise NoValue("it is nested too deep") from None
+
+
+def _written(value: object, around: frozenset[int]) -> Json:
     match value:
         case enum.Enum():
-            return written(value.value, _inside)
-        case None | bool() | int() | str():
+            return _written(value.value, around)
+        case None | bool() | int():
             return value
+        case str():
+            return _text(value)
         case float():
             return value if math.isfinite(value) else odd_numbers.held(odd_numbers.name_of(value))
         case bytes() | bytearray():
@@ -36,14 +49,19 @@ def written(value: object, _inside: frozenset[int] = frozenset()) -> Json:
         case Decimal() | UUID():
             return str(value)
         case set() | frozenset():
-            return [written(each, _inside) for each in sorted(value, key=repr)]
-    if id(value) in _inside:
+            return [_written(each, around) for each in sorted(value, key=repr)]
+        case Iterator() | AsyncIterator():
+            kind = type(value).__name__
+            raise NoValue(f"a {kind} can be read once only: make a list of it")
+        case Awaitable():
+            raise NoValue(f"a {type(value).__name__} has to be awaited: use acall")
+    if id(value) in around:
         return _CYCLE
-    inside = _inside | {id(value)}
+    inside = around | {id(value)}
     if isinstance(value, Mapping):
-        return {str(name): written(each, inside) for name, each in value.items()}
+        return {_text(str(name)): _written(each, inside) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [written(each, inside) for each in value]
+        return [_written(each, inside) for each in value]
     return _object(value, inside)
 
 
@@ -87,10 +105,20 @@ def _object(value: object, inside: frozenset[int]) -> Json:
     for name, options in (("model_dump", {"mode": "json"}), ("to_dict", {})):
         if callable(dump := getattr(value, name, None)):
             try:
-                return written(dump(**options), inside)
+                return _written(dump(**options), inside)
+            except NoValue:
+                raise
             except Exception:  # noqa: S112 - whatever it is, there is another way
                 continue
     if hasattr(value, "__dict__"):
         public = {name: each for name, each in vars(value).items() if name[:1] != "_"}
-        return written(public, inside)
-    return str(value)
+        return _written(public, inside)
+    return _text(str(value))
+
+
+def _text(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise NoValue("a text holds half of a surrogate pair") from None
+    return text
