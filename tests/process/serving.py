@@ -186,9 +186,16 @@ class Tapeway:
         return document
 
     async def unready(self) -> None:
-        """Return when the stop has begun."""
+        """Return when the stop has begun, or something keeps it from its work."""
+        await self._says(503)
+
+    async def at_work(self) -> None:
+        """Return when nothing keeps it from its work."""
+        await self._says(200)
+
+    async def _says(self, status: int) -> None:
         for _ in range(int(DEADLINE_S * 100)):
-            if (await self.admin("GET", "/readyz"))[0] == 503:
+            if (await self.admin("GET", "/readyz"))[0] == status:
                 return
             await asyncio.sleep(0.01)
         raise TimeoutError

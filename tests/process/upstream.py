@@ -51,10 +51,10 @@ class Upstream:
     def connections(self) -> int:
         return self._listening.connections
 
-    async def was_asked(self, target: str) -> None:
-        """Return when a request for that target has come."""
+    async def was_asked(self, target: str, times: int = 1) -> None:
+        """Return when so many requests for that target have come."""
         async with asyncio.timeout(DEADLINE_S):
-            while not self.asks[target]:
+            while self.asks[target] < times:
                 self._asked.clear()
                 await self._asked.wait()
 
