@@ -8,7 +8,7 @@ left.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
@@ -113,14 +113,14 @@ class Broker:
 
     # The hot path.
 
-    async def decide(self, name: str, incoming: Incoming) -> tuple[Cassette, Plan]:
+    def decide(self, name: str, incoming: Incoming) -> Awaitable[tuple[Cassette, Plan]]:
         """What is to be done with a request, and the cassette, or part of one, that was decided on.
 
         Raises NoRoute where no recording answers and nobody could be asked, StoreError for a
         cassette that cannot be read.
         """
         mode = incoming.mode or self.mode_of(name)
-        return await self.cassettes.decide(name, incoming, mode)
+        return self.cassettes.decide(name, incoming, mode)
 
     async def perform(self, ask: Ask) -> Answer:
         """Ask the live service and record what it says, once for all who ask the same now.
@@ -151,13 +151,12 @@ class Broker:
         attempt: Attempt | None = None,
     ) -> None:
         """Count how a request ended."""
-        noted = Noted.of(outcome, cassette, interaction, miss, attempt)
         if self._witness is not None:
-            self._witness(noted)
+            self._witness(Noted.of(outcome, cassette, interaction, miss, attempt))
             return
         self.counts[outcome] += 1
         if (tally := self._tallies.get(cassette)) is not None:
-            tally.count(noted)
+            tally.note(outcome, interaction, miss, attempt)
 
     def count(self, noted: Noted) -> None:
         """Count what another process of ours served; its cassette is in from then on."""

@@ -139,7 +139,8 @@ class LoadedCassettes:
         cassette = self._loaded.get(name)
         if cassette is None:
             cassette = await self.load(name, self.control.mode_of(name))
-        incoming = await self._desk.planner.digested(cassette.head, incoming)
+        if incoming.request.file is not None:
+            incoming = await self._desk.planner.digested(cassette.head, incoming)
         plan = self._desk.planner.plan(cassette, incoming, mode)
         if isinstance(plan, Replay):
             return cassette, plan

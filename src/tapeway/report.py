@@ -64,6 +64,10 @@ class Tally:
         attempt: Attempt | None = None,
     ) -> None:
         """Count a request, and for a hit the tokens the upstream would have charged for it."""
+        if attempt is None and miss is None and (interaction is None or interaction.usage is None):
+            # What most requests are, counted in a third of the time.
+            self._count(outcome, 1)
+            return
         self.count(Noted.of(outcome, "", interaction, miss, attempt))
 
     def count(self, noted: Noted) -> None:
