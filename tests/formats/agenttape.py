@@ -10,8 +10,8 @@ FILES = sorted(path for path in FOLDER.glob("0.*/*.*") if path.suffix in ENDINGS
 NAMES = [f"{path.parent.name}/{path.name}" for path in FILES]
 
 
-def loaded(name: str) -> StoredCassette:
-    """What a file such as `0.1.8/llm.yaml` holds."""
+def loaded(name: str, text: bytes | None = None) -> StoredCassette:
+    """What a file such as `0.1.8/llm.yaml` holds, or would hold with another text."""
     path = FOLDER / name
     beside = path.with_name(path.stem + ".assets")
 
@@ -19,4 +19,4 @@ def loaded(name: str) -> StoredCassette:
         file = beside / digest.replace(":", "-")
         return file.read_bytes() if file.exists() else None
 
-    return ENDINGS[path.suffix].load(path.read_bytes(), fetch)
+    return ENDINGS[path.suffix].load(path.read_bytes() if text is None else text, fetch)

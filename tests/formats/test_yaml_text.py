@@ -1,11 +1,13 @@
 """What is written as YAML is the same value to every reader, and fit to be read by people."""
 
 import json
+import re
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import example, given
+from agenttape import yaml_io
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import MAX_DEPTH, Json
@@ -54,6 +56,42 @@ def test_every_reader_reads_what_was_written(value: Any) -> None:
     assert json.dumps(yaml.safe_load(text)) == wanted
     assert json.dumps(yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))) == wanted  # noqa: S506
     assert dump(parse(text.encode())) == text
+
+
+@pytest.mark.parametrize("forced", ["", "1"], ids=["with PyYAML", "without"])
+@given(VALUES)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_agenttape_reads_what_was_written(
+    forced: str, monkeypatch: pytest.MonkeyPatch, value: Any
+) -> None:
+    monkeypatch.setenv("AGENTTAPE_FORCE_STDLIB_YAML", forced)
+    value = {"root": _with_legible_names(value)}
+
+    assert json.dumps(yaml_io.load(dump(value))) == json.dumps(value)
+
+
+@pytest.mark.parametrize("line_break", ["\r\n", "\n"])
+@given(VALUES)
+def test_an_editor_may_have_changed_the_ends_of_lines(line_break: str, value: Any) -> None:
+    text = dump(value).replace("\n", line_break)
+
+    assert json.dumps(parse(b"\xef\xbb\xbf" + text.encode())) == json.dumps(value)
+
+
+def _with_legible_names(value: Any) -> Any:
+    # The one limit of AgentTape's own parser.
+    match value:
+        case dict():
+            return {
+                re.sub("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]", "_", name): (
+                    _with_legible_names(inner)
+                )
+                for name, inner in value.items()
+            }
+        case list():
+            return [_with_legible_names(inner) for inner in value]
+        case _:
+            return value
 
 
 @given(VALUES)
