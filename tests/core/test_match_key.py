@@ -5,6 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agenttape.canonical import compute_match_key
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tapeway.core import match_key
 from tapeway.core.json_text import Json
@@ -81,6 +84,41 @@ def test_a_body_agenttape_cannot_hash_has_no_key() -> None:
     content_type = (b"content-type", b"application/json")
 
     assert match_key.of_http(_request(content_type, body=b'"\\ud800"')) == ""
+
+
+NAMES = [
+    *match_key.VOLATILE,
+    "raw_b64",
+    "RAW_B64",
+    "Date",
+    "DATE",
+    "url",
+    "URL",
+    "a",
+    "update",
+    "\u212aey",
+]
+URLS = st.lists(
+    st.sampled_from(
+        ["?", "&", "=", "date", "nonce=", "Date=1", "d%61te=1", "a=b%20c", "#f", ";", "+"]
+    ),
+    max_size=6,
+).map(lambda parts: "http://h/p" + "".join(parts))
+VALUES = st.recursive(
+    st.none() | st.integers() | st.floats() | st.sampled_from(NAMES) | st.text(st.characters(codec="utf-8"), max_size=5) | URLS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+LISTS: list[tuple[str, ...]] = [match_key.VOLATILE, match_key.OF_INIT, (), ('say "a"', "A")]
+
+
+@given(VALUES)
+def test_any_request_has_the_key_that_agenttape_gives_it(request: Any) -> None:
+    wanted = [compute_match_key(request, each) for each in LISTS]
+
+    assert [match_key.of_request(request, each) for each in LISTS] == wanted
+    # Those that are the same are there once, and in order.
+    assert match_key.all_of_request(request, LISTS) == tuple(dict.fromkeys(wanted))
 
 
 def _request(*headers: tuple[bytes, bytes], body: bytes = b"") -> Request:
