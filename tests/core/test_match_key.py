@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from agenttape.canonical import compute_match_key
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tapeway.core import match_key
@@ -113,6 +113,9 @@ LISTS: list[tuple[str, ...]] = [match_key.VOLATILE, match_key.OF_INIT, (), ('say
 
 
 @given(VALUES)
+@example({"url": "http://h/p?date"})
+@example({"a": [{"URL": "http://h/p?a=b%20c&d%61te=1"}]})
+@example({"a": {"RAW_B64": 1, "raw_b64": 2}})
 def test_any_request_has_the_key_that_agenttape_gives_it(request: Any) -> None:
     wanted = [compute_match_key(request, each) for each in LISTS]
 
