@@ -115,11 +115,16 @@ class Paged(Protocol):
 
 
 @runtime_checkable
-class Editable(Paged, Protocol):
-    """A store that changes single recordings where they lie."""
+class Restatable(Paged, Protocol):
+    """A store that lets a cassette say something else of itself, its recordings as they are."""
 
     async def restate(self, name: str, head: CassetteHead) -> None:
         """Put another head in force, and find every recording under its new keys."""
+
+
+@runtime_checkable
+class Editable(Restatable, Protocol):
+    """A store that changes single recordings where they lie; all others keep their index."""
 
     async def edit(self, name: str, index: int, changed: Held | None) -> bool:
         """Put another interaction in the place of one, or remove it; False where there is none."""

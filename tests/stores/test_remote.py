@@ -7,12 +7,15 @@ import pytest
 
 from tapeway.core.model import CassetteHead, StoredCassette
 from tapeway.errors import CassetteEdited, CassetteLocked, ConfigError, StoreError
-from tapeway.ports import BodyKeeper
+from tapeway.ports import BodyKeeper, Restatable
 from tapeway.stores.file import FileStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.opening import open_store
 from tapeway.stores.remote import RemoteStore
 from tapeway.stores.remote_address import address_of
+from tapeway.stores.sqlite import SqliteStore
+from tapeway.stores.walking import walk
+from tests.stores.between import between, broken, changed
 from tests.stores.contract.conftest import opened
 from tests.stores.far_side import far_side
 from tests.stores.large_bodies import body, contents, large
@@ -120,7 +123,7 @@ async def test_a_cassette_goes_over_two_hops_and_back_as_it_was(tmp_path: Path) 
         await store.append("x", HEAD, recording(4, 2))
         assert store.durability == "disk"
         found = await store.load("x", writable=False)
-        assert contents(found) == [body(1) + body(2), *answers(1, 4, 3)]
+        assert await asyncio.to_thread(contents, found) == [body(1) + body(2), *answers(1, 4, 3)]
         assert indexes(found) == [0, 1, 4, 3]
         await store.release("x")
         assert await store.names() == ["x"]
@@ -209,3 +212,55 @@ async def test_names_come_by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
         await store.load("only-looked-at", writable=True)
 
         assert await store.names() == ["a", "a/b", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_cassette_is_gone_through_bit_by_bit(tmp_path: Path, shared: bool) -> None:
+    there = SqliteStore(tmp_path / "x.db") if shared else FileStore(tmp_path)
+    async with far_side(there) as far, opened(far.store()) as store:
+        assert isinstance(store, Restatable)
+        assert await store.outline("x") is None
+        assert list(await store.page("x", after=None, limit=5)) == []
+        for at in range(20):
+            await store.append("x", HEAD, recording(at))
+        outline = await store.outline("x")
+        assert outline is not None
+        assert (outline.head, outline.count) == (HEAD, 20)
+        assert outline.sources == {
+            (recording(0).exchange.request.route, recording(0).exchange.request.base)
+        }
+        found: list[int] = []
+        while page := await store.page("x", after=found[-1] if found else None, limit=6):
+            found += [each.item.index for each in page]
+        assert found == list(range(20))
+        # From anywhere, as if it had broken off there.
+        assert [each.item.index for each in await store.page("x", after=17, limit=9)] == [18, 19]
+        with pytest.raises(CassetteEdited, match="begin again"):
+            await store.page("x", after=33, limit=1)
+
+        head = CassetteHead(HEAD.created_at, HEAD.run_id, {"more": ["is said"]})
+        await store.restate("x", head)
+        outline = await store.outline("x")
+        assert outline is not None
+        assert (outline.head, outline.count) == (head, 20)
+
+
+async def test_a_way_through_that_breaks_off_goes_on_behind_what_came() -> None:
+    async with (
+        far_side(MemoryStore()) as far,
+        between(far.url) as way,
+        opened(way.store(patience_s=5)) as store,
+    ):
+        for at in range(200):
+            await store.append("x", HEAD, recording(at, body=b"%d" % at * 1000))
+        way.spoil(
+            "GET /api/v1/cassettes/x/copy", broken, changed(lambda copy: copy[: len(copy) // 2])
+        )
+        through = await walk(store, "x")
+        assert through is not None
+        found = [each async for each in through.items]
+
+    assert [each.index for each in found] == list(range(200))
+    asked = [path for _, path, _ in way.seen if "/copy" in path]
+    assert "after" not in asked[0]
+    assert "after=" in asked[-1]

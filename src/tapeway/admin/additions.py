@@ -18,13 +18,13 @@ from tapeway.admin.changes import (
     Superseded,
 )
 from tapeway.admin.console import Console
+from tapeway.admin.heads import head_of
 from tapeway.admin.imports import unreadable
 from tapeway.admin.octets import media_type, model_of, parsed, whole
 from tapeway.admin.payloads import MAX_INDEX, Nothing
 from tapeway.admin.route import Call, Plain
 from tapeway.admin.tags import condition
-from tapeway.core.json_text import Json, parse
-from tapeway.core.model import CassetteHead
+from tapeway.core.json_text import parse
 from tapeway.core.shared import Held
 from tapeway.editing.additions import Addition, Reference
 from tapeway.errors import AdminError
@@ -44,8 +44,7 @@ async def append_interactions(console: Console, call: Call[ChangeQuery, Nothing]
     additions = await asyncio.to_thread(_additions, sent)
     head = None
     if sent.head is not None:
-        meta = cast("dict[str, Json]", sent.head.meta)
-        head = CassetteHead(sent.head.created_at, sent.head.run_id, meta)
+        head = head_of(sent.head)
     added = await console.broker.editor.append(
         name,
         additions,

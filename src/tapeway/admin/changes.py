@@ -37,8 +37,17 @@ class Superseded(Sent):
     sha256: str = Field(pattern=_SHA256)
 
 
+class CopyQuery(Sent):
+    after: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_INDEX,
+        description="The index after which this copy begins; its digest is of what it holds then.",
+    )
+
+
 class Head(Sent):
-    """What a cassette says of itself that begins with these."""
+    """What a cassette says of itself."""
 
     created_at: str
     run_id: str
@@ -66,6 +75,26 @@ class Added(Said):
     cassette: str
     head: str = Field(description="The digest of what the cassette says of itself.")
     interactions: list[Placed]
+
+
+class SourceOf(Said):
+    route: str
+    base: str
+
+
+class Outlined(Said):
+    cassette: str
+    head: Head
+    interactions: int
+    sources: list[SourceOf] = Field(
+        description="Routes and bases of the interactions, each pair once."
+    )
+
+
+class Headed(Said):
+    cassette: str
+    head: str = Field(description="The digest of what the cassette says of itself.")
+    replaced: int = Field(description="Places that showed a secret, and show a placeholder now.")
 
 
 class Edited(Said):

@@ -9,17 +9,18 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
-from tapeway.admin.changes import ChangeQuery, Imported
+from tapeway.admin.changes import ChangeQuery, CopyQuery, Imported
 from tapeway.admin.console import Console
 from tapeway.admin.imports import answered, unreadable
 from tapeway.admin.octets import MIB, media_type, pieces
 from tapeway.admin.payloads import Nothing
-from tapeway.admin.route import Call, Plain
+from tapeway.admin.route import Call
 from tapeway.admin.tags import condition
 from tapeway.core.model import StoredCassette
 from tapeway.core.shared import Held
 from tapeway.editing.absence import no_cassette
 from tapeway.editing.additions import Walk
+from tapeway.editing.paging import weight
 from tapeway.errors import AdminError, TapewayError
 from tapeway.formats import copying
 from tapeway.formats.copying import Reader, Writer
@@ -30,11 +31,14 @@ TYPES = frozenset({copying.MEDIA_TYPE})
 _BATCH = 64
 
 
-async def get_copy(console: Console, call: Plain) -> web.StreamResponse:
-    """The cassette line by line, as another tapeway takes it: in any size, at one moment."""
-    found = await console.broker.editor.walk(call.cassette)
+async def get_copy(console: Console, call: Call[CopyQuery, Nothing]) -> web.StreamResponse:
+    """The cassette line by line, as another tapeway takes it: in any size."""
+    found = await console.broker.editor.walk(call.cassette, call.query.after)
     if found is None:
         raise no_cassette(call.cassette)
+    batches = _batches(found)
+    # What cannot be read at all is still told by a status.
+    batch: list[Held] = await anext(batches, [])
     response = web.StreamResponse(headers={"Content-Type": copying.MEDIA_TYPE})
     await response.prepare(call.request)
     if call.request.method == "HEAD":
@@ -42,8 +46,9 @@ async def get_copy(console: Console, call: Plain) -> web.StreamResponse:
     try:
         writer = Writer(found.head)
         await response.write(writer.first())
-        async for batch in _batches(found):
+        while batch:
             await response.write(await asyncio.to_thread(writer.lines, batch))
+            batch = await anext(batches, [])
         await response.write(writer.last())
     except (TapewayError, FormatFault):
         # The head is out: what can be told now is only that this is not all of it.
@@ -82,11 +87,12 @@ async def put_copy(console: Console, call: Call[ChangeQuery, Nothing]) -> web.Re
 
 
 async def _batches(found: Walk) -> AsyncIterator[list[Held]]:
-    batch: list[Held] = []
+    batch, heavy = list[Held](), 0
     async for item in found.items:
         batch.append(item)
-        if len(batch) >= _BATCH:
+        heavy += weight(item)
+        if len(batch) >= _BATCH or heavy >= MIB:
             yield batch
-            batch = []
+            batch, heavy = [], 0
     if batch:
         yield batch

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import aclosing
 
 from aiohttp import web
 
@@ -13,10 +14,12 @@ from tapeway.admin.tags import tag
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model import ForeignInteraction, Interaction
 from tapeway.editing.absence import no_cassette, no_interaction
+from tapeway.editing.paging import MOST, weight
 from tapeway.errors import CassetteCorrupt
 from tapeway.formats import native
 from tapeway.formats.fault import FormatFault
 from tapeway.formats.fingerprint import of_document
+from tapeway.ports import SharedStore
 
 Held = Interaction | ForeignInteraction
 
@@ -24,12 +27,10 @@ Held = Interaction | ForeignInteraction
 async def list_interactions(
     console: Console, call: Call[InteractionQuery, Nothing]
 ) -> web.Response:
-    """A cassette's interactions, in order of their index."""
+    """A cassette's interactions, in order; a page of large ones ends before its limit."""
     query = call.query
-    stored = await read_cassette(console, call.cassette)
-    held = sorted(stored.interactions, key=lambda each: each.index)
-    later = [each for each in held if query.after is None or each.index > query.after]
-    body = await asyncio.to_thread(_page, call.cassette, later, query.limit)
+    page, following = await _page(console, call.cassette, query.after, query.limit)
+    body = await asyncio.to_thread(_listed, call.cassette, page, following)
     return web.Response(body=body, content_type="application/json")
 
 
@@ -48,9 +49,29 @@ async def get_interaction(console: Console, call: Plain) -> web.Response:
     return web.Response(body=body, content_type="application/json", headers=etag)
 
 
-def _page(name: str, later: Sequence[Held], limit: int) -> bytes:
-    documents: list[Json] = [_document(name, each) for each in later[:limit]]
-    following = later[limit - 1].index if len(later) > limit else None
+async def _page(
+    console: Console, name: str, after: int | None, limit: int
+) -> tuple[list[Held], int | None]:
+    """Some interactions, and the index after which there are more."""
+    if not isinstance(console.broker.store, SharedStore):
+        stored = await read_cassette(console, name)
+        held = sorted(stored.interactions, key=lambda each: each.index)
+        later = [each for each in held if after is None or each.index > after]
+        return later[:limit], later[limit - 1].index if len(later) > limit else None
+    if (found := await console.broker.editor.walk(name, after)) is None:
+        raise no_cassette(name)
+    page, heavy = list[Held](), 0
+    async with aclosing(found.items) as items:
+        async for item in items:
+            if len(page) == limit or heavy > MOST:
+                return page, page[-1].index
+            page.append(item)
+            heavy += weight(item)
+    return page, None
+
+
+def _listed(name: str, page: Sequence[Held], following: int | None) -> bytes:
+    documents: list[Json] = [_document(name, each) for each in page]
     return dump({"interactions": documents, "next": following})
 
 

@@ -16,10 +16,14 @@ from tapeway.admin.changes import (
     BodyKept,
     ChangeQuery,
     Claimed,
+    CopyQuery,
     Edited,
     ExportQuery,
+    Head,
+    Headed,
     Imported,
     ImportQuery,
+    Outlined,
     Released,
     Removed,
 )
@@ -27,6 +31,7 @@ from tapeway.admin.copies import TYPES, get_copy, put_copy
 from tapeway.admin.entrance import index, metrics, openapi
 from tapeway.admin.events import events
 from tapeway.admin.exports import get_cassette
+from tapeway.admin.heads import get_outline, put_head
 from tapeway.admin.health import healthz, readyz
 from tapeway.admin.imports import ACCEPTED, delete_cassette, put_cassette
 from tapeway.admin.interactions import get_interaction, list_interactions
@@ -107,7 +112,9 @@ TABLE: tuple[Route, ...] = (
     route("DELETE", _NAMED, delete_cassette, Nothing, Nothing, Removed, errors=_CHANGED),
     route("POST", f"{_NAMED}/claim", claim, Nothing, Nothing, Claimed, errors=(409, 500, 503)),
     route("POST", f"{_NAMED}/release", release, Nothing, Nothing, Released, errors=_CHANGED),
-    route("GET", f"{_NAMED}/copy", get_copy, Nothing, Nothing, _COPY, errors=(404, 500)),
+    route("GET", f"{_NAMED}/outline", get_outline, Nothing, Nothing, Outlined, errors=(404, 500)),
+    route("PUT", f"{_NAMED}/head", put_head, ChangeQuery, Head, Headed, errors=_CHANGED),
+    route("GET", f"{_NAMED}/copy", get_copy, CopyQuery, Nothing, _COPY, errors=(404, 409, 500)),
     route(
         *("PUT", f"{_NAMED}/copy", put_copy, ChangeQuery, Nothing, Imported),
         errors=_CHANGED,

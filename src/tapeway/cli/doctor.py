@@ -22,7 +22,7 @@ from tapeway.core.model import CassetteHead, StoredCassette
 from tapeway.core.routing import adopt
 from tapeway.core.rules import Rules, RulesFault, in_meta, merged, of_meta
 from tapeway.errors import CassetteCorrupt
-from tapeway.ports import Editable
+from tapeway.ports import Restatable
 from tapeway.settings import Settings, resolve_routes
 
 _UNEXPLAINED = 1
@@ -112,7 +112,7 @@ async def _of_cassettes(settings: Settings, first: str, second: str, *, write: b
 
 
 async def _restated(one: Place, stored: StoredCassette) -> None:
-    if isinstance(one.store, Editable):
+    if isinstance(one.store, Restatable):
         # What others have recorded meanwhile stays.
         await one.store.restate(one.name, stored.head)
     else:

@@ -15,7 +15,7 @@ from tapeway.cli.progress import progress
 from tapeway.core.model import CassetteHead, StoredCassette
 from tapeway.core.shared import Held
 from tapeway.errors import ConfigError, StoreError
-from tapeway.ports import Editable, Swappable
+from tapeway.ports import Restatable, Swappable
 from tapeway.stores import walking
 from tapeway.stores.unfinished import is_marked, marked
 from tapeway.stores.walking import Walk
@@ -30,7 +30,7 @@ async def bring(source: Source, to: Place, *, force: bool) -> Digest:
     Raises ConfigError where there is another one and that is not forced, StoreError.
     """
     check_lasting(to.store)
-    if isinstance(to.store, Editable):
+    if isinstance(to.store, Restatable):
         return await _into_database(source, to, to.store, force=force)
     return await _into_file(source, to, force=force)
 
@@ -72,7 +72,7 @@ async def _rest(wanted: Walk, to: Place, done: Digest, *, noted: bool) -> list[H
     return items
 
 
-async def _into_database(source: Source, to: Place, store: Editable, *, force: bool) -> Digest:
+async def _into_database(source: Source, to: Place, store: Restatable, *, force: bool) -> Digest:
     wanted = await source.walk()
     present = await walking.walk(to.store, to.name)
     if present is None or is_marked(present.head):
@@ -92,7 +92,7 @@ async def _into_database(source: Source, to: Place, store: Editable, *, force: b
 
 
 async def _filled(
-    source: Source, wanted: Walk, to: Place, store: Editable, *, force: bool
+    source: Source, wanted: Walk, to: Place, store: Restatable, *, force: bool
 ) -> Digest:
     """A cassette there that holds nothing else. Raises ConfigError where one does."""
     present = await walking.walk(to.store, to.name)
@@ -123,7 +123,7 @@ async def _filled(
 
 
 async def _add_all(
-    wanted: Walk, to: Place, store: Editable, mark: CassetteHead, done: Digest
+    wanted: Walk, to: Place, store: Restatable, mark: CassetteHead, done: Digest
 ) -> None:
     with progress("copying", wanted.count) as step:
         step(done.count)
@@ -133,7 +133,7 @@ async def _add_all(
             step(len(batch))
 
 
-async def _check(to: Place, store: Editable, head: CassetteHead, count: int) -> None:
+async def _check(to: Place, store: Restatable, head: CassetteHead, count: int) -> None:
     outline = await store.outline(to.name)
     if outline is None or (outline.head, outline.count) != (head, count):
         raise StoreError(

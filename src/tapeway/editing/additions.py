@@ -1,6 +1,6 @@
 """What is asked of an editor, and what it tells."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from tapeway.core.model import CassetteHead
@@ -37,4 +37,4 @@ class Walk:
     """What a cassette says of itself, and its interactions in order, to be taken once."""
 
     head: CassetteHead
-    items: AsyncIterator[Held]
+    items: AsyncGenerator[Held]

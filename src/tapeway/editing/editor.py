@@ -4,12 +4,12 @@ What is answered is durable, and what is in memory says the same as the store.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from tapeway.core import repeating, rules
 from tapeway.core.cassette import Cassette
@@ -17,12 +17,13 @@ from tapeway.core.known_values import KnownValues
 from tapeway.core.matching import request_key
 from tapeway.core.model import BodyFile, CassetteHead, ForeignInteraction, Recording, StoredCassette
 from tapeway.core.routing import RouteTable, adopt
-from tapeway.core.shared import Held
+from tapeway.core.shared import Held, Outline
 from tapeway.core.take import Take
-from tapeway.editing.absence import no_cassette, no_interaction
+from tapeway.editing.absence import no_cassette
 from tapeway.editing.additions import Addition, Changed, Walk
 from tapeway.editing.condition import ANY, Condition
-from tapeway.editing.held import same, superseded_by
+from tapeway.editing.digest import digest_of
+from tapeway.editing.held import behind, place_of, same, sources_of, superseded_by
 from tapeway.editing.kept_bodies import KeptBodies, by_digest, large_bodies, placed
 from tapeway.editing.numbering import Numbering
 from tapeway.editing.outsourcing import outsourced
@@ -52,19 +53,41 @@ class Editor:
         self._seen = KeptBodies()
         self._numbering = Numbering()
         self._brought_in: WeakSet[Cassette] = WeakSet()
+        self._heads: WeakKeyDictionary[Cassette, CassetteHead] = WeakKeyDictionary()
 
     async def stored(self, name: str) -> StoredCassette | None:
         """A cassette as its store holds it at this moment, or None where there is none."""
         return await self._workshop.original(name)
 
-    async def walk(self, name: str) -> Walk | None:
-        """The same, to be gone through once."""
+    async def outline(self, name: str) -> Outline | None:
+        """What it says of itself, how many interactions it has, and where they came from.
+
+        Costs the same however many there are while somebody appends to it from elsewhere.
+        """
+        cassette = self._workshop.get(name)
+        if cassette is not None and (head := self._heads.get(cassette)) is not None:
+            held: Sequence[Held] = cassette.snapshot()
+        elif (stored := await self.stored(name)) is None:
+            return None
+        else:
+            head, held = stored.head, stored.interactions
+            if cassette is not None and cassette in self._brought_in:
+                # It is claimed, so that what is in memory says the same as the store.
+                self._heads[cassette] = head
+        return Outline(head, len(held), sources_of(held))
+
+    async def walk(self, name: str, after: int | None = None) -> Walk | None:
+        """The same, to be gone through once: what stands behind one of its interactions, or all.
+
+        Raises CassetteEdited where that one is gone.
+        """
         if (stored := await self.stored(name)) is None:
             return None
         self._seen.forget(name)
         for file in by_digest(stored.interactions).values():
             self._seen.add(name, file)
-        return Walk(stored.head, _each(stored.interactions))
+        items = stored.interactions
+        return Walk(stored.head, _each(items if after is None else behind(name, items, after)))
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
         """A large body of a cassette, or None where it has none such."""
@@ -150,6 +173,22 @@ class Editor:
 
         return await self._workshop.change(name, partial(self._careful, name, work))
 
+    async def restate(self, name: str, head: CassetteHead, secrets: Secrets = "refuse") -> Changed:
+        """Put another head in force; one that is in is let go. Raises AdminError (404)."""
+
+        async def work(loaded: Cassette | None) -> tuple[Changed, None]:
+            before = await self._store.load(name, writable=True)
+            if before is None:
+                raise no_cassette(name)
+            found = await asyncio.to_thread(
+                partial(screened, head, (), self._known, secrets, meta=True)
+            )
+            await self._store.save(name, replace(before, head=found.head))
+            await self._store.release(name)
+            return Changed(fingerprint.of_head(found.head), found.replaced), None
+
+        return await self._workshop.change(name, partial(self._careful, name, work))
+
     async def remove(self, name: str, condition: Condition = ANY) -> None:
         """Delete a cassette. Raises AdminError (404), CassetteLocked."""
 
@@ -182,7 +221,7 @@ class Editor:
             before = await self._store.load(name, writable=True)
             if before is None:
                 raise no_cassette(name)
-            place = _place(name, before.interactions, index)
+            place = place_of(name, before.interactions, index)
             condition.check(fingerprint.of_item(before.interactions[place]))
             instead: tuple[Held, ...] = ()
             if changed is not None:
@@ -343,30 +382,10 @@ class Editor:
             raise
 
 
-async def digest_of(stored: StoredCassette | None) -> str | None:
-    """What a cassette's ETag says, None for no cassette."""
-    if stored is None:
-        return None
-
-    def digest() -> str:
-        return fingerprint.of_cassette(
-            fingerprint.of_head(stored.head), map(fingerprint.of_item, stored.interactions)
-        )
-
-    return await asyncio.to_thread(digest)
-
-
 def _used(cassette: Cassette) -> bool:
     return bool(cassette.take.touched or cassette.take.cursors)
 
 
-async def _each(items: Sequence[Held]) -> AsyncIterator[Held]:
+async def _each(items: Sequence[Held]) -> AsyncGenerator[Held]:
     for item in items:
         yield item
-
-
-def _place(name: str, items: Sequence[Held], index: int) -> int:
-    for place, each in enumerate(items):
-        if each.index == index:
-            return place
-    raise no_interaction(name, index)

@@ -4,10 +4,39 @@ import asyncio
 from collections.abc import Sequence
 
 from tapeway.core.cassette import Cassette
+from tapeway.core.model import Interaction
 from tapeway.core.shared import Held
+from tapeway.editing.absence import no_interaction
 from tapeway.editing.additions import Reference
 from tapeway.editing.receipts import Appended
+from tapeway.errors import CassetteEdited
 from tapeway.formats import fingerprint
+
+
+def place_of(name: str, items: Sequence[Held], index: int) -> int:
+    """Where the one of this index stands. Raises AdminError (404)."""
+    for place, each in enumerate(items):
+        if each.index == index:
+            return place
+    raise no_interaction(name, index)
+
+
+def behind(name: str, items: Sequence[Held], index: int) -> Sequence[Held]:
+    """Those behind the one of this index. Raises CassetteEdited where it is gone."""
+    for place, each in enumerate(items):
+        if each.index == index:
+            return items[place + 1 :]
+    raise CassetteEdited(
+        f"cassette '{name}' was changed while it was gone through, and interaction {index} is "
+        "gone: begin again"
+    )
+
+
+def sources_of(items: Sequence[Held]) -> frozenset[tuple[str, str]]:
+    """The route and base of each, every pair once."""
+    return frozenset(
+        [(each.request.route, each.request.base) for each in items if isinstance(each, Interaction)]
+    )
 
 
 def same(cassette: Cassette, index: int | None, item: Held) -> Appended | None:

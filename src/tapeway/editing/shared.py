@@ -1,26 +1,25 @@
 """The same for a store that many processes use at once: each change is the store's own step."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from tapeway.core.known_values import KnownValues
 from tapeway.core.model import BodyFile, CassetteHead, Recording, StoredCassette
-from tapeway.core.shared import Held
+from tapeway.core.shared import Held, Outline
 from tapeway.editing.absence import no_cassette, no_interaction
 from tapeway.editing.additions import Addition, Changed, Reference, Walk
 from tapeway.editing.condition import ANY, Condition
 from tapeway.editing.kept_bodies import KeptBodies, large_bodies, placed
 from tapeway.editing.outsourcing import outsourced
+from tapeway.editing.paging import pages
 from tapeway.editing.receipts import Appended, Extended, Receipt, Receipts
 from tapeway.editing.screening import Secrets, screened
 from tapeway.errors import StoreError
 from tapeway.formats import fingerprint
 from tapeway.ports import BodyKeeper, SharedStore
 from tapeway.spool import pieces
-
-_PAGE = 100
 
 
 class SharedEditor:
@@ -44,14 +43,21 @@ class SharedEditor:
         """The whole cassette, or None where there is none."""
         return await self._store.load(name, writable=False)
 
-    async def walk(self, name: str) -> Walk | None:
-        """A cassette page by page: what others change meanwhile may show or not."""
+    async def outline(self, name: str) -> Outline | None:
+        """What it says of itself, how many interactions it has, and where they came from."""
+        return await self._store.outline(name)
+
+    async def walk(self, name: str, after: int | None = None) -> Walk | None:
+        """A cassette page by page: what others change meanwhile may show or not.
+
+        Begins behind one of its interactions; CassetteEdited is raised where that is gone.
+        """
         outline = await self._store.outline(name)
-        return None if outline is None else Walk(outline.head, self._pages(name))
+        return None if outline is None else Walk(outline.head, pages(self._store, name, after))
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
         """A large body of a cassette, or None where it has none such. Goes through all of it."""
-        async for item in self._pages(name):
+        async for item in pages(self._store, name, None):
             for file in large_bodies(item):
                 if file.digest == digest:
                     return file
@@ -117,6 +123,17 @@ class SharedEditor:
         return Changed(
             fingerprint.of_cassette(fingerprint.of_head(after.head), digests), found.replaced
         )
+
+    async def restate(self, name: str, head: CassetteHead, secrets: Secrets = "refuse") -> Changed:
+        """Put another head in force for all instances. Raises AdminError (404)."""
+        if await self._store.outline(name) is None:
+            raise no_cassette(name)
+        found = await asyncio.to_thread(
+            partial(screened, head, (), self._known, secrets, meta=True)
+        )
+        await self._store.restate(name, found.head)
+        await self._changed()
+        return Changed(fingerprint.of_head(found.head), found.replaced)
 
     async def remove(self, name: str, condition: Condition = ANY) -> None:
         """Delete a cassette for all instances. Raises AdminError (404)."""
@@ -220,12 +237,5 @@ class SharedEditor:
         outline = await self._store.outline(name)
         if outline is None:
             return None
-        digests = [fingerprint.of_item(item) async for item in self._pages(name)]
+        digests = [fingerprint.of_item(item) async for item in pages(self._store, name, None)]
         return fingerprint.of_cassette(fingerprint.of_head(outline.head), digests)
-
-    async def _pages(self, name: str) -> AsyncIterator[Held]:
-        after = None
-        while found := await self._store.page(name, after=after, limit=_PAGE):
-            for each in found:
-                yield each.item
-            after = found[-1].item.index

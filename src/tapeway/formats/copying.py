@@ -25,7 +25,7 @@ class Cut(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What a whole copy says: its head, its digest, and that of each interaction in order."""
+    """What a whole copy says: its head, its digest, and, where asked for, that of each interaction."""
 
     head: CassetteHead
     digest: str
@@ -33,11 +33,16 @@ class End:
 
 
 class Writer:
-    """Writes a copy; every method gives some of its lines."""
+    """Writes a copy; every method gives some of its lines.
 
-    def __init__(self, head: CassetteHead) -> None:
+    What it remembers does not grow with the copy, unless it is to remember each digest.
+    """
+
+    def __init__(self, head: CassetteHead, *, remember: bool = False) -> None:
         self._head = head
-        self._digests: list[str] = []
+        self._count = 0
+        self._whole = fingerprint.Whole(fingerprint.of_head(head))
+        self._digests: list[str] | None = [] if remember else None
 
     def first(self) -> bytes:
         return dump(native.root_of(self._head)) + b"\n"
@@ -47,33 +52,39 @@ class Writer:
         written: list[bytes] = []
         for item in items:
             document = native.encode(item)
-            self._digests.append(fingerprint.of_document(document))
+            digest = fingerprint.of_document(document)
+            self._count += 1
+            self._whole.add(digest)
+            if self._digests is not None:
+                self._digests.append(digest)
             written.append(dump(native.numbered(item.index, document)) + b"\n")
         return b"".join(written)
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """Those of the interactions that were written."""
-        return tuple(self._digests)
+        """Those of the interactions that were written and are remembered."""
+        return tuple(self._digests or ())
 
     @property
     def digest(self) -> str:
         """That of the whole as far as it was written."""
-        return fingerprint.of_cassette(fingerprint.of_head(self._head), self._digests)
+        return self._whole.digest
 
     def last(self) -> bytes:
-        end: dict[str, Json] = {"interactions": len(self._digests), "sha256": self.digest}
+        end: dict[str, Json] = {"interactions": self._count, "sha256": self.digest}
         return dump({_END: end}) + b"\n"
 
 
 class Reader:
     """Reads a copy piece by piece. Raises FormatFault for what cannot be read, and Cut."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, remember: bool = False) -> None:
         self._rest: list[bytes] = []
         self._waiting = 0
         self._head: CassetteHead | None = None
-        self._digests: list[str] = []
+        self._count = 0
+        self._whole = fingerprint.Whole("")
+        self._digests: list[str] | None = [] if remember else None
         self._end: Fields | None = None
 
     def feed(self, piece: bytes) -> list[Held]:
@@ -96,17 +107,16 @@ class Reader:
         """What it says, once nothing more comes."""
         if self._head is None or self._end is None or self._rest:
             raise Cut("the copy ends before its last line")
-        head = fingerprint.of_head(self._head)
-        digest = fingerprint.of_cassette(head, self._digests)
+        digest = self._whole.digest
         said = self._end.integer("interactions", low=0, high=2**53), self._end.text("sha256")
-        if said != (len(self._digests), digest):
+        if said != (self._count, digest):
             raise Cut("the copy is not what its last line says")
-        return End(self._head, digest, tuple(self._digests))
+        return End(self._head, digest, tuple(self._digests or ()))
 
     def _read(self, line: bytes) -> Held | None:
         if self._end is not None:
             raise Cut("something follows on the last line of the copy")
-        number = len(self._digests) + 2 if self._head is not None else 1
+        number = self._count + 2 if self._head is not None else 1
         try:
             value = parse(line)
         except NotJson as exc:
@@ -115,12 +125,17 @@ class Reader:
         if self._head is None:
             root: dict[str, Json] = {**fields.values, "interactions": []}
             self._head = native.sheet_of(root).head
+            self._whole = fingerprint.Whole(fingerprint.of_head(self._head))
             return None
         if _END in fields:
             self._end = fields.object(_END)
             return None
         document = dict(fields.values)
         index = fields.integer("index", low=0, high=2**53)
-        item = native.decode(document, index, ("interactions", len(self._digests)))
-        self._digests.append(fingerprint.of_document(document))
+        item = native.decode(document, index, ("interactions", self._count))
+        digest = fingerprint.of_document(document)
+        self._count += 1
+        self._whole.add(digest)
+        if self._digests is not None:
+            self._digests.append(digest)
         return item

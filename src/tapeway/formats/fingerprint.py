@@ -28,9 +28,23 @@ def of_head(head: CassetteHead) -> str:
     return hashlib.sha256(dump(native.root_of(head))).hexdigest()
 
 
+class Whole:
+    """The digest of a whole cassette as it grows, from that of its head and of its interactions."""
+
+    def __init__(self, head: str) -> None:
+        self._found = hashlib.sha256(head.encode())
+
+    def add(self, digest: str) -> None:
+        self._found.update(b"\n" + digest.encode())
+
+    @property
+    def digest(self) -> str:
+        return self._found.hexdigest()
+
+
 def of_cassette(head: str, digests: Iterable[str]) -> str:
-    """The digest of a whole cassette, from that of its head and of its interactions in order."""
-    whole = hashlib.sha256(head.encode())
+    """The same for all of them, in order."""
+    whole = Whole(head)
     for each in digests:
-        whole.update(b"\n" + each.encode())
-    return whole.hexdigest()
+        whole.add(each)
+    return whole.digest

@@ -11,15 +11,15 @@ from dataclasses import replace
 
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model import BodyFile, CassetteHead, CassetteStat, Recording, StoredCassette
-from tapeway.core.shared import Held
-from tapeway.errors import CassetteEdited, ConfigError, StoreAway, StoreError, closed
+from tapeway.core.shared import Found, Held, Outline
+from tapeway.errors import CassetteEdited, ConfigError, StoreError, closed
 from tapeway.formats import copying, fingerprint, native
-from tapeway.formats.fault import FormatFault
 from tapeway.formats.notation import JSON
 from tapeway.stores.document import checked, document_of, text_of
 from tapeway.stores.remote_address import Address
 from tapeway.stores.remote_bodies import RemoteBodies
 from tapeway.stores.remote_caller import PATIENCE_S, SILENCE_S, Caller, path_of
+from tapeway.stores.remote_copies import Copies
 from tapeway.stores.remote_knowledge import Knowledge, There
 from tapeway.stores.remote_line import Line, Waiting
 from tapeway.stores.remote_refusals import NotAllowed, Refused, unexpected
@@ -45,6 +45,7 @@ class RemoteStore:
         self.durability = "remote"
         self._caller = Caller(address, patience_s, silence_s)
         self._bodies = RemoteBodies(self._caller)
+        self._copies = Copies(self._caller, self._bodies)
         self._known: dict[str, Knowledge] = {}
         self._lines: dict[str, Line] = {}
         self._tasks: asyncio.TaskGroup | None = None
@@ -62,6 +63,7 @@ class RemoteStore:
         except BaseException:
             await self._caller.close()
             raise
+        self._bodies.open()
         self._tasks = await asyncio.TaskGroup().__aenter__()
 
     async def close(self) -> None:
@@ -80,7 +82,8 @@ class RemoteStore:
             await tasks.__aexit__(None, None, None)
             self._known.clear()
             self._lines.clear()
-            await self._bodies.close()
+            await self._copies.close()
+            self._bodies.close()
             await self._caller.close()
         if failed:
             raise failed[0]
@@ -90,7 +93,7 @@ class RemoteStore:
         if writable:
             await self._caller.ask("POST", f"{path_of(name)}/claim")
             known.claimed = True
-        found = await self._copied(name)
+        found = await self._copies.whole(name)
         digest = None if found is None else found[0].digest
         if writable and known.loaded and not known.appended and digest != known.digest:
             raise CassetteEdited(
@@ -143,6 +146,7 @@ class RemoteStore:
         if (line := self._lines.pop(name, None)) is not None:
             await line.idle.wait()
         del self._known[name]
+        await self._copies.forget(name)
         if known.claimed:
             await self._caller.ask("POST", f"{path_of(name)}/release")
 
@@ -157,6 +161,52 @@ class RemoteStore:
             if exc.said != "no_cassette":
                 raise
         return there
+
+    async def outline(self, name: str) -> Outline | None:
+        path_of(name)
+        self._running()
+        try:
+            said = await self._caller.ask("GET", f"{path_of(name)}/outline")
+        except Refused as exc:
+            if exc.said == "no_cassette":
+                return None
+            raise
+        match said:
+            case {
+                "head": {"created_at": str(at), "run_id": str(run_id), "meta": dict(meta)},
+                "interactions": int(count),
+                "sources": [*sources],
+            }:
+                found = [self._source(each) for each in sources]
+                return Outline(CassetteHead(at, run_id, meta), count, frozenset(found))
+            case _:
+                raise unexpected(self.url)
+
+    async def page(self, name: str, *, after: int | None, limit: int) -> list[Found]:
+        path_of(name)
+        self._running()
+        return await self._copies.page(name, after, limit)
+
+    async def restate(self, name: str, head: CassetteHead) -> None:
+        known = self._knowledge(name)
+        if (line := self._lines.get(name)) is not None:
+            await line.idle.wait()
+        sent = dump({"created_at": head.created_at, "run_id": head.run_id, "meta": dict(head.meta)})
+
+        async def body() -> AsyncIterator[bytes]:
+            yield sent
+
+        headers = {"Content-Type": "application/json", "Content-Length": str(len(sent))}
+        said = await self._caller.ask(
+            *("PUT", f"{path_of(name)}/head"),
+            query={"secrets": "keep"},
+            headers=headers,
+            body=body,
+        )
+        if said.get("head") != fingerprint.of_head(head):
+            raise unexpected(self.url)
+        if known.head:
+            known.head = fingerprint.of_head(head)
 
     async def names(self) -> list[str]:
         self._running()
@@ -205,6 +255,13 @@ class RemoteStore:
             case _:
                 raise unexpected(self.url)
 
+    def _source(self, said: Json) -> tuple[str, str]:
+        match said:
+            case {"route": str(route), "base": str(base)}:
+                return route, base
+            case _:
+                raise unexpected(self.url)
+
     def _item(self, said: Json) -> tuple[str, CassetteStat | None]:
         match said:
             case {"name": str(name), "size_bytes": None}:
@@ -219,35 +276,14 @@ class RemoteStore:
             case _:
                 raise unexpected(self.url)
 
-    async def _copied(self, name: str) -> tuple[copying.End, list[Held]] | None:
-        async def attempt() -> tuple[copying.End, list[Held]]:
-            reader, items = copying.Reader(), list[Held]()
-            async with self._caller.pieces(f"{path_of(name)}/copy") as pieces:
-                async for piece in pieces:
-                    items += await asyncio.to_thread(reader.feed, piece)
-            try:
-                return reader.finish(), items
-            except copying.Cut as exc:
-                raise StoreAway(f"{self.url}: cassette '{name}' came cut ({exc})") from exc
-
-        try:
-            end, items = await self._caller.again(attempt)
-        except Refused as exc:
-            if exc.said == "no_cassette":
-                return None
-            raise
-        except FormatFault as exc:
-            raise StoreError(f"{self.url}: cassette '{name}' cannot be read: {exc}") from exc
-        return end, [await self._bodies.at_hand(name, item) for item in items]
-
     async def _put(
         self, name: str, cassette: StoredCassette, before: dict[str, str]
     ) -> Sequence[str]:
-        writer = copying.Writer(cassette.head)
+        writer = copying.Writer(cassette.head, remember=True)
 
         async def body() -> AsyncIterator[bytes]:
             nonlocal writer
-            writer = copying.Writer(cassette.head)
+            writer = copying.Writer(cassette.head, remember=True)
             yield writer.first()
             for start in range(0, len(cassette.interactions), _BATCH):
                 batch = cassette.interactions[start : start + _BATCH]
@@ -276,7 +312,7 @@ class RemoteStore:
             said = await put()
         except CassetteEdited:
             # Was it us, in a try whose answer was lost?
-            found = await self._copied(name)
+            found = await self._copies.whole(name)
             if found is None or found[0].digest != writer.digest:
                 raise
             return writer.digests
@@ -304,6 +340,6 @@ class RemoteStore:
 
 def _settled(cassette: StoredCassette) -> copying.Writer:
     """What a recording says of itself settles once it is read and written."""
-    writer = copying.Writer(cassette.head)
+    writer = copying.Writer(cassette.head, remember=True)
     writer.lines([native.decode(native.encode(each), 0) for each in cassette.interactions])
     return writer

@@ -1,26 +1,31 @@
 """Large bodies of a remote store: on their way there, and copies of those that came from there.
 
-Copies lie in a folder of this process, by digest, and go when the store is closed.
+A body comes when it is read, into a file without a name: nothing is left behind however the process
+ends. Those lately read are at hand.
 """
 
 import asyncio
 import hashlib
-import os
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Iterable
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 
 from tapeway.core.model import BodyFile, Interaction
 from tapeway.core.shared import Held
-from tapeway.errors import StoreAway
-from tapeway.spool import stream
-from tapeway.stores.disk import store_error, write_all
+from tapeway.errors import CassetteCorrupt, StoreAway, closed
+from tapeway.spool import Temporary, stream
 from tapeway.stores.remote_caller import Caller, path_of
-from tapeway.stores.remote_refusals import unexpected
+from tapeway.stores.remote_refusals import Refused, unexpected
 
-_DEED = "keep a large body for a while"
+_AT_HAND = 256 * 1024 * 1024
+_MOST = 64
+"""Each is a descriptor."""
+
+_AT_ONCE = 4
 
 
 class RemoteBodies:
@@ -28,20 +33,28 @@ class RemoteBodies:
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
-        self._folder: Path | None = None
-        self._door = asyncio.Lock()
+        self._couriers: ThreadPoolExecutor | None = None
+        self._guard = threading.Lock()
+        self._at_hand: OrderedDict[str, tuple[Temporary, int]] = OrderedDict()
 
-    async def close(self) -> None:
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+    def open(self) -> None:
+        """Let bodies be read from now on."""
+        self._couriers = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tapeway-bodies")
+
+    def close(self) -> None:
+        """Let go of what is at hand."""
+        couriers, self._couriers = self._couriers, None
+        if couriers is not None:
+            couriers.shutdown(wait=False, cancel_futures=True)
+        with self._guard:
+            self._at_hand.clear()
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
         """A body, durable on the far side on return. Raises StoreError, and what `pieces` raises."""
         path_of(name)
-        file = await asyncio.to_thread(self._written, pieces)
+        file, held = await asyncio.to_thread(_written, pieces)
         await self.send(name, file)
-        return file
+        return replace(file, hold=Lent(self, name, file, held))
 
     async def send(self, name: str, file: BodyFile) -> None:
         """Have a body on the far side, for an interaction that comes next."""
@@ -57,88 +70,113 @@ class RemoteBodies:
         if said != {"sha256": file.digest, "size": file.size}:
             raise unexpected(self._caller.shown)
 
-    async def at_hand(self, name: str, item: Held) -> Held:
-        """The interaction with copies of its large bodies. Raises StoreError."""
+    def lend(self, name: str, item: Held) -> Held:
+        """The interaction with its large bodies within reach."""
         if not isinstance(item, Interaction):
             return item
         request, response = item.request, item.response
         if request.file is not None:
-            request = replace(request, file=await self._fetched(name, request.file))
+            request = replace(request, file=self._lent(name, request.file))
         if response.file is not None:
-            response = replace(response, file=await self._fetched(name, response.file))
+            response = replace(response, file=self._lent(name, response.file))
         if request is item.request and response is item.response:
             return item
         return replace(item, request=request, response=response)
 
-    async def _fetched(self, name: str, file: BodyFile) -> BodyFile:
-        async with self._door:
-            place = self._place() / f"sha256-{file.digest}"
-            if not place.exists():
-
-                async def attempt() -> None:
-                    path = f"{path_of(name)}/bodies/{file.digest}"
-                    async with self._caller.pieces(path) as pieces:
-                        await self._take(place, file, pieces)
-
-                await self._caller.again(attempt)
-            return replace(file, path=str(place))
-
-    async def _take(self, place: Path, file: BodyFile, pieces: AsyncIterator[bytes]) -> None:
-        draft, digest, size = _Draft(place.parent), hashlib.sha256(), 0
+    def fetch(self, name: str, file: BodyFile) -> Temporary:
+        """A body's file. Raises CassetteCorrupt where it is gone, StoreError."""
+        if (found := self._found(file)) is not None:
+            return found
+        if (couriers := self._couriers) is None:
+            raise closed(self._caller.shown)
+        # On a loop of its own: whoever asks is in some thread, and may be on the store's loop.
+        errand = partial(self._errand, name, file)
         try:
-            async for piece in pieces:
-                digest.update(piece)
-                size += len(piece)
-                await asyncio.to_thread(draft.write, piece)
-            if (size, digest.hexdigest()) != (file.size, file.digest):
-                raise StoreAway(f"{self._caller.shown} sent another body than the one asked for")
-            draft.adopt(place)
+            return couriers.submit(copy_context().run, errand).result()
+        except CancelledError:
+            raise closed(self._caller.shown) from None
+
+    def hand(self, file: BodyFile, held: Temporary) -> None:
+        """Have a body at hand for a while."""
+        with self._guard:
+            self._at_hand[file.digest] = held, file.size
+            while (
+                len(self._at_hand) > _MOST
+                or sum(size for _, size in self._at_hand.values()) > _AT_HAND
+            ):
+                self._at_hand.popitem(last=False)
+
+    def _found(self, file: BodyFile) -> Temporary | None:
+        with self._guard:
+            if (found := self._at_hand.get(file.digest)) is None:
+                return None
+            self._at_hand.move_to_end(file.digest)
+            return found[0]
+
+    def _lent(self, name: str, file: BodyFile) -> BodyFile:
+        return replace(file, hold=Lent(self, name, file))
+
+    def _errand(self, name: str, file: BodyFile) -> Temporary:
+        return asyncio.run(self._fetched(name, file))
+
+    async def _fetched(self, name: str, file: BodyFile) -> Temporary:
+        if (found := self._found(file)) is not None:
+            return found
+        caller = self._caller.another()
+        await caller.open()
+        try:
+            held = await caller.again(lambda: _come(caller, name, file))
+        except Refused as exc:
+            if exc.said not in ("no_body", "no_cassette"):
+                raise
+            raise CassetteCorrupt(
+                f"{caller.shown}: the large body sha256-{file.digest} of cassette '{name}' is "
+                "gone, its recording was removed or replaced meanwhile"
+            ) from exc
         finally:
-            draft.close()
-
-    def _written(self, pieces: Iterable[bytes]) -> BodyFile:
-        draft, digest, size = _Draft(self._place()), hashlib.sha256(), 0
-        try:
-            for piece in pieces:
-                digest.update(piece)
-                size += len(piece)
-                draft.write(piece)
-            place = self._place() / f"sha256-{digest.hexdigest()}"
-            draft.adopt(place)
-        finally:
-            draft.close()
-        return BodyFile(str(place), size, digest.hexdigest())
-
-    def _place(self) -> Path:
-        if self._folder is None:
-            try:
-                self._folder = Path(tempfile.mkdtemp(prefix="tapeway-"))
-            except OSError as exc:
-                raise store_error(exc, tempfile.gettempdir(), _DEED) from exc
-        return self._folder
+            await caller.close()
+        self.hand(file, held)
+        return held
 
 
-class _Draft:
-    """A copy under construction."""
+class Lent(Temporary):
+    """A body that is asked for when it is opened, unless it has just been sent from here."""
 
-    def __init__(self, folder: Path) -> None:
-        try:
-            self._fd, self._name = tempfile.mkstemp(dir=folder)
-        except OSError as exc:
-            raise store_error(exc, str(folder), _DEED) from exc
+    def __init__(
+        self, bodies: RemoteBodies, name: str, file: BodyFile, own: Temporary | None = None
+    ) -> None:
+        self._bodies = bodies
+        self._name = name
+        self._file = replace(file, hold=None)
+        self._own = own
 
-    def write(self, piece: bytes) -> None:
-        try:
-            write_all(self._fd, piece)
-        except OSError as exc:
-            raise store_error(exc, self._name, _DEED) from exc
+    def open(self) -> int:
+        own = self._own
+        return (self._bodies.fetch(self._name, self._file) if own is None else own).open()
 
-    def adopt(self, place: Path) -> None:
-        try:
-            os.rename(self._name, place)
-        except OSError as exc:
-            raise store_error(exc, str(place), _DEED) from exc
+    def sent(self) -> None:
+        """A recording refers to it on the far side: the copy that lies here may go."""
+        if self._own is not None:
+            self._bodies.hand(self._file, self._own)
+            self._own = None
 
-    def close(self) -> None:
-        os.close(self._fd)
-        Path(self._name).unlink(missing_ok=True)
+
+async def _come(caller: Caller, name: str, file: BodyFile) -> Temporary:
+    held, digest, size = Temporary(None), hashlib.sha256(), 0
+    async with caller.pieces(f"{path_of(name)}/bodies/{file.digest}") as pieces:
+        async for piece in pieces:
+            digest.update(piece)
+            size += len(piece)
+            held.write(piece)
+    if (size, digest.hexdigest()) != (file.size, file.digest):
+        raise StoreAway(f"{caller.shown} sent another body than the one asked for")
+    return held
+
+
+def _written(pieces: Iterable[bytes]) -> tuple[BodyFile, Temporary]:
+    held, digest, size = Temporary(None), hashlib.sha256(), 0
+    for piece in pieces:
+        digest.update(piece)
+        size += len(piece)
+        held.write(piece)
+    return BodyFile("", size, digest.hexdigest(), hold=held), held

@@ -52,6 +52,10 @@ class Caller:
         self._silence_s = silence_s
         self._session: aiohttp.ClientSession | None = None
 
+    def another(self) -> "Caller":
+        """One of the same address for another event loop, not yet open."""
+        return Caller(self._address, self._patience_s, self._silence_s)
+
     async def open(self) -> None:
         """Raises ConfigError for certificates that cannot be read."""
         headers = {"Accept-Encoding": "identity"}
@@ -118,9 +122,11 @@ class Caller:
             pause = min(2 * pause, 1.0)
 
     @asynccontextmanager
-    async def pieces(self, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def pieces(
+        self, path: str, query: Mapping[str, str] | None = None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The body of a GET as it comes, to be used in an attempt. Raises what `ask` does."""
-        async with self._asked("GET", path, None, None, None) as response:
+        async with self._asked("GET", path, query, None, None) as response:
             yield response.content.iter_chunked(_PIECE)
 
     @asynccontextmanager

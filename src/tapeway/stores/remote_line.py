@@ -11,14 +11,15 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model import CassetteHead, Interaction, Recording
+from tapeway.core.model import CassetteHead, Recording
 from tapeway.core.shared import Held
 from tapeway.errors import StoreError, TapewayError, describe
 from tapeway.formats import fingerprint, native
-from tapeway.stores.remote_bodies import RemoteBodies
+from tapeway.stores.remote_bodies import Lent, RemoteBodies
 from tapeway.stores.remote_caller import Caller, path_of
 from tapeway.stores.remote_knowledge import Knowledge, There
 from tapeway.stores.remote_refusals import Refused, unexpected
+from tapeway.stores.walking import large_bodies
 
 _MOST_TOGETHER = 64
 _MOST_OCTETS = 8 * 1024 * 1024
@@ -146,12 +147,13 @@ class Line:
             if there is None or not _same(item, there.sha256):
                 raise unexpected(self._caller.shown)
             self._known.add(item.index, there, each.recording.supersedes, head)
+            for file in large_bodies(item):
+                if isinstance(file.hold, Lent):
+                    file.hold.sent()
 
     async def _send_bodies(self, item: Held) -> None:
-        if isinstance(item, Interaction):
-            for file in (item.request.file, item.response.file):
-                if file is not None:
-                    await self._bodies.send(self._name, file)
+        for file in large_bodies(item):
+            await self._bodies.send(self._name, file)
 
 
 def _there(said: Json) -> There | None:
