@@ -155,6 +155,16 @@ async def test_sessions_are_listed_by_their_last_change(history: HistoryStorage)
     assert await history.list_sessions() == ["a", "b", "c"]
 
 
+async def test_another_one_lists_sessions_in_the_same_order(place: Place) -> None:
+    async with StorageProvider(place.again()) as one:
+        for session in ("c", "a", "b"):
+            await one.history.append_messages(session, [said(1)])
+            # Clocks of file systems stand still for milliseconds.
+            await asyncio.sleep(0.02)
+    async with StorageProvider(place.again()) as other:
+        assert await other.history.list_sessions() == ["b", "a", "c"]
+
+
 async def test_cassettes_of_others_are_no_sessions(place: Place) -> None:
     async with StorageProvider(place.again()) as provider:
         await provider.history.append_messages("s", [said(1)])

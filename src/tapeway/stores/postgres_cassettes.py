@@ -87,7 +87,7 @@ async def stat(session: Session, name: str) -> CassetteStat | None:
     changed: datetime = max(filter(None, (found["changed"], found["last"])))
     return CassetteStat(
         found["head"] + found["bytes"],
-        changed.astimezone(UTC).isoformat(timespec="seconds"),
+        changed.astimezone(UTC).isoformat(timespec="microseconds"),
         f"{found['id']}.{found['revision']}.{found['changes']}",
     )
 

@@ -79,11 +79,11 @@ class Pen:
     @property
     def written(self) -> str:
         """The time as a list of cassettes shows it."""
-        return self.at.isoformat(timespec="seconds")
+        return self.at.isoformat(timespec="microseconds")
 
     def written_before(self, seconds: int) -> str:
         """The time so many seconds ago, in the same form."""
-        return (self.at - timedelta(seconds=seconds)).isoformat(timespec="seconds")
+        return (self.at - timedelta(seconds=seconds)).isoformat(timespec="microseconds")
 
     def shelf(self, name: str) -> Shelf | None:
         """A cassette."""
