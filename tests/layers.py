@@ -76,7 +76,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "admin": frozenset(
         {
             *("broker", "core", "editing", "errors", "formats", "hops", "journal", "loaded"),
-            *("ports", "report", "settings", "providers", "spool", "transcripts"),
+            *("ports", "report", "report_forms", "settings", "providers", "spool", "transcripts"),
         }
     ),
     "server": frozenset(

@@ -2,6 +2,7 @@
 
 import json
 import re
+from xml.etree import ElementTree
 
 from tests.admin.world import World
 
@@ -29,6 +30,23 @@ async def test_each_cassette_has_its_part(open_world: World) -> None:
     assert (two["name"], two["recorded"], two["replayed"]) == ("two", 2, 0)
     assert two["duplicates"] == [[{"index": 0, **item}, {"index": 1, **item}]]
     assert report["upstream_connections"] == 4
+
+
+async def test_a_build_server_and_a_person_read_it_in_their_own_forms(open_world: World) -> None:
+    await open_world.ask("/v1/a")
+    await open_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
+    for _ in range(2):
+        await open_world.ask("/v1/<b>")
+
+    answers = [
+        await open_world.call("GET", f"/api/v1/report?format={form}") for form in ("junit", "text")
+    ]
+
+    suites = ElementTree.fromstring(await answers[0].text())  # noqa: S314 - our own
+    failed = [each.get("name") for each in suites.iter("testcase") if len(each)]
+    assert failed == ["GET /v1/%3Cb%3E"] * 2
+    assert "default: 1 recorded, 2 missed, 1 unused" in await answers[1].text()
+    assert [each.content_type for each in answers] == ["application/xml", "text/plain"]
 
 
 async def test_tokens_that_replays_spared_are_counted(open_world: World) -> None:

@@ -95,7 +95,7 @@ class Acceptance(Sent):
 
 
 class ReportQuery(Sent):
-    format: Literal["json"] = "json"
+    format: Literal["json", "junit", "text"] = "json"
 
 
 class Index(Said):

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from aiohttp import web
+
 from tapeway.admin.console import Console
 from tapeway.admin.legible import legible
 from tapeway.admin.payloads import (
@@ -16,12 +18,19 @@ from tapeway.admin.payloads import (
 )
 from tapeway.admin.route import Call
 from tapeway.report import CassetteReport, Item
+from tapeway.report_forms import junit, text
 
 
-async def report(console: Console, call: Call[ReportQuery, Nothing]) -> Report:
+async def report(console: Console, call: Call[ReportQuery, Nothing]) -> Report | web.Response:
     """Hits, misses, live calls, unused recordings and tokens saved, by cassette that is in."""
+    found = await console.broker.reports()
+    match call.query.format:
+        case "junit":
+            return web.Response(text=junit(found), content_type="application/xml")
+        case "text":
+            return web.Response(text=text(found), content_type="text/plain")
     return Report(
-        cassettes=[reported(each) for each in await console.broker.reports()],
+        cassettes=[reported(each) for each in found],
         upstream_connections=console.instances.connections,
     )
 
