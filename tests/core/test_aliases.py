@@ -1,0 +1,148 @@
+"""The names that AgentTape's recordings are found by, beside their match keys."""
+
+import json
+
+import pytest
+
+from tapeway.core import aliases, match_key, sdk_call
+from tapeway.core.aliases import Aliases
+from tapeway.core.json_text import Json
+from tapeway.core.model import Interaction, Request, Response, ResponseHead
+from tapeway.core.rules import NONE, Rules
+
+ANSWER = Response(ResponseHead(200))
+JSON = (sdk_call.JSON_TYPE,)
+
+
+def exchange(index: int, base: str, target: str, key: str | None = None) -> Interaction:
+    request = Request("", "GET", target, ((b"accept", b"*/*"),), base=base)
+    stored = match_key.of_http(request) if key is None else key
+    return Interaction(index, request, ANSWER, stored_keys=(stored,))
+
+
+def call(index: int, endpoint: str, key: str = "sha256:0", **arguments: Json) -> Interaction:
+    request = sdk_call.request_of(endpoint, arguments)
+    return Interaction(index, request, ANSWER, stored_keys=(key,))
+
+
+def got(target: str) -> Request:
+    return Request("default", "GET", target, ((b"Accept", b"*/*"), (b"Cookie", b"a=1")))
+
+
+def posted(path: str, body: Json) -> Request:
+    return Request("openai", "POST", path, JSON, json.dumps(body).encode())
+
+
+def found(held: Aliases, request: Request, rules: Rules = NONE) -> list[int]:
+    return list(held.found(aliases.of_request(request, request, held.origins, rules)))
+
+
+def holding(*interactions: Interaction, rules: Rules = NONE) -> Aliases:
+    held = Aliases()
+    for each in interactions:
+        held.add(each, rules)
+    return held
+
+
+def test_a_request_is_found_at_every_place_that_was_recorded() -> None:
+    held = holding(exchange(0, "https://a:1", "/x"), exchange(1, "http://b/v1", "/x"))
+
+    assert found(held, got("/x")) == [0]
+    assert found(held, got("/v1/x")) == [1]
+    assert found(held, got("/y")) == []
+    assert list(held.origins) == ["https://a:1", "http://b"]
+
+
+def test_the_stored_key_is_enough_and_so_is_the_one_of_what_stands_there() -> None:
+    before = exchange(0, "https://a", "/x?q=secret").stored_keys[0]
+    held = holding(exchange(0, "https://a", "/x?q=REDACTED", before))
+
+    assert found(held, got("/x?q=secret")) == found(held, got("/x?q=REDACTED")) == [0]
+    assert found(held, got("/x?q=other")) == []
+
+
+def test_a_call_is_found_whatever_its_path_begins_with_and_how_it_is_made() -> None:
+    held = holding(
+        call(0, "chat.completions", model="m", messages=[]), call(1, "responses", model="m")
+    )
+
+    said: dict[str, Json] = {"model": "m", "messages": [], "stream": True, "user": None}
+    assert found(held, posted("/v1/chat/completions", said)) == [0]
+    assert found(held, posted("/openai/deployments/x/chat/completions?v=1", said)) == [0]
+    assert found(held, posted("/v1/responses", {"model": "m", "timeout": 3})) == [1]
+    assert found(held, posted("/v1/responses", said)) == []
+    assert found(held, posted("/v1/completions", said)) == []
+    assert found(held, got("/v1/chat/completions")) == []
+
+
+def test_a_key_alone_finds_a_call_whose_text_was_redacted() -> None:
+    asked: dict[str, Json] = {"endpoint": "responses", "input": "secret"}
+    key = match_key.of_request(asked)
+    held = holding(call(0, "responses", key, input="REDACTED"))
+
+    assert found(held, posted("/responses", {"input": "secret"})) == [0]
+    assert found(held, posted("/responses", {"input": "secrets"})) == []
+
+
+def test_the_names_to_ignore_are_those_of_the_rules() -> None:
+    at = "https://a"
+    other = Rules(agenttape_ignore=("q",))
+    key = match_key.of_request(
+        {"method": "GET", "url": f"{at}/x?q=1", "headers": {"accept": "*/*"}}, ("q",)
+    )
+
+    assert found(holding(exchange(0, at, "/x?date=1")), got("/x?date=2")) == [0]
+    assert found(holding(exchange(0, at, "/x?q=1", key)), got("/x?q=2")) == []
+    assert found(holding(exchange(0, at, "/x?q=1", key), rules=other), got("/x?q=2"), other) == [0]
+    assert found(holding(exchange(0, at, "/x?date=1"), rules=other), got("/x?date=2"), other) == []
+
+
+def test_what_was_recorded_in_order_is_found_at_its_place_whatever_is_asked() -> None:
+    ordered = match_key.ORDERED
+    held = holding(
+        exchange(0, "https://a", "/x", ordered),
+        call(1, "responses", ordered),
+        exchange(2, "https://b", "/x", ordered),
+        exchange(3, "https://a", "/y", ordered),
+    )
+
+    assert found(held, got("/new")) == [0, 3, 2]
+    assert found(held, posted("/v1/embeddings", {"input": "x"})) == [1, 0, 3, 2]
+
+
+def test_what_is_removed_is_found_no_more() -> None:
+    held = holding(exchange(0, "https://a", "/x"), exchange(1, "https://a", "/x"))
+    held.remove(0)
+    held.remove(7)
+
+    assert found(held, got("/x")) == [1]
+    held.remove(1)
+    assert not held
+
+
+def test_a_recording_of_our_own_has_no_such_names() -> None:
+    own = Interaction(0, got("/x"), ANSWER)
+
+    assert aliases.of_interaction(own) == ()
+    assert not holding(own)
+    assert aliases.origin_of(own) is None
+
+
+@pytest.mark.parametrize(
+    ("meta", "known"),
+    [
+        ({"agenttape_version": "0.1.8"}, True),
+        ({"agenttape_version": "0.1.8", "tapeway_version": "1"}, True),
+        ({}, True),
+        ({"tapeway_version": "1"}, False),
+    ],
+)
+def test_its_keys_count_where_it_recorded(meta: dict[str, Json], known: bool) -> None:
+    assert aliases.are_known(meta) is known
+
+
+def test_no_name_shows_what_was_asked() -> None:
+    names = aliases.of_request(posted("/v1/responses", {"input": "secret"}), got("/"), ["x://y"])
+
+    assert names
+    assert all(each.startswith(aliases.PREFIX) and b"secret" not in each for each in names)
