@@ -134,7 +134,7 @@ async def test_a_page_behind_what_is_gone_is_refused(store: SharedStore) -> None
         await store.page("x", after=1, limit=3)
 
 
-async def test_the_newest_of_a_path_are_near_or_else_the_newest_of_any(
+async def test_the_newest_of_a_path_are_near_and_then_the_newest_of_others(
     store: SharedStore,
 ) -> None:
     for index, target in enumerate(["/v1/a?n=1", "/v1/a?n=2", "/v1/b", "/v1/a", "/v1/c"]):
@@ -145,7 +145,8 @@ async def test_the_newest_of_a_path_are_near_or_else_the_newest_of_any(
         )
 
     assert found_indexes(await store.near("x", "POST", "/v1/a", 2)) == [1, 3]
-    assert found_indexes(await store.near("x", "POST", "/v1/a", 9)) == [0, 1, 3]
+    assert found_indexes(await store.near("x", "POST", "/v1/a", 4)) == [0, 1, 3, 4]
+    assert found_indexes(await store.near("x", "POST", "/v1/a", 9)) == [0, 1, 2, 3, 4]
     assert found_indexes(await store.near("x", "GET", "/v1/a", 2)) == [3, 4]
     assert found_indexes(await store.near("x", "POST", "/nowhere", 3)) == [2, 3, 4]
     assert await store.near("y", "POST", "/v1/a", 2) == []

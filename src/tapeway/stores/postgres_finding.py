@@ -72,11 +72,12 @@ async def page(session: Session, name: str, after: int | None, limit: int) -> Se
 
 
 async def near(session: Session, name: str, method: str, path: str, limit: int) -> Sequence[Row]:
-    """The newest of a method and path, or else of any, as many as fit."""
+    """The newest of a method and path, then the newest of others, as many as fit."""
     spot = rows.spot(method, path)
     weighed = await session.rows(f"{_WEIGHTS} AND spot = $3 {_NEWEST}", name, limit, spot)
-    if not weighed:
-        weighed = await session.rows(f"{_WEIGHTS} {_NEWEST}", name, limit)
+    if (missing := limit - len(weighed)) > 0:
+        others = f"{_WEIGHTS} AND spot <> $3 {_NEWEST}"
+        weighed = [*weighed, *await session.rows(others, name, missing, spot)]
     left, chosen = MOST_NEAR, []
     for line in weighed:
         left -= line["weight"]

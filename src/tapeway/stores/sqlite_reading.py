@@ -1,8 +1,7 @@
 """What is read of a SQLite store, each as one snapshot, at a cost that its index bounds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import apsw
 
@@ -138,14 +137,17 @@ class Reading:
     def near(
         self, name: str, method: str, path: str, limit: int, connection: apsw.Connection
     ) -> list[Found]:
-        """The newest exchanges of a method and path, or else of any, within bounds."""
+        """The newest exchanges of a method and path, then the newest of others, within bounds."""
         with snapshot(connection):
             id_ = connection.execute("SELECT id FROM cassette WHERE name = ?", (name,)).get
             asked = (id_, column(method), column(path), limit)
-            newest = rows(connection, _NEAR, asked) or rows(connection, _NEWEST, (id_, limit))
+            newest = dict(rows(connection, _NEAR, asked))
+            for number, weight in rows(connection, _NEWEST, (id_, limit)):
+                if len(newest) < limit:
+                    newest.setdefault(number, weight)
             found = [
                 row
-                for number in _within(newest)
+                for number in _within(newest.items())
                 for row in rows(
                     connection,
                     "SELECT place, number, take, document FROM interaction "
@@ -226,7 +228,7 @@ class Reading:
         return f"{self.place}, cassette '{name}'"
 
 
-def _within(newest: Sequence[tuple[Any, ...]]) -> Iterator[int]:
+def _within(newest: Iterable[tuple[int, int | None]]) -> Iterator[int]:
     left = NEAR_BYTES
     for number, weight in newest:
         if weight is not None and weight <= left:
