@@ -104,6 +104,14 @@ class BodyKeeper(Protocol):
 
 
 @runtime_checkable
+class BodyFinder(Protocol):
+    """A store that finds a large body at a cost that does not grow with its cassette."""
+
+    async def body(self, name: str, digest: str) -> BodyFile | None:
+        """The one that a recording of this cassette refers to, or None where none does."""
+
+
+@runtime_checkable
 class Paged(Protocol):
     """A store that gives a cassette out bit by bit: what it holds need not fit into memory."""
 

@@ -18,7 +18,7 @@ from tapeway.editing.receipts import Appended, Extended, Receipt, Receipts
 from tapeway.editing.screening import Secrets, screened
 from tapeway.errors import StoreError
 from tapeway.formats import fingerprint
-from tapeway.ports import BodyKeeper, SharedStore
+from tapeway.ports import BodyFinder, BodyKeeper, SharedStore
 from tapeway.spool import pieces
 
 
@@ -56,7 +56,9 @@ class SharedEditor:
         return None if outline is None else Walk(outline.head, pages(self._store, name, after))
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
-        """A large body of a cassette, or None where it has none such. Goes through all of it."""
+        """A large body of a cassette, or None where it has none such."""
+        if isinstance(self._store, BodyFinder):
+            return await self._store.body(name, digest)
         async for item in pages(self._store, name, None):
             for file in large_bodies(item):
                 if file.digest == digest:

@@ -189,6 +189,10 @@ class PostgresStore:
         found = await self._found(name, await self._read(name, "look into", get))
         return found[0] if found else None
 
+    async def body(self, name: str, digest: str) -> BodyFile | None:
+        self._at(name)
+        return await self._bodies.find(name, digest, f"{self.url}, cassette '{name}'")
+
     async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[Found]:
         """Raises CassetteEdited where the one to go on from is gone."""
 

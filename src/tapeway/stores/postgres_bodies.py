@@ -31,6 +31,11 @@ _GET = """
 SELECT p.number, p.data FROM @body b JOIN @piece p ON p.upload = b.upload
 WHERE b.digest = $1 AND p.number >= $2 ORDER BY p.number LIMIT $3
 """
+_OF_CASSETTE = """
+SELECT size FROM @body b WHERE digest = $1 AND EXISTS (
+  SELECT 1 FROM @body_use u JOIN @cassette c ON c.id = u.cassette
+  WHERE u.digest = b.digest AND c.name = $2)
+"""
 _UNUSED = "NOT EXISTS (SELECT 1 FROM @body_use u WHERE u.digest = body.digest)"
 _SWEEP = (
     f"UPDATE @body AS body SET idle = clock_timestamp() WHERE idle IS NULL AND {_UNUSED}",  # noqa: S608
@@ -89,6 +94,16 @@ class Bodies:
             raise
         self._fetched[digest.hex()] = draft.copy
         return BodyFile("", draft.size, digest.hex(), hold=draft.copy)
+
+    async def find(self, name: str, digest: str, where: str) -> BodyFile | None:
+        """A body that a recording of this cassette refers to. Raises CassetteCorrupt."""
+
+        async def find(session: Session) -> int | None:
+            line = await session.row(_OF_CASSETTE, bytes.fromhex(digest), name)
+            return None if line is None else int(line["size"])
+
+        size = await self._pool.read("look for a large body", find)
+        return None if size is None else await self._at_hand(BodyFile("", size, digest), where)
 
     async def placed(
         self, found: Sequence[Found], where: str, *, asked: bool = True

@@ -179,6 +179,10 @@ class SqliteStore:
         house = self._named(name)
         return await house.read(partial(house.reading.get, name, index), None)
 
+    async def body(self, name: str, digest: str) -> BodyFile | None:
+        house = self._named(name)
+        return await house.read(partial(house.library.find, name, digest), None)
+
     async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[Found]:
         house = self._named(name)
         return await house.go_through(partial(house.reading.page, name, after, limit), [])

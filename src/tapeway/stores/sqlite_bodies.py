@@ -27,6 +27,11 @@ Write = Callable[[Callable[[Pen], object]], object]
 _TOGETHER = 16
 _AT_HAND = 256 * 1024 * 1024
 _DEED = "read a large body"
+_OF_CASSETTE = """
+SELECT size FROM body WHERE digest = ? AND EXISTS (
+    SELECT 1 FROM usage u JOIN interaction i ON i.id = u.interaction
+    WHERE u.body = body.id AND i.cassette = (SELECT id FROM cassette WHERE name = ?))
+"""
 
 
 def keep(write: Write, pieces: Iterable[bytes]) -> BodyFile:
@@ -104,6 +109,11 @@ class Library:
             while sum(each for _, each in self._at_hand.values()) > _AT_HAND:
                 self._at_hand.popitem(last=False)
         return file
+
+    def find(self, name: str, digest: str, connection: apsw.Connection) -> BodyFile | None:
+        """A body that a recording of this cassette refers to."""
+        size = connection.execute(_OF_CASSETTE, (digest, name)).get
+        return None if size is None else self._lent(BodyFile("", size, digest))
 
     def close(self) -> None:
         """Let go of what is at hand."""
