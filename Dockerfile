@@ -9,7 +9,7 @@ COPY src src
 # under the second name.
 RUN python -m venv /opt/tapeway && \
     PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
-    /opt/tapeway/bin/python -m pip install --no-cache-dir --disable-pip-version-check --quiet .
+    /opt/tapeway/bin/python -m pip install --no-cache-dir --disable-pip-version-check --quiet '.[postgres]'
 
 FROM python:3.12-slim
 # A number known beforehand: whoever mounts a folder on /cassettes has to give it to this one.
