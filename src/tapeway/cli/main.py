@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Sequence
+from contextvars import copy_context
 
 import click
 
@@ -31,7 +32,7 @@ def tapeway() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit: 0 done, 2 not usable as given, 1 any other failure."""
     outputs.ensure()
-    code = _run(arguments)
+    code = copy_context().run(_run, arguments)
     outputs.settle()
     sys.exit(code)
 

@@ -16,7 +16,10 @@ def settings_options(*names: str, but: str | None = None) -> Callable[[F], F]:
     """A decorator that adds the flags of these options, or of all of them `but` one.
 
     The values stay as written, and None where a flag is not given: other sources come after.
+    With a store comes what another tapeway is called with.
     """
+    if "store" in names:
+        names += ("store_token", "store_ca")
 
     def add(function: F) -> F:
         for name, field in reversed(Settings.model_fields.items()):

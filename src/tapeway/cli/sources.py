@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from tapeway.errors import ConfigError
 from tapeway.settings import Settings, Written
+from tapeway.stores.opening import call_with
 
 PREFIX = "TAPEWAY_"
 DEFAULT_FILE = "tapeway.toml"
@@ -49,7 +50,8 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str], directory: Pat
     """The settings out of all sources; `flags` may hold None and empty tuples for what was not given.
 
     An empty variable counts as not set, as an unset one arrives through compose files.
-    Raises ConfigError, naming the flag, variable or file and key that cannot be used.
+    Stores that are opened from here on are called with what it says. Raises ConfigError, naming the
+    flag, variable or file and key that cannot be used.
     """
     given = dict([*_of_environment(environ), *_of_flags(flags)])
     given = _of_file(given.get("config"), directory) | given
@@ -57,6 +59,8 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str], directory: Pat
         settings = Settings.model_validate({option: one.value for option, one in given.items()})
     except ValidationError as exc:
         raise ConfigError(_message(exc, given)) from None
+    token = settings.store_token.get_secret_value() if settings.store_token else None
+    call_with(settings.store, token, settings.store_ca)
     return Loaded(settings, tuple(_unknown_variables(environ)))
 
 

@@ -2,16 +2,30 @@
 
 import os
 import re
+from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tapeway.errors import ConfigError
-from tapeway.formats.notation import NOTATIONS
+from tapeway.formats.notation import ENDINGS, NOTATIONS
 from tapeway.ports import CassetteStore
 from tapeway.stores.file import FileStore
 from tapeway.stores.memory import MemoryStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _FORM = "?format="
+_LETTER: ContextVar[tuple[str, str | None, str | None]] = ContextVar(
+    "letter", default=("", None, None)
+)
+
+
+def call_with(store: str, token: str | None, ca: str | None) -> None:
+    """What another tapeway is called with from now on in this context, before the environment.
+
+    The token goes to this store and, where that is no other tapeway, to any: never elsewhere.
+    """
+    _LETTER.set((store, token, ca))
 
 
 def open_store(url: str, *, token: str | None = None, ca: str | None = None) -> CassetteStore:
@@ -46,6 +60,30 @@ def open_store(url: str, *, token: str | None = None, ca: str | None = None) -> 
     )
 
 
+def store_of_file(path: Path) -> tuple[CassetteStore, str]:
+    """The store that a cassette's file is in, not yet open, and its name there.
+
+    Raises ConfigError for a file that is none, or has another ending than what is there.
+    """
+    if path.suffix not in ENDINGS:
+        raise ConfigError(
+            f"'{path}' is no cassette file: it ends in {', '.join(ENDINGS)}; for a cassette of a "
+            "store, name that with store="
+        )
+    beside = [path.with_suffix(each) for each in ENDINGS if each != path.suffix]
+    if not path.exists() and (others := [each for each in beside if each.exists()]):
+        raise ConfigError(
+            f"'{path}' is not there, but '{others[0]}' is, and a cassette is one file: name that "
+            "one, or convert it with: tapeway cassette convert"
+        )
+    notation = ENDINGS[path.suffix]
+    # A new one is called as it is asked for.
+    endings = (path.suffix, *[each for each in notation.endings if each != path.suffix])
+    if endings != notation.endings:
+        notation = replace(notation, endings=endings)
+    return FileStore(path.parent, notation), path.stem
+
+
 def _file(path: str, url: str) -> CassetteStore:
     if not path or "\0" in path or path == ":memory:":
         raise ConfigError(f"the store '{url}' names no file: use sqlite:calls.db, or memory:")
@@ -66,8 +104,25 @@ def _remote(url: str, token: str | None, ca: str | None) -> CassetteStore:
     from tapeway.stores.remote import RemoteStore
     from tapeway.stores.remote_address import CA, TOKEN, address_of
 
-    environ = os.environ
-    return RemoteStore(address_of(url, token or environ.get(TOKEN), ca or environ.get(CA)))
+    # What cannot be read is refused before it is compared.
+    address_of(url)
+    store, letter_token, letter_ca = _LETTER.get()
+    if token is None and letter_token is not None:
+        token = letter_token if _is_meant(url, store) else ""
+    if token is None:
+        token = os.environ.get(TOKEN)
+    return RemoteStore(address_of(url, token or None, ca or letter_ca or os.environ.get(CA)))
+
+
+def _is_meant(url: str, store: str) -> bool:
+    one, other = urlsplit(url), urlsplit(store)
+    if other.scheme.lower() not in ("http", "https"):
+        return True
+    place = one.netloc.rpartition("@")[2].lower()
+    return (one.scheme.lower(), place) == (
+        other.scheme.lower(),
+        other.netloc.rpartition("@")[2].lower(),
+    )
 
 
 def _database(url: str) -> CassetteStore:
