@@ -48,11 +48,12 @@ ALLOWED: dict[str, frozenset[str]] = {
         }
     ),
     "view": frozenset({"core", "errors"}),
+    "stock": frozenset({"core", "loaded", "ports", "report"}),
     "flights": frozenset({"core", "errors", "ports", "sharing"}),
     "shelves": frozenset(
         {
             *("core", "errors", "feed", "flights", "loaded", "planner", "ports", "report"),
-            *("rulebook", "second_look", "sharing", "view"),
+            *("rulebook", "second_look", "sharing", "stock", "view"),
         }
     ),
     "editing": frozenset(

@@ -1,15 +1,11 @@
 """Cassettes that several processes share, each asking the store for what a request needs."""
 
-import asyncio
-
 import pytest
 
 from tapeway.core.model import Request
-from tapeway.core.modes import Mode
 from tapeway.core.plan import Ask, Incoming
 from tapeway.core.rules import Rules
-from tapeway.errors import AdminError, Draining, Fenced, StoreAway, UpstreamError
-from tapeway.feed import Feed
+from tapeway.errors import AdminError, StoreAway
 from tests.fakes.fleet import JSON, fleet, start, together
 from tests.fakes.instances import Common
 from tests.fakes.responder import FakeAnswer
@@ -72,44 +68,6 @@ async def test_a_lost_race_is_run_again_from_what_the_store_says_then() -> None:
 
         assert [each.index for each in (*seen, mine)] == [0, 1]
         assert one.store.lost == 1
-
-
-async def test_a_fenced_out_owner_answers_with_what_was_stored() -> None:
-    async with fleet() as found:
-        one, other = found.instances
-        found.responder.gate.clear()
-        late = start(one.get)
-        await found.responder.reached(1)
-        ((name, key), _) = next(iter(found.common.leases.items()))
-        found.common.leases.clear()
-        found.common.changed.set()
-        taken_over = start(other.get)
-        await found.responder.reached(2)
-        assert (name, key) in found.common.leases
-        # The new owner is answered first.
-        found.responder.gate.set()
-        answers = await together(late, taken_over)
-
-        assert len(found.stored()) == 1
-        assert {each.body for each in answers} == set(found.stored())
-
-
-async def test_a_failed_call_leaves_the_next_instance_to_ask() -> None:
-    async with fleet() as found:
-        one, other = found.instances
-        found.responder.gate.clear()
-        found.responder.refuse(UpstreamError("down"))
-        first = start(one.get)
-        await found.responder.reached(1)
-        second = start(other.get)
-        found.responder.gate.set()
-        with pytest.raises(UpstreamError):
-            await first
-        with pytest.raises(UpstreamError):
-            await second
-
-        assert found.common.leases == {}
-        assert found.stored() == []
 
 
 async def test_an_answer_that_is_not_kept_is_asked_for_by_each() -> None:
@@ -250,70 +208,6 @@ async def test_an_eject_prunes_what_no_instance_touched_and_begins_a_take() -> N
             await one.broker.eject()
 
 
-@pytest.mark.parametrize("mode", ["record", "auto"])
-async def test_an_eject_waits_for_what_another_instance_still_records(mode: Mode) -> None:
-    async with fleet(mode) as found, asyncio.TaskGroup() as tasks:
-        one, other = found.instances
-        await one.get("/first")
-        found.responder.gate.clear()
-        late = tasks.create_task(other.get("/late"))
-        await found.responder.reached(2)
-        ejecting = tasks.create_task(one.broker.eject())
-        # It has seen the one that is under way, and looks again and again whether it still is.
-        await one.store.looked(3)
-        first_gate, found.responder.gate = found.responder.gate, asyncio.Event()
-        # What begins meanwhile is not waited for.
-        later = tasks.create_task(other.get("/later"))
-        await found.responder.reached(3)
-        assert not ejecting.done()
-        first_gate.set()
-        report = await ejecting
-
-        assert (await late).outcome == "recorded"
-        assert not later.done()
-        assert not report.unused
-        assert b"answer 2" in found.stored()
-        found.responder.gate.set()
-        await later
-        assert found.common.leases == {}
-
-
-async def test_an_eject_is_broken_off_when_its_instance_stops() -> None:
-    async with fleet("record") as found, asyncio.TaskGroup() as tasks:
-        one, other = found.instances
-        await one.get("/first")
-        found.responder.gate.clear()
-        late = tasks.create_task(other.get())
-        await found.responder.reached(2)
-
-        async def refused() -> None:
-            with pytest.raises(Draining):
-                await one.broker.eject()
-
-        ejecting = tasks.create_task(refused())
-        await one.store.looked(2)
-        one.broker.drain()
-        await ejecting
-        found.responder.gate.set()
-
-        assert (await late).outcome == "recorded"
-
-
-async def test_a_recording_of_its_own_is_not_lost_with_its_lease() -> None:
-    async with fleet("record") as found:
-        one = found.instances[0]
-        found.responder.gate.clear()
-        late = start(one.get)
-        await found.responder.reached(1)
-        assert len(found.common.leases) == 1
-        # As when it was stopped for long.
-        found.common.leases.clear()
-        found.responder.gate.set()
-
-        assert (await late).outcome == "recorded"
-        assert found.stored() == [b"answer 1"]
-
-
 async def test_a_conversation_with_renamed_identifiers_is_recognised_on_any_instance() -> None:
     call = b'{"choices":[{"message":{"tool_calls":[{"id":"call_9f8e7d6c5b4a3210"}]}}]}'
     turn = (
@@ -367,22 +261,3 @@ async def test_a_cassette_that_another_instance_began_is_gone_on_with() -> None:
         assert isinstance(plan, Ask)
         assert cassette.head == found.common.heads["default"]
         assert before.head.run_id == cassette.head.run_id
-
-
-async def test_a_stream_that_was_begun_is_broken_off_when_its_owner_is_fenced_out() -> None:
-    async with fleet() as found:
-        one = found.instances[0]
-        asked = Request("openai", "GET", "/v1/x", base="https://up")
-        _, plan = await one.broker.decide("default", Incoming(asked))
-        assert isinstance(plan, Ask)
-        found.responder.gate.clear()
-        feed = Feed()
-        pending = one.broker.follow(plan, feed)
-        await found.responder.reached(1)
-        one.store.steal(plan.key)
-        found.responder.gate.set()
-
-        assert await feed.head() is not None
-        with pytest.raises(Fenced):
-            await pending.answer()
-        assert found.stored() == []

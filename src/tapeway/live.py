@@ -22,7 +22,14 @@ from tapeway.core.plan import Answer, Ask
 from tapeway.core.readable import readable_response
 from tapeway.core.recognition import Recogniser
 from tapeway.core.redaction import Redactor
-from tapeway.errors import Draining, TapewayError, UpstreamError, describe, too_large
+from tapeway.errors import (
+    Draining,
+    StoreAway,
+    TapewayError,
+    UpstreamError,
+    describe,
+    too_large,
+)
 from tapeway.feed import Feed
 from tapeway.keeping import Keeping
 from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
@@ -143,7 +150,12 @@ class LiveCall:
         note = self._objection(response.verdict)
         if note or not self._keeps(response.status):
             return self._answer("live", response, note=note)
-        kept = await self._record(response)
+        try:
+            kept = await self._record(response)
+        except StoreAway as exc:
+            # What cannot be asked is one thing, what was paid for and cannot be kept another.
+            lost = f"{exc.message}; the live answer was not given out and is lost"
+            raise StoreAway(lost, code="recording_failed") from exc
         return replace(self._answer("recorded", response, kept.index), kept=kept)
 
     def _keeps(self, status: int) -> bool:

@@ -30,18 +30,18 @@ from tapeway.feed import Feed
 from tapeway.flights import Flights
 from tapeway.loaded import Desk, Loaded, not_in
 from tapeway.ports import SharedStore
-from tapeway.report import CassetteReport, Item, Tally, of_counts
+from tapeway.report import CassetteReport, Tally
 from tapeway.rulebook import applied
 from tapeway.sharing import Live
+from tapeway.stock import MOST_LISTED, in_use, listed, report_of
 from tapeway.view import Shelf, View, items, united
 
 NEAR = 1000
 """Of a large cassette, so many of the newest recordings are looked through for what is nearest."""
 
-MOST_LISTED = 10_000
-"""Further unused recordings and duplicates are counted, not named."""
-
 _TRIES = 1000
+_HEARD_S = 0.05
+_HEARD_TRIES = 60
 _CASSETTES = UUID("6a3f3d0c-9d0e-4d4c-8a53-7f0f4f4b5d11")
 
 
@@ -168,6 +168,7 @@ class SharedCassettes:
         if ask.came is None:
             raise ValueError("an ask of a shared store says what came")
         name, mode = ask.cassette.name, ask.came.mode or self.control.mode_of(ask.cassette.name)
+        await self._heard()
         shelf = await self._shelf(name)
         keys = list(self._desk.planner.keys(shelf.head, shelf.rules, ask.came))
         async with self._turn(name, keys[0]):
@@ -178,6 +179,13 @@ class SharedCassettes:
                 if isinstance(plan, Replay) and await self._advance(view, plan):
                     return plan
         raise _contended(name)
+
+    async def _heard(self) -> None:
+        """Who was stopped while its call was under way is given the time to hear what is in force."""
+        for _ in range(_HEARD_TRIES):
+            if self._store.in_touch:
+                return
+            await asyncio.sleep(_HEARD_S)
 
     async def _asked(
         self, ask: Ask, feed: Feed | None, live: Live, lease: Lease
@@ -214,7 +222,7 @@ class SharedCassettes:
         return [await self._report(name) for name in list(self._desk.tallies)]
 
     async def loaded(self) -> list[Loaded]:
-        return [await self._listed(name) for name in list(self._desk.tallies)]
+        return [await listed(self._store, self.control, name) for name in list(self._desk.tallies)]
 
     async def read(self, name: str) -> StoredCassette | None:
         """What a cassette holds."""
@@ -226,7 +234,7 @@ class SharedCassettes:
         return None if found is None else found.item
 
     async def _eject(self, name: str, *, prune: bool) -> CassetteReport:
-        if name not in self._desk.tallies:
+        if name not in self._desk.tallies and not await self._in_use(name):
             raise not_in(name)
         await self._flights.landed(name)
         report = await self._report(name)
@@ -238,6 +246,9 @@ class SharedCassettes:
         laggards = await self.steer(lambda now: steering.with_take(now, name))
         self._desk.tallies.pop(name, None)
         return replace(report, laggards=tuple(laggards))
+
+    async def _in_use(self, name: str) -> bool:
+        return await in_use(self._store, self.control, name)
 
     async def _add_rules(self, name: str, rules: Rules) -> Rules:
         shelf = await self._shelf(name)
@@ -256,25 +267,8 @@ class SharedCassettes:
         return both
 
     async def _report(self, name: str) -> CassetteReport:
-        take = self.control.take_of(name)
-        unused = await self._store.unused(name, take, MOST_LISTED)
-        duplicates = await self._store.duplicates(name, MOST_LISTED)
-        return of_counts(
-            name,
-            self._desk.tallies[name],
-            [Item(each.index, each.method, each.target) for each in unused],
-            [
-                [Item(each.index, each.method, each.target) for each in group]
-                for group in duplicates
-            ],
-        )
-
-    async def _listed(self, name: str) -> Loaded:
-        outline = await self._store.outline(name)
-        if outline is None:
-            return Loaded(name, 0, 0)
-        unused = await self._store.unused_count(name, self.control.take_of(name))
-        return Loaded(name, outline.count, unused)
+        tally = self._desk.tallies.get(name, Tally())
+        return await report_of(self._store, self.control, name, tally)
 
     # What it knows.
 

@@ -7,6 +7,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tapeway.admin.metrics import NAMED, OTHERS
+from tapeway.errors import StoreAway
+from tapeway.loaded import Loaded
 from tests.admin.world import World
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
@@ -99,3 +101,27 @@ async def test_no_path_and_no_key_is_in_them(open_world: World, place: str) -> N
     await open_world.ask(place)
 
     assert "canary" not in await (await open_world.call("GET", "/metrics")).text()
+
+
+async def test_they_are_told_while_the_store_is_away(
+    open_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away() -> list[Loaded]:
+        raise StoreAway("the database is away")
+
+    await open_world.ask()
+    before = await _samples(open_world)
+    monkeypatch.setattr(open_world.broker, "loaded", away)
+    during = await _samples(open_world)
+
+    assert during["tapeway_requests_total", ("recorded",)] == 1.0
+    assert set(before) - set(during) == {
+        ("tapeway_cassettes_loaded", ()),
+        ("tapeway_cassette_interactions", ("default",)),
+    }
+
+
+async def test_they_say_whether_it_is_ready(open_world: World) -> None:
+    assert (await _samples(open_world))["tapeway_ready", ()] == 1.0
+    open_world.broker.drain()
+    assert (await _samples(open_world))["tapeway_ready", ()] == 0.0

@@ -6,6 +6,7 @@ from tapeway.admin.console import Console
 from tapeway.admin.metrics import CONTENT_TYPE
 from tapeway.admin.payloads import Index
 from tapeway.admin.route import Plain
+from tapeway.errors import StoreError
 
 
 async def index(console: Console, call: Plain) -> Index:
@@ -24,8 +25,9 @@ async def openapi(console: Console, call: Plain) -> web.Response:
 
 
 async def metrics(console: Console, call: Plain) -> web.Response:
-    """Counts in Prometheus' text format."""
-    return web.Response(
-        body=console.metrics.text(await console.broker.loaded()),
-        headers={"Content-Type": CONTENT_TYPE},
-    )
+    """Counts in Prometheus' text format; nothing of cassettes while their store is away."""
+    try:
+        loaded = await console.broker.loaded()
+    except StoreError:
+        loaded = None
+    return web.Response(body=console.metrics.text(loaded), headers={"Content-Type": CONTENT_TYPE})

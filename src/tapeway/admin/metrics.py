@@ -33,8 +33,8 @@ class Metrics:
         self._broker = _BrokerCollector(broker, instances, version)
         self._registry.register(self._broker)
 
-    def text(self, loaded: Sequence[Loaded]) -> bytes:
-        """All of them, as they are now; `loaded` are the cassettes that are in."""
+    def text(self, loaded: Sequence[Loaded] | None) -> bytes:
+        """All of them, as they are now; `loaded` are the cassettes that are in, if it is known."""
         self._broker.loaded = loaded
         return generate_latest(self._registry)
 
@@ -44,7 +44,7 @@ class _BrokerCollector(Collector):
         self._broker = broker
         self._instances = instances
         self._version = version
-        self.loaded: Sequence[Loaded] = ()
+        self.loaded: Sequence[Loaded] | None = ()
 
     def collect(self) -> Iterator[Metric]:
         broker = self._broker
@@ -62,9 +62,15 @@ class _BrokerCollector(Collector):
             value=self._instances.in_flight,
         )
         yield self._mode()
-        yield self._interactions()
+        if self.loaded is not None:
+            yield _interactions(self.loaded)
+            yield GaugeMetricFamily(
+                "tapeway_cassettes_loaded", "Cassettes that are in", value=len(self.loaded)
+            )
         yield GaugeMetricFamily(
-            "tapeway_cassettes_loaded", "Cassettes that are in", value=len(self.loaded)
+            "tapeway_ready",
+            "1 while /readyz is 200",
+            value=int(not broker.draining and self._instances.trouble() is None),
         )
         yield GaugeMetricFamily(
             "tapeway_draining", "1 while the process is stopping", value=int(broker.draining)
@@ -84,18 +90,19 @@ class _BrokerCollector(Collector):
             family.add_metric([mode], int(mode == self._broker.mode))
         return family
 
-    def _interactions(self) -> Metric:
-        family = GaugeMetricFamily(
-            "tapeway_cassette_interactions",
-            f"Interactions of a cassette that is in; beyond {NAMED} of those, of the rest together",
-            labels=["cassette"],
-        )
-        for cassette in self.loaded[:NAMED]:
-            family.add_metric([cassette.name], cassette.interactions)
-        if len(self.loaded) > NAMED:
-            others = sum(each.interactions for each in self.loaded[NAMED:])
-            family.add_metric([OTHERS], others)
-        return family
+
+def _interactions(loaded: Sequence[Loaded]) -> Metric:
+    family = GaugeMetricFamily(
+        "tapeway_cassette_interactions",
+        f"Interactions of a cassette that is in; beyond {NAMED} of those, of the rest together",
+        labels=["cassette"],
+    )
+    for cassette in loaded[:NAMED]:
+        family.add_metric([cassette.name], cassette.interactions)
+    if len(loaded) > NAMED:
+        others = sum(each.interactions for each in loaded[NAMED:])
+        family.add_metric([OTHERS], others)
+    return family
 
 
 def _info(version: str) -> Metric:
