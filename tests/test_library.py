@@ -245,6 +245,20 @@ def test_the_error_of_a_call_is_raised_whatever_it_holds(tmp_path: Path) -> None
         cassette.call("tool", "f", {})
 
 
+@pytest.mark.parametrize("ending", [".json", ".yaml", ".yml"])
+def test_the_file_is_the_one_that_was_named(tmp_path: Path, ending: str) -> None:
+    file = tmp_path / f"new{ending}"
+    with Cassette(file, mode="auto") as cassette:
+        cassette.call("tool", "f", {}, lambda: 1)
+    with Cassette(file) as cassette:
+        assert cassette.call("tool", "f", {}) == 1
+
+    assert [each.name for each in tmp_path.glob("new*")] == [file.name]
+    for other in {".json", ".yaml", ".yml"} - {ending}:
+        with pytest.raises(ConfigError, match=rf"is not there, but '.*new\{ending}' is"):
+            Cassette(file.with_suffix(other), mode="auto")
+
+
 def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no cassette file"):
         Cassette(tmp_path / "x.txt")

@@ -22,12 +22,12 @@ from tapeway.core.known_values import KnownValues
 from tapeway.core.model import CassetteHead, ForeignInteraction, StoredCassette
 from tapeway.core.modes import Repeats
 from tapeway.errors import CallMissed, ConfigError, StoreError
-from tapeway.formats.notation import ENDINGS
 from tapeway.inspection import Inspector
 from tapeway.integrations.blocking_cassette import BlockingCassette
 from tapeway.integrations.call_error import document_of, exception_of
 from tapeway.integrations.call_slots import CallSlots, boundary_of, key_of, request_of
 from tapeway.integrations.call_values import NoValue, read, written
+from tapeway.integrations.cassette_file import store_of_file
 from tapeway.ports import CassetteStore
 from tapeway.settings import Settings, process_secrets
 
@@ -57,11 +57,11 @@ class Cassette:
         mode: Mode = "replay",
         repeats: Repeats | None = None,
     ) -> None:
-        """Raises ConfigError for a place or mode there is none of."""
+        """Raises ConfigError for a place or mode there is none of, or a file of another ending."""
         if mode not in _MODES:
             raise ConfigError(f"there is no mode '{mode}': use {', '.join(_MODES)}")
         if store is None:
-            store, name = _file(Path(place))
+            store, name = store_of_file(Path(place))
         else:
             name = str(place)
         self.mode = mode
@@ -256,14 +256,3 @@ def _answer(document: Mapping[str, Json]) -> object:
     if isinstance(error, dict):
         raise exception_of(error)
     return read(document.get("response"))
-
-
-def _file(path: Path) -> tuple[str, str]:
-    if path.suffix not in ENDINGS:
-        raise ConfigError(
-            f"'{path}' is no cassette file: it ends in {', '.join(ENDINGS)}; for a cassette of a "
-            "store, name that with store="
-        )
-    form = ENDINGS[path.suffix].name
-    folder = f"file:{path.parent}"
-    return (folder if form == "json" else f"{folder}?format={form}"), path.stem
