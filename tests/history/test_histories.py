@@ -13,6 +13,7 @@ from tapeway.history.message import Message
 from tapeway.history.provider import StorageProvider
 from tapeway.history.session_names import name_of
 from tapeway.history.storage import HistoryStorage
+from tapeway.transcripts import read_transcript
 from tests.stores.kinds import Kind, Place
 from tests.stores.recordings import HEAD, recording
 
@@ -293,3 +294,25 @@ async def test_two_that_write_to_one_session_lose_nothing_acknowledged(
             # Of memory there is only one.
             await two.close()
     assert kept
+
+
+async def test_a_session_is_shown_as_the_conversation_it_is(place: Place) -> None:
+    at = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    async with StorageProvider(place.again()) as provider:
+        await provider.history.append_messages("s", [Message("user", "2 + 2?", at)])
+        await provider.history.append_messages("s", [Message("tool", {"sum": 4}), said("done")])
+    store = place.again()
+    await store.open()
+    stored = await store.load(name_of("s"), writable=False)
+    await store.close()
+
+    assert stored is not None
+    shown = await read_transcript(stored)
+    assert [(each.role, each.content, each.at) for each in shown.messages] == [
+        ("user", "2 + 2?", at.isoformat()),
+        ("tool", "", None),
+        ("user", "done", None),
+    ]
+    assert [each.value for each in shown.messages[1].pieces] == [{"sum": 4}]
+    assert {each.conversation for each in shown.messages} == {0}
+    assert shown.left_out == ()

@@ -4,10 +4,11 @@ An agent sends its whole history with each call. What of it a call before had sa
 again; what it left out, changed or put in between is told where that came up.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tapeway.core.model import ForeignInteraction, Interaction
+from tapeway.providers.kept import kept
 from tapeway.providers.message import Message
 from tapeway.providers.spoken import Unread, recorded, spoken
 from tapeway.providers.threads import Threads
@@ -30,10 +31,11 @@ class Transcript:
 
 
 def transcript(interactions: Iterable[Interaction | ForeignInteraction]) -> Transcript:
-    """The conversations of these calls, which are taken in the order they come in."""
+    """The conversations of these calls in the order they come in, behind them an own history."""
+    items = list(interactions)
     threads = Threads()
     left_out: list[LeftOut] = []
-    for each in interactions:
+    for each in items:
         try:
             call = recorded(each) if isinstance(each, ForeignInteraction) else spoken(each)
         except Unread as exc:
@@ -41,4 +43,14 @@ def transcript(interactions: Iterable[Interaction | ForeignInteraction]) -> Tran
             continue
         if call is not None:
             threads.add(call)
-    return Transcript(tuple(threads.messages()), tuple(left_out))
+    said = list(threads.messages())
+    said += _history(items, max((each.conversation for each in said), default=-1) + 1)
+    return Transcript(tuple(said), tuple(left_out))
+
+
+def _history(
+    items: Iterable[Interaction | ForeignInteraction], conversation: int
+) -> Iterator[Message]:
+    for each in items:
+        if isinstance(each, ForeignInteraction):
+            yield from kept(each, conversation)
