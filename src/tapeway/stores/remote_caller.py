@@ -37,6 +37,8 @@ _CONNECT_S = 3.0
 _FIRST_PAUSE_S = 0.1
 _MOST_ANSWER = 16 * 1024 * 1024
 _PIECE = 256 * 1024
+_UNTRUSTED = aiohttp.ClientConnectorCertificateError
+_ANOTHER_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 _ERRORS = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
 
 
@@ -116,7 +118,8 @@ class Caller:
                 return await attempt()
             except (StoreAway, *_ERRORS) as exc:
                 away = exc if isinstance(exc, StoreAway) else self._away(exc)
-                if once or loop.time() + pause > end:
+                untrusted = isinstance(exc, _UNTRUSTED) or isinstance(exc.__cause__, _UNTRUSTED)
+                if once or untrusted or loop.time() + pause > end:
                     raise away from exc.__cause__ if exc is away else exc
             await asyncio.sleep(pause)
             pause = min(2 * pause, 1.0)
@@ -162,8 +165,12 @@ class Caller:
 
     def _away(self, exc: BaseException) -> StoreAway:
         why = "did not answer in time" if isinstance(exc, TimeoutError) else "cannot be reached"
-        if isinstance(exc, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
+        if isinstance(exc, _UNTRUSTED):
             why = "has a certificate nobody here vouches for (TAPEWAY_STORE_CA names a bundle)"
+            if getattr(exc.certificate_error, "verify_code", None) in _ANOTHER_NAME:
+                why = "has a certificate of another name: use that"
+        elif isinstance(exc, aiohttp.ClientSSLError):
+            why = "could not agree with us on TLS"
         elif isinstance(exc, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError):
             why = "broke off its answer"
         return StoreAway(f"{self.shown} {why}: see whether tapeway runs there")
