@@ -123,9 +123,9 @@ def translated(exc: BaseException, address: Address, deed: str) -> StoreError:
     if state.startswith("28") or isinstance(exc, ssl.SSLError | ValueError):
         return StoreError(f"{place} ({said}); see the user, the password and TLS", status=503)
     if isinstance(exc, TimeoutError) or state in _LIMITS:
-        return StoreAway(f"{place} in time ({said}); it goes on once the database answers")
+        return StoreAway(f"{place} in time ({said}); it works again once the database answers")
     if is_lost(exc) or is_clash(exc):
-        return StoreAway(f"{place} ({said}); it goes on once the database answers")
+        return StoreAway(f"{place} ({said}); it works again once the database answers")
     if state.startswith(_FULL):
         return StoreFull(f"{place} ({said}); make room in the database, nothing was stored")
     if state == "42501":
