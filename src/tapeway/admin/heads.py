@@ -10,10 +10,13 @@ from tapeway.admin.changes import (
     SourceOf,
 )
 from tapeway.admin.console import Console
+from tapeway.admin.imports import unreadable
 from tapeway.admin.route import Call, Plain
 from tapeway.core.json_text import Json
 from tapeway.core.model import CassetteHead
 from tapeway.editing.absence import no_cassette
+from tapeway.formats import native
+from tapeway.formats.fault import FormatFault
 
 
 async def get_outline(console: Console, call: Plain) -> Outlined:
@@ -39,5 +42,9 @@ async def put_head(console: Console, call: Call[ChangeQuery, Head]) -> Headed:
 
 
 def head_of(sent: Head) -> CassetteHead:
-    """What was sent, as a cassette has it."""
-    return CassetteHead(sent.created_at, sent.run_id, cast("dict[str, Json]", sent.meta))
+    """What was sent, as a cassette has it. Raises AdminError (422) for what no store could read."""
+    head = CassetteHead(sent.created_at, sent.run_id, cast("dict[str, Json]", sent.meta))
+    try:
+        return native.sheet_of({**native.root_of(head), "interactions": []}).head
+    except FormatFault as fault:
+        raise unreadable(fault) from fault
