@@ -265,6 +265,14 @@ class SharedStore(CassetteStore, Indexed, Turns, Leases, Steering, Protocol):
     in one step with the recording itself moves on where its key stands.
     """
 
+    async def look(
+        self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
+    ) -> tuple[Mapping[bytes, Turn], Sequence[Found]]:
+        """`turns` of the keys and then `find` of the digests: each hit asks this.
+
+        The turns are the older: a recording that came in between has moved its key's turn.
+        """
+
 
 class LiveAnswer(Protocol):
     """An upstream's answer as it comes."""

@@ -331,14 +331,13 @@ class SharedCassettes:
         incoming: Incoming | None = None,
         names: Sequence[bytes] = (),
     ) -> View:
-        # In this order: a recording that came in between has then moved its key's turn.
-        turns = await self._store.turns(name, self.control.take_of(name), keys)
         sought = dict.fromkeys([*map(digest_of, keys), *names])
         if incoming is not None and shelf.unrouted:
             # What no route was given to yet is found under its whole path.
             whole = self._desk.planner.whole_path_key(shelf.head, shelf.rules, incoming)
             sought[digest_of(whole)] = None
-        found = await self._store.find(name, list(sought))
+        take = self.control.take_of(name)
+        turns, found = await self._store.look(name, take, keys, list(sought))
         return self._made(name, shelf, found, turns)
 
     def _made(

@@ -105,6 +105,12 @@ class InstanceStore(BitByBitStore):
         common = self.common.turns
         return {key: common[name, take, key] for key in keys if (name, take, key) in common}
 
+    async def look(
+        self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
+    ) -> tuple[Mapping[bytes, Turn], Sequence[Found]]:
+        turns = await self.turns(name, take, keys)
+        return turns, await self.find(name, digests)
+
     async def advance(
         self, name: str, take: int, key: bytes, before: Turn | None, state: bytes, touched: int
     ) -> bool:

@@ -278,6 +278,16 @@ class PostgresStore:
 
         return await self._read(name, "see the turns of", stand)
 
+    async def look(
+        self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
+    ) -> tuple[Mapping[bytes, Turn], Sequence[Found]]:
+        async def look(session: Session) -> tuple[Mapping[bytes, Turn], Sequence[Row]]:
+            stand = await turns.turns(session, name, take, keys)
+            return stand, await finding.find(session, name, digests)
+
+        stand, lines = await self._read(name, "look into", look)
+        return stand, await self._found(name, lines, asked=False)
+
     async def advance(
         self, name: str, take: int, key: bytes, before: Turn | None, state: bytes, touched: int
     ) -> bool:

@@ -233,6 +233,12 @@ class SqliteStore:
     async def turns(self, name: str, take: int, keys: Sequence[bytes]) -> Mapping[bytes, Turn]:
         return await self._named(name).tell(partial(turns.read, name, take, keys))
 
+    async def look(
+        self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
+    ) -> tuple[Mapping[bytes, Turn], Sequence[Found]]:
+        house = self._named(name)
+        return await house.look(name, take, keys, digests)
+
     async def advance(
         self, name: str, take: int, key: bytes, before: Turn | None, state: bytes, touched: int
     ) -> bool:

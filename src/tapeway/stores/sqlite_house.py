@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import apsw
 
+from tapeway.core.shared import Found, Turn
 from tapeway.errors import StoreError
 from tapeway.stores import sqlite_bodies as bodies
 from tapeway.stores import sqlite_instances as instances
@@ -81,11 +82,26 @@ class House:
         await self.tell(lambda _: None)
 
         def both(connection: apsw.Connection) -> T:
-            if "shared" not in connection.db_names():
-                connection.execute("ATTACH ? AS shared", (str(self._file.path.resolve()),))
+            self._attach(connection)
             return work(connection)
 
         return await self.look_through(both, otherwise)
+
+    async def look(
+        self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
+    ) -> tuple[Mapping[bytes, Turn], Sequence[Found]]:
+        """Turns and then recordings, by one visit to one thread."""
+        if not self._desk.connected:
+            await self.tell(lambda _: None)
+
+        def both(
+            connection: apsw.Connection,
+        ) -> tuple[Mapping[bytes, Turn], Sequence[Found]]:
+            self._attach(connection)
+            found = turns.read(name, take, keys, connection)
+            return found, self.reading.find(name, digests, connection)
+
+        return await self.read(both, ({}, ()))
 
     async def note_takes(self, takes: int) -> None:
         """Remember how many takes ever began, where that can be written."""
@@ -133,6 +149,10 @@ class House:
 
     def _reader(self, deed: str) -> Desk:
         return Desk(str(self.place), deed, self._connect_to_read, lambda: _which(self.place.path))
+
+    def _attach(self, connection: apsw.Connection) -> None:
+        if "shared" not in connection.db_names():
+            connection.execute("ATTACH ? AS shared", (str(self._file.path.resolve()),))
 
     def _connect_to_read(self) -> apsw.Connection:
         found = self.place.look()

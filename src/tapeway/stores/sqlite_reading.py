@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import apsw
 
@@ -14,6 +15,10 @@ from tapeway.stores.sqlite_connection import rows, snapshot
 
 NEAR_BYTES = 8 * 1024 * 1024
 """What the bodies of all that is near may come to."""
+
+KNOWN = 256
+KNOWN_TEXT = 64 * 1024
+"""So many of the last recordings that were found are kept, unless they are larger: 16 MiB at most."""
 
 _KEYS = 500
 _OUTLINE = "SELECT id, created_at, run_id, meta, count FROM cassette WHERE name = ?"
@@ -97,7 +102,7 @@ class Reading:
             asked = _FIND.format(", ".join("?" * len(some)))
             for row in connection.execute(asked, (name, *some)):
                 found[row[1]] = row
-        return [self._found(name, *row[1:]) for row in sorted(found.values())]
+        return [self._known(name, *row[1:]) for row in sorted(found.values())]
 
     def get(self, name: str, index: int, connection: apsw.Connection) -> Found | None:
         """One recording."""
@@ -224,8 +229,18 @@ class Reading:
         item = held_of(text, number, self._shown(name))
         return Found(self.library.lend(item), take)
 
+    def _known(self, name: str, number: int, take: int, text: str) -> Found:
+        """The same, the very object where it was read lately: what is made of it may be kept."""
+        if len(text) > KNOWN_TEXT:
+            return self._found(name, number, take, text)
+        item = _held(text, number, self._shown(name))
+        return Found(self.library.lend(item), take)
+
     def _shown(self, name: str) -> str:
         return f"{self.place}, cassette '{name}'"
+
+
+_held = lru_cache(maxsize=KNOWN)(held_of)
 
 
 def _within(newest: Iterable[tuple[int, int | None]]) -> Iterator[int]:
