@@ -101,7 +101,7 @@ class House:
             found = turns.read(name, take, keys, connection)
             return found, self.reading.find(name, digests, connection)
 
-        return await self.read(both, ({}, ()))
+        return await self.read(both, ({}, []))
 
     async def note_takes(self, takes: int) -> None:
         """Remember how many takes ever began, where that can be written."""
