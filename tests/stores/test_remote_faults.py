@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -21,6 +22,7 @@ from tapeway.errors import (
 )
 from tapeway.spool import pieces
 from tapeway.stores.memory import MemoryStore
+from tapeway.stores.sqlite import SqliteStore
 from tests.stores.between import (
     Between,
     Forward,
@@ -300,3 +302,29 @@ async def test_a_kept_body_reads_as_it_was(far: FarSide) -> None:
     assert b"".join(pieces(file)) == b"one two"
     assert replace(file, path="") == BodyFile("", 7, file.digest)
     await store.close()
+
+
+async def test_a_repeat_that_reaches_another_process_of_a_shared_store_is_kept_once(
+    tmp_path: Path,
+) -> None:
+    async with (
+        far_side(SqliteStore(tmp_path / "x.db")) as one,
+        far_side(SqliteStore(tmp_path / "x.db")) as other,
+        between(one.url) as way,
+    ):
+        store = way.store(patience_s=5)
+        await store.open()
+        await store.append("x", HEAD, recording(0))
+
+        async def moved(request: web.BaseRequest, forward: Forward) -> web.StreamResponse:
+            await forward()
+            way.target = other.url
+            return await broken(request, forward)
+
+        way.spoil(APPEND, moved)
+        await store.append("x", HEAD, recording(1, 0))
+        # What says the same, but is not asked for again, is another recording.
+        await store.append("x", HEAD, recording(1))
+
+        assert await kept(other) == answers(1, 1)
+        await store.close()

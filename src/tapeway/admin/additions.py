@@ -52,6 +52,7 @@ async def append_interactions(console: Console, call: Call[ChangeQuery, Nothing]
         key=key,
         sent=hashlib.sha256(text).hexdigest(),
         secrets=call.query.secrets,
+        again=call.request.headers.get("Tapeway-Attempt", "1") != "1",
     )
     placed = [Placed(index=each.index, sha256=each.sha256) for each in added.items]
     return Added(cassette=name, head=added.head, interactions=placed)

@@ -123,6 +123,7 @@ class Editor:
         key: str | None = None,
         sent: str = "",
         secrets: Secrets = "refuse",
+        again: bool = False,
     ) -> Extended:
         """Add interactions, durable on return; with a key, once however often it is asked.
 

@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import Sequence
 
+from tapeway.core import rules
 from tapeway.core.cassette import Cassette
-from tapeway.core.model import Interaction
+from tapeway.core.matching import found_under
+from tapeway.core.model import CassetteHead, Interaction
 from tapeway.core.shared import Held
 from tapeway.editing.absence import no_interaction
 from tapeway.editing.additions import Reference
 from tapeway.editing.receipts import Appended
 from tapeway.errors import CassetteEdited
 from tapeway.formats import fingerprint
+from tapeway.ports import Indexed
 
 
 def place_of(name: str, items: Sequence[Held], index: int) -> int:
@@ -45,6 +48,24 @@ def same(cassette: Cassette, index: int | None, item: Held) -> Appended | None:
     if held is None or (digest := fingerprint.of_item(held)) != fingerprint.of_item(item):
         return None
     return Appended(held.index, digest)
+
+
+async def held_already(
+    store: Indexed, name: str, head: CassetteHead, items: Sequence[Held]
+) -> dict[int, Appended]:
+    """Those that stand in the cassette just as they are sent, each time and duration the same."""
+    found: dict[int, Appended] = {}
+    used: set[int] = set()
+    for number, item in enumerate(items):
+        if not isinstance(item, Interaction):
+            continue
+        digest = fingerprint.of_item(item)
+        for each in await store.find(name, found_under(item, rules.of_meta(head.meta))):
+            if each.item.index not in used and fingerprint.of_item(each.item) == digest:
+                used.add(each.item.index)
+                found[number] = Appended(each.item.index, digest)
+                break
+    return found
 
 
 async def superseded_by(cassette: Cassette, wanted: Sequence[Reference]) -> tuple[int, ...]:

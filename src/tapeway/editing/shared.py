@@ -11,6 +11,7 @@ from tapeway.core.shared import Held, Outline
 from tapeway.editing.absence import no_cassette, no_interaction
 from tapeway.editing.additions import Addition, Changed, Reference, Walk
 from tapeway.editing.condition import ANY, Condition
+from tapeway.editing.held import held_already
 from tapeway.editing.kept_bodies import KeptBodies, large_bodies, placed
 from tapeway.editing.outsourcing import outsourced
 from tapeway.editing.paging import pages
@@ -84,12 +85,16 @@ class SharedEditor:
         key: str | None = None,
         sent: str = "",
         secrets: Secrets = "refuse",
+        again: bool = False,
     ) -> Extended:
-        """Add interactions, durable on return; with a key, once while this process lives."""
+        """Add interactions, durable on return; with a key, once while this process lives.
+
+        One that is asked for `again`, perhaps of another process before, is looked for first.
+        """
         receipt = self._receipts.of(name, key, sent)
         async with receipt.door:
             if len(receipt.done) < len(additions):
-                await self._append(name, additions, head, receipt, secrets)
+                await self._append(name, additions, head, receipt, secrets, again=again)
             return Extended(
                 receipt.head, tuple([receipt.done[number] for number in range(len(additions))])
             )
@@ -188,6 +193,8 @@ class SharedEditor:
         head: CassetteHead | None,
         receipt: Receipt,
         secrets: Secrets,
+        *,
+        again: bool,
     ) -> None:
         outline = await self._store.outline(name)
         born = outline.head if outline is not None else head or self._new_head()
@@ -200,6 +207,8 @@ class SharedEditor:
         kept = found.items
         if secrets != "keep":
             kept = await outsourced(self._store, name, found.items)
+        if again and not receipt.done:
+            receipt.done |= await held_already(self._store, name, born, kept)
         for number, (each, item) in enumerate(zip(additions, kept, strict=True)):
             if number not in receipt.done:
                 index = await self._store.reserve(name)

@@ -7,6 +7,7 @@ cannot at the moment; so each one is made such that it may be carried out twice.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -26,6 +27,8 @@ Body = Callable[[], AsyncIterator[bytes]]
 """Makes a body anew for each time it is sent."""
 
 API = "/api/v1"
+ATTEMPT = "Tapeway-Attempt"
+"""Which try of a call this is: from the second on it may have been carried out before."""
 
 PATIENCE_S = 8.0
 """So long a call is tried again before the store counts as away."""
@@ -93,8 +96,11 @@ class Caller:
         `once` tries it one time only.
         """
 
+        tries = count(1)
+
         async def attempt() -> dict[str, Json]:
-            async with self._asked(method, path, query, headers, body) as response:
+            sent = {**(headers or {}), ATTEMPT: str(next(tries))}
+            async with self._asked(method, path, query, sent, body) as response:
                 return value_of(self.shown, await self._text(response))
 
         return await self.again(attempt, once=once)
