@@ -14,7 +14,9 @@ from tapeway.core.marks import mark_of
 from tapeway.core.model import Interaction
 from tests.cli.commands import run, written
 from tests.cli.everything import NAME, STORES, everything, interactions, store_of
+from tests.cli.test_doctor import write
 from tests.cli.test_scan import KEY
+from tests.core.requests import asked, chat
 from tests.stores.recordings import recording
 
 
@@ -151,6 +153,24 @@ def test_convert(capsys: pytest.CaptureFixture[str], store: str, original: Path)
     assert back.read_bytes() == original.read_bytes()
     (body,) = back.with_suffix(".assets").iterdir()
     assert body.read_bytes() == (original.with_suffix(".assets") / body.name).read_bytes()
+
+
+def test_doctor_writes_rules(capsys: pytest.CaptureFixture[str], store: str) -> None:
+    for name, seed in (("one", 1), ("two", 2)):
+        file = write(name, asked(chat("a", seed=seed)), asked(chat("b")))
+        copied(capsys, file, f"{store}#doctor/{name}")
+    one, two = f"{store}#doctor/one", f"{store}#doctor/two"
+    assert run(capsys, "diff", one, two)[0] == 1
+
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--write", one, two])
+    said = capsys.readouterr().err
+    assert (ended.value.code, said.endswith("#doctor/one.\n")) == (0, True)
+
+    # Each is found under the keys that the rules give it now.
+    assert run(capsys, "verify", one)[::2] == (0, "")
+    code, out, err = run(capsys, "diff", one, two)
+    assert (code, out, err) == (0, "2 equal, 0 different, " + out.partition("different, ")[2], "")
 
 
 @pytest.mark.parametrize(

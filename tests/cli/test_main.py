@@ -1,11 +1,15 @@
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tapeway.cli.main import main
+from tapeway.core.model import StoredCassette
 from tapeway.errors import ConfigError, StoreError
+from tapeway.formats import native
 from tapeway.server import lifecycle
 from tapeway.settings import Settings
+from tests.stores.recordings import HEAD
 
 Result = tuple[int, str, str]
 
@@ -102,6 +106,22 @@ def test_an_unforeseen_error_names_its_kind_and_place_and_shows_no_value(
     assert err.startswith("tapeway: unexpected error: RuntimeError at test_main.py:")
     assert "canary" not in err
     assert "Traceback" not in err
+
+
+def test_an_output_that_takes_nothing_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = tmp_path / "a.json"
+    written.write_bytes(native.save(StoredCassette(HEAD)))
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        with pytest.raises(SystemExit) as ended:
+            main(["cassette", "verify", str(written)])
+
+        assert ended.value.code == 1
+        assert capsys.readouterr().err == (
+            "tapeway: the output cannot be written (No space left on device)\n"
+        )
 
 
 def test_an_interrupt_before_serving_is_one_line(

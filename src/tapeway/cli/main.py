@@ -51,10 +51,19 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _fail(exc.message, FAILURE)
     except click.Abort:
         return _fail("interrupted", FAILURE)
+    except OSError as exc:
+        if not outputs.failed(exc):
+            return _unforeseen(exc)
+        # What was to be done was done: only the report of it is lost.
+        return _fail(f"the output cannot be written ({exc.strerror})", FAILURE)
     except Exception as exc:  # the outermost handler: a traceback would show values
-        log.debug("unexpected error", exc_info=True)
-        return _fail(f"unexpected error: {describe(exc)}", FAILURE)
+        return _unforeseen(exc)
     return code if isinstance(code, int) else 0
+
+
+def _unforeseen(exc: Exception) -> int:
+    log.debug("unexpected error", exc_info=True)
+    return _fail(f"unexpected error: {describe(exc)}", FAILURE)
 
 
 def _fail(message: str, code: int) -> int:

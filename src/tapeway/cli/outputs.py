@@ -3,6 +3,9 @@
 import os
 import sys
 from contextlib import suppress
+from traceback import walk_tb
+
+import click
 
 
 def ensure() -> None:
@@ -19,6 +22,12 @@ def ensure() -> None:
         sys.stdout = os.fdopen(1, "w", closefd=False)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
+
+
+def failed(exc: BaseException) -> bool:
+    """Whether this is about what was to be said, and nothing else."""
+    frames = [frame for frame, _ in walk_tb(exc.__traceback__)]
+    return any(frame.f_code is click.echo.__code__ for frame in frames)
 
 
 def settle() -> None:
