@@ -1,9 +1,11 @@
 """Behind PgBouncer, which gives each transaction another connection to the server."""
 
 import asyncio
+import os
 import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import IO
@@ -21,23 +23,25 @@ TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")
-def pooler(
-    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[str]:
+def pooler(request: pytest.FixtureRequest) -> Iterator[str]:
     """Its address; it has three connections to the server for all."""
-    program = shutil.which("pgbouncer")
+    program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None:
         pytest.skip("there is no pgbouncer on this machine")
     server: PostgresServer = request.getfixturevalue("postgres_server")
-    folder = tmp_path_factory.mktemp("pooler")
+    # Not below those of the tests, which nobody else may enter.
+    with tempfile.TemporaryDirectory(prefix="tapeway-pooler-") as folder:
+        yield from _running(program, Path(folder), server)
+
+
+def _running(program: str, folder: Path, server: PostgresServer) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     settings = folder / "pgbouncer.ini"
     settings.write_text(_settings(server.port, port, folder))
     (folder / "users").write_text(f'"tapeway" "{PASSWORD}"\n')
-    for each in (folder, *folder.parents[:2]):
-        each.chmod(0o755)
+    folder.chmod(0o755)
     with subprocess.Popen(
         [program, settings], **as_unprivileged(), stderr=subprocess.PIPE
     ) as process:
