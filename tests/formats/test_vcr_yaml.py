@@ -1,5 +1,7 @@
 """VCR.py's YAML, which is what it writes unless told otherwise."""
 
+from typing import Any
+
 import pytest
 import yaml
 from hypothesis import example, given
@@ -82,6 +84,46 @@ def test_a_broken_file_is_named_with_its_line(old: bytes, new: bytes, said: str,
 
     assert said in found
     assert at == line
+
+
+def test_octets_stand_in_bodies_and_headers_and_nowhere_else() -> None:
+    request = {
+        "method": "GET",
+        "uri": "http://h/",
+        "body": b"\xff",
+        "headers": {"a": [b"x", b"\xfe"]},
+    }
+    answer: dict[str, Any] = {
+        "status": {"code": 200, "message": "OK"},
+        "headers": {"b": [b"\xe9"]},
+        "body": {"string": b"\xff"},
+    }
+
+    def document(request: dict[str, Any], answer: dict[str, Any], **more: object) -> bytes:
+        each = {"request": request, "response": answer, **more}
+        return yaml.dump({"version": 1, "interactions": [each]}).encode()
+
+    loaded = load("vcr", document(request, answer))
+    (found,) = calls(loaded)
+    again = kind("vcr").save
+    assert again is not None
+
+    assert found.request.headers == ((b"a", b"x"), (b"a", b"\xfe"))
+    assert found.response.headers == ((b"b", b"\xe9"),)
+    assert (found.request.body, found.response.body) == (b"\xff", b"\xff")
+    assert calls(load("vcr", again(loaded.cassette).text)) == [found]
+    for broken, place in (
+        (document(request | {"uri": b"http://h/\xff"}, answer), "request.uri"),
+        (
+            document(request, answer | {"status": {"code": 200, "message": b"\xff"}}),
+            "status.message",
+        ),
+        (document(request | {"headers": {b"\xff": ["a"]}}, answer), "request.headers"),
+        (document(request, answer, tapeway={"tags": [b"\xff"]}), "tapeway.tags[0]"),
+    ):
+        said, line = fault("vcr", broken)
+        assert f"{place}: must be text" in said
+        assert line is not None
 
 
 def test_the_suffix_says_whether_json_is_written() -> None:

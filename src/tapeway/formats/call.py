@@ -133,8 +133,17 @@ def texts(side: Json) -> Iterator[tuple[str, str]]:
 
 
 def octets(pairs: Iterable[tuple[str, str]]) -> Headers:
-    """Headers from their texts; a pseudo-header of HTTP/2 is none."""
-    return tuple([(name.encode(), value.encode()) for name, value in pairs if name[:1] != ":"])
+    """Headers from their texts, in which halves of surrogate pairs stand for octets that are no UTF-8.
+
+    A pseudo-header of HTTP/2 is none.
+    """
+    return tuple(
+        [
+            (name.encode(), value.encode("utf-8", "surrogateescape"))
+            for name, value in pairs
+            if name[:1] != ":"
+        ]
+    )
 
 
 def version_of(said: str) -> str:

@@ -21,7 +21,7 @@ from tapeway.core.model import (
 from tapeway.formats import body, exchange, extension
 from tapeway.formats.call import Call, keyed, octets, readable, whole
 from tapeway.formats.extension import Document, Held
-from tapeway.formats.fault import FormatFault
+from tapeway.formats.fault import FormatFault, Pointer
 from tapeway.formats.fields import Fields
 from tapeway.formats.loss import Loss, dropped
 from tapeway.formats.skipping import unfit
@@ -37,6 +37,12 @@ _INTERACTION = ("request", "response", EXTENSION)
 ONCE = "VCR.py answers each recording once, and then fails unless allow_playback_repeats is set"
 """What a conversion says of a cassette that goes on answering."""
 
+_OF_OCTETS = frozenset(
+    {
+        *(("request", "body"), ("request", "headers")),
+        *(("response", "body"), ("response", "content"), ("response", "headers")),
+    }
+)
 _NOTE = "vcr"
 _EMPTY = "empty_body"
 """In a recording's metadata: its request had a body without bytes, as httpx sends it, and not none
@@ -58,6 +64,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     """The cassette. Raises FormatFault with the place."""
     root = Fields.of(value, ())
     root.require("interactions")
+    _refuse_octets(value, ())
     if root.values.get("version", VERSION) != VERSION:
         raise root.fault("version", f"must be {VERSION}, the only one that VCR.py reads")
     found: list[Interaction | ForeignInteraction] = []
@@ -166,6 +173,28 @@ def _read_interaction(index: int, fields: Fields, status: int) -> Interaction:
     if EXTENSION in fields:
         return HELD.joined(plain, fields.object(EXTENSION))
     return keyed(readable(plain, decoded=False))
+
+
+def _refuse_octets(value: Json, at: Pointer) -> None:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            _refuse_octet(name, at)
+            _refuse_octets(inner, (*at, name))
+    elif at[2:4] in _OF_OCTETS:
+        return
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            _refuse_octets(inner, (*at, index))
+    elif isinstance(value, str):
+        _refuse_octet(value, at)
+
+
+def _refuse_octet(text: str, at: Pointer) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        reason = "must be text: only bodies and values of headers may be octets"
+        raise FormatFault(reason, at) from None
 
 
 def _status(response: Fields) -> tuple[int, str]:
