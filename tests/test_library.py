@@ -3,6 +3,8 @@
 import asyncio
 import re
 import shutil
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -183,6 +185,51 @@ async def test_calls_may_be_awaited(tmp_path: Path) -> None:
             await cassette.acall("tool", "f", {}, later)
 
     assert (first, again) == (7, 7)
+
+
+async def test_calls_may_be_made_inside_a_running_loop_and_by_many_at_once(tmp_path: Path) -> None:
+    async def later(number: int) -> int:
+        await asyncio.sleep(0)
+        return number
+
+    file = tmp_path / "new.yaml"
+    with Cassette(file, mode="auto") as cassette:
+        cassette.call("tool", "f", {}, lambda: "at once")
+        await asyncio.gather(
+            *[cassette.acall("tool", "g", {"n": n % 3}, partial(later, n)) for n in range(9)],
+            *[
+                asyncio.to_thread(cassette.call, "tool", "h", {"n": n}, partial(int, n))
+                for n in range(9)
+            ],
+        )
+    with Cassette(file) as cassette:
+        assert cassette.call("tool", "f", {}) == "at once"
+        given = [await cassette.acall("tool", "g", {"n": n % 3}) for n in range(9)]
+        threads = [asyncio.to_thread(cassette.call, "tool", "h", {"n": n}) for n in range(9)]
+        assert len(await asyncio.gather(*threads)) == 9
+
+    # Each once; what is asked at the same time is recorded as it is answered.
+    assert sorted(map(str, given)) == list("012345678")
+
+
+def test_what_was_recorded_is_there_without_a_close(tmp_path: Path) -> None:
+    file = tmp_path / "new.yaml"
+    program = f"""
+import os
+from tapeway.library import Cassette
+cassette = Cassette({str(file)!r}, mode="auto")
+cassette.call("tool", "f", {{}}, lambda: 1)
+os._exit(0)
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
+
+    assert not file.exists()
+    with Cassette(file) as cassette:
+        assert cassette.call("tool", "f", {}) == 1
+    with Cassette(file, mode="auto") as cassette:
+        cassette.call("tool", "g", {}, lambda: 2)
+    assert file.read_text().count("kind: tool") == 2
+    assert not file.with_suffix(".journal").exists()
 
 
 def test_no_secret_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
