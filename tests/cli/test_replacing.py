@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from tapeway.cli import carriage
-from tapeway.core.model import CassetteHead
-from tapeway.core.shared import Held
+from tapeway.core.model import CassetteHead, StoredCassette
+from tapeway.core.shared import Found, Held
 from tapeway.errors import StoreAway
+from tapeway.stores.file import FileStore
 from tapeway.stores.unfinished import is_marked, marked
 from tests.cli.commands import run, written
 from tests.cli.test_transfer import ITEMS, THERE, stores
@@ -77,10 +78,61 @@ def test_a_name_of_full_length_is_replaced_too(
     capsys: pytest.CaptureFixture[str], there: BitByBitStore
 ) -> None:
     name = f"{'a' * 128}/{'b' * 128}"
-    there.heads[name], there.held[name] = HEAD, [*OLD]
+    written("other", *OLD)
+    assert run(capsys, "convert", "other", f"sqlite:real.db#{name}")[0] == 0
 
-    assert run(capsys, "convert", "smoke", f"sqlite:there#{name}", "--force")[0] == 0
-    assert len(there.held[name]) == 8
+    assert run(capsys, "convert", "smoke", f"sqlite:real.db#{name}", "--force")[0] == 0
+    assert run(capsys, "ls", "--store=sqlite:real.db")[1].split()[:2] == [name, "8"]
+
+
+@pytest.mark.parametrize("place", ["sqlite:there#new", "file:there#new"])
+def test_what_does_not_come_back_as_it_was_written_is_an_error(
+    capsys: pytest.CaptureFixture[str],
+    there: BitByBitStore,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+) -> None:
+    page, load = there.page, FileStore.load
+    changed = replace(ITEMS[0], index=1)
+
+    async def paged(name: str, *, after: int | None, limit: int) -> list[Found]:
+        found = await page(name, after=after, limit=limit)
+        return [Found(changed) if each.item.index == 1 else each for each in found]
+
+    async def loaded(store: FileStore, name: str, *, writable: bool) -> StoredCassette | None:
+        found = await load(store, name, writable=writable)
+        if found is None or name != "new":
+            return found
+        return replace(found, interactions=(found.interactions[0], changed))
+
+    monkeypatch.setattr(there, "page", paged)
+    monkeypatch.setattr(FileStore, "load", loaded)
+    code, out, err = run(capsys, "convert", "smoke", place)
+
+    assert (code, out) == (2, "")
+    assert "new: interactions[1] does not come back as it was written" in err
+
+
+def test_a_finished_cassette_in_a_folder_is_never_gone_on_with(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+) -> None:
+    short = written("short", *ITEMS[:4])
+    before = short.read_bytes()
+
+    code, _, err = run(capsys, "convert", "smoke", "short")
+
+    assert (code, "is there already" in err, short.read_bytes()) == (2, True, before)
+
+
+def test_no_two_conversions_have_one_mark(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+) -> None:
+    marks: list[object] = []
+    for _ in range(2):
+        there.away_after = 1
+        assert run(capsys, "convert", "smoke", "sqlite:there#new")[0] == 2
+        marks.append(dict(there.heads["new"].meta))
+    assert marks[0] != marks[1]
 
 
 def test_the_second_of_two_conversions_goes_on_and_the_first_one_stops(
