@@ -49,11 +49,12 @@ ALLOWED: dict[str, frozenset[str]] = {
     ),
     "view": frozenset({"core", "errors"}),
     "stock": frozenset({"core", "loaded", "ports", "report"}),
+    "naming": frozenset({"core", "ports", "second_look"}),
     "flights": frozenset({"core", "errors", "ports", "sharing"}),
     "shelves": frozenset(
         {
-            *("core", "errors", "feed", "flights", "loaded", "planner", "ports", "report"),
-            *("rulebook", "second_look", "sharing", "stock", "view"),
+            *("core", "errors", "feed", "flights", "loaded", "naming", "planner", "ports"),
+            *("report", "rulebook", "second_look", "sharing", "stock", "view"),
         }
     ),
     "editing": frozenset(

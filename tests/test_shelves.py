@@ -225,6 +225,30 @@ async def test_a_conversation_with_renamed_identifiers_is_recognised_on_any_inst
         assert (await one.post(turn % (b"call_0123456789abcdef", b"call_x"))).outcome == "miss"
 
 
+async def test_results_swapped_behind_names_that_another_instance_learnt_miss() -> None:
+    calls = (
+        b'{"choices":[{"message":{"tool_calls":[{"id":"call_9f8e7d6c"},{"id":"call_0a1b2c3d"}]}}]}'
+    )
+    # With the history at the service, a request shows its own results alone.
+    turn = b'{"input":[{"call_id":"%b","output":"a"},{"call_id":"%b","output":"a"}],"step":%d}'
+    own = (b"call_9f8e7d6c", b"call_0a1b2c3d")
+    async with fleet("record") as found:
+        one, other = found.instances
+        found.responder.reply = lambda _: FakeAnswer(calls, headers=JSON)
+        await one.post(b'{"messages":[{"role":"user","content":"add"}]}')
+        for step in (1, 2, 3):
+            await one.post(turn % (*own, step))
+        await one.broker.set_mode("replay")
+
+        assert (await one.post(turn % (b"x", b"y", 1))).outcome == "replayed"
+        assert (await other.post(turn % (b"y", b"x", 2))).outcome == "miss"
+        assert (await other.post(turn % (b"x", b"y", 2))).outcome == "replayed"
+        assert (await one.post(turn % (b"y", b"x", 3))).outcome == "miss"
+
+        await one.broker.rewind()
+        assert (await other.post(turn % (b"y", b"x", 3))).outcome == "replayed"
+
+
 async def test_a_request_without_links_never_reads_what_is_near() -> None:
     async with fleet() as found:
         one = found.instances[0]

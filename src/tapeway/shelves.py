@@ -21,7 +21,6 @@ from tapeway.core.model import CassetteHead, Lease, Request, StoredCassette
 from tapeway.core.modes import RULES, Mode
 from tapeway.core.nearest import path_of
 from tapeway.core.plan import Answer, Ask, Incoming, Plan, Replay
-from tapeway.core.renaming import Bindings
 from tapeway.core.routing import adopted_item, routed
 from tapeway.core.rules import Rules, merged, of_meta
 from tapeway.core.shared import Control, Found, Held, Outline, Turn
@@ -29,6 +28,7 @@ from tapeway.errors import AdminError, Fenced, StoreAway, StoreError, TapewayErr
 from tapeway.feed import Feed
 from tapeway.flights import Flights
 from tapeway.loaded import Desk, Loaded, not_in
+from tapeway.naming import agree, recall
 from tapeway.ports import SharedStore
 from tapeway.report import CassetteReport, Tally
 from tapeway.rulebook import applied
@@ -54,7 +54,6 @@ class SharedCassettes:
         self._desk = desk
         self._flights = Flights(store, desk.calls)
         self._shelves: dict[str, Shelf] = {}
-        self._bindings: dict[str, tuple[int, Bindings]] = {}
         self._turns: WeakValueDictionary[tuple[str, bytes], asyncio.Lock] = WeakValueDictionary()
 
     async def open(self) -> None:
@@ -135,8 +134,13 @@ class SharedCassettes:
         for _ in range(_TRIES):
             other = await self._view(name, shelf, sorted(keys)) if keys else wide
             both = self._made(name, shelf, united(wide, items(other)), other.turns)
+            named = await recall(self._store, both.cassette, seen)
             settled = self._desk.second_look.settle(both.cassette, plan, seen)
-            if not isinstance(settled, Replay) or await self._advance(both, settled):
+            if not isinstance(settled, Replay):
+                return both.cassette, settled
+            index = settled.interaction.index
+            agreed = await agree(self._store, both.cassette, named, index)
+            if agreed and await self._advance(both, settled):
                 return both.cassette, settled
         raise _contended(name)
 
@@ -350,17 +354,10 @@ class SharedCassettes:
         cassette.date({each.item.index: each.take for each in found})
         for key, turn in turns.items():
             cassette.take.restore(key, turn.state)
-        cassette.take.bindings = self._bound(name, take)
         return View(cassette, turns)
 
     def _routed(self, item: Held) -> Held:
         return adopted_item(item, self._desk.routes)
-
-    def _bound(self, name: str, take: int) -> Bindings:
-        known = self._bindings.get(name)
-        if known is None or known[0] != take:
-            known = self._bindings[name] = (take, Bindings())
-        return known[1]
 
     async def _near(self, name: str, asked: Request, rules: Rules) -> Sequence[Found]:
         return await self._store.near(name, asked.method, path_of(asked, rules), NEAR)

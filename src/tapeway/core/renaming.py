@@ -8,7 +8,7 @@ service's, such as a file or a user, and another name there asks for another one
 import re
 from collections.abc import Container, Iterator, Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from tapeway.core.json_text import Json
 
@@ -126,12 +126,30 @@ def _is_link(place: _Place, name: str) -> bool:
     return name in _LINKS or (place is _Place.CONVERSATION and name in _LINKS_OF_PARTS)
 
 
+_NAME, _BACK = b"name ", b"back "
+
+
 class Bindings:
     """What the identifiers of a cassette are called by its client in one take."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self._back: dict[str, str] = {}
+
+    @classmethod
+    def of(cls, states: Mapping[bytes, bytes]) -> Self:
+        """What `states` said, or a part of it."""
+        found = cls()
+        for key, state in states.items():
+            names = found._names if key.startswith(_NAME) else found._back
+            names[key[len(_NAME) :].decode()] = state.decode()
+        return found
+
+    def states(self) -> dict[bytes, bytes]:
+        """The same for others, each name under a key of its own."""
+        names = {_NAME + recorded.encode(): sent.encode() for recorded, sent in self._names.items()}
+        back = {_BACK + sent.encode(): recorded.encode() for sent, recorded in self._back.items()}
+        return names | back
 
     def allow(self, names: Mapping[str, str]) -> bool:
         """Whether these names do not swap two that are in use.
