@@ -61,7 +61,6 @@ class Refusing:
         *(Model(), Plain(), Told(), SimpleNamespace(a=SimpleNamespace(b=1)), {1: {None: True}}),
         *(Path("a/b"), 2**70, -0.0, 1e-07, "", "é😀\u2028", None, True, [], {}),
     ],
-    ids=repr,
 )  # fmt: skip
 def test_a_value_is_written_as_agenttape_writes_it(value: object) -> None:
     assert json.dumps(written(value)) == json.dumps(to_jsonable(value))
