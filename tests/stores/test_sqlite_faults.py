@@ -8,6 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from tapeway.core.shared import Turn
 from tapeway.errors import (
     CassetteCorrupt,
     CassetteLocked,
@@ -263,3 +264,76 @@ def _failing(*_: object) -> Iterator[None]:
 
 def _change(mark: str) -> int:
     return int(mark.rpartition("-")[2])
+
+
+async def test_replays_go_on_while_the_shared_file_cannot_grow(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = SqliteStore(file), SqliteStore(file)
+    await one.open()
+    await other.open()
+    try:
+        await take_in(one, *range(40))
+        full = await _without_room(one)
+        seen: dict[int, Turn] = {}
+        for number in range(40):
+            assert await one.advance("x", 1, key(number), None, b"1" * 400, number)
+            seen[number] = (await one.turns("x", 1, [key(number)]))[key(number)]
+            # Each is moved on from where it stands, and from there alone.
+            assert not await one.advance("x", 1, key(number), None, b"lost", number)
+            assert await one.advance("x", 1, key(number), seen[number], b"2" * 400, number)
+            turns, _ = await one.look("x", 1, [key(number)], [])
+            assert turns[key(number)].state == b"2" * 400
+        assert await other.unused_count("x", 1) > 0
+        assert await one.unused("x", 1, 99) == []
+        assert await one.unused_count("x", 1) == 0
+        assert caplog.text.count("replays go on") == 1
+
+        await full.release()
+        turns = await one.turns("x", 1, [key(39)])
+        assert await one.advance("x", 1, key(39), turns[key(39)], b"3", 39)
+        assert await one.unused_count("x", 1) == 0
+        assert (await other.turns("x", 1, [key(39)]))[key(39)].state == b"3"
+        assert await other.unused_count("x", 1) == 0
+    finally:
+        await one.close()
+        await other.close()
+
+
+async def test_a_turn_of_another_process_goes_before_one_that_found_no_room(file: Path) -> None:
+    one, other = SqliteStore(file), SqliteStore(file)
+    await one.open()
+    await other.open()
+    try:
+        await take_in(one, *range(40))
+        full = await _without_room(one)
+        for number in range(40):
+            assert await one.advance("x", 1, key(number), None, b"1" * 400, number)
+        await full.release()
+        assert await other.advance("x", 1, key(39), None, b"theirs", 39)
+        turns = await one.turns("x", 1, [key(39)])
+        assert turns[key(39)].state == b"theirs"
+        assert await one.advance("x", 1, key(39), turns[key(39)], b"mine", 39)
+    finally:
+        await one.close()
+        await other.close()
+
+
+class _Full:
+    """A file that may not grow, for one connection."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        assert store._house is not None
+        self._desk = store._house._desk
+
+    async def hold(self) -> None:
+        await self._desk.run(lambda it: it.pragma("max_page_count", it.pragma("page_count")))
+
+    async def release(self) -> None:
+        await self._desk.run(lambda it: it.pragma("max_page_count", 1_000_000))
+
+
+async def _without_room(store: SqliteStore) -> _Full:
+    full = _Full(store)
+    await full.hold()
+    return full

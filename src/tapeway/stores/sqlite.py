@@ -24,7 +24,7 @@ from tapeway.core.model import (
 )
 from tapeway.core.routing import check_cassette_name
 from tapeway.core.shared import Control, Found, Held, Outline, Titled, Turn
-from tapeway.errors import StoreError, closed
+from tapeway.errors import StoreError, StoreFull, closed
 from tapeway.stores import sqlite_bodies as bodies
 from tapeway.stores import sqlite_control as control
 from tapeway.stores import sqlite_leases as leases
@@ -193,11 +193,15 @@ class SqliteStore:
 
     async def unused(self, name: str, take: int, limit: int) -> Sequence[Titled]:
         house = self._named(name)
-        return await house.compare(partial(house.reading.unused, name, take, limit), [])
+        look = partial(house.reading.unused, name, take, limit)
+        found: Sequence[Titled] = await house.compare(look, [])
+        used = house.overflow.used_in(name, take)
+        return [each for each in found if each.index not in used]
 
     async def unused_count(self, name: str, take: int) -> int:
         house = self._named(name)
-        return await house.compare(partial(house.reading.unused_count, name, take), 0)
+        count = await house.compare(partial(house.reading.unused_count, name, take), 0)
+        return count - len(house.overflow.used_in(name, take))
 
     async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[Titled]]:
         house = self._named(name)
@@ -231,19 +235,36 @@ class SqliteStore:
     # Turns and leases.
 
     async def turns(self, name: str, take: int, keys: Sequence[bytes]) -> Mapping[bytes, Turn]:
-        return await self._named(name).tell(partial(turns.read, name, take, keys))
+        house = self._named(name)
+        found = await house.tell(partial(turns.read, name, take, keys))
+        return house.overflow.over(name, take, keys, found)
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
     ) -> tuple[Mapping[bytes, Turn], Sequence[Found]]:
         house = self._named(name)
-        return await house.look(name, take, keys, digests)
+        stand, found = await house.look(name, take, keys, digests)
+        return house.overflow.over(name, take, keys, stand), found
 
     async def advance(
         self, name: str, take: int, key: bytes, before: Turn | None, state: bytes, touched: int
     ) -> bool:
-        work = partial(turns.advance, name, take, key, before, state, touched)
-        return await self._named(name).tell(work)
+        """Where the shared file is full, only this process knows until there is room."""
+        house, place = self._named(name), (name, take, key)
+        overflow = house.overflow
+        if overflow.knows_better(place, before):
+            return False
+        stored = overflow.stored(place, before)
+        try:
+            work = partial(turns.advance, name, take, key, stored, state, touched)
+            done = await house.tell(work)
+        except StoreFull as full:
+            if (await self.turns(name, take, [key])).get(key) != before:
+                return False
+            overflow.keep(place, stored, state, touched, full)
+            return True
+        overflow.drop(place)
+        return done
 
     async def claim(self, name: str, key: bytes) -> Lease | None:
         house = self._named(name)

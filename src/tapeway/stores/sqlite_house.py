@@ -7,13 +7,14 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import apsw
 
 from tapeway.core.shared import Found, Turn
-from tapeway.errors import StoreError
+from tapeway.errors import StoreError, StoreFull
 from tapeway.stores import sqlite_bodies as bodies
 from tapeway.stores import sqlite_instances as instances
 from tapeway.stores import sqlite_rows as rows
@@ -22,6 +23,7 @@ from tapeway.stores import sqlite_turns as turns
 from tapeway.stores.sqlite_connection import Role, check_small, connect
 from tapeway.stores.sqlite_desk import Desk
 from tapeway.stores.sqlite_instances import Instance
+from tapeway.stores.sqlite_overflow import Overflow, write_touched
 from tapeway.stores.sqlite_pen import Pen
 from tapeway.stores.sqlite_place import Absent, Place
 from tapeway.stores.sqlite_reading import Reading
@@ -53,6 +55,7 @@ class House:
         self._file = SharedFile(place, self._highest_fence)
         self._desk = Desk(f"{place}.shared", "tell the other processes", self._file.connect)
         self.instance = Instance.of_this_process(secrets.token_hex(3))
+        self.overflow = Overflow()
         self._takes = 0
         self.watch = Watch(self._desk, self.instance, clock)
 
@@ -78,8 +81,16 @@ class House:
             return otherwise
 
     async def compare(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
-        """The same for what is read together with the shared file, there as `shared`."""
-        await self.tell(lambda _: None)
+        """The same for what is read together with the shared file, there as `shared`.
+
+        What that has no room for stays in `overflow`.
+        """
+        used = self.overflow.used()
+        try:
+            await self.tell(partial(write_touched, used) if used else lambda _: None)
+        except StoreFull:
+            used = []
+        self.overflow.written(used)
 
         def both(connection: apsw.Connection) -> T:
             self._attach(connection)
