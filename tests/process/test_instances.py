@@ -4,6 +4,7 @@ import asyncio
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -11,9 +12,9 @@ from time import monotonic
 import pytest
 
 from tests.process.instances import COUNT, Traffic, at_once, done, in_rows, instances
-from tests.process.serving import DEADLINE_S, Tapeway
+from tests.process.serving import DEADLINE_S, Tapeway, request
 from tests.process.upstream import Upstream
-from tests.raw_client import Answer
+from tests.raw_client import Answer, RawClient
 from tests.stores.postgres_server import fresh, run
 
 pytestmark = pytest.mark.slow
@@ -135,8 +136,13 @@ async def test_who_does_not_hear_what_is_steered_is_named_and_acts_on_nothing_ol
         upstream.gate.set()
         stored = await taken_over
         await done_when_it_is_gone(one, "replay")
-        silent.signal(signal.SIGCONT)
-        fenced, new = await asked, await at_once([silent], [f"/new/{each}" for each in range(20)])
+        async with AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(RawClient(silent.proxy)) for _ in range(20)]
+            for number, client in enumerate(clients):
+                await client.send(request(f"/new/{number}"))
+            silent.signal(signal.SIGCONT)
+            new = [await client.answer() for client in clients]
+        fenced = await asked
         await silent.at_work()
         later = await silent.ask("/later")
 
