@@ -97,7 +97,9 @@ class Watch:
             self._version = version
             if self._loop is not None and control.generation(connection) > self._known:
                 self._tell(control.read(connection))
-        self._heard = now
+        if self._known == self._applied:
+            # After a long stop, what has been heard has to be applied first.
+            self._heard = now
 
     def _tell(self, now: Control | None) -> None:
         if now is None or self._loop is None:
