@@ -85,7 +85,7 @@ def background(
         yield json.loads(next(lines))
     finally:
         os.killpg(process.pid, signal.SIGTERM)
-        process.wait()
+        process.wait(timeout=60)
         if process.stdout is not None:
             process.stdout.close()
 
