@@ -13,6 +13,7 @@ from tapeway.formats import native
 from tapeway.loaded import LoadedCassettes
 from tapeway.stores.file import FileStore
 from tapeway.stores.memory import MemoryStore
+from tapeway.stores.sqlite import SqliteStore
 from tests.admin.world import World, world
 
 
@@ -250,3 +251,20 @@ async def test_of_a_folder_an_export_is_the_very_file_and_reading_leaves_it_alon
 
 def _files(root: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in sorted(root.rglob("*"))}
+
+
+@pytest.mark.parametrize("route", ["", "/messages"])
+async def test_a_cassette_that_would_not_fit_into_memory_is_not_read_whole(
+    route: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(store=SqliteStore(tmp_path / "calls.db")) as found:
+        await found.ask("/v1/x")
+        path = "/api/v1/cassettes/default"
+        assert (await found.call("GET", path + route)).status == 200
+
+        monkeypatch.setattr(cassettes_handlers, "MOST_AT_ONCE", 100)
+        response = await found.call("GET", path + route)
+        assert response.status == 413
+        assert "/copy" in await response.text()
+        for bit_by_bit in ("/copy", "/interactions"):
+            assert (await found.call("GET", path + bit_by_bit)).status == 200

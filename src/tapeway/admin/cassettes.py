@@ -8,8 +8,11 @@ from tapeway.admin.payloads import CassetteItem, CassettePage, CassetteQuery, No
 from tapeway.admin.route import Call
 from tapeway.core.model import CassetteStat, StoredCassette
 from tapeway.editing.absence import no_cassette
-from tapeway.errors import StoreError
+from tapeway.errors import AdminError, StoreError
 from tapeway.ports import Paged
+
+MOST_AT_ONCE = 64 * 1024 * 1024
+"""A larger one, read whole, takes about ten times its size."""
 
 
 async def list_cassettes(console: Console, call: Call[CassetteQuery, Nothing]) -> CassettePage:
@@ -36,6 +39,20 @@ async def read_cassette(console: Console, name: str) -> StoredCassette:
     if stored is None:
         raise no_cassette(name)
     return stored
+
+
+async def refuse_large(console: Console, name: str) -> None:
+    """Raise AdminError (413) for one that a store holds and that would not fit into memory whole."""
+    store = console.broker.store
+    stat = await store.stat(name) if isinstance(store, Paged) else None
+    if stat is not None and stat.size_bytes > MOST_AT_ONCE:
+        raise AdminError(
+            f"cassette '{name}' has {stat.size_bytes} bytes, more than the {MOST_AT_ONCE} that are "
+            f"read at once: page through its /interactions, take it line by line from its "
+            "/copy, or convert it with 'tapeway cassette convert'",
+            status=413,
+            code="cassette_too_large",
+        )
 
 
 async def _item(

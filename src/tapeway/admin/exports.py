@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
-from tapeway.admin.cassettes import read_cassette
+from tapeway.admin.cassettes import read_cassette, refuse_large
 from tapeway.admin.changes import ExportQuery
 from tapeway.admin.console import Console
 from tapeway.admin.inlining import inlined
@@ -34,6 +34,7 @@ TYPES: Mapping[str, str] = {
 async def get_cassette(console: Console, call: Call[ExportQuery, Nothing]) -> web.Response:
     """The whole cassette as one document, large bodies in it; 413 where they are too large."""
     name, form = call.cassette, call.query.format
+    await refuse_large(console, name)
     stored = await console.broker.editor.stored(name)
     digest = await digest_of(stored)
     if stored is None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from tapeway.admin.cassettes import read_cassette
+from tapeway.admin.cassettes import read_cassette, refuse_large
 from tapeway.admin.console import Console
 from tapeway.admin.payloads import MessageQuery, Nothing
 from tapeway.admin.route import Call
@@ -20,6 +20,7 @@ _MOST_LEFT_OUT = 1000
 async def list_messages(console: Console, call: Call[MessageQuery, Nothing]) -> web.Response:
     """The recorded LLM calls as conversations, each message once."""
     query = call.query
+    await refuse_large(console, call.cassette)
     found = await read_transcript(await read_cassette(console, call.cassette))
     later = [
         (number, each)
