@@ -9,7 +9,9 @@ MOST_LISTED = 10_000
 """Further unused recordings and duplicates are counted, not named."""
 
 
-async def report_of(store: SharedStore, control: Control, name: str, tally: Tally) -> CassetteReport:
+async def report_of(
+    store: SharedStore, control: Control, name: str, tally: Tally
+) -> CassetteReport:
     """What this instance counted, and what no instance has used."""
     unused = await store.unused(name, control.take_of(name), MOST_LISTED)
     duplicates = await store.duplicates(name, MOST_LISTED)

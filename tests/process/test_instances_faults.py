@@ -77,10 +77,10 @@ async def test_a_database_that_crashes_loses_nothing_and_costs_nothing(
     assert {each.outcome for each in replayed} == {b"replayed"}
     refused = [each for each in traffic.served if each.answer.status != 200]
     assert {each.answer.status for each in refused} == {503}
-    for each in refused:
+    for served in refused:
         # On a slow machine the database is away for longer than a recording is tried.
-        said = "recording_failed" if each.target in upstream.asks else "store_unreachable"
-        assert _error(each.answer.body)["code"] == said
+        said = "recording_failed" if served.target in upstream.asks else "store_unreachable"
+        assert _error(served.answer.body)["code"] == said
     assert all("@127.0.0.1" in _error(each.answer.body)["message"] for each in refused)
     assert len(refused) > len(members)
     away = {each.target for each in traffic.between(stopped, starting)}

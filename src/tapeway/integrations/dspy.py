@@ -333,5 +333,9 @@ def _secrets(request: Mapping[str, Any]) -> Iterator[Secret]:
         said = request.get(name)
         values = said.values() if isinstance(said, dict) else [said]
         for each in values:
-            if name not in ("api_base", "base_url") and isinstance(each, str) and len(each) >= MIN_VALUE:
+            if (
+                name not in ("api_base", "base_url")
+                and isinstance(each, str)
+                and len(each) >= MIN_VALUE
+            ):
                 yield Secret(name.replace("_", "-"), each.encode())

@@ -3,12 +3,11 @@
 import os
 import re
 from contextvars import ContextVar
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from tapeway.errors import ConfigError
-from tapeway.formats.notation import ENDINGS, NOTATIONS
+from tapeway.formats.notation import NOTATIONS
 from tapeway.ports import CassetteStore
 from tapeway.stores.file import FileStore
 from tapeway.stores.memory import MemoryStore
@@ -58,30 +57,6 @@ def open_store(url: str, *, token: str | None = None, ca: str | None = None) -> 
         f"there is no store of the kind {scheme}:…: use a folder, file:FOLDER or memory: "
         f"(for a folder whose name begins like that, file:{scheme}:…)"
     )
-
-
-def store_of_file(path: Path) -> tuple[CassetteStore, str]:
-    """The store that a cassette's file is in, not yet open, and its name there.
-
-    Raises ConfigError for a file that is none, or has another ending than what is there.
-    """
-    if path.suffix not in ENDINGS:
-        raise ConfigError(
-            f"'{path}' is no cassette file: it ends in {', '.join(ENDINGS)}; for a cassette of a "
-            "store, name that with store="
-        )
-    beside = [path.with_suffix(each) for each in ENDINGS if each != path.suffix]
-    if not path.exists() and (others := [each for each in beside if each.exists()]):
-        raise ConfigError(
-            f"'{path}' is not there, but '{others[0]}' is, and a cassette is one file: name that "
-            "one, or convert it with: tapeway cassette convert"
-        )
-    notation = ENDINGS[path.suffix]
-    # A new one is called as it is asked for.
-    endings = (path.suffix, *[each for each in notation.endings if each != path.suffix])
-    if endings != notation.endings:
-        notation = replace(notation, endings=endings)
-    return FileStore(path.parent, notation), path.stem
 
 
 def _file(path: str, url: str) -> CassetteStore:
