@@ -31,7 +31,10 @@ ADMIN_PAGES = (
 
 
 class Tapeway:
-    """Serves from `store` between `with` and its end, where it must stop with code 0."""
+    """Serves from `store` between `with` and its end, where it must stop with code 0.
+
+    TAPEWAY_TEST_STORE=sqlite in the environment has all of it in a database there.
+    """
 
     def __init__(
         self, folder: Path, *options: str, name: str = "tapeway", **environment: str
@@ -43,7 +46,7 @@ class Tapeway:
         self._stdout = self._command_line = b""
         self._events = bytearray()
         self._command = [
-            *(str(COMMAND), "serve", "--store", str(self.store)),
+            *(str(COMMAND), "serve", "--store", _address(self.store)),
             *("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"),
             *("--log-level", "debug", "--log-format", "json", *options),
         ]
@@ -153,3 +156,10 @@ class Tapeway:
             "command line": self._command_line,
         }
         return files | names | output
+
+
+def _address(folder: Path) -> str:
+    if os.environ.get("TAPEWAY_TEST_STORE") != "sqlite":
+        return str(folder)
+    folder.mkdir(exist_ok=True)
+    return f"sqlite:{folder}/all.db"

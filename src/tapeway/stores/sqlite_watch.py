@@ -97,7 +97,7 @@ class Watch:
             self._version = version
             if self._loop is not None and control.generation(connection) > self._known:
                 self._tell(control.read(connection))
-        if self._known == self._applied:
+        if self._known <= self._applied:
             # After a long stop, what has been heard has to be applied first.
             self._heard = now
 
