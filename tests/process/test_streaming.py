@@ -44,7 +44,7 @@ async def test_what_a_client_saw_the_end_of_outlives_a_kill_at_that_moment(tmp_p
 async def test_the_end_mark_is_sent_when_the_recording_is_synced(tmp_path: Path) -> None:
     # The sync is held up, so that whoever does not wait for it overtakes it.
     calls = "fdatasync,fsync,write,writev,sendto,sendmsg"
-    delay = "inject=fdatasync,fsync:delay_exit=200000"
+    delay = "inject=fdatasync,fsync:delay_exit=800000"
     trace = Trace(tmp_path / "trace", "-e", f"trace={calls}", "-e", delay)
     async with (
         Peer(*STREAM) as peer,
