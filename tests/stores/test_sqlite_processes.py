@@ -278,3 +278,12 @@ def _writers(file: Path, turn: int, count: int) -> Iterator[list["subprocess.Pop
         finally:
             for each in started:
                 each.kill()
+
+
+async def test_who_steered_goes_on_hearing_of_the_others(store: SqliteStore, clock: Clock) -> None:
+    await store.join(WANTED, lambda _: None)
+    await store.steer(with_take)
+
+    clock.ahead = LOST_S + 1
+
+    await eventually(lambda: store.in_touch)
