@@ -62,13 +62,17 @@ class Connection(Protocol):
 
 async def connect(address: Address, *, prepares: bool) -> Connection:
     """A new connection. Raises StoreAway where the server does not answer, StoreError."""
+    settings = {"application_name": "tapeway"}
+    if prepares:
+        # Compiling takes milliseconds, and what is asked here takes less; a pooler may not know it.
+        settings["jit"] = "off"
     try:
         connection: Connection = await asyncpg.connect(
             address.dsn,
             timeout=CONNECT_S,
             command_timeout=COMMAND_S,
             statement_cache_size=256 if prepares else 0,
-            server_settings={"application_name": "tapeway"},
+            server_settings=settings,
         )
     except FAULTS as exc:
         # A driver that stumbles over the address shows what it stumbled over.
