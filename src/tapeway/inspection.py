@@ -131,6 +131,20 @@ _CHARACTER = 13
 _BASE64 = ENCODED | {"raw_b64"}
 
 
+def mended_as(
+    item: Interaction | ForeignInteraction, document: native.Document
+) -> Interaction | ForeignInteraction:
+    """What a document says that was made of this interaction's, with its large bodies."""
+    mended = native.decode(document, item.index)
+    if isinstance(mended, Interaction) and isinstance(item, Interaction):
+        return replace(
+            mended,
+            request=replace(mended.request, file=item.request.file),
+            response=replace(mended.response, file=item.response.file),
+        )
+    return mended
+
+
 def sightings(value: Json, known: KnownValues, at: Place = ()) -> Iterator[Finding]:
     """Each string, number or name of a document that shows a known value or shape."""
     if isinstance(value, dict):

@@ -11,7 +11,7 @@ from tapeway.core.replacements import Finding
 from tapeway.core.shared import Held
 from tapeway.formats import native
 from tapeway.formats.call import keyed
-from tapeway.inspection import Inspector
+from tapeway.inspection import Inspector, mended_as
 from tapeway.spool import pieces
 from tapeway.stores.document import document_of
 from tapeway.stores.walking import Walk
@@ -58,18 +58,6 @@ class Cleansing:
         self.found.extend(
             [Found(self._shown, replace(each, place=(*at, *each.place)), deed) for each in seen]
         )
-
-
-def mended_as(item: Held, document: native.Document) -> Held:
-    """What a document says that was made of this interaction's, with its large bodies."""
-    mended = native.decode(document, item.index)
-    if isinstance(mended, Interaction) and isinstance(item, Interaction):
-        return replace(
-            mended,
-            request=replace(mended.request, file=item.request.file),
-            response=replace(mended.response, file=item.response.file),
-        )
-    return mended
 
 
 def in_files(inspector: Inspector, item: Held) -> Iterator[Finding]:

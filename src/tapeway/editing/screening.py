@@ -12,7 +12,7 @@ from tapeway.core.shared import Held
 from tapeway.errors import AdminError
 from tapeway.formats import native
 from tapeway.formats.fault import shown
-from tapeway.inspection import Inspected, Inspector
+from tapeway.inspection import Inspected, Inspector, mended_as
 from tapeway.spool import pieces
 
 Secrets = Literal["refuse", "redact", "keep"]
@@ -54,7 +54,7 @@ def screened(
         seen = inspector.interaction(item, document)
         note(seen, ("interactions", number))
         note(Inspected(document, (), tuple(_in_files(inspector, item))), ("interactions", number))
-        found.append(item if seen.document is document else _mended(item, seen.document))
+        found.append(item if seen.document is document else mended_as(item, seen.document))
     if meta:
         about = inspector.document(dict(head.meta))
         note(about, ("meta",))
@@ -78,17 +78,6 @@ def _refuse(found: Sequence[Finding], secrets: Secrets) -> None:
         status=422,
         code="shows_secrets",
     )
-
-
-def _mended(item: Held, document: native.Document) -> Held:
-    mended = native.decode(document, item.index)
-    if isinstance(mended, Interaction) and isinstance(item, Interaction):
-        return replace(
-            mended,
-            request=replace(mended.request, file=item.request.file),
-            response=replace(mended.response, file=item.response.file),
-        )
-    return mended
 
 
 def _in_files(inspector: Inspector, item: Held) -> Iterator[Finding]:
