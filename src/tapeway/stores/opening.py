@@ -54,7 +54,8 @@ def open_store(url: str, *, token: str | None = None, ca: str | None = None) -> 
     if scheme in ("http", "https"):
         return _remote(url, token, ca)
     raise ConfigError(
-        f"there is no store of the kind {scheme}:…: use a folder, file:FOLDER or memory: "
+        f"there is no store of the kind {scheme}:…: use a folder, memory:, sqlite:FILE, postgresql://… "
+        f"or http://… "
         f"(for a folder whose name begins like that, file:{scheme}:…)"
     )
 
