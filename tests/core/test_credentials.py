@@ -8,6 +8,7 @@ from tapeway.core.credentials import (
     Secret,
     is_credential_header,
     of_headers,
+    of_request_head,
     of_response,
     of_target,
     of_userinfo,
@@ -252,3 +253,12 @@ def test_a_link_shows_the_credentials_of_each_of_its_urls() -> None:
     link = b'<https://a/?p=2&access_token=0123456789abcdef>; rel="next", <https://a/?sig=fedcba9876543210>'
 
     assert values(of_response(((b"link", link),))) == {b"0123456789abcdef", b"fedcba9876543210"}
+
+
+def test_the_credentials_of_header_and_target_are_found() -> None:
+    headers = ((b"Host", b"localhost"), (b"Authorization", b"Bearer 0123456789abc"))
+
+    found = of_request_head(headers, "/x?key=zyxwvutsrqponm")
+
+    assert {secret.value for secret in found} == {b"0123456789abc", b"zyxwvutsrqponm"}
+    assert of_request_head((), "/x") == ()

@@ -21,7 +21,6 @@ def test_a_header_is_read_in_any_case_and_the_first_field_counts() -> None:
     assert (read.host, read.expect, read.upgrade) == (b"localhost:8080", b"100-continue", b"h2c")
     assert (read.cassette, read.content_type) == (b"smoke", b"application/json")
     assert read.content_encoding == b"gzip"
-    assert [secret.value for secret in read.secrets] == [b"0123456789abc"]
     assert read.stored == EVERYTHING[4:7]
     assert read.unreadable is None
 
@@ -35,13 +34,6 @@ def test_what_is_not_there_is_none() -> None:
 
 def test_a_field_that_cannot_be_carried_is_named() -> None:
     assert fields.read((*EVERYTHING, (b"X-Odd", b"\xff"))).unreadable == "X-Odd"
-
-
-def test_the_credentials_of_header_and_target_are_found() -> None:
-    found = fields.secrets(EVERYTHING, "/x?key=zyxwvutsrqponm")
-
-    assert {secret.value for secret in found} == {b"0123456789abc", b"zyxwvutsrqponm"}
-    assert fields.secrets((), "/x") == ()
 
 
 def test_what_was_read_shows_no_credential_when_printed() -> None:

@@ -146,6 +146,18 @@ def of_target(target: str) -> list[Secret]:
     return _of_parameters(target.encode("utf-8", "surrogateescape"))
 
 
+def of_request_head(headers: Headers, target: str) -> tuple[Secret, ...]:
+    """The credentials a request shows anywhere but in its body."""
+    found = _of_remembered(headers)
+    return (*found, *of_target(target)) if "=" in target else found
+
+
+@lru_cache(maxsize=512)
+def _of_remembered(headers: Headers) -> tuple[Secret, ...]:
+    # A client sends the same fields with nearly every request.
+    return tuple(of_headers(headers))
+
+
 @lru_cache(maxsize=64)
 def of_userinfo(url: str) -> tuple[Secret, ...]:
     """The credentials written before the host of a URL, also as they are sent in a header."""

@@ -6,7 +6,6 @@ A client sends the same fields with nearly every request, so the pass is usually
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tapeway.core.credentials import Secret, of_headers, of_target
 from tapeway.core.headers import find, stored_request_headers, unreadable
 from tapeway.core.model import Headers
 
@@ -23,7 +22,6 @@ class RequestFields:
     content_type: bytes
     content_encoding: bytes | None
     unreadable: str | None
-    secrets: tuple[Secret, ...]
     stored: Headers
 
 
@@ -39,12 +37,5 @@ def read(headers: Headers) -> RequestFields:
         content_type=find(headers, b"content-type") or b"",
         content_encoding=find(headers, b"content-encoding"),
         unreadable=unreadable(headers),
-        secrets=tuple(of_headers(headers)),
         stored=stored_request_headers(headers),
     )
-
-
-def secrets(headers: Headers, target: str) -> tuple[Secret, ...]:
-    """The credentials a request shows anywhere but in its body."""
-    found = read(headers).secrets
-    return (*found, *of_target(target)) if "=" in target else found

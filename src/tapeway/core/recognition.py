@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
-from tapeway.core import fields
-from tapeway.core.credentials import Secret, of_userinfo
+from tapeway.core.credentials import Secret, of_request_head, of_userinfo
 from tapeway.core.guard import Guard
 from tapeway.core.headers import STORED_REQUEST_HEADERS
 from tapeway.core.known_values import KnownValues
@@ -61,7 +60,7 @@ class Recogniser:
         return (*shown, *self._redactor("", shown).in_body(request))
 
     def _shown(self, request: Request) -> tuple[Secret, ...]:
-        shown = fields.secrets(request.headers, request.target)
+        shown = of_request_head(request.headers, request.target)
         given = of_userinfo(request.base) if "@" in request.base else ()
         return (*given, *shown)
 
