@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import tapeway.loaded
 from tapeway.broker import Broker
 from tapeway.core.model import (
     CassetteHead,
@@ -153,7 +152,7 @@ async def test_a_change_seen_while_nothing_records_is_not_overwritten_later(file
 async def test_it_looks_by_itself_and_goes_on_when_it_cannot(
     file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(tapeway.loaded, "EVERY_S", 0.0)
+    monkeypatch.setattr("tapeway.loaded.EVERY_S", 0.0)
     async with serving(file) as broker, asyncio.timeout(10):
         await replayed(broker)
         look, failed = broker.store.stat, 0

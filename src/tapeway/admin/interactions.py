@@ -12,7 +12,7 @@ from tapeway.admin.payloads import InteractionQuery, Nothing
 from tapeway.admin.route import Call, Plain
 from tapeway.admin.tags import tag
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model import ForeignInteraction, Interaction
+from tapeway.core.shared import Held
 from tapeway.editing.absence import no_cassette, no_interaction
 from tapeway.editing.paging import MOST, weight
 from tapeway.errors import CassetteCorrupt
@@ -20,8 +20,6 @@ from tapeway.formats import native
 from tapeway.formats.fault import FormatFault
 from tapeway.formats.fingerprint import of_document
 from tapeway.ports import SharedStore
-
-Held = Interaction | ForeignInteraction
 
 
 async def list_interactions(

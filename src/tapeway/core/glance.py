@@ -11,7 +11,9 @@ from typing import Protocol
 
 import re2  # type: ignore[import-untyped]
 
-from tapeway.core import secret_names, shapes, url_credentials
+from tapeway.core import secret_names
+from tapeway.core.shapes import CANDIDATE as SHAPES
+from tapeway.core.url_credentials import CANDIDATE as CREDENTIALS
 
 _MAX_AUTOMATON = 64 * 1024 * 1024
 
@@ -29,7 +31,7 @@ def glance(cores: Iterable[bytes]) -> Glance:
     It costs a millisecond to make, so it is for values that are the same for many texts.
     """
     return _automaton(
-        *[each.CANDIDATE.encode() for each in (shapes, secret_names, url_credentials)],
+        *[each.encode() for each in (SHAPES, secret_names.CANDIDATE, CREDENTIALS)],
         *map(re.escape, cores),
     )
 
