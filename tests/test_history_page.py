@@ -30,10 +30,10 @@ def test_the_example_says_what_is_shown(tmp_path: Path) -> None:
 
 
 def test_the_limits_are_those_that_are_told() -> None:
-    assert "up to 128 small letters" in TEXT
+    assert "up to 128 lowercase letters" in TEXT
     assert name_of("a" * 128) == "history/" + "a" * 128
-    assert "762 of them together with other characters" in TEXT
+    assert "up to 762 characters in total" in TEXT
     assert name_of("_" + "a" * 759).startswith("history/escaped/s_5f")
     with pytest.raises(RequestError):
         name_of("_" + "a" * 760)
-    assert f"has used {storage.MOST_CLAIMED} others since" in TEXT
+    assert f"has used {storage.MOST_CLAIMED} other sessions since" in TEXT
