@@ -73,8 +73,8 @@ def test_the_limits_are_those_that_are_written_down() -> None:
         f"| request line | {MAX_LINE // KIB} KiB target | 414 |",
         f"| one header field of a request | {MAX_FIELD // KIB} KiB | 431 |",
         f"| header fields of a request | {MAX_FIELDS}, together {MAX_HEADER // KIB} KiB | 431 |",
-        f"| one header field of an answer | {upstream.MAX_FIELD // KIB} KiB | 502 |",
-        f"| header fields of an answer | {upstream.MAX_FIELDS} | 502 |",
+        f"| one header field of a response | {upstream.MAX_FIELD // KIB} KiB | 502 |",
+        f"| header fields of a response | {upstream.MAX_FIELDS} | 502 |",
         f"| connections to upstreams | {upstream.Limits().connections} | further calls wait |",
         f"| idle client connection, or an unfinished header | {KEEPALIVE_S:.0f} s | closed |",
     }
