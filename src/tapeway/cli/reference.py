@@ -12,12 +12,13 @@ from tapeway.settings import Settings
 _INTRODUCTION = """\
 # Configuration
 
-Every option of `tapeway serve` can be given as a flag, as an environment variable, or as a key of
-`tapeway.toml` in the working directory (another file: `--config FILE`). A flag comes before a
-variable, a variable before the file, the file before the default.
+Set any option of `tapeway serve` as a flag, as an environment variable, or as a key of
+`tapeway.toml`. For example, these two commands are equivalent:
 
     tapeway serve --mode replay --cassette smoke
     TAPEWAY_MODE=replay TAPEWAY_CASSETTE=smoke tapeway serve
+
+So is `tapeway serve` with this file, which also adds two routes:
 
 ```toml
 # tapeway.toml
@@ -26,23 +27,24 @@ cassette = "smoke"
 route = ["local=http://127.0.0.1:9000", "azure=https://RESOURCE.openai.azure.com"]
 ```
 
-- An unknown key in the file is an error, an unknown `TAPEWAY_…` variable a warning. An empty
-  variable counts as not set.
-- Lists: repeat the flag, separate by commas in a variable, write a list in the file.
-- What requests may differ in and still be equal stands in the table `[rules]` of the file, and in it
-  alone: see [matching](matching.md).
-- A flag without a value is `true` or `false` in a variable and in the file.
-- SIZE is a number of bytes, or one with `KiB`, `MiB` or `GiB`.
-- An option that cannot be used ends the start with exit code 2 and one line that names where the
-  value came from and what is accepted.
+- **Precedence**: flag, variable, file, default.
+- **File**: `tapeway.toml` in the working directory, or the one that `--config FILE` names.
+- **Unknown names**: an unknown key in the file is an error, an unknown `TAPEWAY_…` variable a
+  warning. An empty variable counts as not set.
+- **Lists**: repeat the flag, separate values by commas in a variable, write a list in the file.
+- **Switches**: a flag without a value is `true` or `false` in a variable and in the file.
+- **SIZE** is a number of bytes, or a number with `KiB`, `MiB` or `GiB`.
+- **Matching rules** are set only in the table `[rules]` of the file: see [Matching](matching.md).
+- **Errors**: an invalid option stops the start with exit code 2. One line names where the value came
+  from and what is accepted.
 """
 
 _ROUTES = """\
 ## Built-in routes
 
-`http://127.0.0.1:8080/NAME/…` goes to the route's URL. `tapeway env` prints these variables with
-the right value for each SDK. The URLs of azure and bedrock depend on the account and region:
-`--route azure=https://RESOURCE.openai.azure.com`,
+Requests to `http://127.0.0.1:8080/NAME/…` go to the route's URL. `tapeway env` prints these
+variables with the right value for each SDK. The URLs of azure and bedrock depend on the account and
+region, so set them yourself: `--route azure=https://RESOURCE.openai.azure.com`,
 `--route bedrock=https://bedrock-runtime.REGION.amazonaws.com`.
 
 | Route | URL | Variables |
