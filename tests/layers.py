@@ -1,107 +1,109 @@
-"""Who may import whom.
+"""Who may import whom, room by room.
 
-`errors <- core <- formats <- stores`, `core <- providers`, `core <- ports <- broker <- server,
-admin <- cli`.
+`errors <- core <- formats, providers <- stores, upstream <- engine <- server, admin <- workers <- cli`;
+`integrations` stands beside `server`.
+
+A room is a folder, or a module where a folder's modules build on each other. It may import itself,
+the rooms named in its row, and whatever those may import.
 """
 
-# A layer is a module or folder right below the package. It may import itself and what stands here.
-ALLOWED: dict[str, frozenset[str]] = {
-    "errors": frozenset(),
-    "logs": frozenset({"errors"}),
-    "hops": frozenset(),
-    "core": frozenset({"errors"}),
-    "providers": frozenset({"core", "errors"}),
-    "formats": frozenset({"core", "errors"}),
-    "ports": frozenset({"core", "errors"}),
-    "journal": frozenset({"core", "errors"}),
-    "explanation": frozenset({"core", "errors"}),
-    "spool": frozenset({"core", "errors"}),
-    "inspection": frozenset({"core", "formats"}),
-    "transcripts": frozenset({"core", "providers", "spool"}),
-    "watching": frozenset({"core", "ports"}),
-    "history": frozenset({"core", "errors", "formats", "ports", "stores"}),
-    "stores": frozenset({"core", "errors", "formats", "hops", "ports", "spool"}),
-    "upstream": frozenset({"core", "errors", "ports", "spool"}),
-    "settings": frozenset({"core", "errors", "providers"}),
-    "tape": frozenset({"core", "errors", "spool"}),
-    "feed": frozenset({"core", "tape"}),
-    "keeping": frozenset({"core", "errors", "ports", "spool"}),
-    "live": frozenset({"core", "errors", "feed", "keeping", "ports", "providers", "spool", "tape"}),
-    "report": frozenset({"core", "errors"}),
+ROWS: dict[str, tuple[str, ...]] = {
+    "errors": (),
+    "logs": ("errors",),
+    "core": ("core.misses",),
+    "core.json_text": ("errors",),
+    "core.model": ("core.json_text",),
+    "core.http": ("core.model",),
+    "core.streams": ("core.http",),
+    "core.redaction": ("core.streams",),
+    "core.matching": ("core.redaction",),
+    "core.agenttape": ("core.matching",),
+    "core.correlation": ("core.matching",),
+    "core.cassette": ("core.agenttape", "core.correlation"),
+    "core.misses": ("core.cassette",),
+    "ports": ("core",),
+    "body_files": ("core",),
+    "paging": ("ports",),
+    "watching": ("ports",),
+    "providers": ("core",),
+    "conversations": ("providers", "body_files"),
+    "formats": ("formats.registry",),
+    "formats.errors": ("core",),
+    "formats.fields": ("formats.errors",),
+    "formats.yaml": ("formats.fields",),
+    "formats.native": ("formats.fields",),
+    "formats.cassette_file": ("formats.native", "formats.yaml"),
+    "formats.conversion_loss": ("formats.native",),
+    "formats.jsonl": ("formats.conversion_loss",),
+    "formats.other_tools": ("formats.conversion_loss", "formats.yaml"),
+    "formats.registry": ("formats.cassette_file", "formats.jsonl", "formats.other_tools"),
+    "stores": ("stores.opening",),
+    "stores.shared": ("formats", "paging", "body_files"),
+    "stores.file": ("stores.shared",),
+    "stores.sqlite": ("stores.shared",),
+    "stores.postgres": ("stores.shared",),
+    "stores.remote": ("stores.shared", "stores.remote.loop_guard"),
+    "stores.remote.loop_guard": (),
+    "stores.memory": ("stores.file",),
+    "stores.opening": (
+        *("stores.memory", "stores.file", "stores.sqlite", "stores.postgres", "stores.remote"),
+    ),
+    "settings": ("settings.sources",),
+    "settings.parsers": ("providers",),
+    "settings.options": ("settings.parsers",),
+    "settings.sources": ("settings.options", "stores"),
+    "upstream": ("ports", "body_files"),
+    # The engine knows what a store is, and no store.
+    "engine": ("engine.broker",),
+    "engine.response_buffer": ("body_files",),
+    "engine.correlation": ("ports",),
+    "engine.large_bodies": ("ports", "body_files"),
+    "engine.report": ("core",),
+    "engine.journal": ("core",),
+    "engine.editing": ("formats", "paging", "body_files"),
+    "engine.decision": ("engine.large_bodies",),
+    "engine.recorder": ("engine.large_bodies", "engine.response_buffer", "providers"),
+    "engine.single_flight": ("engine.recorder",),
+    "engine.cassette_context": (
+        *("engine.correlation", "engine.decision", "engine.report", "engine.single_flight"),
+    ),
+    "engine.memory_cassettes": ("engine.cassette_context", "watching"),
+    "engine.shared_cassettes": ("engine.cassette_context",),
+    "engine.broker": (
+        *("engine.memory_cassettes", "engine.shared_cassettes", "engine.editing"),
+        "engine.journal",
+    ),
+    "admin": ("engine", "conversations", "settings.options"),
+    "server": ("engine", "settings.options"),
     # What Python programs import: for them it has to be small.
-    "integrations": frozenset(
-        {"core", "errors", "formats", "inspection", "ports", "settings", "spool", "stores"}
-    ),
-    "library": frozenset(
-        {"core", "errors", "formats", "inspection", "integrations", "ports", "settings"}
-    ),
-    "report_forms": frozenset({"core", "errors", "report"}),
-    "sharing": frozenset({"core", "errors", "feed", "live"}),
-    "second_look": frozenset({"core", "errors"}),
-    "rulebook": frozenset({"core", "errors", "ports"}),
-    "planner": frozenset({"core", "errors", "keeping"}),
-    "loaded": frozenset(
-        {
-            *("core", "errors", "feed", "planner", "ports", "report", "rulebook", "second_look"),
-            "sharing",
-            "watching",
-        }
-    ),
-    "view": frozenset({"core", "errors"}),
-    "stock": frozenset({"core", "loaded", "ports", "report"}),
-    "naming": frozenset({"core", "ports", "second_look"}),
-    "flights": frozenset({"core", "errors", "ports", "sharing"}),
-    "shelves": frozenset(
-        {
-            *("core", "errors", "feed", "flights", "loaded", "naming", "planner", "ports"),
-            *("report", "rulebook", "second_look", "sharing", "stock", "view"),
-        }
-    ),
-    "editing": frozenset(
-        {"core", "errors", "formats", "inspection", "loaded", "ports", "shelves", "spool"}
-    ),
-    "broker": frozenset(
-        {
-            *("core", "editing", "errors", "feed", "journal", "keeping", "live", "loaded"),
-            *(
-                "planner",
-                "ports",
-                "providers",
-                "report",
-                "rulebook",
-                "second_look",
-                "sharing",
-                "shelves",
-            ),
-        }
-    ),
-    "admin": frozenset(
-        {
-            *("broker", "core", "editing", "errors", "formats", "hops", "journal", "loaded"),
-            *("ports", "report", "report_forms", "settings", "providers", "spool", "transcripts"),
-        }
-    ),
-    "server": frozenset(
-        {
-            *("broker", "core", "errors", "explanation", "feed", "formats", "journal", "ports"),
-            *("providers", "settings", "spool"),
-        }
-    ),
-    "workers": frozenset(
-        {
-            *("admin", "broker", "core", "errors", "journal", "logs", "ports", "report"),
-            *("server", "settings"),
-        }
-    ),
+    "integrations": ("settings", "stores"),
+    "library": ("integrations",),
     # The stand-in upstream knows only wires: were it to share code with the proxy, a fault in
     # that code would stand on both sides of a test and cancel out.
-    "testing": frozenset(),
-}
-EVERY_LAYER = frozenset(ALLOWED) | {"cli"}
-# Single modules that may import more than their layer.
-EXCEPTIONS: dict[str, frozenset[str]] = {
+    "testing": (),
+    "admin.app": ("admin", "stores.remote.loop_guard"),
     # The one place that names concrete classes and plugs them together.
-    "server.wiring": frozenset({"admin", "live", "report", "stores", "upstream"}),
-    "cli": EVERY_LAYER,
-    "__main__": frozenset({"cli"}),
+    "server.wiring": ("server", "admin.app", "stores", "upstream"),
+    "server.lifecycle": ("server.wiring",),
+    "workers": ("server.lifecycle",),
+    "cli": ("workers", "integrations", "library"),
+    "__main__": ("cli",),
 }
+
+
+def allowed(room: str) -> frozenset[str]:
+    """All rooms that a room may import, itself among them."""
+    found, waiting = set[str](), [room]
+    while waiting:
+        each = waiting.pop()
+        if each not in found:
+            found.add(each)
+            waiting += ROWS.get(each, ())
+    return frozenset(found)
+
+
+def room_of(module: str) -> str | None:
+    """The room of a module, None where the table has none."""
+    parts = module.split(".")
+    names = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    return next((name for name in names if name in ROWS), None)

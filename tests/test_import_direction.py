@@ -1,23 +1,27 @@
 """The shape of the code: who may import whom, what stays pure, how long a file may be.
 
-`errors <- core <- formats <- stores`, `core <- providers`, `core <- ports <- broker <- server,
-admin <- cli`. A rule that cannot be seen to fail guards nothing, so each one has a planted
-violation at the end of this file.
+The ladder of imports stands in `tests/layers.py`, room by room. A rule that cannot be seen to fail
+guards nothing, so each one has a planted violation at the end of this file.
 """
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.layers import ALLOWED, EVERY_LAYER, EXCEPTIONS
+from tests.layers import ROWS, allowed, room_of
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "tapeway"
-LINE_WALL = 400
+LINE_WALL = 600
+FULL_FOLDER = 12
+"""Modules that a folder of sources holds at most, besides its `__init__.py`."""
 
-PURE_LAYERS = frozenset({"core", "formats", "providers"})
+PURE = ("core", "formats", "providers", "conversations")
+WAITS = frozenset({"conversations.transcript"})
+"""Reads bodies from files while it puts a conversation together."""
 ASYNC = "decides, never waits"
 CLOCK = "takes the time as an argument"
 IO = "takes and gives values, others do the reading and writing"
@@ -86,7 +90,7 @@ def test_the_code_keeps_its_shape() -> None:
 def test_the_checker_sees_the_code() -> None:
     modules = {module for module, _ in _modules(ROOT)}
 
-    assert {"errors", "core.model", "ports"} <= modules
+    assert {"errors", "core.model.messages", "ports"} <= modules
 
 
 def violations(root: Path) -> Iterator[str]:
@@ -104,9 +108,18 @@ def violations(root: Path) -> Iterator[str]:
         tree = ast.parse(path.read_text(encoding="utf-8"), where)
         imports[module] = {target for target, _ in _own_imports(tree)}
         yield from _wrong_direction(where, module, tree)
-        if _layer(module) in PURE_LAYERS:
+        if module.partition(".")[0] in PURE and module not in WAITS:
             yield from _impurities(where, tree)
     yield from _cycles(imports)
+    yield from _full_folders(root)
+
+
+def _full_folders(root: Path) -> Iterator[str]:
+    counts = Counter(path.parent for path in _python_files(root, "src") if path.stem[0] != "_")
+    for folder, count in counts.items():
+        if count > FULL_FOLDER:
+            where = folder.relative_to(root).as_posix()
+            yield f"{where}: {count} modules, {FULL_FOLDER} are the most: make a folder of a subject"
 
 
 def _python_files(root: Path, *folders: str) -> Iterator[Path]:
@@ -119,10 +132,6 @@ def _modules(root: Path) -> Iterator[tuple[str, Path]]:
     for path in sorted(package.rglob("*.py")):
         parts = path.relative_to(package).with_suffix("").parts
         yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
-
-
-def _layer(module: str) -> str:
-    return module.partition(".")[0]
 
 
 def _shapeless_names(where: str) -> Iterator[str]:
@@ -170,15 +179,15 @@ def _own_imports(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 
 def _wrong_direction(where: str, module: str, tree: ast.Module) -> Iterator[str]:
-    layer = _layer(module)
-    allowed = ALLOWED.get(layer, frozenset()) | EXCEPTIONS.get(module, frozenset())
-    allowed |= EXCEPTIONS.get(layer, frozenset())
-    if layer and layer not in EVERY_LAYER | EXCEPTIONS.keys():
-        yield f"{where}: layer '{layer}' has no row in the table of allowed imports"
+    room = room_of(module)
+    if room is None and module:
+        yield f"{where}: '{module}' has no row in the table of rooms"
+        return
+    below = allowed(room) if room else frozenset[str]()
     for name, line in _own_imports(tree):
-        target = _layer(name)
-        if target != layer and target not in allowed:
-            yield f"{where}:{line}: {layer or 'the package root'} must not import {target}"
+        target = room_of(name)
+        if target not in below:
+            yield f"{where}:{line}: {room or 'the package root'} must not import {target or name}"
 
 
 def _impurities(where: str, tree: ast.Module) -> Iterator[str]:
@@ -225,71 +234,77 @@ def _module_of(target: str, modules: dict[str, set[str]]) -> str:
 CLEAN: dict[str, str] = {
     "src/tapeway/__init__.py": '__version__ = "0"\n',
     "src/tapeway/errors.py": "class Miss(Exception): ...\n",
-    "src/tapeway/core/model.py": (
+    "src/tapeway/core/model/messages.py": (
         "from datetime import datetime\n"
         "from pathlib import PurePosixPath\n"
         "from urllib.parse import urlsplit\n"
         "from tapeway.errors import Miss\n"
     ),
-    "src/tapeway/stores/memory.py": "import asyncio, os, time\nfrom tapeway.core.model import X\n",
+    "src/tapeway/stores/memory.py": (
+        "import asyncio, os, time\nfrom tapeway.core.model.messages import X\n"
+    ),
     "src/tapeway/server/wiring.py": (
         "from tapeway.admin.routes import R\nfrom tapeway.stores.memory import M\n"
-        "from tapeway.upstream import U\n"
+        "from tapeway.upstream.client import U\n"
     ),
     "src/tapeway/cli/serve.py": "from tapeway.server.lifecycle import serve\n",
     "src/tapeway/__main__.py": "from tapeway.cli.main import main\n",
 }
 
 PLANTED: list[tuple[str, str, str]] = [
-    ("src/tapeway/errors.py", "from tapeway.core.model import X", "errors must not import core"),
-    ("src/tapeway/core/a.py", "from tapeway.ports import X", "core must not import ports"),
-    ("src/tapeway/core/a.py", "import tapeway.stores.file", "core must not import stores"),
+    ("src/tapeway/errors.py", "from tapeway.core.json_text import X", "not import core.json_text"),
+    ("src/tapeway/core/http/a.py", "from tapeway.ports import X", "core.http must not import ports"),
+    ("src/tapeway/core/http/a.py", "import tapeway.stores.file.store", "not import stores.file"),
+    ("src/tapeway/core/http/a.py", "from tapeway.core.misses.a import X", "import core.misses"),
     (
-        "src/tapeway/core/a.py",
-        "def f() -> None:\n    from tapeway.formats.native import X\n",
-        "core must not import formats",
+        "src/tapeway/core/http/a.py",
+        "def f() -> None:\n    from tapeway.formats.native.a import X\n",
+        "core.http must not import formats.native",
     ),
     (
-        "src/tapeway/broker.py",
-        "if TYPE_CHECKING:\n    from tapeway.upstream import X\n",
-        "broker must not import upstream",
+        "src/tapeway/engine/broker.py",
+        "if TYPE_CHECKING:\n    from tapeway.upstream.client import X\n",
+        "engine.broker must not import upstream",
     ),
-    ("src/tapeway/formats/a.py", "from tapeway.stores.file import X", "must not import stores"),
-    ("src/tapeway/providers/a.py", "from tapeway.formats.native import X", "not import formats"),
-    ("src/tapeway/ports.py", "from tapeway.broker import X", "ports must not import broker"),
-    ("src/tapeway/journal.py", "from tapeway.broker import X", "journal must not import broker"),
-    ("src/tapeway/settings.py", "from tapeway.cli.main import X", "must not import cli"),
-    ("src/tapeway/upstream.py", "from tapeway.broker import X", "upstream must not import broker"),
-    ("src/tapeway/broker.py", "from tapeway.stores.memory import X", "must not import stores"),
-    ("src/tapeway/stores/a.py", "from tapeway.broker import X", "stores must not import broker"),
+    ("src/tapeway/formats/yaml/a.py", "from tapeway.formats.native.a import X", "formats.native"),
+    ("src/tapeway/formats/errors.py", "from tapeway.stores.memory import X", "stores.memory"),
+    ("src/tapeway/providers/a.py", "from tapeway.formats.errors import X", "formats.errors"),
+    ("src/tapeway/ports.py", "from tapeway.engine.broker import X", "not import engine.broker"),
+    ("src/tapeway/engine/journal.py", "from tapeway.engine.broker import X", "engine.broker"),
+    ("src/tapeway/engine/recorder.py", "from tapeway.engine.broker import X", "engine.broker"),
+    ("src/tapeway/engine/broker.py", "from tapeway.stores.memory import X", "stores.memory"),
+    ("src/tapeway/settings/options.py", "from tapeway.cli.main import X", "must not import cli"),
+    ("src/tapeway/upstream/a.py", "from tapeway.engine.broker import X", "engine.broker"),
+    ("src/tapeway/stores/file/a.py", "from tapeway.engine.broker import X", "engine.broker"),
+    ("src/tapeway/stores/file/a.py", "from tapeway.stores.sqlite.a import X", "stores.sqlite"),
     ("src/tapeway/admin/a.py", "from tapeway.server.proxy import X", "must not import server"),
     ("src/tapeway/server/a.py", "from tapeway.admin.routes import X", "must not import admin"),
-    ("src/tapeway/server/a.py", "from tapeway.stores.memory import X", "must not import stores"),
+    ("src/tapeway/server/a.py", "from tapeway.stores.memory import X", "stores.memory"),
     ("src/tapeway/server/a.py", "from tapeway.cli.main import X", "must not import cli"),
-    ("src/tapeway/testing/a.py", "from tapeway.core.model import X", "must not import core"),
+    ("src/tapeway/testing/a.py", "from tapeway.core.json_text import X", "core.json_text"),
     ("src/tapeway/__init__.py", "from tapeway.errors import Miss", "root must not import errors"),
-    ("src/tapeway/extras/a.py", "", "layer 'extras' has no row"),
+    ("src/tapeway/extras/a.py", "", "'extras.a' has no row"),
     ("src/tapeway/cli/a.py", "from tapeway import errors", "imports the package root"),
     ("src/tapeway/cli/a.py", "import tapeway", "imports the package root"),
     ("tests/test_a.py", "from tapeway import errors", "imports the package root"),
     ("src/tapeway/cli/a.py", "from . import b", "relative import"),
-    ("src/tapeway/core/a.py", "import asyncio", "imports asyncio, but pure code decides"),
-    ("src/tapeway/core/a.py", "from time import monotonic", "imports time, but"),
-    ("src/tapeway/core/a.py", "import os.path", "imports os, but"),
-    ("src/tapeway/core/a.py", "from pathlib import Path", "imports pathlib.Path, but"),
-    ("src/tapeway/core/a.py", "import pathlib", "imports all of pathlib"),
-    ("src/tapeway/core/a.py", "from urllib.request import urlopen", "imports urllib.request, but"),
-    ("src/tapeway/formats/a.py", "import random", "imports random, but"),
-    ("src/tapeway/formats/a.py", "from uuid import uuid4", "imports uuid, but"),
-    ("src/tapeway/formats/a.py", "import socket", "imports socket, but"),
-    ("src/tapeway/providers/a.py", "import logging", "imports logging, but"),
+    ("src/tapeway/core/http/a.py", "import asyncio", "imports asyncio, but pure code decides"),
+    ("src/tapeway/core/http/a.py", "from time import monotonic", "imports time, but"),
+    ("src/tapeway/core/http/a.py", "import os.path", "imports os, but"),
+    ("src/tapeway/core/http/a.py", "from pathlib import Path", "imports pathlib.Path, but"),
+    ("src/tapeway/core/http/a.py", "import pathlib", "imports all of pathlib"),
+    ("src/tapeway/core/http/a.py", "from urllib.request import urlopen", "urllib.request, but"),
+    ("src/tapeway/formats/yaml/a.py", "import random", "imports random, but"),
+    ("src/tapeway/formats/yaml/a.py", "from uuid import uuid4", "imports uuid, but"),
+    ("src/tapeway/formats/yaml/a.py", "import socket", "imports socket, but"),
+    ("src/tapeway/conversations/model.py", "import logging", "imports logging, but"),
     ("src/tapeway/providers/a.py", "async def f() -> None: ...", "is async, but"),
     ("src/tapeway/providers/a.py", "open('x')", "calls open, but"),
-    ("src/tapeway/core/a.py", "datetime.now(UTC)", "calls .now(), but"),
-    ("src/tapeway/core/a.py", "x = 1\n" * 401, "401 lines"),
-    ("tests/test_a.py", "x = 1\n" * 401, "401 lines"),
+    ("src/tapeway/core/http/a.py", "datetime.now(UTC)", "calls .now(), but"),
+    ("src/tapeway/core/http/a.py", "x = 1\n" * 601, "601 lines"),
+    ("tests/test_a.py", "x = 1\n" * 601, "601 lines"),
     ("src/tapeway/server/utils.py", "", "'utils' names no noun"),
-    ("src/tapeway/core/_base.py", "", "'_base' names no noun"),
+    ("src/tapeway/core/http/_base.py", "", "'_base' names no noun"),
     ("tests/helpers/peer.py", "", "'helpers' names no noun"),
 ]
 
@@ -307,29 +322,46 @@ def test_a_planted_violation_is_found(
     assert any(complaint in line and line.startswith(path) for line in found), found
 
 
-def test_a_circle_of_modules_is_found(tmp_path: Path) -> None:
-    circle = {
-        "src/tapeway/core/a.py": "from tapeway.core.b import X",
-        "src/tapeway/core/b.py": "from tapeway.core.c import X",
-        "src/tapeway/core/c.py": "from tapeway.core import a",
-    }
-    _plant(tmp_path, CLEAN | circle)
-
-    assert list(violations(tmp_path)) == ["cycle: core.a -> core.b -> core.c -> core.a"]
-
-
-def test_a_clean_tree_has_no_violations(tmp_path: Path) -> None:
-    _plant(tmp_path, CLEAN | {"src/tapeway/core/long.py": "x = 1\n" * LINE_WALL})
+def test_a_module_that_is_exempt_from_purity_may_wait(tmp_path: Path) -> None:
+    _plant(tmp_path, CLEAN | {"src/tapeway/conversations/transcript.py": "import asyncio\n"})
 
     assert list(violations(tmp_path)) == []
 
 
-def test_the_table_of_layers_is_itself_without_a_circle() -> None:
+def test_a_circle_of_modules_is_found(tmp_path: Path) -> None:
+    circle = {
+        "src/tapeway/core/http/a.py": "from tapeway.core.http.b import X",
+        "src/tapeway/core/http/b.py": "from tapeway.core.http.c import X",
+        "src/tapeway/core/http/c.py": "from tapeway.core.http import a",
+    }
+    _plant(tmp_path, CLEAN | circle)
+
+    line = "cycle: core.http.a -> core.http.b -> core.http.c -> core.http.a"
+    assert list(violations(tmp_path)) == [line]
+
+
+def test_a_folder_with_too_many_modules_is_found(tmp_path: Path) -> None:
+    full = {f"src/tapeway/upstream/m{number}.py": "" for number in range(FULL_FOLDER)}
+    _plant(tmp_path, CLEAN | full | {"src/tapeway/upstream/__init__.py": ""})
+    assert list(violations(tmp_path)) == []
+
+    _plant(tmp_path, {"src/tapeway/upstream/one_more.py": ""})
+
+    assert [line[:31] for line in violations(tmp_path)] == ["src/tapeway/upstream: 13 module"]
+
+
+def test_a_clean_tree_has_no_violations(tmp_path: Path) -> None:
+    _plant(tmp_path, CLEAN | {"src/tapeway/core/http/long.py": "x = 1\n" * LINE_WALL})
+
+    assert list(violations(tmp_path)) == []
+
+
+def test_the_table_of_rooms_names_only_rooms_and_has_no_circle() -> None:
     settled: set[str] = set()
-    while ready := {layer for layer in ALLOWED if ALLOWED[layer] <= settled} - settled:
+    while ready := {room for room, below in ROWS.items() if {*below} <= settled} - settled:
         settled |= ready
 
-    assert settled == set(ALLOWED)
+    assert settled == set(ROWS)
 
 
 def _plant(root: Path, files: dict[str, str]) -> None:

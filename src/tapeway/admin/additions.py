@@ -100,7 +100,7 @@ def _additions(sent: Additions) -> list[Addition]:
     if len(supersedes) != len(sent.interactions):
         raise AdminError("'supersedes' must say for each of the interactions what it supersedes")
     return [
-        _addition(cast("native.Document", document), number, references)
+        _addition(cast(native.Document, document), number, references)
         for number, (document, references) in enumerate(
             zip(sent.interactions, supersedes, strict=True)
         )
