@@ -7,15 +7,15 @@ from typing import Self
 
 import orjson
 
-from tapeway.testing.answer import Answer
-from tapeway.testing.codings import coded
+from tapeway.testing.answer import StandInAnswer
+from tapeway.testing.content_codings import coded
 from tests.listening import read_request
 
 JSON = ("Content-Type", "application/json")
 SSE = ("Content-Type", "text/event-stream")
 
 
-def _framed(answer: Answer, *trailers: str) -> list[bytes]:
+def _framed(answer: StandInAnswer, *trailers: str) -> list[bytes]:
     lines = [f"HTTP/1.1 {answer.status} Said", *(f"{n}: {v}" for n, v in answer.headers)]
     if not answer.chunked:
         lines.append(f"Content-Length: {len(answer.body)}")
@@ -26,29 +26,29 @@ def _framed(answer: Answer, *trailers: str) -> list[bytes]:
     return [head, *chunks, "\r\n".join(["0", *trailers, "", ""]).encode()]
 
 
-def _json(secret: str, status: int = 200, *fields: tuple[str, str]) -> Answer:
+def _json(secret: str, status: int = 200, *fields: tuple[str, str]) -> StandInAnswer:
     body = orjson.dumps({"error": {"message": f"Your key {secret} is not known."}})
-    return Answer(status, (JSON, *fields), (body,))
+    return StandInAnswer(status, (JSON, *fields), (body,))
 
 
-def _events(pieces: Iterable[str]) -> Answer:
+def _events(pieces: Iterable[str]) -> StandInAnswer:
     """One token an event, as models speak."""
     events = [
         b"data: " + orjson.dumps({"choices": [{"index": 0, "delta": {"content": piece}}]}) + b"\n\n"
         for piece in pieces
     ]
-    return Answer(200, (SSE,), (*events, b"data: [DONE]\n\n"), chunked=True)
+    return StandInAnswer(200, (SSE,), (*events, b"data: [DONE]\n\n"), chunked=True)
 
 
 def _tokens(secret: str) -> list[str]:
     return ["You said ", *(secret[at : at + 5] for at in range(0, len(secret), 5)), ", no?"]
 
 
-def _halves(secret: str) -> Answer:
+def _halves(secret: str) -> StandInAnswer:
     """Two chunks, cut in the midst of the secret."""
     body = _json(secret).body
     at = body.index(secret.encode()) + len(secret) // 2
-    return Answer(200, (JSON,), (body[:at], body[at:]), chunked=True)
+    return StandInAnswer(200, (JSON,), (body[:at], body[at:]), chunked=True)
 
 
 def _in(coding: str) -> Callable[[str], list[bytes]]:
@@ -60,7 +60,7 @@ def _whole_in(coding: str) -> Callable[[str], list[bytes]]:
 
 
 WAYS: Mapping[str, Callable[[str], list[bytes]]] = {
-    "nothing": lambda _: _framed(Answer(200, (JSON,), (b'{"ok": true}',))),
+    "nothing": lambda _: _framed(StandInAnswer(200, (JSON,), (b'{"ok": true}',))),
     "body": lambda secret: _framed(_json(secret)),
     "header": lambda secret: _framed(_json("…", 200, ("X-Echo", f"key={secret}"))),
     "error": lambda secret: _framed(_json(secret, 401)),

@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 
 import pytest
 
-from tapeway.testing.codings import CODINGS
+from tapeway.testing.content_codings import CODINGS
 from tests.clients import bedrock_sdk, coded_calls
 from tests.clients.target import Run
 from tests.e2e.take import Searched, Take, taken

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tapeway.testing.thread import ThreadedStandIn
+from tapeway.testing.stand_in import ThreadedStandIn
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-litellm" / "bin" / "python"

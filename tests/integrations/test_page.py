@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.testing.thread import ThreadedStandIn
+from tapeway.testing.stand_in import ThreadedStandIn
 from tests.integrations.test_dspy import KEY, PYTHON
 from tests.markdown import ROOT
 

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from tapeway.testing import StandIn
-from tapeway.testing.event_stream import event, frame
+from tapeway.testing.bedrock import event, frame
 from tests.clients.raw_socket import Wire
 from tests.testing.wires import post
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import brotli  # type: ignore[import-untyped]
 import pytest
 
-from tapeway.testing.answer import Answer, stream
-from tapeway.testing.codings import CODINGS, coded
+from tapeway.testing.answer import StandInAnswer, stream
+from tapeway.testing.content_codings import CODINGS, coded
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -45,6 +45,6 @@ def test_nobody_gets_a_coding_unasked(accepted: str) -> None:
 
 
 def test_an_answer_without_a_body_has_no_coding() -> None:
-    empty = Answer(204, (), ())
+    empty = StandInAnswer(204, (), ())
 
     assert coded(empty, CODINGS, "gzip") is empty

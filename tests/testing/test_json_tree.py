@@ -1,6 +1,6 @@
 import pytest
 
-from tapeway.testing.json_tree import at, int_at, list_at, objects_at, text_at
+from tapeway.testing.request import at, int_at, list_at, objects_at, text_at
 
 TREE = {"a": [{"b": "x"}, 7, True], "n": 3}
 

@@ -4,14 +4,13 @@ import orjson
 import pytest
 
 from tapeway.testing import StandIn
-from tapeway.testing.answer import Answer
-from tapeway.testing.mishap import Mishap, shortened
+from tapeway.testing.answer import Mishap, StandInAnswer, shortened
 from tests.clients.raw_socket import Wire
 from tests.raw_client import RawClient
 from tests.testing.wires import chat, post
 
 TARGETS = ("/v1/chat/completions", "/v1/messages", "/v1/responses", "/api/chat")
-THREE = Answer(200, (), (b"one", b"two", b"three"), chunked=True)
+THREE = StandInAnswer(200, (), (b"one", b"two", b"three"), chunked=True)
 
 
 def post_of(body: bytes) -> bytes:

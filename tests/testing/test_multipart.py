@@ -1,5 +1,4 @@
-from tapeway.testing.call import Call
-from tapeway.testing.multipart import Part, form_parts
+from tapeway.testing.request import StandInRequest, UploadedPart, form_parts
 
 BODY = (
     b'--b1\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nfine-tune\r\n'
@@ -8,15 +7,15 @@ BODY = (
 )
 
 
-def form(content_type: str) -> list[Part]:
-    call = Call("POST", "/v1/files", headers={"content-type": content_type}, body=BODY)
+def form(content_type: str) -> list[UploadedPart]:
+    call = StandInRequest("POST", "/v1/files", headers={"content-type": content_type}, body=BODY)
     return list(form_parts(call))
 
 
 def test_parts_keep_their_order_names_and_bytes() -> None:
     assert form("multipart/form-data; boundary=b1") == [
-        Part("purpose", "", b"fine-tune"),
-        Part("file", "a b.txt", b"line\r\n\r\n--b"),
+        UploadedPart("purpose", "", b"fine-tune"),
+        UploadedPart("file", "a b.txt", b"line\r\n\r\n--b"),
     ]
 
 

@@ -4,27 +4,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.testing.call import Call
-from tapeway.testing.reply import Tool, Turn, pieces, reply_to, sample, slices, vector
+from tapeway.testing.reply import PendingTurn, Tool, pieces, reply_to, sample, slices, vector
+from tapeway.testing.request import StandInRequest
 
-CALL = Call("POST", "/v1/chat/completions", json={"model": "gpt-4o"})
+CALL = StandInRequest("POST", "/v1/chat/completions", json={"model": "gpt-4o"})
 CITY = Tool("weather", {"type": "object", "properties": {"city": {"type": "string"}}})
 ZONE = Tool("time", {"type": "object", "properties": {"hours": {"type": "integer"}}})
 
 
 def test_the_answer_repeats_the_prompt_and_leaves_ascii() -> None:
-    text = reply_to(CALL, Turn("hello")).text
+    text = reply_to(CALL, PendingTurn("hello")).text
 
     assert "hello" in text
     assert not text.isascii()
 
 
 def test_equal_turns_get_equal_words() -> None:
-    assert reply_to(CALL, Turn("hello")) == reply_to(CALL, Turn("hello"))
+    assert reply_to(CALL, PendingTurn("hello")) == reply_to(CALL, PendingTurn("hello"))
 
 
 def test_tools_are_asked_for_one_after_the_other_then_their_results_are_told() -> None:
-    turns = [Turn("Rome", (CITY, ZONE), results) for results in [(), ("21",), ("21", "9h")]]
+    turns = [PendingTurn("Rome", (CITY, ZONE), results) for results in [(), ("21",), ("21", "9h")]]
     first, second, last = (reply_to(CALL, turn) for turn in turns)
 
     assert [(call.name, call.arguments) for call in first.calls] == [("weather", {"city": "Rome"})]
@@ -35,17 +35,19 @@ def test_tools_are_asked_for_one_after_the_other_then_their_results_are_told() -
 
 def test_a_prompt_that_says_at_once_gets_all_tool_calls_in_one_turn() -> None:
     prompt = "Rome, at once"
-    first = reply_to(CALL, Turn(prompt, (CITY, ZONE)))
-    last = reply_to(CALL, Turn(prompt, (CITY, ZONE), ("21",)))
+    first = reply_to(CALL, PendingTurn(prompt, (CITY, ZONE)))
+    last = reply_to(CALL, PendingTurn(prompt, (CITY, ZONE), ("21",)))
 
     assert [call.name for call in first.calls] == ["weather", "time"]
     assert not last.calls
 
 
 def test_the_model_named_reflect_repeats_the_key() -> None:
-    call = Call("POST", "/v1/messages", headers={"x-api-key": "sk-mine"}, json={"model": "reflect"})
+    call = StandInRequest(
+        "POST", "/v1/messages", headers={"x-api-key": "sk-mine"}, json={"model": "reflect"}
+    )
 
-    assert "sk-mine" in reply_to(call, Turn("hello", (CITY,))).text
+    assert "sk-mine" in reply_to(call, PendingTurn("hello", (CITY,))).text
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from tapeway.testing import StandIn
-from tapeway.testing.tool_results import Refused, ToolResults
+from tapeway.testing.reply import InvalidToolResult, ToolResults
 from tests.testing.wires import post
 
 SCHEMA = {"type": "object", "properties": {}}
@@ -27,7 +27,7 @@ def test_a_result_for_no_call_is_refused_by_name() -> None:
     results.called("a")
     results.clear()
 
-    with pytest.raises(Refused, match="no a"):
+    with pytest.raises(InvalidToolResult, match="no a"):
         results.answered("a", "late")
 
 

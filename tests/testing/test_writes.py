@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.testing.writes import awkward_writes
+from tapeway.testing.answer import awkward_writes
 
 PLAIN = [b"data: %d\n\n" % number for number in range(8)]
 

@@ -5,7 +5,7 @@ from itertools import count
 
 import orjson
 
-from tapeway.testing.world import World
+from tapeway.testing.reply import World
 from tests.clients.raw_socket import Fields, Wire, exchange
 
 JSON: Fields = (("Content-Type", "application/json"),)

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from tapeway.testing.codings import CODINGS
+from tapeway.testing.content_codings import CODINGS
 from tapeway.testing.stand_in import StandIn
 
 

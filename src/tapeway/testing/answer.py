@@ -1,18 +1,62 @@
-"""One answer: status, header fields, and the writes its body leaves in."""
+"""One answer: status, header fields, and the writes its body leaves in.
+
+Where the bytes of a stream are cut: as unkindly as networks and load balancers do it.
+
+How an answer ends badly, for a call whose model is named after it.
+
+`cut`, `reset`, `stall` and `end` break the answer off in its middle, or behind so many bytes of its
+body: `cut-after-120`. `unmarked` is a stream without its end mark, `stream-error` one that ends in
+an error event under status 200. Whatever follows a further dash tells calls apart: `cut-second`.
+"""
 
 import json
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Literal, cast
 
 import orjson
 
-from tapeway.testing.writes import awkward_writes
+from tapeway.testing.request import StandInRequest
 
 Headers = tuple[tuple[str, str], ...]
 
+End = Literal["cut", "reset", "stall", "end"]
+"""Close the connection, reset it, say nothing more, or end in good order as if that were all."""
+_NAME = re.compile(r"(cut|reset|stall|end)(?:-after-(\d+))?(?:-.*)?")
+
+
+def awkward_writes(events: Sequence[bytes]) -> tuple[bytes, ...]:
+    """The same bytes with a character cut in two, an event over two writes, two events in one.
+
+    A character outside ASCII is always cut; of the other events each fourth goes alone, the
+    next shares a write with its follower, and the last is cut in its middle.
+    """
+    writes: list[bytes] = []
+    held = b""
+    for position, event in enumerate(events):
+        cut = _cut(event, position)
+        if cut:
+            writes += [held + event[:cut], event[cut:]]
+            held = b""
+        elif position % 4 == 1 and position + 1 < len(events):
+            held += event
+        else:
+            writes.append(held + event)
+            held = b""
+    return tuple(writes)
+
+
+def _cut(event: bytes, position: int) -> int:
+    for offset, byte in enumerate(event):
+        if byte >= 0xC0:  # the first byte of a character that has more
+            return offset + 1
+    return len(event) // 2 if position % 4 == 3 else 0
+
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StandInAnswer:
     """Each of `writes` becomes a chunk of its own if `chunked`, else they go under one length."""
 
     status: int
@@ -41,18 +85,56 @@ def spaced(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ": ")).encode()
 
 
-def whole(status: int, headers: Headers, body: bytes) -> Answer:
+def whole(status: int, headers: Headers, body: bytes) -> StandInAnswer:
     """An answer under a Content-Length."""
-    return Answer(status, headers, (body,))
+    return StandInAnswer(status, headers, (body,))
 
 
-def halves(status: int, headers: Headers, body: bytes) -> Answer:
+def halves(status: int, headers: Headers, body: bytes) -> StandInAnswer:
     """A chunked answer in two chunks, as a large JSON answer comes through a load balancer."""
     middle = (len(body) + 1) // 2
     writes = tuple(part for part in (body[:middle], body[middle:]) if part)
-    return Answer(status, headers, writes, chunked=True)
+    return StandInAnswer(status, headers, writes, chunked=True)
 
 
-def stream(headers: Headers, events: Sequence[bytes]) -> Answer:
+def stream(headers: Headers, events: Sequence[bytes]) -> StandInAnswer:
     """A chunked answer whose events are cut and joined at awkward places."""
-    return Answer(200, headers, awkward_writes(events), chunked=True)
+    return StandInAnswer(200, headers, awkward_writes(events), chunked=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Mishap:
+    """The end, and how much of the body comes before it: half of it where `after` is None."""
+
+    how: End
+    after: int | None = None
+
+
+def mishap_of(call: StandInRequest) -> Mishap | None:
+    """What the call asks for by the name of its model."""
+    found = _NAME.fullmatch(call.model)
+    return found and Mishap(cast(End, found[1]), int(found[2]) if found[2] else None)
+
+
+def shortened(answer: StandInAnswer, mishap: Mishap) -> StandInAnswer:
+    """What of the answer is sent before the end; its writes are where they were."""
+    if mishap.after is None and len(answer.writes) > 1:
+        return replace(answer, writes=answer.writes[: len(answer.writes) // 2])
+    after = len(answer.body) // 2 if mishap.after is None else mishap.after
+    starts = accumulate([0, *map(len, answer.writes)])
+    kept = [write[: max(0, after - at)] for write, at in zip(answer.writes, starts, strict=False)]
+    return replace(answer, writes=tuple(write for write in kept if write))
+
+
+def as_asked(call: StandInRequest, events: Sequence[bytes], error: bytes) -> Sequence[bytes]:
+    """The events of a stream, or what `stream-error` and `unmarked` make of them.
+
+    The last event must be the end mark, or hold it.
+    """
+    match call.model.partition("-after-")[0]:
+        case "stream-error":
+            return [*events[: len(events) // 2], error]
+        case "unmarked":
+            return events[:-1]
+        case _:
+            return events

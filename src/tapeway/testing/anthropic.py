@@ -5,13 +5,19 @@ from collections.abc import Callable, Iterator
 
 import orjson
 
-from tapeway.testing.answer import Answer, Headers, compact, stream, whole
-from tapeway.testing.call import Call
-from tapeway.testing.json_tree import JsonObject, at, objects_at, text_at
-from tapeway.testing.mishap import as_asked
-from tapeway.testing.reply import Tool, Turn, pieces, reply_to, slices, tokens
-from tapeway.testing.tool_results import Refused, ToolResults
-from tapeway.testing.world import World
+from tapeway.testing.answer import Headers, StandInAnswer, as_asked, compact, stream, whole
+from tapeway.testing.reply import (
+    InvalidToolResult,
+    PendingTurn,
+    Tool,
+    ToolResults,
+    World,
+    pieces,
+    reply_to,
+    slices,
+    tokens,
+)
+from tapeway.testing.request import JsonObject, StandInRequest, at, objects_at, text_at
 
 _JSON = "application/json"
 _NO_CALL = (
@@ -49,7 +55,7 @@ def headers(world: World, content_type: str) -> Headers:
     )
 
 
-def failure(status: int, call: Call, world: World, message: str = "") -> Answer:
+def failure(status: int, call: StandInRequest, world: World, message: str = "") -> StandInAnswer:
     """An error as Anthropic answers it."""
     kind, text = _FAILURES.get(status, ("api_error", "Internal server error"))
     fields = headers(world, _JSON)
@@ -61,7 +67,7 @@ def failure(status: int, call: Call, world: World, message: str = "") -> Answer:
     return whole(status, fields, compact(body))
 
 
-def list_models(call: Call, world: World) -> Answer:
+def list_models(call: StandInRequest, world: World) -> StandInAnswer:
     """GET /v1/models of a client that sends `anthropic-version`."""
     model: JsonObject = {
         "type": "model",
@@ -73,13 +79,13 @@ def list_models(call: Call, world: World) -> Answer:
     return whole(200, headers(world, _JSON), compact({"data": [model]} | ends))
 
 
-def count_tokens(call: Call, world: World) -> Answer:
+def count_tokens(call: StandInRequest, world: World) -> StandInAnswer:
     """POST /v1/messages/count_tokens."""
     counted = {"input_tokens": tokens(call.body.decode(errors="replace"))}
     return whole(200, headers(world, _JSON), compact(counted))
 
 
-def create(call: Call, world: World) -> Answer:
+def create(call: StandInRequest, world: World) -> StandInAnswer:
     """POST /v1/messages."""
     made = message(call, world)
     if at(call.json, "stream") is True:
@@ -89,12 +95,14 @@ def create(call: Call, world: World) -> Answer:
     return whole(200, headers(world, _JSON), compact(made))
 
 
-def _turn(body: JsonObject, world: World) -> Turn:
+def _turn(body: JsonObject, world: World) -> PendingTurn:
     prompt, results = "", ToolResults(_NO_CALL)
     for message in objects_at(body, "messages"):
         for thought in _parts(message, "thinking"):
             if text_at(thought, "signature") not in world.kept:
-                raise Refused("messages.1.content.0: Invalid `signature` in `thinking` block")
+                raise InvalidToolResult(
+                    "messages.1.content.0: Invalid `signature` in `thinking` block"
+                )
         for used in _parts(message, "tool_use"):
             results.called(text_at(used, "id"))
         if text_at(message, "role") != "user":
@@ -109,7 +117,7 @@ def _turn(body: JsonObject, world: World) -> Turn:
             results.clear()
     offered = () if at(body, "tool_choice", "type") == "none" else objects_at(body, "tools")
     tools = tuple(Tool(text_at(tool, "name"), at(tool, "input_schema")) for tool in offered)
-    return Turn(prompt, tools, results.texts, at(body, "output_config", "format", "schema"))
+    return PendingTurn(prompt, tools, results.texts, at(body, "output_config", "format", "schema"))
 
 
 def _parts(message: JsonObject, kind: str) -> Iterator[JsonObject]:
@@ -121,7 +129,7 @@ def _words(result: JsonObject) -> str:
     return text_at(result, "content") or "".join(texts)
 
 
-def message(call: Call, world: World) -> JsonObject:
+def message(call: StandInRequest, world: World) -> JsonObject:
     """The model's answer as one message."""
     reply = reply_to(call, _turn(call.json, world))
     blocks: list[JsonObject] = [
@@ -153,7 +161,7 @@ def message(call: Call, world: World) -> JsonObject:
     }
 
 
-def _thoughts(call: Call, world: World) -> Iterator[JsonObject]:
+def _thoughts(call: StandInRequest, world: World) -> Iterator[JsonObject]:
     if text_at(call.json, "thinking", "type") not in ("enabled", "adaptive"):
         return
     signature = base64.b64encode(bytes.fromhex(world.mint("", 160))).decode()

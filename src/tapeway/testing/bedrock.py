@@ -1,19 +1,32 @@
-"""Amazon Bedrock: converse and invoke, whole and as event streams. Signatures are not checked."""
+"""Amazon Bedrock: converse and invoke, whole and as event streams. Signatures are not checked.
+
+Frames of AWS's event stream encoding, with both of their checksums.
+"""
 
 import base64
-from collections.abc import Iterator
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
 
 import orjson
 
-from tapeway.testing import anthropic, event_stream
-from tapeway.testing.answer import Answer, Headers, compact, stream, whole
-from tapeway.testing.call import Call
-from tapeway.testing.json_tree import JsonObject, at, objects_at, text_at
-from tapeway.testing.mishap import as_asked
-from tapeway.testing.reply import Reply, Tool, Turn, pieces, reply_to, slices, tokens
-from tapeway.testing.tool_results import ToolResults
-from tapeway.testing.world import World
+from tapeway.testing import anthropic
+from tapeway.testing.answer import Headers, StandInAnswer, as_asked, compact, stream, whole
+from tapeway.testing.reply import (
+    PendingTurn,
+    Reply,
+    Tool,
+    ToolResults,
+    World,
+    pieces,
+    reply_to,
+    slices,
+    tokens,
+)
+from tapeway.testing.request import JsonObject, StandInRequest, at, objects_at, text_at
 
+CONTENT_TYPE = "application/vnd.amazon.eventstream"
+_STRING = 7
 _JSON = "application/json"
 _ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _NO_CALL = (
@@ -30,13 +43,55 @@ _FAILURES = {
 }
 
 
+def frame(headers: Mapping[str, str], payload: bytes) -> bytes:
+    """One message: prelude and its CRC, header fields, payload, and the CRC of all of it."""
+    fields = b"".join(_field(name, value) for name, value in headers.items())
+    prelude = struct.pack(">II", 16 + len(fields) + len(payload), len(fields))
+    message = prelude + struct.pack(">I", zlib.crc32(prelude)) + fields + payload
+    return message + struct.pack(">I", zlib.crc32(message))
+
+
+def event(kind: str, payload: bytes) -> bytes:
+    """An event of that type, whose payload is JSON."""
+    return frame(
+        {
+            ":event-type": kind,
+            ":content-type": "application/json",
+            ":message-type": "event",
+        },
+        payload,
+    )
+
+
+def error_frame(kind: str, payload: bytes) -> bytes:
+    """An exception in the midst of a stream."""
+    return frame(
+        {
+            ":exception-type": kind,
+            ":content-type": "application/json",
+            ":message-type": "exception",
+        },
+        payload,
+    )
+
+
+def _field(name: str, value: str) -> bytes:
+    written, content = name.encode(), value.encode()
+    return (
+        struct.pack(">B", len(written))
+        + written
+        + struct.pack(">BH", _STRING, len(content))
+        + content
+    )
+
+
 def headers(world: World, content_type: str) -> Headers:
     """Header fields in the order and case they come in."""
     request_id = "-".join(world.mint("", length) for length in (8, 4, 4, 4, 12))
     return (("Content-Type", content_type), ("x-amzn-RequestId", request_id))
 
 
-def failure(status: int, call: Call, world: World, message: str = "") -> Answer:
+def failure(status: int, call: StandInRequest, world: World, message: str = "") -> StandInAnswer:
     """An error as AWS answers it: its type stands in a header field."""
     kind, text = _FAILURES.get(status, ("InternalServerException", "Internal server error"))
     # A missing signature is 403 here, not 401.
@@ -45,7 +100,7 @@ def failure(status: int, call: Call, world: World, message: str = "") -> Answer:
     return whole(status, fields, compact({"message": message or text}))
 
 
-def converse(call: Call, world: World) -> Answer:
+def converse(call: StandInRequest, world: World) -> StandInAnswer:
     """POST /model/{model}/converse."""
     reply = reply_to(call, _turn(call.json))
     body: JsonObject = {
@@ -57,16 +112,14 @@ def converse(call: Call, world: World) -> Answer:
     return whole(200, headers(world, _JSON), compact(body))
 
 
-def converse_stream(call: Call, world: World) -> Answer:
+def converse_stream(call: StandInRequest, world: World) -> StandInAnswer:
     """POST /model/{model}/converse-stream."""
     reply = reply_to(call, _turn(call.json))
-    frames = [
-        event_stream.event(*_padded(kind, value)) for kind, value in _events(call, world, reply)
-    ]
+    frames = [event(*_padded(kind, value)) for kind, value in _events(call, world, reply)]
     return _stream(call, world, frames)
 
 
-def invoke(call: Call, world: World) -> Answer:
+def invoke(call: StandInRequest, world: World) -> StandInAnswer:
     """POST /model/{model}/invoke, for Anthropic's models."""
     message = anthropic.message(call, world)
     used = at(message, "usage")
@@ -77,21 +130,21 @@ def invoke(call: Call, world: World) -> Answer:
     return whole(200, headers(world, _JSON) + counts, compact(message))
 
 
-def invoke_stream(call: Call, world: World) -> Answer:
+def invoke_stream(call: StandInRequest, world: World) -> StandInAnswer:
     """POST /model/{model}/invoke-with-response-stream: the model's own events in base64."""
     frames = [
-        event_stream.event(*_padded("chunk", {"bytes": base64.b64encode(compact(value)).decode()}))
+        event(*_padded("chunk", {"bytes": base64.b64encode(compact(value)).decode()}))
         for value in anthropic.events(anthropic.message(call, world))
     ]
     return _stream(call, world, frames)
 
 
-def _stream(call: Call, world: World, frames: list[bytes]) -> Answer:
-    error = event_stream.failure(
+def _stream(call: StandInRequest, world: World, frames: list[bytes]) -> StandInAnswer:
+    error = error_frame(
         "modelStreamErrorException",
         compact({"message": "The model ended in an error.", "originalStatusCode": 500}),
     )
-    return stream(headers(world, event_stream.CONTENT_TYPE), as_asked(call, frames, error))
+    return stream(headers(world, CONTENT_TYPE), as_asked(call, frames, error))
 
 
 def _padded(kind: str, value: JsonObject) -> tuple[str, bytes]:
@@ -100,7 +153,7 @@ def _padded(kind: str, value: JsonObject) -> tuple[str, bytes]:
     return kind, compact(value | {"p": _ALPHABET[: length + 1]})
 
 
-def _turn(body: JsonObject) -> Turn:
+def _turn(body: JsonObject) -> PendingTurn:
     prompt, results = "", ToolResults(_NO_CALL)
     for message in objects_at(body, "messages"):
         for part in objects_at(message, "content"):
@@ -116,7 +169,7 @@ def _turn(body: JsonObject) -> Turn:
         Tool(text_at(tool, "toolSpec", "name"), at(tool, "toolSpec", "inputSchema", "json"))
         for tool in objects_at(body, "toolConfig", "tools")
     )
-    return Turn(prompt, tools, results.texts)
+    return PendingTurn(prompt, tools, results.texts)
 
 
 def _words(content: JsonObject) -> str:
@@ -142,13 +195,13 @@ def _stop_reason(reply: Reply) -> str:
     return "tool_use" if reply.calls else "end_turn"
 
 
-def _usage(call: Call, reply: Reply) -> JsonObject:
+def _usage(call: StandInRequest, reply: Reply) -> JsonObject:
     read = tokens(call.body.decode(errors="replace"))
     written = tokens(reply.text + "".join(wanted.name for wanted in reply.calls))
     return {"inputTokens": read, "outputTokens": written, "totalTokens": read + written}
 
 
-def _events(call: Call, world: World, reply: Reply) -> Iterator[tuple[str, JsonObject]]:
+def _events(call: StandInRequest, world: World, reply: Reply) -> Iterator[tuple[str, JsonObject]]:
     yield "messageStart", {"role": "assistant"}
     for index, block in enumerate(_content(reply, world)):
         where: JsonObject = {"contentBlockIndex": index}

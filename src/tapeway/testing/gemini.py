@@ -5,13 +5,28 @@ from collections.abc import Iterator
 
 import orjson
 
-from tapeway.testing.answer import Answer, Headers, halves, pretty, spaced, stream, whole
-from tapeway.testing.call import Call
-from tapeway.testing.json_tree import JsonObject, at, int_at, objects_at, text_at
-from tapeway.testing.mishap import as_asked
-from tapeway.testing.reply import Reply, Tool, Turn, pieces, reply_to, tokens, vector
-from tapeway.testing.tool_results import ToolResults
-from tapeway.testing.world import World
+from tapeway.testing.answer import (
+    Headers,
+    StandInAnswer,
+    as_asked,
+    halves,
+    pretty,
+    spaced,
+    stream,
+    whole,
+)
+from tapeway.testing.reply import (
+    PendingTurn,
+    Reply,
+    Tool,
+    ToolResults,
+    World,
+    pieces,
+    reply_to,
+    tokens,
+    vector,
+)
+from tapeway.testing.request import JsonObject, StandInRequest, at, int_at, objects_at, text_at
 
 _JSON = "application/json; charset=UTF-8"
 _DIMENSIONS = 768
@@ -42,7 +57,7 @@ def headers(world: World, content_type: str) -> Headers:
     )
 
 
-def failure(status: int, call: Call, world: World, message: str = "") -> Answer:
+def failure(status: int, call: StandInRequest, world: World, message: str = "") -> StandInAnswer:
     """An error as Google answers it; inside an array where the call asked for one."""
     # A missing key is 403 here, not 401.
     status = 403 if status == 401 else status
@@ -60,14 +75,14 @@ def _error(status: int, message: str = "") -> JsonObject:
     return {"error": error}
 
 
-def generate(call: Call, world: World) -> Answer:
+def generate(call: StandInRequest, world: World) -> StandInAnswer:
     """POST …/models/{model}:generateContent."""
     reply = reply_to(call, _turn(call.json))
     body = _chunk(call, world.mint("", 22), _parts(reply, world), reply, last=True)
     return halves(200, headers(world, _JSON), pretty(body))
 
 
-def stream_generate(call: Call, world: World) -> Answer:
+def stream_generate(call: StandInRequest, world: World) -> StandInAnswer:
     """POST …/models/{model}:streamGenerateContent, with `?alt=sse` or as a JSON array."""
     chunks = list(_chunks(call, world))
     if call.query.get("alt") == "sse":
@@ -83,7 +98,7 @@ def _event(value: JsonObject) -> bytes:
     return b"data: " + spaced(value) + b"\r\n\r\n"
 
 
-def _turn(body: JsonObject) -> Turn:
+def _turn(body: JsonObject) -> PendingTurn:
     prompt, results, last_called = "", ToolResults(_NO_CALL), dict[str, str]()
     for content in objects_at(body, "contents"):
         for part in objects_at(content, "parts"):
@@ -102,7 +117,7 @@ def _turn(body: JsonObject) -> Turn:
                 results.clear()
     config = at(body, "generationConfig")
     schema = at(config, "responseJsonSchema") or at(config, "responseSchema")
-    return Turn(prompt, _tools(body), results.texts, schema)
+    return PendingTurn(prompt, _tools(body), results.texts, schema)
 
 
 def _tools(body: JsonObject) -> tuple[Tool, ...]:
@@ -129,7 +144,7 @@ def _parts(reply: Reply, world: World) -> list[JsonObject]:
 
 
 def _chunk(
-    call: Call, response_id: str, parts: list[JsonObject], reply: Reply, *, last: bool
+    call: StandInRequest, response_id: str, parts: list[JsonObject], reply: Reply, *, last: bool
 ) -> JsonObject:
     candidate: JsonObject = {"content": {"parts": parts, "role": "model"}}
     if last:
@@ -142,7 +157,7 @@ def _chunk(
     }
 
 
-def _usage(call: Call, reply: Reply) -> JsonObject:
+def _usage(call: StandInRequest, reply: Reply) -> JsonObject:
     read = tokens(call.body.decode(errors="replace"))
     written = tokens(reply.text + "".join(wanted.name for wanted in reply.calls))
     return {
@@ -153,7 +168,7 @@ def _usage(call: Call, reply: Reply) -> JsonObject:
     }
 
 
-def _chunks(call: Call, world: World) -> Iterator[JsonObject]:
+def _chunks(call: StandInRequest, world: World) -> Iterator[JsonObject]:
     reply = reply_to(call, _turn(call.json))
     response_id = world.mint("", 22)
     groups: list[list[JsonObject]] = [[{"text": piece}] for piece in pieces(reply.text)]
@@ -163,13 +178,13 @@ def _chunks(call: Call, world: World) -> Iterator[JsonObject]:
         yield _chunk(call, response_id, parts, reply, last=position == len(groups))
 
 
-def embed(call: Call, world: World) -> Answer:
+def embed(call: StandInRequest, world: World) -> StandInAnswer:
     """POST …/models/{model}:embedContent."""
     body: JsonObject = {"embedding": _embedding(call.json)}
     return halves(200, headers(world, _JSON), pretty(body))
 
 
-def embed_batch(call: Call, world: World) -> Answer:
+def embed_batch(call: StandInRequest, world: World) -> StandInAnswer:
     """POST …/models/{model}:batchEmbedContents."""
     found = [_embedding(request) for request in objects_at(call.json, "requests")]
     return halves(200, headers(world, _JSON), pretty({"embeddings": found}))
@@ -181,7 +196,7 @@ def _embedding(request: JsonObject) -> JsonObject:
     return {"values": vector(words, int_at(request, "outputDimensionality", default=asked))}
 
 
-def count_tokens(call: Call, world: World) -> Answer:
+def count_tokens(call: StandInRequest, world: World) -> StandInAnswer:
     """POST …/models/{model}:countTokens."""
     counted = tokens(call.body.decode(errors="replace"))
     details = [{"modality": "TEXT", "tokenCount": counted}]
@@ -189,7 +204,7 @@ def count_tokens(call: Call, world: World) -> Answer:
     return halves(200, headers(world, _JSON), pretty(body))
 
 
-def list_models(call: Call, world: World) -> Answer:
+def list_models(call: StandInRequest, world: World) -> StandInAnswer:
     """GET /v1beta/models."""
     model: JsonObject = {
         "name": "models/gemini-2.5-flash",

@@ -4,12 +4,17 @@ from collections.abc import Iterator
 
 import orjson
 
-from tapeway.testing.answer import Answer, Headers, compact, stream, whole
-from tapeway.testing.call import Call
-from tapeway.testing.json_tree import JsonObject, at, int_at, list_at, objects_at, text_at
-from tapeway.testing.mishap import as_asked
-from tapeway.testing.reply import Reply, Tool, Turn, pieces, reply_to, tokens, vector
-from tapeway.testing.world import World
+from tapeway.testing.answer import Headers, StandInAnswer, as_asked, compact, stream, whole
+from tapeway.testing.reply import PendingTurn, Reply, Tool, World, pieces, reply_to, tokens, vector
+from tapeway.testing.request import (
+    JsonObject,
+    StandInRequest,
+    at,
+    int_at,
+    list_at,
+    objects_at,
+    text_at,
+)
 
 _JSON: Headers = (("Content-Type", "application/json; charset=utf-8"),)
 _NDJSON: Headers = (("Content-Type", "application/x-ndjson"),)
@@ -23,14 +28,14 @@ _FAILURES = {
 }
 
 
-def failure(status: int, call: Call, world: World, message: str = "") -> Answer:
+def failure(status: int, call: StandInRequest, world: World, message: str = "") -> StandInAnswer:
     """An error as Ollama answers it: a plain string."""
     text = message or _FAILURES.get(status, "internal server error")
     fields = (*_JSON, ("Retry-After", "1")) if status == 429 else _JSON
     return whole(status, fields, compact({"error": text}))
 
 
-def chat(call: Call, world: World) -> Answer:
+def chat(call: StandInRequest, world: World) -> StandInAnswer:
     """POST /api/chat."""
     reply = reply_to(call, _turn(call.json))
     calls = [
@@ -45,11 +50,11 @@ def chat(call: Call, world: World) -> Answer:
     return whole(200, _JSON, compact(_last(call, world, {"message": message}, reply)))
 
 
-def generate(call: Call, world: World) -> Answer:
+def generate(call: StandInRequest, world: World) -> StandInAnswer:
     """POST /api/generate."""
     schema = at(call.json, "format")
     prompt = text_at(call.json, "prompt")
-    turn = Turn(prompt, schema=schema if isinstance(schema, dict) else None)
+    turn = PendingTurn(prompt, schema=schema if isinstance(schema, dict) else None)
     reply = reply_to(call, turn)
     context: JsonObject = {"context": [128006, 882, 128007, len(prompt)]}
     if _streamed(call):
@@ -59,7 +64,7 @@ def generate(call: Call, world: World) -> Answer:
     return whole(200, _JSON, compact(body))
 
 
-def embed(call: Call, world: World) -> Answer:
+def embed(call: StandInRequest, world: World) -> StandInAnswer:
     """POST /api/embed."""
     given = at(call.json, "input")
     texts = [given] if isinstance(given, str) else list_at(call.json, "input")
@@ -74,13 +79,13 @@ def embed(call: Call, world: World) -> Answer:
     return whole(200, _JSON, compact(body))
 
 
-def embed_one(call: Call, world: World) -> Answer:
+def embed_one(call: StandInRequest, world: World) -> StandInAnswer:
     """POST /api/embeddings, the older endpoint."""
     body = {"embedding": vector(text_at(call.json, "prompt"), _DIMENSIONS)}
     return whole(200, _JSON, compact(body))
 
 
-def list_models(call: Call, world: World) -> Answer:
+def list_models(call: StandInRequest, world: World) -> StandInAnswer:
     """GET /api/tags."""
     model: JsonObject = {
         "name": "llama3.2:latest",
@@ -93,7 +98,7 @@ def list_models(call: Call, world: World) -> Answer:
     return whole(200, _JSON, compact({"models": [model]}))
 
 
-def show(call: Call, world: World) -> Answer:
+def show(call: StandInRequest, world: World) -> StandInAnswer:
     """POST /api/show."""
     body: JsonObject = {
         "modelfile": "FROM llama3.2",
@@ -105,16 +110,16 @@ def show(call: Call, world: World) -> Answer:
     return whole(200, _JSON, compact(body))
 
 
-def version(call: Call, world: World) -> Answer:
+def version(call: StandInRequest, world: World) -> StandInAnswer:
     """GET /api/version."""
     return whole(200, _JSON, b'{"version":"0.12.6"}')
 
 
-def _streamed(call: Call) -> bool:
+def _streamed(call: StandInRequest) -> bool:
     return at(call.json, "stream") is not False
 
 
-def _turn(body: JsonObject) -> Turn:
+def _turn(body: JsonObject) -> PendingTurn:
     prompt, results = "", list[str]()
     for message in objects_at(body, "messages"):
         if text_at(message, "role") == "user":
@@ -126,28 +131,28 @@ def _turn(body: JsonObject) -> Turn:
         for tool in objects_at(body, "tools")
     )
     schema = at(body, "format")
-    return Turn(prompt, tools, tuple(results), schema if isinstance(schema, dict) else None)
+    return PendingTurn(prompt, tools, tuple(results), schema if isinstance(schema, dict) else None)
 
 
 def _lines(
-    call: Call, world: World, parts: list[JsonObject], ending: JsonObject, reply: Reply
-) -> Answer:
+    call: StandInRequest, world: World, parts: list[JsonObject], ending: JsonObject, reply: Reply
+) -> StandInAnswer:
     lines = [*_open_lines(call, world, parts), compact(_last(call, world, ending, reply)) + b"\n"]
     error = compact({"error": "llama runner process has terminated"}) + b"\n"
     return stream(_NDJSON, as_asked(call, lines, error))
 
 
-def _open_lines(call: Call, world: World, parts: list[JsonObject]) -> Iterator[bytes]:
+def _open_lines(call: StandInRequest, world: World, parts: list[JsonObject]) -> Iterator[bytes]:
     for part in parts:
         yield compact(_head(call, world) | part | {"done": False}) + b"\n"
 
 
-def _head(call: Call, world: World) -> JsonObject:
+def _head(call: StandInRequest, world: World) -> JsonObject:
     nanoseconds = f"{world.now():%Y-%m-%dT%H:%M:%S.%f}{int(world.token_hex(1), 16):03d}Z"
     return {"model": call.model, "created_at": nanoseconds}
 
 
-def _last(call: Call, world: World, middle: JsonObject, reply: Reply) -> JsonObject:
+def _last(call: StandInRequest, world: World, middle: JsonObject, reply: Reply) -> JsonObject:
     written = reply.text + orjson.dumps([wanted.name for wanted in reply.calls]).decode()
     counts: JsonObject = {
         "done": True,

@@ -1,16 +1,22 @@
 """What the pretended model says: an echo, a tool call, or JSON after a schema.
 
 It is a function of the conversation alone, so equal requests get equal words.
+
+Which result answers which tool call: told by the ids that the calls were given.
+
+What an answer depends on besides its call: fresh ids, the time, and what earlier calls left behind.
 """
 
 import hashlib
 import re
-from dataclasses import dataclass
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import orjson
 
-from tapeway.testing.call import Call
-from tapeway.testing.json_tree import JsonObject, at, list_at
+from tapeway.testing.request import JsonObject, StandInRequest, at, list_at
 
 ALL_AT_ONCE = "at once"
 IN_PAIRS = "in pairs"
@@ -25,7 +31,7 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class PendingTurn:
     """The end of a conversation: the last user text and what tools have answered since."""
 
     prompt: str
@@ -50,7 +56,7 @@ class Reply:
     calls: tuple[ToolCall, ...] = ()
 
 
-def reply_to(call: Call, turn: Turn) -> Reply:
+def reply_to(call: StandInRequest, turn: PendingTurn) -> Reply:
     """Ask for each tool in turn, then answer with what they said, in the order of the calls.
 
     All are asked for together if the prompt says "at once", two at a time if it says "in pairs".
@@ -70,7 +76,7 @@ def reply_to(call: Call, turn: Turn) -> Reply:
     return Reply(f"You said “{turn.prompt}”. Here is a café, 日本語 and a 🎉 for it.")
 
 
-def _wanted(turn: Turn) -> tuple[Tool, ...]:
+def _wanted(turn: PendingTurn) -> tuple[Tool, ...]:
     answered = len(turn.results)
     if ALL_AT_ONCE in turn.prompt:
         return () if answered else turn.tools
@@ -130,3 +136,57 @@ def vector(text: str, dimensions: int) -> list[float]:
         int.from_bytes(raw[start : start + 2], "big", signed=True) / 32768
         for start in range(0, len(raw), 2)
     ]
+
+
+class InvalidToolResult(Exception):
+    """What a call asks for cannot be; the message is the provider's."""
+
+
+class ToolResults:
+    """The calls of a conversation since the user last spoke, and the results that came back."""
+
+    def __init__(self, unknown: str) -> None:
+        """`unknown` is the message about a result for no call, with `{}` where its id stands."""
+        self._unknown = unknown
+        self._results: dict[str, str | None] = {}
+
+    def called(self, call_id: str) -> None:
+        """Expect a result under that id."""
+        self._results[call_id] = None
+
+    def answered(self, call_id: str, text: str) -> None:
+        """Take the result of that call. Raises Refused where nothing was called so."""
+        if call_id not in self._results:
+            raise InvalidToolResult(self._unknown.format(call_id))
+        self._results[call_id] = text
+
+    def clear(self) -> None:
+        """Forget the calls: the user has spoken."""
+        self._results.clear()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The results in the order of their calls, whatever order they came in."""
+        return tuple([text for text in self._results.values() if text is not None])
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Randomness and time come in here, so a test can fix both and expect exact bytes."""
+
+    token_hex: Callable[[int], str] = secrets.token_hex
+    now: Callable[[], datetime] = _utc_now
+    kept: dict[str, JsonObject] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def mint(self, prefix: str, length: int = 24) -> str:
+        """A new id of `length` hexadecimal digits behind the prefix."""
+        return prefix + self.token_hex((length + 1) // 2)[:length]
+
+    def seconds(self) -> int:
+        """The time as the providers put it into `created`."""
+        return int(self.now().timestamp())

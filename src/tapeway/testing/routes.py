@@ -5,37 +5,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tapeway.testing import (
-    anthropic,
-    bedrock,
-    gemini,
-    ollama,
-    openai_audio,
-    openai_chat,
-    openai_edge,
-    openai_resources,
-    openai_responses,
-)
-from tapeway.testing.answer import Answer
-from tapeway.testing.call import Call
-from tapeway.testing.tool_results import Refused
-from tapeway.testing.world import World
+from tapeway.testing import anthropic, bedrock, gemini, ollama
+from tapeway.testing.answer import StandInAnswer
+from tapeway.testing.openai import chat, envelope, resources, responses
+from tapeway.testing.reply import InvalidToolResult, World
+from tapeway.testing.request import StandInRequest
 
 
 class _Failure(Protocol):
-    def __call__(self, status: int, call: Call, world: World, message: str = "") -> Answer: ...
+    def __call__(
+        self, status: int, call: StandInRequest, world: World, message: str = ""
+    ) -> StandInAnswer: ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Route:
     method: str
     path: re.Pattern[str]
-    answer: Callable[[Call, World], Answer]
+    answer: Callable[[StandInRequest, World], StandInAnswer]
     failure: _Failure
     header: str = ""
     keyed: bool = True
 
-    def match(self, call: Call) -> dict[str, str] | None:
+    def match(self, call: StandInRequest) -> dict[str, str] | None:
         found = self.path.fullmatch(call.path)
         if found is None or call.method != self.method:
             return None
@@ -44,26 +36,34 @@ class _Route:
         return found.groupdict()
 
 
-def _openai(method: str, path: str, answer: Callable[[Call, World], Answer]) -> _Route:
+def _openai(
+    method: str, path: str, answer: Callable[[StandInRequest, World], StandInAnswer]
+) -> _Route:
     # Groq, OpenRouter and Azure have the same endpoints below another prefix.
-    return _Route(method, re.compile(_OPENAI_PREFIX + path), answer, openai_edge.failure)
+    return _Route(method, re.compile(_OPENAI_PREFIX + path), answer, envelope.failure)
 
 
-def _anthropic(method: str, path: str, answer: Callable[[Call, World], Answer]) -> _Route:
+def _anthropic(
+    method: str, path: str, answer: Callable[[StandInRequest, World], StandInAnswer]
+) -> _Route:
     return _Route(method, re.compile(path), answer, anthropic.failure)
 
 
-def _gemini(method: str, path: str, answer: Callable[[Call, World], Answer]) -> _Route:
+def _gemini(
+    method: str, path: str, answer: Callable[[StandInRequest, World], StandInAnswer]
+) -> _Route:
     # Vertex has the same methods below /v1/projects/…/publishers/google.
     return _Route(method, re.compile(_GEMINI_PREFIX + path), answer, gemini.failure)
 
 
-def _bedrock(action: str, answer: Callable[[Call, World], Answer]) -> _Route:
+def _bedrock(action: str, answer: Callable[[StandInRequest, World], StandInAnswer]) -> _Route:
     path = re.compile("/model/(?P<model>.+)/" + action)
     return _Route("POST", path, answer, bedrock.failure)
 
 
-def _ollama(method: str, path: str, answer: Callable[[Call, World], Answer]) -> _Route:
+def _ollama(
+    method: str, path: str, answer: Callable[[StandInRequest, World], StandInAnswer]
+) -> _Route:
     return _Route(method, re.compile(path), answer, ollama.failure, keyed=False)
 
 
@@ -93,22 +93,24 @@ ROUTES = (
     _ollama("GET", "/api/tags", ollama.list_models),
     _ollama("POST", "/api/show", ollama.show),
     _ollama("GET", "/api/version", ollama.version),
-    _openai("POST", "/chat/completions", openai_chat.complete),
-    _openai("POST", "/responses", openai_responses.create),
-    _openai("GET", "/responses/(?P<id>[^/]+)", openai_responses.retrieve),
-    _openai("POST", "/embeddings", openai_resources.embed),
-    _openai("POST", "/files", openai_resources.upload_file),
-    _openai("GET", "/files", openai_resources.list_files),
-    _openai("GET", "/files/(?P<id>[^/]+)", openai_resources.retrieve_file),
-    _openai("GET", "/files/(?P<id>[^/]+)/content", openai_resources.file_content),
-    _openai("DELETE", "/files/(?P<id>[^/]+)", openai_resources.delete_file),
-    _openai("GET", "/models", openai_resources.list_models),
-    _openai("POST", "/audio/speech", openai_audio.speak),
-    _openai("POST", "/audio/transcriptions", openai_audio.transcribe),
+    _openai("POST", "/chat/completions", chat.complete),
+    _openai("POST", "/responses", responses.create),
+    _openai("GET", "/responses/(?P<id>[^/]+)", responses.retrieve),
+    _openai("POST", "/embeddings", resources.embed),
+    _openai("POST", "/files", resources.upload_file),
+    _openai("GET", "/files", resources.list_files),
+    _openai("GET", "/files/(?P<id>[^/]+)", resources.retrieve_file),
+    _openai("GET", "/files/(?P<id>[^/]+)/content", resources.file_content),
+    _openai("DELETE", "/files/(?P<id>[^/]+)", resources.delete_file),
+    _openai("GET", "/models", resources.list_models),
+    _openai("POST", "/audio/speech", resources.speak),
+    _openai("POST", "/audio/transcriptions", resources.transcribe),
 )
 
 
-def respond(call: Call, world: World, *, require_credential: bool = False) -> Answer:
+def respond(
+    call: StandInRequest, world: World, *, require_credential: bool = False
+) -> StandInAnswer:
     """The provider's answer, its error if the model's name asks for one, or OpenAI's 404."""
     for route in ROUTES:
         params = route.match(call)
@@ -121,7 +123,7 @@ def respond(call: Call, world: World, *, require_credential: bool = False) -> An
             return route.failure(call.asked_status, call, world)
         try:
             return route.answer(call, world)
-        except Refused as refused:
+        except InvalidToolResult as refused:
             return route.failure(400, call, world, str(refused))
     unknown = f"Invalid URL ({call.method} {call.path})"
-    return openai_edge.failure(404, call, world, unknown)
+    return envelope.failure(404, call, world, unknown)

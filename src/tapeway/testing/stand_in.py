@@ -1,26 +1,92 @@
-"""A server on loopback that answers as OpenAI, Anthropic, Gemini, Bedrock and Ollama do."""
+"""A server on loopback that answers as OpenAI, Anthropic, Gemini, Bedrock and Ollama do.
+
+The bytes of one connection, noted on their way to the HTTP parser.
+
+One request as it arrived, with the answer it got.
+
+A stand-in for callers that block, such as tests of a synchronous client.
+"""
 
 import asyncio
 import gzip
 import socket
 import struct
+import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Self, cast
 
 import orjson
 from aiohttp import web
 from multidict import CIMultiDict
 
-from tapeway.testing.answer import Answer
-from tapeway.testing.call import Call
-from tapeway.testing.codings import coded
-from tapeway.testing.json_tree import JsonObject
-from tapeway.testing.mishap import Mishap, mishap_of, shortened
-from tapeway.testing.received import Received
+from tapeway.testing.answer import Mishap, StandInAnswer, mishap_of, shortened
+from tapeway.testing.content_codings import coded
+from tapeway.testing.reply import World
+from tapeway.testing.request import JsonObject, StandInRequest
 from tapeway.testing.routes import respond
-from tapeway.testing.tap import Tap
-from tapeway.testing.world import World
+
+
+class Tap(asyncio.Protocol):
+    """Passes everything on to `inner` and keeps a copy of what came in."""
+
+    def __init__(self, inner: asyncio.Protocol, opened: Callable[["Tap"], None]) -> None:
+        self._inner = inner
+        self._opened = opened
+        self._received = bytearray()
+        self.transport: asyncio.BaseTransport | None = None
+        self.lost = asyncio.Event()
+
+    def take(self) -> bytes:
+        """What came in since the last call; pipelined requests come out together."""
+        taken = bytes(self._received)
+        self._received.clear()
+        return taken
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self._opened(self)
+        self._inner.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.set()
+        self._inner.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Header fields keep order, case and repeats; `body` is as sent, content coding included.
+
+    `plain` is the answer before its content coding; the same where it has none.
+    """
+
+    method: str
+    target: str
+    version: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    raw: bytes
+    connection: int
+    answer: StandInAnswer
+    plain: StandInAnswer
+
+    def header(self, name: str) -> str | None:
+        """The first field of that name in any case."""
+        return next((value for key, value in self.headers if key.lower() == name.lower()), None)
 
 
 class StandIn:
@@ -28,7 +94,7 @@ class StandIn:
 
     Answers depend on the request alone, save ids and times, which are new each time. Models
     with these names do something else: `error-429` (any 4xx or 5xx) gets that error, `reflect` an
-    answer that repeats the caller's key, and those in `tapeway.testing.mishap` one that ends badly.
+    answer that repeats the caller's key, and those in `tapeway.testing.answer` one that ends badly.
     """
 
     def __init__(
@@ -109,7 +175,7 @@ class StandIn:
         return await self._send(request, answer, mishap_of(call))
 
     def _received(
-        self, request: web.Request, body: bytes, answer: Answer, plain: Answer
+        self, request: web.Request, body: bytes, answer: StandInAnswer, plain: StandInAnswer
     ) -> Received:
         connection, tap = self._taps[cast(asyncio.Transport, request.transport)]
         return Received(
@@ -127,7 +193,7 @@ class StandIn:
         )
 
     async def _send(
-        self, request: web.Request, answer: Answer, mishap: Mishap | None
+        self, request: web.Request, answer: StandInAnswer, mishap: Mishap | None
     ) -> web.StreamResponse:
         sent = shortened(answer, mishap) if mishap else answer
         promised = sent if mishap and mishap.how == "end" else answer
@@ -165,10 +231,12 @@ async def _only_own_server_header(_: web.Request, response: web.StreamResponse) 
         del response.headers["Server"]
 
 
-def _call(request: web.Request, body: bytes) -> Call:
+def _call(request: web.Request, body: bytes) -> StandInRequest:
     headers = {name.lower(): value for name, value in request.headers.items()}
     decoded = _decoded(headers.get("content-encoding", ""), body)
-    return Call(request.method, request.path, dict(request.query), headers, decoded, _json(decoded))
+    return StandInRequest(
+        request.method, request.path, dict(request.query), headers, decoded, _json(decoded)
+    )
 
 
 def _decoded(coding: str, body: bytes) -> bytes:
@@ -187,3 +255,46 @@ def _json(body: bytes) -> JsonObject:
     except orjson.JSONDecodeError:
         return {}
     return value if isinstance(value, dict) else {}
+
+
+class ThreadedStandIn:
+    """Serves from a thread of its own; `start` and `stop` return when it is done."""
+
+    def __init__(self, stand_in: StandIn | None = None) -> None:
+        self._stand_in = stand_in or StandIn()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="tapeway-stand-in")
+
+    @property
+    def url(self) -> str:
+        """Where it listens, or listened."""
+        return self._stand_in.url
+
+    @property
+    def requests(self) -> list[Received]:
+        """What it received so far."""
+        return self._stand_in.requests
+
+    @property
+    def connections(self) -> int:
+        """How many connections were opened to it."""
+        return self._stand_in.connections
+
+    def start(self) -> None:
+        """Listen; a second start takes the same port again."""
+        asyncio.run_coroutine_threadsafe(self._stand_in.start(), self._loop).result()
+
+    def stop(self) -> None:
+        """Refuse new connections and close the open ones; what was received stays readable."""
+        asyncio.run_coroutine_threadsafe(self._stand_in.stop(), self._loop).result()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

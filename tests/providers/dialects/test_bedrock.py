@@ -4,7 +4,7 @@ from base64 import b64encode
 from tapeway.core.framed_texts import MEDIA
 from tapeway.core.json_text import Json
 from tapeway.providers.conversation import LeftOut, Transcript, transcript
-from tapeway.testing.event_stream import event, failure
+from tapeway.testing.bedrock import error_frame, event
 from tests.providers.dialogues import call, told, user
 
 TARGET = "/model/m/converse"
@@ -110,7 +110,7 @@ def test_a_stream_is_told_as_the_whole_answer() -> None:
 
 def test_a_stream_that_broke_off_is_told_as_far_as_it_came() -> None:
     said: Json = {"contentBlockIndex": 0, "delta": {"text": "Hel"}}
-    error = failure("modelStreamErrorException", b'{"message": "It ended."}')
+    error = error_frame("modelStreamErrorException", b'{"message": "It ended."}')
     body = frames(("messageStart", {"role": "assistant"}), ("contentBlockDelta", said))
 
     ended = told(streamed(body + error, ASKED, f"{TARGET}-stream"))

@@ -2,10 +2,9 @@
 
 from datetime import timedelta
 
-from tapeway.testing.answer import Answer, Headers, pretty, whole
-from tapeway.testing.call import Call
-from tapeway.testing.json_tree import JsonObject
-from tapeway.testing.world import World
+from tapeway.testing.answer import Headers, StandInAnswer, pretty, whole
+from tapeway.testing.reply import World
+from tapeway.testing.request import JsonObject, StandInRequest
 
 JSON_TYPE = "application/json"
 SSE_TYPE = "text/event-stream; charset=utf-8"
@@ -64,7 +63,7 @@ def error_body(status: int, message: str = "") -> JsonObject:
     return {"error": {"message": message or text, "type": kind, "param": param, "code": code}}
 
 
-def failure(status: int, call: Call, world: World, message: str = "") -> Answer:
+def failure(status: int, call: StandInRequest, world: World, message: str = "") -> StandInAnswer:
     """An error as OpenAI answers it."""
     fields = headers(world, JSON_TYPE)
     if status == 429:

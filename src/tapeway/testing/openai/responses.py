@@ -5,14 +5,21 @@ from itertools import count
 
 import orjson
 
-from tapeway.testing import openai_edge
-from tapeway.testing.answer import Answer, compact, halves, pretty, stream
-from tapeway.testing.call import Call
-from tapeway.testing.json_tree import JsonObject, at, list_at, objects_at, text_at
-from tapeway.testing.mishap import as_asked
-from tapeway.testing.reply import Reply, Tool, Turn, pieces, reply_to, slices, tokens
-from tapeway.testing.tool_results import Refused, ToolResults
-from tapeway.testing.world import World
+from tapeway.testing.answer import StandInAnswer, as_asked, compact, halves, pretty, stream
+from tapeway.testing.openai import envelope
+from tapeway.testing.reply import (
+    InvalidToolResult,
+    PendingTurn,
+    Reply,
+    Tool,
+    ToolResults,
+    World,
+    pieces,
+    reply_to,
+    slices,
+    tokens,
+)
+from tapeway.testing.request import JsonObject, StandInRequest, at, list_at, objects_at, text_at
 
 _NO_CALL = "No tool call found for function call output with call_id {}."
 _ERROR: JsonObject = {
@@ -26,11 +33,11 @@ _ERROR: JsonObject = {
 }
 
 
-def create(call: Call, world: World) -> Answer:
+def create(call: StandInRequest, world: World) -> StandInAnswer:
     """POST /v1/responses."""
     previous = text_at(call.json, "previous_response_id")
     if previous and previous not in world.kept:
-        raise Refused(f"Previous response with id '{previous}' not found.")
+        raise InvalidToolResult(f"Previous response with id '{previous}' not found.")
     items = [*list_at(world.kept.get(previous), "conversation"), *_input(call.json)]
     reply = reply_to(call, _turn(call.json, items, world))
     output = [*_reasoning(call.json, world), *_output(reply, world)]
@@ -42,19 +49,17 @@ def create(call: Call, world: World) -> Answer:
     if at(call.json, "stream") is True:
         events = list(_numbered(_events(response)))
         error = next(_numbered(iter([_ERROR])))
-        return stream(
-            openai_edge.headers(world, openai_edge.SSE_TYPE), as_asked(call, events, error)
-        )
-    return halves(200, openai_edge.headers(world, openai_edge.JSON_TYPE), pretty(response))
+        return stream(envelope.headers(world, envelope.SSE_TYPE), as_asked(call, events, error))
+    return halves(200, envelope.headers(world, envelope.JSON_TYPE), pretty(response))
 
 
-def retrieve(call: Call, world: World) -> Answer:
+def retrieve(call: StandInRequest, world: World) -> StandInAnswer:
     """GET /v1/responses/{id}."""
     kept = at(world.kept.get(call.params["id"]), "response")
     if kept is None:
         message = f"Response with id '{call.params['id']}' not found."
-        return openai_edge.failure(404, call, world, message)
-    return halves(200, openai_edge.headers(world, openai_edge.JSON_TYPE), pretty(kept))
+        return envelope.failure(404, call, world, message)
+    return halves(200, envelope.headers(world, envelope.JSON_TYPE), pretty(kept))
 
 
 def _input(body: JsonObject) -> list[object]:
@@ -62,7 +67,7 @@ def _input(body: JsonObject) -> list[object]:
     return [{"role": "user", "content": words}] if words else list_at(body, "input")
 
 
-def _turn(body: JsonObject, items: list[object], world: World) -> Turn:
+def _turn(body: JsonObject, items: list[object], world: World) -> PendingTurn:
     prompt, results = "", ToolResults(_NO_CALL)
     for item in objects_at({"items": items}, "items"):
         if text_at(item, "role") == "user":
@@ -77,7 +82,7 @@ def _turn(body: JsonObject, items: list[object], world: World) -> Turn:
             _check_reasoning(item, world)
     offered = () if at(body, "tool_choice") == "none" else objects_at(body, "tools")
     tools = tuple(Tool(text_at(tool, "name"), at(tool, "parameters")) for tool in offered)
-    return Turn(prompt, tools, results.texts, at(body, "text", "format", "schema"))
+    return PendingTurn(prompt, tools, results.texts, at(body, "text", "format", "schema"))
 
 
 def _reasoning(body: JsonObject, world: World) -> Iterator[JsonObject]:
@@ -93,7 +98,7 @@ def _reasoning(body: JsonObject, world: World) -> Iterator[JsonObject]:
 def _check_reasoning(item: JsonObject, world: World) -> None:
     kept = world.kept.get(text_at(item, "id"))
     if kept is None or at(kept, "encrypted_content") != at(item, "encrypted_content"):
-        raise Refused("The encrypted content could not be verified.")
+        raise InvalidToolResult("The encrypted content could not be verified.")
 
 
 def _output(reply: Reply, world: World) -> list[JsonObject]:
@@ -124,7 +129,9 @@ def _text_part(text: str) -> JsonObject:
     return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
 
 
-def _response(call: Call, world: World, output: list[JsonObject], reply: Reply) -> JsonObject:
+def _response(
+    call: StandInRequest, world: World, output: list[JsonObject], reply: Reply
+) -> JsonObject:
     body = call.json
     return {
         "id": world.mint("resp_", 48),
@@ -159,7 +166,7 @@ def _response(call: Call, world: World, output: list[JsonObject], reply: Reply) 
     }
 
 
-def _usage(call: Call, reply: Reply) -> JsonObject:
+def _usage(call: StandInRequest, reply: Reply) -> JsonObject:
     read = tokens(call.body.decode(errors="replace"))
     written = tokens(reply.text + "".join(wanted.name for wanted in reply.calls))
     return {

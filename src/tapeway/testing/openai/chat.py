@@ -4,14 +4,21 @@ from collections.abc import Sequence
 
 import orjson
 
-from tapeway.testing import openai_edge
-from tapeway.testing.answer import Answer, compact, halves, pretty, stream
-from tapeway.testing.call import Call
-from tapeway.testing.json_tree import JsonObject, at, int_at, objects_at, text_at
-from tapeway.testing.mishap import as_asked
-from tapeway.testing.reply import Reply, Tool, ToolCall, Turn, pieces, reply_to, slices, tokens
-from tapeway.testing.tool_results import ToolResults
-from tapeway.testing.world import World
+from tapeway.testing.answer import StandInAnswer, as_asked, compact, halves, pretty, stream
+from tapeway.testing.openai import envelope
+from tapeway.testing.reply import (
+    PendingTurn,
+    Reply,
+    Tool,
+    ToolCall,
+    ToolResults,
+    World,
+    pieces,
+    reply_to,
+    slices,
+    tokens,
+)
+from tapeway.testing.request import JsonObject, StandInRequest, at, int_at, objects_at, text_at
 
 DONE = b"data: [DONE]\n\n"
 _WAITING = b": OPENROUTER PROCESSING\n\n"
@@ -20,7 +27,7 @@ _NO_CALL = (
 )
 
 
-def complete(call: Call, world: World) -> Answer:
+def complete(call: StandInRequest, world: World) -> StandInAnswer:
     """POST /v1/chat/completions.
 
     Streams at OpenRouter's path carry its comments; a model whose name begins with `crlf` ends
@@ -30,9 +37,9 @@ def complete(call: Call, world: World) -> Answer:
     head = _head(call, world)
     if at(call.json, "stream") is True:
         events = _events(call, world, head, reply)
-        error = _event(openai_edge.error_body(500))
+        error = _event(envelope.error_body(500))
         return stream(
-            openai_edge.headers(world, openai_edge.SSE_TYPE),
+            envelope.headers(world, envelope.SSE_TYPE),
             _dressed(call, as_asked(call, events, error)),
         )
     body: JsonObject = head | {
@@ -44,10 +51,10 @@ def complete(call: Call, world: World) -> Answer:
         "service_tier": "default",
         "system_fingerprint": "fp_standin000",
     }
-    return halves(200, openai_edge.headers(world, openai_edge.JSON_TYPE), pretty(body))
+    return halves(200, envelope.headers(world, envelope.JSON_TYPE), pretty(body))
 
 
-def _dressed(call: Call, events: Sequence[bytes]) -> Sequence[bytes]:
+def _dressed(call: StandInRequest, events: Sequence[bytes]) -> Sequence[bytes]:
     if call.path.startswith("/api/v1/"):
         # OpenRouter says that it is still there while it waits for a provider.
         events = [_WAITING, *events[:1], _WAITING, *events[1:]]
@@ -56,7 +63,7 @@ def _dressed(call: Call, events: Sequence[bytes]) -> Sequence[bytes]:
     return events
 
 
-def _head(call: Call, world: World) -> JsonObject:
+def _head(call: StandInRequest, world: World) -> JsonObject:
     return {
         "id": world.mint("chatcmpl-", 29),
         "object": "chat.completion.chunk",
@@ -65,7 +72,7 @@ def _head(call: Call, world: World) -> JsonObject:
     }
 
 
-def _turn(body: JsonObject) -> Turn:
+def _turn(body: JsonObject) -> PendingTurn:
     prompt, results = "", ToolResults(_NO_CALL)
     for message in objects_at(body, "messages"):
         if text_at(message, "role") == "user":
@@ -77,7 +84,7 @@ def _turn(body: JsonObject) -> Turn:
             results.called(text_at(call, "id"))
     tools = () if at(body, "tool_choice") == "none" else _tools(body)
     schema = at(body, "response_format", "json_schema", "schema")
-    return Turn(prompt, tools, results.texts, schema)
+    return PendingTurn(prompt, tools, results.texts, schema)
 
 
 def _tools(body: JsonObject) -> tuple[Tool, ...]:
@@ -113,7 +120,7 @@ def _finish(reply: Reply) -> str:
     return "tool_calls" if reply.calls else "stop"
 
 
-def _usage(call: Call, reply: Reply) -> JsonObject:
+def _usage(call: StandInRequest, reply: Reply) -> JsonObject:
     prompt = tokens(call.body.decode(errors="replace"))
     completion = tokens(reply.text + "".join(wanted.name for wanted in reply.calls))
     return {
@@ -130,7 +137,7 @@ def _usage(call: Call, reply: Reply) -> JsonObject:
     }
 
 
-def _events(call: Call, world: World, head: JsonObject, reply: Reply) -> list[bytes]:
+def _events(call: StandInRequest, world: World, head: JsonObject, reply: Reply) -> list[bytes]:
     head = head | {"service_tier": "default", "system_fingerprint": "fp_standin000"}
     with_usage = at(call.json, "stream_options", "include_usage") is True
     usage: JsonObject = {"usage": None} if with_usage else {}

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import brotli  # type: ignore[import-untyped]
 
-from tapeway.testing.answer import Answer
+from tapeway.testing.answer import StandInAnswer
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -35,7 +35,7 @@ class _Deflating:
         return self._coder.flush()
 
 
-class _Brotli:
+class _BrotliEncoder:
     def __init__(self) -> None:
         self._coder = brotli.Compressor()
 
@@ -60,13 +60,13 @@ class _Zstandard:
 _CODERS: dict[str, Callable[[], _Coder]] = {
     "gzip": lambda: _Deflating(GZIP),
     "deflate": lambda: _Deflating(ZLIB),
-    "br": _Brotli,
+    "br": _BrotliEncoder,
     "zstd": _Zstandard,
 }
 CODINGS = tuple(_CODERS)
 
 
-def coded(answer: Answer, offered: Sequence[str], accepted: str) -> Answer:
+def coded(answer: StandInAnswer, offered: Sequence[str], accepted: str) -> StandInAnswer:
     """The answer in the first offered coding that an Accept-Encoding value names, or as it is.
 
     There are as many writes as before, and each can be decoded as soon as it has come.

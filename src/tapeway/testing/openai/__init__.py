@@ -1,0 +1,1 @@
+"""OpenAI's APIs as the stand-in speaks them."""
