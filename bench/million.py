@@ -15,15 +15,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from tapeway.core.matching import found_under
-from tapeway.core.model import (
-    CassetteHead,
-    Interaction,
-    Request,
-    Response,
-    ResponseChunk,
-    ResponseHead,
-)
+from tapeway.core.cassette.index import found_under
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tapeway.stores.sqlite import SqliteStore
 
 FEW, MANY = 100, 1_000_000

@@ -16,17 +16,11 @@ import time
 from pathlib import Path
 
 from bench.answers import EVENTS
-from tapeway.core.credentials import Secret
-from tapeway.core.model import (
-    CassetteHead,
-    Interaction,
-    Recording,
-    Request,
-    Response,
-    ResponseChunk,
-    ResponseHead,
-)
-from tapeway.core.recognition import Recogniser
+from tapeway.core.matching.key import Recogniser
+from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.redaction.credentials import Secret
 from tapeway.stores.file import FileStore
 
 MARKS = (10, 1_000, 20_000)

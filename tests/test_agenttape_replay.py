@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from tapeway.broker import Broker
-from tapeway.core import rules
+from tapeway.core.cassette.plan import Incoming, Miss, Replay
+from tapeway.core.http.routing import Route, RouteTable
 from tapeway.core.json_text import Json
-from tapeway.core.miss import Miss
-from tapeway.core.model import CassetteHead, Headers, Request, StoredCassette
-from tapeway.core.modes import Repeats
-from tapeway.core.plan import Incoming, Replay
-from tapeway.core.routing import Route, RouteTable
-from tapeway.core.rules import Rules
+from tapeway.core.matching import rules
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.control import Repeats
+from tapeway.core.model.messages import Headers, Request
 from tapeway.live import Policy
 from tapeway.ports import CassetteStore
 from tapeway.stores.memory import MemoryStore

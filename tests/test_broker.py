@@ -2,19 +2,13 @@
 
 import pytest
 
-from tapeway.core.credentials import Secret
-from tapeway.core.model import (
-    CassetteHead,
-    Interaction,
-    Recording,
-    Request,
-    Response,
-    ResponseChunk,
-    ResponseHead,
-)
-from tapeway.core.modes import Mode
-from tapeway.core.plan import Ask, Incoming
-from tapeway.core.routing import DEFAULT, Route, RouteTable
+from tapeway.core.cassette.plan import Ask, Incoming
+from tapeway.core.http.routing import DEFAULT, Route, RouteTable
+from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.control import Mode
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.redaction.credentials import Secret
 from tapeway.errors import (
     NoRoute,
 )

@@ -5,10 +5,8 @@ import gzip
 
 import pytest
 
-from tapeway.core.model import (
-    Request,
-)
-from tapeway.core.plan import Ask, Incoming
+from tapeway.core.cassette.plan import Ask, Incoming
+from tapeway.core.model.messages import Request
 from tapeway.errors import (
     Draining,
     StoreFull,

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from tapeway.core.model import CassetteHead, ForeignInteraction, StoredCassette
-from tapeway.core.modes import Mode
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.control import Mode
+from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import (
     AdminError,
     CassetteCorrupt,

@@ -7,20 +7,22 @@ from dataclasses import replace
 
 import pytest
 
-from tapeway.core.cassette import Cassette
-from tapeway.core.matching import request_key
-from tapeway.core.miss import Explanation, Miss
-from tapeway.core.model import CassetteHead, Recording, Request, StoredCassette
-from tapeway.core.recognition import Recogniser
-from tapeway.core.rules import Rules
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Explanation, Miss
+from tapeway.core.matching.key import Recogniser, request_key
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
+from tapeway.core.model.messages import Request
 from tapeway.explanation import BUSY, FAILED, MOST_WAITING, Explainer
 from tests.core.keys import JSON
 from tests.core.requests import asked, chat, held
 from tests.fakes.world import until
 
 
-def make_cassette(*requests: Request) -> Cassette:
-    return Cassette("c", StoredCassette(CassetteHead("", "run"), tuple(held(*requests))), take=1)
+def make_cassette(*requests: Request) -> CassetteIndex:
+    return CassetteIndex(
+        "c", StoredCassette(CassetteHead("", "run"), tuple(held(*requests))), take=1
+    )
 
 
 def miss(content: str = "b") -> Miss:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tapeway.core.model import ResponseChunk, ResponseHead
+from tapeway.core.model.messages import ResponseChunk, ResponseHead
 from tapeway.feed import Feed
 from tapeway.tape import Tape
 from tests.fakes.world import until

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from tapeway.core.model import Request
-from tapeway.core.modes import Mode
-from tapeway.core.plan import Ask, Incoming
+from tapeway.core.cassette.plan import Ask, Incoming
+from tapeway.core.model.control import Mode
+from tapeway.core.model.messages import Request
 from tapeway.errors import AdminError, Draining, Fenced, StoreAway, UpstreamError
 from tapeway.feed import Feed
 from tests.fakes.fleet import fleet, start, together

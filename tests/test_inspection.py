@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.credentials import Secret
 from tapeway.core.json_text import Json, dump
-from tapeway.core.known_values import KnownValues
-from tapeway.core.replacements import Finding
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.findings import Finding
+from tapeway.core.redaction.known_values import KnownValues
 from tapeway.formats import native
 from tapeway.formats.fault import shown
 from tapeway.inspection import Inspected, Inspector

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tapeway.core.matching import key_text
+from tapeway.core.matching.key import key_text
 from tapeway.journal import Entry, Feed, Journal
 
 

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tapeway.core.credentials import Secret
-from tapeway.core.cuts import Cuts
-from tapeway.core.guard import Guard
-from tapeway.core.model import (
+from tapeway.core.http.content_codings import readable_response
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import (
+    Cuts,
     Headers,
-    Interaction,
     Request,
     Response,
     ResponseChunk,
     ResponseHead,
 )
-from tapeway.core.readable import readable_response
-from tapeway.core.redaction import Redactor
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.leak_guard import LeakGuard
+from tapeway.core.redaction.redactor import Redactor
 from tapeway.errors import StoreError
 from tapeway.keeping import Keeping, digest_of
 from tapeway.spool import Spool, whole
@@ -37,8 +37,8 @@ shards = st.sampled_from([KEY, KEY[:9], KEY[9:], KEY * 2, b"x" * 3000, b"text "]
 bodies = st.lists(shards, max_size=12).map(b"".join)
 
 
-def keeping(*, guard: Guard | None = None, limit: int = 2**20) -> Keeping:
-    guard = guard or Guard(SECRETS)
+def keeping(*, guard: LeakGuard | None = None, limit: int = 2**20) -> Keeping:
+    guard = guard or LeakGuard(SECRETS)
     return Keeping(MemoryStore(), "x", Redactor("salt", SECRETS), guard, limit)
 
 
@@ -125,7 +125,7 @@ async def test_a_credential_that_is_not_taken_out_is_not_kept() -> None:
     asked = Request("openai", "GET", "/")
 
     with pytest.raises(StoreError, match="'x-api-key' would still stand in") as caught:
-        await keeping(guard=Guard([other])).keep(asked, Interaction(0, asked, response))
+        await keeping(guard=LeakGuard([other])).keep(asked, Interaction(0, asked, response))
 
     assert "another-0123456789" not in caught.value.message
 

@@ -8,15 +8,15 @@ import os
 
 import pytest
 
-from tapeway.core.cassette import Cassette
-from tapeway.core.credentials import Secret
-from tapeway.core.matching import request_key
-from tapeway.core.model import LARGE_BODY, Headers, Interaction, Request, StoredCassette
-from tapeway.core.modes import RULES, Mode
-from tapeway.core.plan import Answer, Ask
-from tapeway.core.recognition import Recogniser
-from tapeway.core.redaction import Redactor
-from tapeway.core.windows import Windowed
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Answer, Ask
+from tapeway.core.matching.key import Recogniser, request_key
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.control import RULES, Mode
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import LARGE_BODY, Headers, Request
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.redactor import Redactor, Windowed
 from tapeway.errors import Draining, StoreFull, TapewayError, UpstreamError
 from tapeway.live import LiveCall, Policy
 from tapeway.spool import recalled, whole
@@ -43,7 +43,7 @@ class Call:
         known: tuple[Secret, ...] = (),
     ) -> None:
         self.store, self.responder = FakeStore(), FakeResponder(lambda _: answer)
-        self.cassette = Cassette("c", StoredCassette(HEAD), take=1)
+        self.cassette = CassetteIndex("c", StoredCassette(HEAD), take=1)
         self.request = request or Request("openai", "GET", "/v1/x", base="https://up")
         recogniser = Recogniser(known)
         seen = recogniser.recognise(HEAD.run_id, self.request)

@@ -9,17 +9,11 @@ from pathlib import Path
 import pytest
 
 from tapeway.broker import Broker
-from tapeway.core.model import (
-    CassetteHead,
-    Interaction,
-    Recording,
-    Request,
-    Response,
-    ResponseChunk,
-    ResponseHead,
-)
-from tapeway.core.modes import Mode
-from tapeway.core.plan import Incoming, Replay
+from tapeway.core.cassette.plan import Incoming, Replay
+from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.control import Mode
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tapeway.errors import CassetteCorrupt, CassetteEdited, StoreError
 from tapeway.live import Policy
 from tapeway.loaded import LoadedCassettes

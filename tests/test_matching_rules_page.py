@@ -6,10 +6,10 @@ import tomllib
 
 import pytest
 
-from tapeway.core.matching import request_key
-from tapeway.core.model import Request
-from tapeway.core.normalising import NORMALISERS, Normalising
-from tapeway.core.rules import read, written
+from tapeway.core.matching.key import request_key
+from tapeway.core.matching.normalisers import NORMALISERS, Normalising
+from tapeway.core.matching.rules import read, written
+from tapeway.core.model.messages import Request
 from tapeway.settings import Settings
 from tests.core.keys import key
 from tests.markdown import ROOT, blocks

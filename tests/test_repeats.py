@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tapeway.core.model import CassetteHead
-from tapeway.core.modes import Mode
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.control import Mode
 from tapeway.live import Policy
 from tests.fakes.store import FakeStore
 from tests.fakes.world import recorded, world

@@ -4,21 +4,15 @@ from collections.abc import Mapping
 
 import pytest
 
-from tapeway.core.attempts import Attempt
-from tapeway.core.cassette import Cassette
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Miss
+from tapeway.core.http.sdk_conventions import Attempt
 from tapeway.core.json_text import Json
-from tapeway.core.matching import request_key
-from tapeway.core.miss import Miss
-from tapeway.core.model import (
-    CassetteHead,
-    ForeignInteraction,
-    Interaction,
-    Request,
-    Response,
-    ResponseHead,
-    StoredCassette,
-)
-from tapeway.core.modes import Outcome
+from tapeway.core.matching.key import request_key
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.control import Outcome
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.report import MOST_MISSES, CassetteReport, Item, Tally, of_cassette
 
 
@@ -29,8 +23,8 @@ def make_interaction(
     return Interaction(index, request, Response(ResponseHead(200)), usage=usage)
 
 
-def make_cassette(*interactions: Interaction | ForeignInteraction) -> Cassette:
-    return Cassette("c", StoredCassette(CassetteHead("", ""), interactions), take=1)
+def make_cassette(*interactions: Interaction | ForeignInteraction) -> CassetteIndex:
+    return CassetteIndex("c", StoredCassette(CassetteHead("", ""), interactions), take=1)
 
 
 def miss(target: str) -> Miss:

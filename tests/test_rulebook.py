@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import CassetteHead, StoredCassette
-from tapeway.core.rules import Rules
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import CassetteCorrupt
 from tapeway.live import Policy
 from tests.fakes.responder import FakeAnswer

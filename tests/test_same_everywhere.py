@@ -15,18 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model import (
-    CassetteHead,
-    Headers,
-    Interaction,
-    Request,
-    Response,
-    ResponseChunk,
-    ResponseHead,
-    StoredCassette,
-)
-from tapeway.core.modes import Mode, Repeats
-from tapeway.core.rules import Rules
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.control import Mode, Repeats
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
 from tapeway.errors import UpstreamError
 from tapeway.ports import CassetteStore
 from tapeway.stores.memory import MemoryStore

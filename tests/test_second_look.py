@@ -4,19 +4,13 @@ import logging
 
 import pytest
 
-from tapeway.core.cassette import Cassette
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Ask, Incoming, Replay
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model import (
-    CassetteHead,
-    Interaction,
-    Request,
-    Response,
-    ResponseChunk,
-    ResponseHead,
-    StoredCassette,
-)
-from tapeway.core.modes import Mode
-from tapeway.core.plan import Ask, Incoming, Replay
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.control import Mode
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tapeway.live import Policy
 from tapeway.second_look import FEW, SMALL_BODY, SecondLook, Seen
 from tests.core.keys import JSON
@@ -240,5 +234,5 @@ async def test_modes_that_do_not_replay_take_no_second_look() -> None:
         cassette = around.broker.cassette(None)
 
         assert found.outcome == "recorded"
-        assert isinstance(cassette, Cassette)
+        assert isinstance(cassette, CassetteIndex)
         assert cassette.identifiers is None

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tapeway.core.credentials import Secret
-from tapeway.core.guard import refusal
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.leak_guard import refusal
 from tests.markdown import ROOT, Block, fenced
 from tests.shell import Shell
 

@@ -3,9 +3,9 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
-from tapeway.core.modes import Delivery, Mode
+from tapeway.core.http.routing import Route
+from tapeway.core.model.control import Delivery, Mode
 from tapeway.core.notation import HostPort
-from tapeway.core.routing import Route
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.settings import Settings, known_secrets, resolve_routes
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tapeway.core.model import Request
-from tapeway.core.plan import Ask, Incoming
-from tapeway.core.rules import Rules
+from tapeway.core.cassette.plan import Ask, Incoming
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.messages import Request
 from tapeway.errors import AdminError, StoreAway
 from tests.fakes.fleet import JSON, fleet, start, together
 from tests.fakes.instances import Common

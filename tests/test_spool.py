@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.core.model import BodyFile
+from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError, StoreFull
 from tapeway.spool import PIECE, Intake, Spool, check, pieces, stream, whole
 from tests.stores.mounts import small_disk

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tapeway.cli.main import main
-from tapeway.core.model import Interaction
+from tapeway.core.model.interaction import Interaction
 from tapeway.formats import native
 from tapeway.providers import endings
 from tapeway.server import lifecycle

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.cuts import Cuts
-from tapeway.core.model import LARGE_BODY, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import LARGE_BODY, Cuts, ResponseChunk, ResponseHead
 from tapeway.errors import StoreError
 from tapeway.spool import whole
 from tapeway.tape import Tape

@@ -13,27 +13,26 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
 
-from tapeway.core import steering
-from tapeway.core.attempts import Attempt
-from tapeway.core.cassette import Cassette
-from tapeway.core.credentials import Secret
-from tapeway.core.known_values import KnownValues
-from tapeway.core.miss import Miss
-from tapeway.core.model import Interaction, StoredCassette
-from tapeway.core.modes import Mode, Outcome
-from tapeway.core.plan import Answer, Ask, Incoming, Plan
-from tapeway.core.recognition import Recogniser
-from tapeway.core.routing import RouteTable
-from tapeway.core.rules import NONE, Rules
-from tapeway.core.shared import Control, Held
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Answer, Ask, Incoming, Miss, Plan
+from tapeway.core.http.routing import RouteTable
+from tapeway.core.http.sdk_conventions import Attempt
+from tapeway.core.matching.key import Recogniser
+from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.model.cassette import Held, StoredCassette
+from tapeway.core.model.control import Control, Mode, Outcome, with_active, with_mode, with_take
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.known_values import KnownValues
 from tapeway.editing.choosing import editor_of
 from tapeway.errors import TapewayError
 from tapeway.feed import Feed
 from tapeway.live import LiveCall, Policy
-from tapeway.loaded import Desk, Loaded, LoadedCassettes, NewHead
+from tapeway.loaded import LoadedCassettes
 from tapeway.planner import Planner
 from tapeway.ports import BodyKeeper, CassetteStore, LiveAnswer, LiveResponder, SharedStore
 from tapeway.report import CassetteReport, Noted, Tally
+from tapeway.rulebook import Desk, Loaded, NewHead
 from tapeway.second_look import SecondLook
 from tapeway.sharing import LiveCalls, Pending, settled
 from tapeway.shelves import SharedCassettes
@@ -113,7 +112,7 @@ class Broker:
 
     # The hot path.
 
-    def decide(self, name: str, incoming: Incoming) -> Awaitable[tuple[Cassette, Plan]]:
+    def decide(self, name: str, incoming: Incoming) -> Awaitable[tuple[CassetteIndex, Plan]]:
         """What is to be done with a request, and the cassette, or part of one, that was decided on.
 
         Raises NoRoute where no recording answers and nobody could be asked, StoreError for a
@@ -189,7 +188,7 @@ class Broker:
 
         Requests that came earlier are served to their end in the mode they came in.
         """
-        return await self.cassettes.steer(lambda now: steering.with_mode(now, mode, cassette))
+        return await self.cassettes.steer(lambda now: with_mode(now, mode, cassette))
 
     async def insert(self, name: str, mode: Mode | None = None) -> Sequence[str]:
         """Make a cassette the active one, in a new take. Raises StoreError if it cannot be read."""
@@ -198,11 +197,11 @@ class Broker:
             await self.cassettes.load(name, mode or self.mode_of(name))
         else:
             await self.cassettes.prepare(name)
-        return await self.cassettes.steer(lambda now: steering.with_active(now, name, mode))
+        return await self.cassettes.steer(lambda now: with_active(now, name, mode))
 
     async def rewind(self, cassette: str | None = None) -> Sequence[str]:
         """Start a new take for one cassette, or for all."""
-        return await self.cassettes.steer(lambda now: steering.with_take(now, cassette))
+        return await self.cassettes.steer(lambda now: with_take(now, cassette))
 
     async def eject(self, name: str | None = None, *, prune: bool = False) -> CassetteReport:
         """Wait for its recordings in flight, write its final form, forget it, and report.
@@ -235,7 +234,7 @@ class Broker:
         """Whether a cassette is in: asked for something, or inserted, and not ejected since."""
         return name in self._tallies
 
-    def cassette(self, name: str | None = None) -> Cassette | None:
+    def cassette(self, name: str | None = None) -> CassetteIndex | None:
         """The named or else the active cassette, if it is in memory."""
         return self.cassettes.get(name or self.active)
 

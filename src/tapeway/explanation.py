@@ -6,11 +6,11 @@ from collections import OrderedDict
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
-from tapeway.core.cassette import Cassette
-from tapeway.core.explaining import explain
-from tapeway.core.miss import Explanation, Miss
-from tapeway.core.model import Request
-from tapeway.core.recognition import Recogniser
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Explanation, Miss
+from tapeway.core.matching.key import Recogniser
+from tapeway.core.misses.suggestion import explain
+from tapeway.core.model.messages import Request
 from tapeway.errors import describe
 
 log = logging.getLogger(__name__)
@@ -33,12 +33,12 @@ class Explainer:
     def __init__(self, recogniser: Recogniser) -> None:
         self._recogniser = recogniser
         self._turn = asyncio.Lock()
-        self._known: WeakKeyDictionary[Cassette, OrderedDict[_Kind, Explanation]] = (
+        self._known: WeakKeyDictionary[CassetteIndex, OrderedDict[_Kind, Explanation]] = (
             WeakKeyDictionary()
         )
         self._running: dict[tuple[int, _Kind], asyncio.Future[Explanation]] = {}
 
-    async def explain(self, cassette: Cassette, miss: Miss) -> Miss:
+    async def explain(self, cassette: CassetteIndex, miss: Miss) -> Miss:
         """The miss explained; where too many wait for that, with a note that says so."""
         kind = (cassette.generation, miss.key, miss.mark, miss.used_up)
         known = self._known.setdefault(cassette, OrderedDict())
@@ -52,7 +52,7 @@ class Explainer:
             found = await self._first(cassette, miss, kind)
         return replace(miss, explanation=found)
 
-    async def _first(self, cassette: Cassette, miss: Miss, kind: _Kind) -> Explanation:
+    async def _first(self, cassette: CassetteIndex, miss: Miss, kind: _Kind) -> Explanation:
         found = BUSY
         promise: asyncio.Future[Explanation] = asyncio.get_running_loop().create_future()
         self._running[id(cassette), kind] = promise
@@ -66,7 +66,7 @@ class Explainer:
             del self._running[id(cassette), kind]
             promise.set_result(found)
 
-    async def _look(self, cassette: Cassette, miss: Miss) -> Explanation:
+    async def _look(self, cassette: CassetteIndex, miss: Miss) -> Explanation:
         salt, held, rules = cassette.head.run_id, cassette.snapshot(), cassette.rules
 
         def redact(request: Request) -> Request:
@@ -79,7 +79,7 @@ class Explainer:
             log.error("a miss could not be explained: %s", describe(exc))
             return FAILED
 
-    def _remember(self, cassette: Cassette, kind: _Kind, found: Explanation) -> None:
+    def _remember(self, cassette: CassetteIndex, kind: _Kind, found: Explanation) -> None:
         known = self._known[cassette]
         known[kind] = found
         if len(known) > _REMEMBERED:

@@ -6,8 +6,8 @@ It reads from the tape at its own pace: a slow one holds up nobody and costs no 
 import asyncio
 from collections.abc import AsyncIterator
 
-from tapeway.core.model import ResponseHead
-from tapeway.core.modes import Outcome
+from tapeway.core.model.control import Outcome
+from tapeway.core.model.messages import ResponseHead
 from tapeway.tape import Tape
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tapeway.core.model import Lease
+from tapeway.core.model.cassette import Lease
 from tapeway.errors import Draining, StoreError
 from tapeway.ports import SharedStore
 from tapeway.sharing import LiveCalls

@@ -8,25 +8,30 @@ import base64
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from tapeway.core import credentials
-from tapeway.core.detection import seen
-from tapeway.core.encoding import coding_of, decoder, salvage
-from tapeway.core.guard import HIDDEN, Place
-from tapeway.core.json_text import Json, dump, parse
-from tapeway.core.known_values import KnownValues
-from tapeway.core.model import (
-    ForeignInteraction,
-    Headers,
-    Interaction,
-    Request,
-    Response,
-    ResponseHead,
+from tapeway.core.http.content_codings import (
+    coding_of,
+    decoder,
+    readable_request,
+    readable_response,
+    salvage,
 )
-from tapeway.core.readable import readable_request, readable_response
-from tapeway.core.redaction import Redactor
-from tapeway.core.replacements import ENCODED, Finding, base64_bytes, masked, replacements
-from tapeway.core.routing import without_userinfo
-from tapeway.core.shapes import LONGEST
+from tapeway.core.http.routing import without_userinfo
+from tapeway.core.json_text import Json, dump, parse
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
+from tapeway.core.redaction import credentials
+from tapeway.core.redaction.findings import (
+    ENCODED,
+    Finding,
+    base64_bytes,
+    masked,
+    replacements,
+    seen,
+)
+from tapeway.core.redaction.known_values import KnownValues
+from tapeway.core.redaction.leak_guard import HIDDEN, Place
+from tapeway.core.redaction.patterns import LONGEST
+from tapeway.core.redaction.redactor import Redactor
 from tapeway.formats import native
 from tapeway.formats.assets import BYTES
 from tapeway.formats.patch import patched

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
-from tapeway.core.matching import key_text
-from tapeway.core.miss import Near
-from tapeway.core.modes import Outcome
+from tapeway.core.cassette.plan import Near
+from tapeway.core.matching.key import key_text
+from tapeway.core.model.control import Outcome
 
 _WAITING = 1000
 """Entries a slow follower may lag behind before it is let go."""

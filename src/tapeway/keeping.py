@@ -8,14 +8,12 @@ from collections.abc import Generator, Iterable
 from contextlib import closing
 from dataclasses import replace
 
-from tapeway.core.cuts import Cuts
-from tapeway.core.encoding import Decoder, coding_of, decoder
-from tapeway.core.guard import Guard
-from tapeway.core.large_body import Digester
-from tapeway.core.model import LARGE_BODY, BodyFile, Interaction, Request, Response
-from tapeway.core.readable import may_be_read, uncoded
-from tapeway.core.recutting import recut
-from tapeway.core.redaction import Redactor
+from tapeway.core.http.content_codings import Decoder, coding_of, decoder, may_be_read, uncoded
+from tapeway.core.matching.body_digest import Digester
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import LARGE_BODY, BodyFile, Cuts, Request, Response, recut
+from tapeway.core.redaction.leak_guard import LeakGuard
+from tapeway.core.redaction.redactor import Redactor
 from tapeway.errors import StoreError
 from tapeway.ports import BodyKeeper, CassetteStore
 from tapeway.spool import pieces
@@ -42,7 +40,7 @@ class Keeping:
     """Brings the large bodies of one recording into the store."""
 
     def __init__(
-        self, store: CassetteStore, name: str, redactor: Redactor, guard: Guard, limit: int
+        self, store: CassetteStore, name: str, redactor: Redactor, guard: LeakGuard, limit: int
     ) -> None:
         self._store = store
         self._name = name

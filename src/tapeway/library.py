@@ -15,12 +15,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, get_args
 
-from tapeway.core import match_key, repeating, rules
-from tapeway.core.differences import differences, shown
+from tapeway.core.agenttape.key import ORDERED, VOLATILE
+from tapeway.core.cassette import cursors
 from tapeway.core.json_text import Json
-from tapeway.core.known_values import KnownValues
-from tapeway.core.model import CassetteHead, ForeignInteraction, StoredCassette
-from tapeway.core.modes import Repeats
+from tapeway.core.matching import rules
+from tapeway.core.misses.differences import differences, shown
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.control import Repeats
+from tapeway.core.model.interaction import ForeignInteraction
+from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import CallMissed, ConfigError, StoreError
 from tapeway.inspection import Inspector
 from tapeway.integrations.blocking_cassette import BlockingCassette
@@ -70,7 +73,7 @@ class Cassette:
         self._guard = threading.RLock()
         self._known = KnownValues(process_secrets(Settings(), os.environ))
         self._slots: CallSlots | None = None
-        self._ignore: tuple[str, ...] = match_key.VOLATILE
+        self._ignore: tuple[str, ...] = VOLATILE
         self._run_id: str | None = None
         self._recorded: dict[str, set[int]] = {}
 
@@ -214,11 +217,11 @@ class Cassette:
                 )
             stored = stored or StoredCassette(CassetteHead("", ""))
             ruled = rules.of_meta(stored.head.meta).agenttape_ignore
-            self._ignore = match_key.VOLATILE if ruled is None else ruled
+            self._ignore = VOLATILE if ruled is None else ruled
             # Where nothing is written, nothing is claimed either.
             self._run_id = stored.head.run_id or ("" if self.mode == "replay" else None)
-            own = stored.head.meta.get(repeating.FIELD)
-            repeats = repeating.of_meta(stored.head.meta) if own is not None else "miss"
+            own = stored.head.meta.get(cursors.FIELD)
+            repeats = cursors.of_meta(stored.head.meta) if own is not None else "miss"
             self._slots = CallSlots(stored.interactions, self._ignore, self._repeats or repeats)
         return self._slots
 
@@ -229,7 +232,7 @@ class Cassette:
             request = self._plain(request)
             called = f"replay miss: {kind} {request.get('endpoint' if kind == 'llm' else 'name')}"
             said = f"{called} is not in cassette {self._cassette.shown}"
-            if used_up := slots.alike(kind, boundary, (*keys, match_key.ORDERED)):
+            if used_up := slots.alike(kind, boundary, (*keys, ORDERED)):
                 shown_indexes = ", ".join(f"#{each}" for each in used_up)
                 return CallMissed(
                     f"{called} is in cassette {self._cassette.shown} "

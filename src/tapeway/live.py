@@ -4,24 +4,17 @@ import asyncio
 import logging
 from dataclasses import asdict, dataclass, replace
 
-from tapeway.core.completeness import ends_with_head
-from tapeway.core.credentials import of_response
-from tapeway.core.encoding import coding_of
-from tapeway.core.failure import failure
+from tapeway.core.cassette.plan import Answer, Ask
+from tapeway.core.http.content_codings import coding_of, readable_response
 from tapeway.core.json_text import Json
-from tapeway.core.large_body import is_looked_into
-from tapeway.core.model import (
-    Failure,
-    Interaction,
-    Response,
-    ResponseHead,
-    Verdict,
-)
-from tapeway.core.modes import Outcome, Repeats
-from tapeway.core.plan import Answer, Ask
-from tapeway.core.readable import readable_response
-from tapeway.core.recognition import Recogniser
-from tapeway.core.redaction import Redactor
+from tapeway.core.matching.body_digest import is_looked_into
+from tapeway.core.matching.key import Recogniser
+from tapeway.core.model.control import Outcome, Repeats
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Failure, Response, ResponseHead, Verdict, failure
+from tapeway.core.redaction.credentials import of_response
+from tapeway.core.redaction.redactor import Redactor
+from tapeway.core.streams.end_marks import ends_with_head
 from tapeway.errors import (
     Draining,
     StoreAway,

@@ -2,66 +2,24 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from tapeway.core import steering
-from tapeway.core.cassette import Cassette
-from tapeway.core.miss import Miss
-from tapeway.core.model import CassetteHead, StoredCassette
-from tapeway.core.modes import RULES, Mode
-from tapeway.core.plan import Answer, Ask, Incoming, Plan, Replay
-from tapeway.core.routing import RouteTable, adopt
-from tapeway.core.rules import Rules
-from tapeway.core.shared import Control, Held
-from tapeway.errors import AdminError, StoreError, TapewayError
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Answer, Ask, Incoming, Miss, Plan, Replay
+from tapeway.core.http.routing import adopt
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.cassette import Held, StoredCassette
+from tapeway.core.model.control import RULES, Control, Mode, with_take
+from tapeway.errors import StoreError, TapewayError
 from tapeway.feed import Feed
-from tapeway.planner import Planner
 from tapeway.ports import CassetteStore
 from tapeway.report import CassetteReport, Tally, of_cassette
-from tapeway.rulebook import Rulebook, applied
-from tapeway.second_look import SecondLook
-from tapeway.sharing import Live, LiveCalls, settled
+from tapeway.rulebook import Desk, Loaded, Rulebook, T, applied, not_in
+from tapeway.sharing import Live, settled
 from tapeway.watching import EVERY_S, Watched
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-Change = Callable[[Cassette | None], Awaitable[tuple[T, Cassette | None]]]
-NewHead = Callable[[], CassetteHead]
-"""Makes the head of a new cassette: its time and its run id."""
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A cassette that is in, as lists show it."""
-
-    name: str
-    interactions: int
-    unused: int
-
-
-@dataclass(frozen=True, slots=True)
-class Desk:
-    """What both sorts of cassettes work with."""
-
-    routes: RouteTable
-    planner: Planner
-    second_look: SecondLook
-    calls: LiveCalls
-    tasks: asyncio.TaskGroup
-    tallies: dict[str, Tally]
-    new_head: NewHead
-    rules: Rules
-
-    async def carry(self, work: Coroutine[None, None, T]) -> T:
-        """Done to its end when the caller has left: half done, it would leave a cassette in between."""
-        result = await asyncio.shield(self.tasks.create_task(settled(work)))
-        if isinstance(result, TapewayError):
-            raise result
-        return result
+Change = Callable[[CassetteIndex | None], Awaitable[tuple[T, CassetteIndex | None]]]
 
 
 class LoadedCassettes:
@@ -72,7 +30,7 @@ class LoadedCassettes:
         self._store = store
         self._desk = desk
         self._rulebook = Rulebook(store, desk.rules)
-        self._loaded: dict[str, Cassette] = {}
+        self._loaded: dict[str, CassetteIndex] = {}
         self._doors: dict[str, asyncio.Lock] = {}
         self._unclaimed: set[str] = set()
         self._watched = Watched(store)
@@ -109,7 +67,7 @@ class LoadedCassettes:
             if name in self._unclaimed and not RULES[self.control.mode_of(name)].records:
                 await self._let_go(name)
 
-    def get(self, name: str) -> Cassette | None:
+    def get(self, name: str) -> CassetteIndex | None:
         """A cassette that is in."""
         return self._loaded.get(name)
 
@@ -117,7 +75,7 @@ class LoadedCassettes:
         """Have it in. Raises StoreError for one that cannot be read."""
         await self.load(name, self.control.mode_of(name))
 
-    async def load(self, name: str, mode: Mode) -> Cassette:
+    async def load(self, name: str, mode: Mode) -> CassetteIndex:
         """The cassette, loaded if need be, and claimed where the mode records."""
         async with self.door(name):
             if (cassette := self._loaded.get(name)) is None:
@@ -129,12 +87,12 @@ class LoadedCassettes:
                 if stored is None:
                     stored = applied(name, StoredCassette(self._desk.new_head()), self._desk.rules)
                 take = self.control.take_of(name)
-                cassette = Cassette(name, adopt(stored, self._desk.routes), take=take)
+                cassette = CassetteIndex(name, adopt(stored, self._desk.routes), take=take)
                 self._loaded[name] = cassette
                 self._desk.tallies.setdefault(name, Tally())
             return cassette
 
-    async def decide(self, name: str, incoming: Incoming, mode: Mode) -> tuple[Cassette, Plan]:
+    async def decide(self, name: str, incoming: Incoming, mode: Mode) -> tuple[CassetteIndex, Plan]:
         """What is to be done, and the cassette it was decided on. Raises NoRoute, StoreError."""
         cassette = self._loaded.get(name)
         if cassette is None:
@@ -147,8 +105,8 @@ class LoadedCassettes:
         return await self.reconsider(cassette, incoming, mode, plan)
 
     async def reconsider(
-        self, cassette: Cassette, incoming: Incoming, mode: Mode, plan: Ask | Miss
-    ) -> tuple[Cassette, Plan]:
+        self, cassette: CassetteIndex, incoming: Incoming, mode: Mode, plan: Ask | Miss
+    ) -> tuple[CassetteIndex, Plan]:
         """The plan, or the replay of a recording that differs in names of identifiers alone."""
         look, before = self._desk.second_look, cassette.generation
         seen = await look.look(cassette, incoming, plan)
@@ -210,7 +168,7 @@ class LoadedCassettes:
         held: Iterable[Held] = () if stored is None else stored.interactions
         return next((each for each in held if each.index == index), None)
 
-    async def alongside(self, name: str, work: Callable[[Cassette], Awaitable[T]]) -> T:
+    async def alongside(self, name: str, work: Callable[[CassetteIndex], Awaitable[T]]) -> T:
         """Do something to a cassette that is claimed, and brought in if need be.
 
         It is served and recorded on meanwhile, but not let go.
@@ -246,7 +204,7 @@ class LoadedCassettes:
                 return
             await self._desk.calls.ended(name)
             self._watched.forget(name)
-            self.control = steering.with_take(self.control, name)
+            self.control = with_take(self.control, name)
             await self._store.release(name)
             log.info("cassette '%s' was changed: its next request loads it anew", name)
 
@@ -269,7 +227,7 @@ class LoadedCassettes:
                 cassette.start_take(number)
             return cassette.rules
 
-    async def _alongside(self, name: str, work: Callable[[Cassette], Awaitable[T]]) -> T:
+    async def _alongside(self, name: str, work: Callable[[CassetteIndex], Awaitable[T]]) -> T:
         while True:
             await self.load(name, "record")
             async with self.door(name):
@@ -294,7 +252,7 @@ class LoadedCassettes:
                 left.start_take(number)
             return result
 
-    def _taken_out(self, name: str) -> Cassette:
+    def _taken_out(self, name: str) -> CassetteIndex:
         """The cassette, which is not in from now on: who asks for it waits at its door."""
         if (cassette := self._loaded.pop(name, None)) is None:
             raise not_in(name)
@@ -323,13 +281,4 @@ class LoadedCassettes:
         self._watched.forget(name)
         self._unclaimed.discard(name)
         self._rulebook.forget(name)
-        self.control = steering.with_take(self.control, name)
-
-
-def not_in(name: str) -> AdminError:
-    """The error for steering a cassette that nobody uses."""
-    return AdminError(
-        f"cassette '{name}' is not in: it is loaded by its first request or by insert",
-        status=409,
-        code="not_inserted",
-    )
+        self.control = with_take(self.control, name)

@@ -5,14 +5,16 @@ Each name is a turn of its own, so that conversations do not compete for one.
 
 from collections.abc import Mapping
 
-from tapeway.core.cassette import Cassette
-from tapeway.core.renaming import Bindings
-from tapeway.core.shared import Turn
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.correlation.unify import Bindings
+from tapeway.core.model.control import CursorState
 from tapeway.ports import SharedStore
 from tapeway.second_look import Seen
 
 
-async def recall(store: SharedStore, cassette: Cassette, seen: Seen) -> Mapping[bytes, Turn]:
+async def recall(
+    store: SharedStore, cassette: CassetteIndex, seen: Seen
+) -> Mapping[bytes, CursorState]:
     """Have the take know what was called how, as far as it matters to what was seen."""
     sought = Bindings()
     for match in seen.matches:
@@ -25,7 +27,7 @@ async def recall(store: SharedStore, cassette: Cassette, seen: Seen) -> Mapping[
 
 
 async def agree(
-    store: SharedStore, cassette: Cassette, before: Mapping[bytes, Turn], index: int
+    store: SharedStore, cassette: CassetteIndex, before: Mapping[bytes, CursorState], index: int
 ) -> bool:
     """Tell all what the take has learnt by replaying this; False where another was quicker."""
     take = cassette.take

@@ -4,18 +4,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from tapeway.core.aliased import next_under, unfit, used
-from tapeway.core.aliases import are_known
-from tapeway.core.cassette import Cassette
-from tapeway.core.matching import asked_under, on_route
-from tapeway.core.miss import Miss
-from tapeway.core.model import CassetteHead, Request
-from tapeway.core.modes import RULES, Mode, Repeats
-from tapeway.core.plan import Ask, Incoming, Plan, Replay
-from tapeway.core.recognition import Recognised, Recogniser
-from tapeway.core.routing import DEFAULT, RouteTable, refuse, same_origin
-from tapeway.core.rules import Rules
-from tapeway.core.sdk_answer import suited
+from tapeway.core.agenttape.lookup import are_known
+from tapeway.core.agenttape.sdk_calls import suited
+from tapeway.core.cassette.agenttape_lookup import next_under, unfit, used
+from tapeway.core.cassette.index import CassetteIndex, asked_under
+from tapeway.core.cassette.plan import Ask, Incoming, Miss, Plan, Replay
+from tapeway.core.http.routing import DEFAULT, RouteTable, refuse, same_origin
+from tapeway.core.matching.key import Recognised, Recogniser, on_route
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.control import RULES, Mode, Repeats
+from tapeway.core.model.messages import Request
 from tapeway.keeping import digest_of
 
 _ALIASED = "recognised by a key that AgentTape gave it"
@@ -29,7 +28,7 @@ class Planner:
         self._routes = routes
         self._repeats = repeats
 
-    def plan(self, cassette: Cassette, incoming: Incoming, mode: Mode) -> Plan:
+    def plan(self, cassette: CassetteIndex, incoming: Incoming, mode: Mode) -> Plan:
         """Decide. Raises NoRoute where no recording answers and nobody could be asked."""
         request, rules = incoming.request, RULES[mode]
         seen = self._recognise(cassette.head, cassette.rules, _known(incoming))
@@ -113,7 +112,7 @@ class Planner:
         return route in (at or [DEFAULT])
 
     def _names_in(
-        self, cassette: Cassette, incoming: Incoming, redacted: Request
+        self, cassette: CassetteIndex, incoming: Incoming, redacted: Request
     ) -> Sequence[bytes]:
         # Few cassettes have such names, and the keys of a large body take their time.
         if not cassette.aliases:
@@ -121,7 +120,7 @@ class Planner:
         origins = cassette.aliases.origins
         return list(self._names(cassette.head, cassette.rules, incoming, redacted, origins))
 
-    def _held_key(self, cassette: Cassette, key: bytes, incoming: Incoming) -> bytes:
+    def _held_key(self, cassette: CassetteIndex, key: bytes, incoming: Incoming) -> bytes:
         """The key to look under: a recording of the default route answers where no other does."""
         if not incoming.guessed or key in cassette:
             return key
@@ -132,7 +131,9 @@ class Planner:
             default = self._recognise(cassette.head, cassette.rules, written).key
         return default if default in cassette else key
 
-    def _miss(self, cassette: Cassette, seen: Recognised, key: bytes, incoming: Incoming) -> Miss:
+    def _miss(
+        self, cassette: CassetteIndex, seen: Recognised, key: bytes, incoming: Incoming
+    ) -> Miss:
         redacted = seen.redacted
         if incoming.guessed and not cassette.has_route(redacted.route):
             if cassette.has_route(DEFAULT):

@@ -7,18 +7,19 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, runtime_checkable
 
-from tapeway.core.model import (
-    BodyFile,
+from tapeway.core.model.cassette import (
     CassetteHead,
     CassetteStat,
+    Held,
     Lease,
+    Outline,
     Recording,
-    Request,
-    ResponseChunk,
-    ResponseHead,
     StoredCassette,
+    TakenRecording,
+    Titled,
 )
-from tapeway.core.shared import Control, Found, Held, Outline, Titled, Turn
+from tapeway.core.model.control import Control, CursorState
+from tapeway.core.model.messages import BodyFile, Request, ResponseChunk, ResponseHead
 
 
 class CassetteStore(Protocol):
@@ -118,7 +119,7 @@ class Paged(Protocol):
     async def outline(self, name: str) -> Outline | None:
         """What a cassette says of itself, or None where there is none. Raises CassetteCorrupt."""
 
-    async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[Found]:
+    async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[TakenRecording]:
         """Some recordings in order: those behind the one of that index, or from the first on."""
 
 
@@ -176,13 +177,13 @@ class Indexed(Editable, Protocol):
     the cassette's head; the store takes them when it is brought in, and anew when rules change.
     """
 
-    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[Found]:
+    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
         """All that is found under any of these keys, in order."""
 
-    async def get(self, name: str, index: int) -> Found | None:
+    async def get(self, name: str, index: int) -> TakenRecording | None:
         """One recording."""
 
-    async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[Found]:
+    async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[TakenRecording]:
         """The newest exchanges of a method and path (no query), then the newest of others, in order.
 
         They are `limit` together where there are so many, hold no more than 8 MiB of bodies, and
@@ -205,11 +206,19 @@ class Indexed(Editable, Protocol):
 class Turns(Protocol):
     """Where the keys of a cassette stand in a take, the same for all instances."""
 
-    async def turns(self, name: str, take: int, keys: Sequence[bytes]) -> Mapping[bytes, Turn]:
+    async def turns(
+        self, name: str, take: int, keys: Sequence[bytes]
+    ) -> Mapping[bytes, CursorState]:
         """Those that were advanced at all."""
 
     async def advance(
-        self, name: str, take: int, key: bytes, before: Turn | None, state: bytes, touched: int
+        self,
+        name: str,
+        take: int,
+        key: bytes,
+        before: CursorState | None,
+        state: bytes,
+        touched: int,
     ) -> bool:
         """Put a new state in the place of `before`, and count a recording as touched.
 
@@ -267,7 +276,7 @@ class SharedStore(CassetteStore, Indexed, Turns, Leases, Steering, Protocol):
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> tuple[Mapping[bytes, Turn], Sequence[Found]]:
+    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
         """`turns` of the keys and then `find` of the digests: each hit asks this.
 
         The turns are the older: a recording that came in between has moved its key's turn.

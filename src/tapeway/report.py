@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
-from tapeway.core.attempts import Attempt, Attempts
-from tapeway.core.cassette import Cassette
-from tapeway.core.marks import mark_of
-from tapeway.core.miss import Miss
-from tapeway.core.model import Interaction
-from tapeway.core.modes import Outcome
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Miss
+from tapeway.core.http.sdk_conventions import Attempt, Attempts
+from tapeway.core.model.control import Outcome
+from tapeway.core.model.interaction import Interaction, fingerprint
 
 MOST_MISSES = 10_000
 """Further ones are not named: a client that goes on missing must not fill the memory."""
@@ -124,10 +123,10 @@ class CassetteReport:
     laggards: tuple[str, ...] = ()
 
 
-def of_cassette(cassette: Cassette, tally: Tally) -> CassetteReport:
+def of_cassette(cassette: CassetteIndex, tally: Tally) -> CassetteReport:
     """The report of a loaded cassette."""
     duplicates = [_items(cassette, group) for group in cassette.duplicates()]
-    unused = _items(cassette, cassette.unused(), mark=mark_of)
+    unused = _items(cassette, cassette.unused(), mark=fingerprint)
     return of_counts(cassette.name, tally, unused, duplicates)
 
 
@@ -149,7 +148,9 @@ def of_counts(
 
 
 def _items(
-    cassette: Cassette, indexes: list[int], mark: Callable[[Interaction], str] = lambda item: ""
+    cassette: CassetteIndex,
+    indexes: list[int],
+    mark: Callable[[Interaction], str] = lambda item: "",
 ) -> tuple[Item, ...]:
     found = [cassette.get(index) for index in indexes]
     return tuple(

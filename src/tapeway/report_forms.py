@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import quoteattr
 
-from tapeway.core.differences import legible
+from tapeway.core.json_text import legible
 from tapeway.report import CassetteReport, Item
 
 _MOST_NAMED = 20

@@ -4,14 +4,27 @@ What is in force is written into the cassette's `meta`, so that it means the sam
 once where that changes the number of no recording, otherwise when the cassette is let go.
 """
 
-from dataclasses import replace
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from tapeway.core import repeating
-from tapeway.core.cassette import Cassette
-from tapeway.core.model import StoredCassette
-from tapeway.core.rules import NONE, Rules, RulesFault, in_meta, merged, of_meta
-from tapeway.errors import CassetteCorrupt
+from tapeway.core.cassette import cursors
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.http.routing import RouteTable
+from tapeway.core.matching.rules import NONE, Rules, RulesFault, in_meta, merged, of_meta
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.errors import AdminError, CassetteCorrupt, TapewayError
+from tapeway.planner import Planner
 from tapeway.ports import CassetteStore
+from tapeway.report import Tally
+from tapeway.second_look import SecondLook
+from tapeway.sharing import LiveCalls, settled
+
+T = TypeVar("T")
+
+NewHead = Callable[[], CassetteHead]
+"""Makes the head of a new cassette: its time and its run id."""
 
 
 class Rulebook:
@@ -38,7 +51,7 @@ class Rulebook:
         # Saving numbers what is there by its position.
         return await self._store.load(name, writable=True)
 
-    async def add(self, cassette: Cassette, more: Rules) -> None:
+    async def add(self, cassette: CassetteIndex, more: Rules) -> None:
         """Keep further rules for a loaded cassette, and put them in force; nobody may record on it.
 
         Raises StoreError; then nothing has changed.
@@ -53,7 +66,7 @@ class Rulebook:
             self._unsaved.discard(cassette.name)
         cassette.with_rules(more, saved=True)
 
-    async def claimed(self, cassette: Cassette) -> None:
+    async def claimed(self, cassette: CassetteIndex) -> None:
         """A cassette that was loaded for replay is recorded on from now. Raises StoreError."""
         if cassette.name in self._lacking:
             self._lacking.discard(cassette.name)
@@ -61,7 +74,7 @@ class Rulebook:
         if cassette.in_order:
             await self.close(cassette)
 
-    async def close(self, cassette: Cassette) -> None:
+    async def close(self, cassette: CassetteIndex) -> None:
         """Save what the store does not know of yet. Raises StoreError."""
         if cassette.name in self._unsaved:
             # One without recordings is written with its first.
@@ -79,10 +92,49 @@ def applied(name: str, stored: StoredCassette, more: Rules) -> StoredCassette:
     """The same cassette with these rules in its meta besides its own. Raises CassetteCorrupt."""
     try:
         own = of_meta(stored.head.meta)
-        repeating.of_meta(stored.head.meta)
+        cursors.of_meta(stored.head.meta)
     except RulesFault as exc:
         raise CassetteCorrupt(f"cassette '{name}': meta.{exc}") from exc
     rules = merged(own, more)
     if rules == own:
         return stored
     return replace(stored, head=replace(stored.head, meta=in_meta(stored.head.meta, rules)))
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A cassette that is in, as lists show it."""
+
+    name: str
+    interactions: int
+    unused: int
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What both sorts of cassettes work with."""
+
+    routes: RouteTable
+    planner: Planner
+    second_look: SecondLook
+    calls: LiveCalls
+    tasks: asyncio.TaskGroup
+    tallies: dict[str, Tally]
+    new_head: NewHead
+    rules: Rules
+
+    async def carry(self, work: Coroutine[None, None, T]) -> T:
+        """Done to its end when the caller has left: half done, it would leave a cassette in between."""
+        result = await asyncio.shield(self.tasks.create_task(settled(work)))
+        if isinstance(result, TapewayError):
+            raise result
+        return result
+
+
+def not_in(name: str) -> AdminError:
+    """The error for steering a cassette that nobody uses."""
+    return AdminError(
+        f"cassette '{name}' is not in: it is loaded by its first request or by insert",
+        status=409,
+        code="not_inserted",
+    )

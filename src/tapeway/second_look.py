@@ -9,13 +9,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tapeway.core.cassette import Cassette
-from tapeway.core.identifiers import Identifiers, Match
-from tapeway.core.miss import Miss
-from tapeway.core.model import Request
-from tapeway.core.modes import Repeats
-from tapeway.core.plan import Ask, Incoming, Replay
-from tapeway.core.routing import DEFAULT
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Ask, Incoming, Miss, Replay
+from tapeway.core.correlation.index import Identifiers, Match
+from tapeway.core.http.routing import DEFAULT
+from tapeway.core.model.control import Repeats
+from tapeway.core.model.messages import Request
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +46,7 @@ class SecondLook:
         self._turn = asyncio.Lock()
         self._told: dict[str, int] = {}
 
-    async def look(self, cassette: Cassette, incoming: Incoming, plan: Ask | Miss) -> Seen:
+    async def look(self, cassette: CassetteIndex, incoming: Incoming, plan: Ask | Miss) -> Seen:
         """Look for what is meant; the cassette may change while this is waited for."""
         if not len(cassette) or (isinstance(plan, Ask) and not plan.rules.replays):
             return Seen()
@@ -61,7 +60,7 @@ class SecondLook:
         async with self._turn:
             return await asyncio.to_thread(_look, identifiers, plan, routes)
 
-    def settle(self, cassette: Cassette, plan: Ask | Miss, seen: Seen) -> Replay | Ask | Miss:
+    def settle(self, cassette: CassetteIndex, plan: Ask | Miss, seen: Seen) -> Replay | Ask | Miss:
         """The replay of the first match whose turn it is, its names then being the client's.
 
         Otherwise the plan, flagged where identifiers of a recording go to the upstream.

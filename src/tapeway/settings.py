@@ -12,14 +12,9 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, SecretStr, model_validator
 
-from tapeway.core import notation, rules
-from tapeway.core.addresses import Network
-from tapeway.core.credentials import MIN_VALUE, Secret
-from tapeway.core.environment import environment_credentials
-from tapeway.core.modes import Delivery, Mode, Repeats
-from tapeway.core.notation import HostPort, RouteChoice
-from tapeway.core.pacing import Pace
-from tapeway.core.routing import (
+from tapeway.core import notation
+from tapeway.core.http.addresses import Network
+from tapeway.core.http.routing import (
     DEFAULT,
     Route,
     RouteTable,
@@ -27,7 +22,12 @@ from tapeway.core.routing import (
     valid_cassette_name,
     without_userinfo,
 )
-from tapeway.core.rules import Rules, RulesFault
+from tapeway.core.matching import rules
+from tapeway.core.matching.rules import Rules, RulesFault
+from tapeway.core.model.control import Delivery, Mode, Repeats
+from tapeway.core.notation import HostPort, RouteChoice
+from tapeway.core.redaction.credentials import MIN_VALUE, Secret, environment_credentials
+from tapeway.core.streams.pacing import Pace
 from tapeway.providers.catalogue import PROVIDERS
 
 

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import TypeVar
 
-from tapeway.core.model import Response
-from tapeway.core.plan import Answer, Ask
-from tapeway.core.readable import may_be_read, readable_response
+from tapeway.core.cassette.plan import Answer, Ask
+from tapeway.core.http.content_codings import may_be_read, readable_response
+from tapeway.core.model.messages import Response
 from tapeway.errors import Draining, TapewayError, describe
 from tapeway.feed import Feed
 from tapeway.live import BROKEN_OFF

@@ -11,27 +11,31 @@ from dataclasses import replace
 from uuid import UUID, uuid5
 from weakref import WeakValueDictionary
 
-from tapeway.core import steering
-from tapeway.core.aliases import origin_at
-from tapeway.core.cassette import Cassette
-from tapeway.core.identifiers import has_links
-from tapeway.core.matching import digest_of
-from tapeway.core.miss import Miss
-from tapeway.core.model import CassetteHead, Lease, Request, StoredCassette
-from tapeway.core.modes import RULES, Mode
-from tapeway.core.nearest import path_of
-from tapeway.core.plan import Answer, Ask, Incoming, Plan, Replay
-from tapeway.core.routing import adopted_item, routed
-from tapeway.core.rules import Rules, merged, of_meta
-from tapeway.core.shared import Control, Found, Held, Outline, Turn
+from tapeway.core.agenttape.lookup import origin_at
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Answer, Ask, Incoming, Miss, Plan, Replay
+from tapeway.core.correlation.index import has_links
+from tapeway.core.http.routing import adopted_item, routed
+from tapeway.core.matching.key import digest_of
+from tapeway.core.matching.rules import Rules, merged, of_meta
+from tapeway.core.misses.nearest import path_of
+from tapeway.core.model.cassette import (
+    CassetteHead,
+    Held,
+    Lease,
+    Outline,
+    StoredCassette,
+    TakenRecording,
+)
+from tapeway.core.model.control import RULES, Control, CursorState, Mode, with_take
+from tapeway.core.model.messages import Request
 from tapeway.errors import AdminError, Fenced, StoreAway, StoreError, TapewayError, UpstreamError
 from tapeway.feed import Feed
 from tapeway.flights import Flights
-from tapeway.loaded import Desk, Loaded, not_in
 from tapeway.naming import agree, recall
 from tapeway.ports import SharedStore
 from tapeway.report import CassetteReport, Tally
-from tapeway.rulebook import applied
+from tapeway.rulebook import Desk, Loaded, applied, not_in
 from tapeway.sharing import Live
 from tapeway.stock import MOST_LISTED, in_use, listed, report_of
 from tapeway.view import Shelf, View, items, united
@@ -76,7 +80,7 @@ class SharedCassettes:
 
     # Deciding.
 
-    async def decide(self, name: str, incoming: Incoming, mode: Mode) -> tuple[Cassette, Plan]:
+    async def decide(self, name: str, incoming: Incoming, mode: Mode) -> tuple[CassetteIndex, Plan]:
         """What is to be done, and what of the cassette it was decided on.
 
         Raises NoRoute, StoreError.
@@ -97,7 +101,7 @@ class SharedCassettes:
                 raise _contended(name)
         return await self._reconsider(name, shelf, view, incoming, plan)
 
-    def _planned(self, view: View, incoming: Incoming, mode: Mode) -> tuple[Cassette, Plan]:
+    def _planned(self, view: View, incoming: Incoming, mode: Mode) -> tuple[CassetteIndex, Plan]:
         plan = self._desk.planner.plan(view.cassette, incoming, mode)
         return view.cassette, replace(plan, shared=True) if isinstance(plan, Ask) else plan
 
@@ -121,7 +125,7 @@ class SharedCassettes:
 
     async def _reconsider(
         self, name: str, shelf: Shelf, view: View, incoming: Incoming, plan: Ask | Miss
-    ) -> tuple[Cassette, Plan]:
+    ) -> tuple[CassetteIndex, Plan]:
         """The plan, or the replay of a recording that differs in names of identifiers alone."""
         asked = plan.redacted if isinstance(plan, Ask) else plan.request
         if isinstance(plan, Ask) and not (plan.rules.replays and has_links(asked, shelf.rules)):
@@ -247,7 +251,7 @@ class SharedCassettes:
                 for each in unused:
                     await self._store.edit(name, each.index, None)
         await self._store.release(name)
-        laggards = await self.steer(lambda now: steering.with_take(now, name))
+        laggards = await self.steer(lambda now: with_take(now, name))
         self._desk.tallies.pop(name, None)
         return replace(report, laggards=tuple(laggards))
 
@@ -345,12 +349,16 @@ class SharedCassettes:
         return self._made(name, shelf, found, turns)
 
     def _made(
-        self, name: str, shelf: Shelf, found: Iterable[Found], turns: Mapping[bytes, Turn]
+        self,
+        name: str,
+        shelf: Shelf,
+        found: Iterable[TakenRecording],
+        turns: Mapping[bytes, CursorState],
     ) -> View:
         take, found = self.control.take_of(name), list(found)
         items = [self._routed(each.item) for each in found]
         stored = StoredCassette(shelf.head, tuple(items))
-        cassette = Cassette(name, stored, take=take, elsewhere=shelf.routes)
+        cassette = CassetteIndex(name, stored, take=take, elsewhere=shelf.routes)
         cassette.date({each.item.index: each.take for each in found})
         for key, turn in turns.items():
             cassette.take.restore(key, turn.state)
@@ -359,7 +367,7 @@ class SharedCassettes:
     def _routed(self, item: Held) -> Held:
         return adopted_item(item, self._desk.routes)
 
-    async def _near(self, name: str, asked: Request, rules: Rules) -> Sequence[Found]:
+    async def _near(self, name: str, asked: Request, rules: Rules) -> Sequence[TakenRecording]:
         return await self._store.near(name, asked.method, path_of(asked, rules), NEAR)
 
     async def _advance(self, view: View, plan: Replay) -> bool:

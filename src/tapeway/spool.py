@@ -14,8 +14,7 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, closing
 from dataclasses import replace
 
-from tapeway.core.cuts import Cuts
-from tapeway.core.model import BodyFile, Response, ResponseChunk
+from tapeway.core.model.messages import BodyFile, Cuts, Response, ResponseChunk
 from tapeway.errors import CassetteCorrupt, StoreError, StoreFull
 
 KIB = 1024

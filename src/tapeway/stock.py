@@ -1,9 +1,9 @@
 """What a shared store says of a cassette as a whole: what is in it, used and unused."""
 
-from tapeway.core.shared import Control
-from tapeway.loaded import Loaded
+from tapeway.core.model.control import Control
 from tapeway.ports import SharedStore
 from tapeway.report import CassetteReport, Item, Tally, of_counts
+from tapeway.rulebook import Loaded
 
 MOST_LISTED = 10_000
 """Further unused recordings and duplicates are counted, not named."""

@@ -6,10 +6,10 @@ from array import array
 from bisect import bisect_right
 from collections import deque
 
-from tapeway.core.cuts import Cuts
-from tapeway.core.model import (
+from tapeway.core.model.messages import (
     LARGE_BODY,
     BodyFile,
+    Cuts,
     Response,
     ResponseChunk,
     ResponseHead,

@@ -3,13 +3,9 @@
 import asyncio
 from dataclasses import replace
 
-from tapeway.core.model import (
-    BodyFile,
-    ForeignInteraction,
-    Interaction,
-    ResponseChunk,
-    StoredCassette,
-)
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import BodyFile, ResponseChunk
 from tapeway.providers.conversation import Transcript, transcript
 from tapeway.providers.spoken import may_hold_a_conversation
 from tapeway.spool import whole

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from tapeway.core.cassette import Cassette
-from tapeway.core.model import CassetteHead
-from tapeway.core.rules import Rules
-from tapeway.core.shared import Found, Turn
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.cassette import CassetteHead, TakenRecording
+from tapeway.core.model.control import CursorState
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,15 @@ class Shelf:
 class View:
     """A cassette of what was found under some keys, and where those stood."""
 
-    cassette: Cassette
-    turns: Mapping[bytes, Turn]
+    cassette: CassetteIndex
+    turns: Mapping[bytes, CursorState]
 
 
-def items(view: View) -> list[Found]:
-    return [Found(each, view.cassette.recorded_in(each.index)) for each in view.cassette]
+def items(view: View) -> list[TakenRecording]:
+    return [TakenRecording(each, view.cassette.recorded_in(each.index)) for each in view.cassette]
 
 
-def united(view: View, more: Iterable[Found]) -> list[Found]:
+def united(view: View, more: Iterable[TakenRecording]) -> list[TakenRecording]:
     """Both, the view's own where they hold the same: what was matched is told by its identity."""
     seen = {each.item.index: each for each in chain(more, items(view))}
     return [seen[index] for index in sorted(seen)]

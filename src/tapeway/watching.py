@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from tapeway.core.model import CassetteStat
+from tapeway.core.model.cassette import CassetteStat
 from tapeway.ports import CassetteStore
 
 EVERY_S = 1.0

@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 
 from tapeway.admin.route import Route
-from tapeway.core.model import CassetteHead
+from tapeway.core.model.cassette import CassetteHead
 from tapeway.formats.copying import Writer
 
 BODY = b"a body that is brought in"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tapeway.core.model import CassetteHead, Recording
+from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.editing.receipts import REMEMBERED
 from tapeway.errors import StoreFull
 from tapeway.ports import CassetteStore

@@ -7,7 +7,7 @@ import pytest
 
 from tapeway.admin.application import make_application
 from tapeway.admin.routes import TABLE
-from tapeway.core.model import CassetteStat
+from tapeway.core.model.cassette import CassetteStat
 from tapeway.stores.memory import MemoryStore
 from tests.admin.example_calls import ABSENT, filled
 from tests.admin.world import World, world

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tapeway.admin import cassettes as cassettes_handlers
-from tapeway.core.model import StoredCassette
+from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import CassetteCorrupt
 from tapeway.formats import native
 from tapeway.loaded import LoadedCassettes

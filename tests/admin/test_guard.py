@@ -9,7 +9,7 @@ from tapeway.admin.application import make_application
 from tapeway.admin.attempts import BURST
 from tapeway.admin.route import Route
 from tapeway.admin.routes import TABLE
-from tapeway.core.error_document import error_document
+from tapeway.core.http.sdk_conventions import error_document
 from tapeway.errors import ConfigError
 from tests.admin.example_calls import ABSENT, example, filled
 from tests.admin.world import World, world

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tapeway.admin import inlining
-from tapeway.core.model import Interaction
+from tapeway.core.model.interaction import Interaction
 from tapeway.formats import native
 from tests.admin.world import world
 

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tapeway.broker import Broker
-from tapeway.core.attempts import Attempt
+from tapeway.core.http.sdk_conventions import Attempt
 from tapeway.errors import TapewayError
 from tapeway.journal import Entry, Journal
 from tapeway.report import Noted

@@ -3,7 +3,8 @@
 import pytest
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import CassetteHead, ForeignInteraction, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.stores.memory import MemoryStore
 from tests.admin.world import World, world
 

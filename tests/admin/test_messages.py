@@ -9,14 +9,9 @@ from typing import Any
 
 import pytest
 
-from tapeway.core.model import (
-    BodyFile,
-    CassetteHead,
-    ForeignInteraction,
-    Interaction,
-    Request,
-    StoredCassette,
-)
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import BodyFile, Request
 from tapeway.providers.conversation import Transcript, transcript
 from tapeway.stores.file import FileStore
 from tapeway.stores.memory import MemoryStore

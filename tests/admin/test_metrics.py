@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tapeway.admin.metrics import NAMED, OTHERS
 from tapeway.errors import StoreAway
-from tapeway.loaded import Loaded
+from tapeway.rulebook import Loaded
 from tests.admin.world import World
 
 Samples = dict[tuple[str, tuple[str, ...]], float]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tapeway.core.model import StoredCassette
-from tapeway.core.plan import Incoming
+from tapeway.core.cassette.plan import Incoming
+from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.memory import MemoryStore
 from tests.admin.world import World, world

@@ -15,9 +15,10 @@ from tapeway.admin.application import make_application
 from tapeway.admin.instances import Alone, Instances
 from tapeway.admin.listener import AdminRunner
 from tapeway.broker import Broker
-from tapeway.core.model import CassetteHead, Request, ResponseChunk, ResponseHead
-from tapeway.core.modes import Mode
-from tapeway.core.routing import Route, RouteTable
+from tapeway.core.http.routing import Route, RouteTable
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.control import Mode
+from tapeway.core.model.messages import Request, ResponseChunk, ResponseHead
 from tapeway.journal import Journal
 from tapeway.live import Policy
 from tapeway.ports import CassetteStore

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tapeway.cli.main import main
-from tapeway.core.model import ForeignInteraction, Interaction, StoredCassette
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.formats import native
 from tests.stores.recordings import HEAD
 

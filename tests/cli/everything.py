@@ -10,14 +10,9 @@ from pathlib import Path
 from uuid import uuid4
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import (
-    BodyFile,
-    CassetteHead,
-    ForeignInteraction,
-    Interaction,
-    ResponseChunk,
-    StoredCassette,
-)
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import BodyFile, ResponseChunk
 from tapeway.stores.file import FileStore
 from tests.formats.exchanges import interaction
 from tests.shell import background

@@ -8,8 +8,8 @@ import pytest
 
 from tapeway.cli import digest
 from tapeway.cli.main import main
-from tapeway.core import match_key
-from tapeway.core.model import ForeignInteraction, Interaction
+from tapeway.core.agenttape import key
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.formats import kinds, native
 from tests.canary import sightings
 from tests.cli.test_scan import KEY, cassette
@@ -109,7 +109,7 @@ def test_secrets_of_another_tool_stay_behind(capsys: pytest.CaptureFixture[str])
 def _key_of(written: bytes) -> str:
     first = native.load(written).interactions[0]
     assert isinstance(first, Interaction)
-    return match_key.of_http(first.request)
+    return key.of_http(first.request)
 
 
 def test_losses_are_named_and_make_another_exit_code(

@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import Failure, ForeignInteraction, Interaction, ResponseChunk
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import Failure, ResponseChunk
 from tests.cli.commands import run, written
 from tests.formats.exchanges import JSON_TYPE, interaction
 from tests.providers.dialogues import CHAT, call, sse, user

@@ -9,16 +9,10 @@ import pytest
 
 from tapeway.cli.main import main
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model import (
-    CassetteHead,
-    Interaction,
-    Request,
-    Response,
-    ResponseChunk,
-    ResponseHead,
-    StoredCassette,
-)
-from tapeway.core.rules import Rules, of_meta
+from tapeway.core.matching.rules import Rules, of_meta
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tapeway.formats import native
 from tests.core.requests import asked, chat
 

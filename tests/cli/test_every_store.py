@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tapeway.cli.main import main
-from tapeway.core.marks import mark_of
-from tapeway.core.model import Interaction
+from tapeway.core.model.interaction import Interaction, fingerprint
 from tests.cli.commands import run, written
 from tests.cli.everything import NAME, STORES, everything, interactions, store_of
 from tests.cli.test_doctor import write
@@ -124,7 +123,7 @@ def test_prune_by_report(capsys: pytest.CaptureFixture[str], store: str, origina
     copied(capsys, original, there)
     unused = interactions()[3]
     assert isinstance(unused, Interaction)
-    named = {"index": 9, "method": "POST", "path": "/v1/é?a=1&at=2", "mark": mark_of(unused)}
+    named = {"index": 9, "method": "POST", "path": "/v1/é?a=1&at=2", "mark": fingerprint(unused)}
     report = {"cassettes": [{"name": "reported", "unused": [named]}]}
     Path("run.json").write_text(json.dumps(report))
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tapeway.cli.keys import Keys, Problem
-from tapeway.core.matching import found_under
-from tapeway.core.model import ForeignInteraction, Interaction
-from tapeway.core.rules import NONE
-from tapeway.core.shared import Found, Held
+from tapeway.core.cassette.index import found_under
+from tapeway.core.matching.rules import NONE
+from tapeway.core.model.cassette import Held, TakenRecording
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tests.stores.recordings import recording
 
 FIRST = recording(0).exchange
@@ -23,9 +23,9 @@ class Index:
         self.asked = 0
         self._under = [(found_under(as_if)[0], item) for item, as_if in under]
 
-    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[Found]:
+    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
         self.asked += 1
-        return [Found(item) for key, item in self._under if key in keys]
+        return [TakenRecording(item) for key, item in self._under if key in keys]
 
 
 async def gone_through(index: Index, *items: Held) -> list[Problem]:

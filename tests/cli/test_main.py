@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tapeway.cli.main import main
-from tapeway.core.model import StoredCassette
+from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import ConfigError, StoreError
 from tapeway.formats import native
 from tapeway.server import lifecycle

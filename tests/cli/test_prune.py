@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tapeway.cli import places, pruning
-from tapeway.core.cassette import Cassette
-from tapeway.core.marks import mark_of
-from tapeway.core.match_key import ORDERED
-from tapeway.core.model import ForeignInteraction, Interaction, ResponseChunk, StoredCassette
+from tapeway.core.agenttape.key import ORDERED
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction, fingerprint
+from tapeway.core.model.messages import ResponseChunk
 from tapeway.formats import native
 from tapeway.ports import CassetteStore
 from tapeway.report import Tally, of_cassette
@@ -36,7 +37,7 @@ A1, A2, A3, B = (
 def report(*items: Interaction | ForeignInteraction, used: int, name: str = "smoke") -> str:
     """A report of a run that asked for `/v1/a` so many times, in a file."""
     numbered = [replace(each, index=index) for index, each in enumerate(items)]
-    cassette = Cassette(name, StoredCassette(HEAD, tuple(numbered)), take=1)
+    cassette = CassetteIndex(name, StoredCassette(HEAD, tuple(numbered)), take=1)
     cassette.take.touched = set(range(used))
     unused = of_cassette(cassette, Tally()).unused
     listed = [
@@ -106,8 +107,8 @@ def test_of_those_that_differ_in_no_answer_the_one_of_that_number_goes(
                     {
                         "name": "smoke",
                         "unused": [
-                            {"index": 1, "method": "", "path": "", "mark": mark_of(A1)},
-                            {"index": 9, "method": "", "path": "", "mark": mark_of(A1)},
+                            {"index": 1, "method": "", "path": "", "mark": fingerprint(A1)},
+                            {"index": 9, "method": "", "path": "", "mark": fingerprint(A1)},
                         ],
                     }
                 ]

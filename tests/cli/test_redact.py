@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tapeway.cli.main import main
-from tapeway.core.model import StoredCassette
+from tapeway.core.model.cassette import StoredCassette
 from tapeway.stores.file import FileStore
 from tests.canary import sightings
 from tests.cli.test_scan import KEY, cassette

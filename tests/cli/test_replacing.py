@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tapeway.cli import carriage
-from tapeway.core.model import CassetteHead, StoredCassette
-from tapeway.core.shared import Found, Held
+from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette, TakenRecording
 from tapeway.errors import StoreAway
 from tapeway.stores.file import FileStore
 from tapeway.stores.unfinished import is_marked, marked
@@ -95,9 +94,9 @@ def test_what_does_not_come_back_as_it_was_written_is_an_error(
     page, load = there.page, FileStore.load
     changed = replace(ITEMS[0], index=1)
 
-    async def paged(name: str, *, after: int | None, limit: int) -> list[Found]:
+    async def paged(name: str, *, after: int | None, limit: int) -> list[TakenRecording]:
         found = await page(name, after=after, limit=limit)
-        return [Found(changed) if each.item.index == 1 else each for each in found]
+        return [TakenRecording(changed) if each.item.index == 1 else each for each in found]
 
     async def loaded(store: FileStore, name: str, *, writable: bool) -> StoredCassette | None:
         found = await load(store, name, writable=writable)

@@ -7,7 +7,7 @@ import pytest
 
 from tapeway.cli.main import main
 from tapeway.core.json_text import Json
-from tapeway.core.model import ResponseChunk
+from tapeway.core.model.messages import ResponseChunk
 from tapeway.formats import native
 from tapeway.stores.file import FileStore
 from tests.formats.exchanges import interaction

@@ -4,14 +4,8 @@ from dataclasses import replace
 import pytest
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import (
-    Failure,
-    ForeignInteraction,
-    Interaction,
-    Response,
-    ResponseChunk,
-    ResponseHead,
-)
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import Failure, Response, ResponseChunk, ResponseHead
 from tests.cli.commands import run, written
 from tests.formats.exchanges import interaction
 from tests.providers.dialogues import assistant, call, chat, user

@@ -5,8 +5,8 @@ from typing import TypedDict, Unpack
 import pytest
 
 from tapeway.cli.sources import OPTIONS, Loaded, flag_of, load, variable_of
+from tapeway.core.matching.rules import Rules
 from tapeway.core.notation import RouteChoice
-from tapeway.core.rules import Rules
 from tapeway.errors import ConfigError
 
 FILE = "tapeway.toml"

@@ -6,7 +6,8 @@ import json
 import pytest
 
 from tapeway.cli import places, targets
-from tapeway.core.model import CassetteHead, ForeignInteraction, Interaction
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.ports import CassetteStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.opening import open_store

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tapeway.cli import carriage, places
-from tapeway.core.model import ForeignInteraction
+from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.ports import CassetteStore
 from tapeway.stores.opening import open_store
 from tapeway.stores.unfinished import is_marked, marked

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.core.model import BodyFile, StoredCassette
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.messages import BodyFile
 from tapeway.formats import native
 from tapeway.stores.file import FileStore
 from tapeway.stores.unfinished import marked

@@ -1,7 +1,7 @@
 """Match keys of requests made up for a test."""
 
-from tapeway.core.matching import request_key
-from tapeway.core.model import Headers, Request
+from tapeway.core.matching.key import request_key
+from tapeway.core.model.messages import Headers, Request
 
 JSON: Headers = ((b"content-type", b"application/json"),)
 FORM: Headers = ((b"content-type", b"application/x-www-form-urlencoded"),)

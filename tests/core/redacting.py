@@ -1,8 +1,8 @@
 """Requests, answers and what takes a key out of them, made up for a test."""
 
-from tapeway.core.credentials import Secret
-from tapeway.core.model import Headers, Request, Response, ResponseChunk, ResponseHead
-from tapeway.core.redaction import Redactor
+from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.redactor import Redactor
 
 SALT = "run-1"
 KEY = "sk-live/0123456789+abc="

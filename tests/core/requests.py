@@ -1,7 +1,8 @@
 """Requests and recordings made up for a test."""
 
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model import Interaction, Request, Response, ResponseHead
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tests.core.keys import JSON
 
 

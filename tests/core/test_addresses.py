@@ -4,7 +4,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from tapeway.core.addresses import refusal
+from tapeway.core.http.addresses import refusal
 
 
 @pytest.mark.parametrize(

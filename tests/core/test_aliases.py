@@ -4,24 +4,26 @@ import json
 
 import pytest
 
-from tapeway.core import aliases, match_key, sdk_call
-from tapeway.core.aliases import Aliases
+from tapeway.core.agenttape import lookup, sdk_calls
+from tapeway.core.agenttape.key import ORDERED, of_http, of_request
+from tapeway.core.agenttape.lookup import Aliases
 from tapeway.core.json_text import Json
-from tapeway.core.model import Interaction, Request, Response, ResponseHead
-from tapeway.core.rules import NONE, Rules
+from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseHead
 
 ANSWER = Response(ResponseHead(200))
-JSON = (sdk_call.JSON_TYPE,)
+JSON = (sdk_calls.JSON_TYPE,)
 
 
 def exchange(index: int, base: str, target: str, key: str | None = None) -> Interaction:
     request = Request("", "GET", target, ((b"accept", b"*/*"),), base=base)
-    stored = match_key.of_http(request) if key is None else key
+    stored = of_http(request) if key is None else key
     return Interaction(index, request, ANSWER, stored_keys=(stored,))
 
 
 def call(index: int, endpoint: str, key: str = "sha256:0", **arguments: Json) -> Interaction:
-    request = sdk_call.request_of(endpoint, arguments)
+    request = sdk_calls.request_of(endpoint, arguments)
     return Interaction(index, request, ANSWER, stored_keys=(key,))
 
 
@@ -34,7 +36,7 @@ def posted(path: str, body: Json) -> Request:
 
 
 def found(held: Aliases, request: Request, rules: Rules = NONE) -> list[int]:
-    return list(held.found(aliases.of_request(request, request, held.origins, rules)))
+    return list(held.found(lookup.of_request(request, request, held.origins, rules)))
 
 
 def holding(*interactions: Interaction, rules: Rules = NONE) -> Aliases:
@@ -77,7 +79,7 @@ def test_a_call_is_found_whatever_its_path_begins_with_and_how_it_is_made() -> N
 
 def test_a_key_alone_finds_a_call_whose_text_was_redacted() -> None:
     asked: dict[str, Json] = {"endpoint": "responses", "input": "secret"}
-    key = match_key.of_request(asked)
+    key = of_request(asked)
     held = holding(call(0, "responses", key, input="REDACTED"))
 
     assert found(held, posted("/responses", {"input": "secret"})) == [0]
@@ -87,9 +89,7 @@ def test_a_key_alone_finds_a_call_whose_text_was_redacted() -> None:
 def test_the_names_to_ignore_are_those_of_the_rules() -> None:
     at = "https://a"
     other = Rules(agenttape_ignore=("q",))
-    key = match_key.of_request(
-        {"method": "GET", "url": f"{at}/x?q=1", "headers": {"accept": "*/*"}}, ("q",)
-    )
+    key = of_request({"method": "GET", "url": f"{at}/x?q=1", "headers": {"accept": "*/*"}}, ("q",))
 
     assert found(holding(exchange(0, at, "/x?date=1")), got("/x?date=2")) == [0]
     assert found(holding(exchange(0, at, "/x?q=1", key)), got("/x?q=2")) == []
@@ -98,7 +98,7 @@ def test_the_names_to_ignore_are_those_of_the_rules() -> None:
 
 
 def test_what_was_recorded_in_order_is_found_at_its_place_whatever_is_asked() -> None:
-    ordered = match_key.ORDERED
+    ordered = ORDERED
     held = holding(
         exchange(0, "https://a", "/x", ordered),
         call(1, "responses", ordered),
@@ -123,9 +123,9 @@ def test_what_is_removed_is_found_no_more() -> None:
 def test_a_recording_of_our_own_has_no_such_names() -> None:
     own = Interaction(0, got("/x"), ANSWER)
 
-    assert aliases.of_interaction(own) == ()
+    assert lookup.of_interaction(own) == ()
     assert not holding(own)
-    assert aliases.origin_of(own) is None
+    assert lookup.origin_of(own) is None
 
 
 @pytest.mark.parametrize(
@@ -138,11 +138,11 @@ def test_a_recording_of_our_own_has_no_such_names() -> None:
     ],
 )
 def test_its_keys_count_where_it_recorded(meta: dict[str, Json], known: bool) -> None:
-    assert aliases.are_known(meta) is known
+    assert lookup.are_known(meta) is known
 
 
 def test_no_name_shows_what_was_asked() -> None:
-    names = aliases.of_request(posted("/v1/responses", {"input": "secret"}), got("/"), ["x://y"])
+    names = lookup.of_request(posted("/v1/responses", {"input": "secret"}), got("/"), ["x://y"])
 
     assert names
-    assert all(each.startswith(aliases.PREFIX) and b"secret" not in each for each in names)
+    assert all(each.startswith(lookup.PREFIX) and b"secret" not in each for each in names)

@@ -2,8 +2,9 @@
 
 import pytest
 
-from tapeway.core.answer_texts import AnswerTexts
-from tapeway.core.model import Interaction, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.misses.comparison import AnswerTexts
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 
 STREAM = b"""event: piece
 data: {"id":"resp_1","delta":{"content":"Two plus "}}

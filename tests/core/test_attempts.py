@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.attempts import OPEN, Attempt, Attempts, number
-from tapeway.core.model import Headers
+from tapeway.core.http.sdk_conventions import OPEN, Attempt, Attempts, number
+from tapeway.core.model.messages import Headers
 
 
 def stainless(value: bytes) -> Headers:

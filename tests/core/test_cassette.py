@@ -9,20 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.cassette import Cassette
-from tapeway.core.matching import on_route, request_key
-from tapeway.core.model import (
-    CassetteHead,
-    ForeignInteraction,
-    Interaction,
-    Recording,
-    Request,
-    Response,
-    ResponseChunk,
-    ResponseHead,
-    StoredCassette,
-)
-from tapeway.core.modes import Repeats
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.matching.key import on_route, request_key
+from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
+from tapeway.core.model.control import Repeats
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 
 if TYPE_CHECKING:
     from _typeshed import TraceFunction
@@ -43,23 +35,23 @@ def key(asked: str, route: str = "openai") -> bytes:
     return request_key(make_request(asked, route))
 
 
-def make_cassette(*interactions: Interaction | ForeignInteraction, take: int = 1) -> Cassette:
-    return Cassette("c", StoredCassette(HEAD, interactions), take=take)
+def make_cassette(*interactions: Interaction | ForeignInteraction, take: int = 1) -> CassetteIndex:
+    return CassetteIndex("c", StoredCassette(HEAD, interactions), take=take)
 
 
-def record(cassette: Cassette, asked: str, said: str, *, replaces: bool = True) -> Recording:
+def record(cassette: CassetteIndex, asked: str, said: str, *, replaces: bool = True) -> Recording:
     interaction = make_interaction(0, asked, said)
     recording = cassette.recording(interaction, key(asked), cassette.take, replaces=replaces)
     cassette.add(recording, key(asked), cassette.take)
     return recording
 
 
-def turns(cassette: Cassette, asked: str, repeats: Repeats, count: int) -> list[int | None]:
+def turns(cassette: CassetteIndex, asked: str, repeats: Repeats, count: int) -> list[int | None]:
     found = [cassette.next(key(asked), repeats) for _ in range(count)]
     return [None if each is None else each.index for each in found]
 
 
-def said(cassette: Cassette) -> list[str]:
+def said(cassette: CassetteIndex) -> list[str]:
     return [each.response.body.decode() for each in cassette if isinstance(each, Interaction)]
 
 
@@ -333,6 +325,6 @@ def test_recording_the_same_request_anew_costs_no_more_each_time() -> None:
     assert costs[-1] < 1.1 * costs[10]
 
 
-def _record_raw(cassette: Cassette, wanted: bytes) -> None:
+def _record_raw(cassette: CassetteIndex, wanted: bytes) -> None:
     step = cassette.recording(REPEATED[0], wanted, cassette.take, replaces=True)
     cassette.add(step, wanted, cassette.take)

@@ -1,17 +1,11 @@
 """Whose recording answers where requests differ in nothing but a credential."""
 
-from tapeway.core.cassette import Cassette
-from tapeway.core.matching import credential_mark, request_key
-from tapeway.core.model import (
-    CassetteHead,
-    Interaction,
-    Request,
-    Response,
-    ResponseChunk,
-    ResponseHead,
-    StoredCassette,
-)
-from tapeway.core.redaction import Redactor
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.matching.key import credential_mark, request_key
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.redaction.redactor import Redactor
 
 HEAD = CassetteHead("2026-01-01T00:00:00+00:00", "run")
 
@@ -29,7 +23,7 @@ def _asks(token: str) -> tuple[bytes, bytes]:
 
 
 def test_one_recorded_credential_answers_for_any_other_and_for_none() -> None:
-    cassette = Cassette("c", StoredCassette(HEAD, (_paged(0, "a" * 20),)), take=1)
+    cassette = CassetteIndex("c", StoredCassette(HEAD, (_paged(0, "a" * 20),)), take=1)
     key, mark = _asks("b" * 20)
 
     found = cassette.next(key, "last", mark)
@@ -40,7 +34,7 @@ def test_one_recorded_credential_answers_for_any_other_and_for_none() -> None:
 
 def test_several_recorded_tokens_each_answer_for_themselves_and_for_no_other() -> None:
     pages = tuple(_paged(index, letter * 20) for index, letter in enumerate("abc"))
-    cassette = Cassette("c", StoredCassette(HEAD, pages), take=1)
+    cassette = CassetteIndex("c", StoredCassette(HEAD, pages), take=1)
 
     for page, letter in zip(pages, "abc", strict=True):
         key, mark = _asks(letter * 20)
@@ -54,7 +48,7 @@ def test_several_recorded_tokens_each_answer_for_themselves_and_for_no_other() -
 def test_a_recording_with_another_credential_replaces_the_one_there_was_and_not_its_own_takes() -> (
     None
 ):
-    cassette = Cassette("c", StoredCassette(HEAD, (_paged(0, "a" * 20),)), take=1)
+    cassette = CassetteIndex("c", StoredCassette(HEAD, (_paged(0, "a" * 20),)), take=1)
     cassette.start_take(2)
     key, _ = _asks("b" * 20)
 
@@ -70,7 +64,7 @@ def test_a_recording_with_another_credential_replaces_the_one_there_was_and_not_
 
 def test_recording_the_pages_again_replaces_each_page_by_itself() -> None:
     pages = tuple(_paged(index, letter * 20) for index, letter in enumerate("ab"))
-    cassette = Cassette("c", StoredCassette(HEAD, pages), take=1)
+    cassette = CassetteIndex("c", StoredCassette(HEAD, pages), take=1)
     cassette.start_take(2)
     superseded = []
     for letter in "ab":

@@ -1,20 +1,13 @@
 """Recordings of one request that differ in their headers, and rules that come later."""
 
-from tapeway.core.cassette import Cassette
-from tapeway.core.identifiers import Identifiers
-from tapeway.core.matching import request_key
-from tapeway.core.model import (
-    CassetteHead,
-    Interaction,
-    Recording,
-    Request,
-    Response,
-    ResponseChunk,
-    ResponseHead,
-    StoredCassette,
-)
-from tapeway.core.modes import Repeats
-from tapeway.core.rules import Rules
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.correlation.index import Identifiers
+from tapeway.core.matching.key import request_key
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
+from tapeway.core.model.control import Repeats
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 
 
 def asked(accept: str, target: str = "/x") -> Request:
@@ -26,12 +19,12 @@ def recorded(index: int, accept: str, target: str = "/x") -> Interaction:
     return Interaction(index, asked(accept, target), answer)
 
 
-def tape(*accepts: str) -> Cassette:
+def tape(*accepts: str) -> CassetteIndex:
     held = [recorded(index, accept) for index, accept in enumerate(accepts)]
-    return Cassette("c", StoredCassette(CassetteHead("", "run"), tuple(held)), take=1)
+    return CassetteIndex("c", StoredCassette(CassetteHead("", "run"), tuple(held)), take=1)
 
 
-def served(cassette: Cassette, *accepts: str, repeats: Repeats = "last") -> list[int | None]:
+def served(cassette: CassetteIndex, *accepts: str, repeats: Repeats = "last") -> list[int | None]:
     found = [
         cassette.next(request_key(asked(accept)), repeats, asked=asked(accept))
         for accept in accepts

@@ -3,19 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.comparison import Comparison, compare
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model import (
-    CassetteHead,
-    Interaction,
-    Request,
-    Response,
-    ResponseChunk,
-    ResponseHead,
-    StoredCassette,
-)
-from tapeway.core.rules import NONE, Rules, merged
-from tapeway.core.suggestion import matches
+from tapeway.core.matching.rules import NONE, Rules, merged
+from tapeway.core.misses.comparison import Comparison, compare
+from tapeway.core.misses.suggestion import matches
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tests.core.requests import asked, chat
 
 UUID = "3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e8"

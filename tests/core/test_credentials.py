@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from tapeway.core.credentials import (
+from tapeway.core.redaction.credentials import (
     Secret,
     is_credential_header,
     of_headers,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.credentials import Secret
-from tapeway.core.detection import Sighting, find
-from tapeway.core.known_values import KnownValues
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.findings import Sighting, find
+from tapeway.core.redaction.known_values import KnownValues
 from tests.core import planted
 from tests.core.test_disguises import WRITERS
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.differences import ABSENT, Difference, differences, shown
 from tapeway.core.json_text import Json, dump, same
+from tapeway.core.misses.differences import ABSENT, Difference, differences, shown
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
 DOCUMENTS = st.recursive(

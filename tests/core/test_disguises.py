@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tapeway.core.disguises import core, pattern
+from tapeway.core.redaction.known_values import core, pattern
 
 
 def escaped(characters: str) -> Callable[[str], str]:

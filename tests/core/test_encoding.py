@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.encoding import (
+from tapeway.core.http.content_codings import (
     FREE,
     MAX_DECODED,
     MAX_RATIO,

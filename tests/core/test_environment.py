@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.environment import environment_credentials
+from tapeway.core.redaction.credentials import environment_credentials
 
 VALUE = "synthetic-value-0123456789"
 

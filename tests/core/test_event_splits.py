@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tapeway.core.credentials import Secret
-from tapeway.core.redaction import Redactor
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.redactor import Redactor
 from tests.core.redacting import make_response
 
 KEY = 'K3y/0123456789+abc"ü='

@@ -2,14 +2,15 @@
 
 import pytest
 
-from tapeway.core import explaining
-from tapeway.core.credentials import Secret
-from tapeway.core.explaining import MOST_SHOWN, TOO_LARGE, explain
-from tapeway.core.matching import request_key
-from tapeway.core.miss import Explanation, Miss
-from tapeway.core.model import Interaction, Request
-from tapeway.core.redaction import Redactor
-from tapeway.core.rules import NONE, Rules
+from tapeway.core.cassette.plan import Explanation, Miss
+from tapeway.core.matching.key import request_key
+from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.misses import suggestion
+from tapeway.core.misses.suggestion import MOST_SHOWN, TOO_LARGE, explain
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.redactor import Redactor
 from tests.canary import canary
 from tests.core.requests import asked, chat, held
 
@@ -83,7 +84,7 @@ def test_an_empty_cassette_explains_nothing() -> None:
 
 
 def test_a_body_too_large_to_be_compared_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explaining, "LARGEST", 10)
+    monkeypatch.setattr(suggestion, "LARGEST", 10)
 
     assert explained(asked("x" * 11), held(asked("x"))) == Explanation(note=TOO_LARGE)
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.framed_texts import read, written
 from tapeway.core.json_text import Json
-from tapeway.core.placeholders import PLACEHOLDER
+from tapeway.core.redaction.spans import PLACEHOLDER
+from tapeway.core.redaction.streamed_secrets import written
+from tapeway.core.streams.aws_frames import read
 from tests.core.redacting import make_response, redactor
 from tests.frames import frame, model_frame
 

@@ -12,17 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.credentials import Secret
-from tapeway.core.guard import Guard, Place, Sighted, places
 from tapeway.core.json_text import Json, dump
-from tapeway.core.known_values import KnownValues
-from tapeway.core.model import Interaction, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.known_values import KnownValues
+from tapeway.core.redaction.leak_guard import LeakGuard, Place, Sighted, places
 from tapeway.errors import StoreError
 from tests.core.codings import flushed
 
 VALUE = "sk-live/0123456789+abc="
 SECRET = Secret("authorization", VALUE.encode())
-GUARD = Guard([SECRET])
+GUARD = LeakGuard([SECRET])
 EXCHANGE = Interaction(0, Request("r", "GET", "/"), Response(ResponseHead(200)))
 
 WAYS: dict[str, Callable[[str], str]] = {
@@ -36,7 +37,7 @@ WAYS: dict[str, Callable[[str], str]] = {
 }
 
 
-def check(document: Json, exchange: Interaction = EXCHANGE, guard: Guard = GUARD) -> None:
+def check(document: Json, exchange: Interaction = EXCHANGE, guard: LeakGuard = GUARD) -> None:
     guard.check(exchange, document, dump(document))
 
 
@@ -87,13 +88,13 @@ def test_a_long_text_is_searched_like_a_short_one(size: int) -> None:
     check({"a": "text " * size})
     with pytest.raises(Sighted):
         check({"a": "text " * size + base64.b64encode(VALUE.encode()).decode()})
-    Guard([]).check(EXCHANGE, {}, b"text " * size)
+    LeakGuard([]).check(EXCHANGE, {}, b"text " * size)
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_what_the_process_knows_is_seen_beside_what_a_request_showed(way: str) -> None:
     own = [Secret(f"KEY_{number}", f"process-key-{number:04}".encode()) for number in range(30)]
-    guard = Guard([SECRET], KnownValues(own))
+    guard = LeakGuard([SECRET], KnownValues(own))
 
     check({"a": "process-key-"}, guard=guard)
     for secret in (own[0], own[-1], SECRET):
@@ -103,7 +104,7 @@ def test_what_the_process_knows_is_seen_beside_what_a_request_showed(way: str) -
 
 
 def test_digits_behind_a_minus_are_another_value() -> None:
-    guard = Guard([Secret("pin", b"123456789012")])
+    guard = LeakGuard([Secret("pin", b"123456789012")])
 
     check({"n": -123456789012}, guard=guard)
     with pytest.raises(Sighted):
@@ -152,4 +153,4 @@ def test_no_cut_hides_a_credential_from_a_watched_body(
 @given(st.lists(st.binary(max_size=30)))
 def test_a_watched_body_comes_through_as_it_is(pieces: list[bytes]) -> None:
     assert list(GUARD.watched(pieces)) == pieces
-    assert list(Guard([]).watched(pieces)) == pieces
+    assert list(LeakGuard([]).watched(pieces)) == pieces

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tapeway.core.credentials import is_credential_header
-from tapeway.core.headers import (
+from tapeway.core.http.headers import (
     HOP_BY_HOP,
     OWN,
     STORED_REQUEST_HEADERS,
@@ -12,7 +11,8 @@ from tapeway.core.headers import (
     stored_request_headers,
     unreadable,
 )
-from tapeway.core.model import Headers
+from tapeway.core.model.messages import Headers
+from tapeway.core.redaction.credentials import is_credential_header
 
 MIXED: Headers = ((b"X-A", b"1"), (b"x-b", b"2"), (b"X-a", b"3"), (b"Accept", b"*/*"))
 

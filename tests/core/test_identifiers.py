@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.identifiers import Identifiers
+from tapeway.core.correlation.index import Identifiers
+from tapeway.core.correlation.unify import Bindings
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model import Interaction, Request, Response, ResponseChunk, ResponseHead
-from tapeway.core.renaming import Bindings
-from tapeway.core.rules import Rules
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tests.core.keys import JSON
 
 CALLS = ("call_h5Xw0Vb1jZ", "call_Qp7Lm2Kd9R")

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core import tokens
-from tapeway.core.identifiers import Identifiers
-from tapeway.core.issued import PATIENCE, Issued
+from tapeway.core.correlation import ids
+from tapeway.core.correlation.index import PATIENCE, Identifiers, Issued
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model import Interaction, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tests.core.keys import JSON
 
 JsonTexts = st.sampled_from(
@@ -42,7 +42,7 @@ def test_searched_and_read_answers_show_the_same(answers: list[Json], blank: byt
         read.add(each)
 
     for each in held:
-        for text in tokens.issued(each.response) | {"auto", "a", "content", "two words", ""}:
+        for text in ids.issued(each.response) | {"auto", "a", "content", "two words", ""}:
             assert searched.by(text) == read.by(text)
 
 
@@ -65,7 +65,7 @@ def test_after_many_searches_the_answers_are_read_once(monkeypatch: pytest.Monke
         assert issued.by(f"nobody_{number}a1b2") is None
     assert issued.by("call_001a1b2") == 2
 
-    monkeypatch.delattr(tokens, "issued")
+    monkeypatch.delattr(ids, "issued")
 
     assert [issued.by(f"call_00{each}a1b2") for each in range(6)] == [0, 2, 4, 6, 8, None]
 
@@ -85,7 +85,7 @@ def test_what_is_recorded_after_a_search_is_known() -> None:
 
 def test_no_answer_is_read_for_a_request_without_links(monkeypatch: pytest.MonkeyPatch) -> None:
     identifiers = Identifiers([exchange(0, b'{"id":"call_h5Xw0Vb1jZ"}')])
-    monkeypatch.delattr(tokens, "issued")
+    monkeypatch.delattr(ids, "issued")
 
     plain = Request("openai", "POST", "/v1/chat", JSON, b'{"messages":[{"content":"x"}]}')
     assert identifiers.look(plain, ["openai"]) == []

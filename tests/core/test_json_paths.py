@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core import json_paths
-from tapeway.core.json_paths import ANY_DEPTH, ONE, Path, PathFault
 from tapeway.core.json_text import Json
+from tapeway.core.matching import json_paths
+from tapeway.core.matching.json_paths import ANY_DEPTH, ONE, Path, PathFault
 
 STEPS = st.one_of(st.text(), st.integers(0, 999_999_999), st.sampled_from([ONE, ANY_DEPTH]))
 

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tapeway.core import large_body, multipart
-from tapeway.core.large_body import Digester, digested
-from tapeway.core.matching import request_key
-from tapeway.core.model import BodyFile, Headers, PartDigest, Request
+from tapeway.core.http import forms
+from tapeway.core.matching import body_digest
+from tapeway.core.matching.body_digest import Digester, digested
+from tapeway.core.matching.key import request_key
+from tapeway.core.model.messages import BodyFile, Headers, PartDigest, Request
 
 BOUNDARY = b"multipart/form-data; boundary=B-x"
 MULTIPART: Headers = ((b"Content-Type", BOUNDARY),)
@@ -51,7 +52,7 @@ def read(headers: Headers, pieces: list[bytes]) -> BodyFile:
 def test_the_parts_are_those_of_the_whole_however_it_is_cut(
     body: bytes, lengths: list[int]
 ) -> None:
-    whole = multipart.parse(BOUNDARY, body)
+    whole = forms.parse_multipart(BOUNDARY, body)
 
     found = read(MULTIPART, cut(body, lengths))
 
@@ -90,16 +91,16 @@ def test_a_head_without_an_end_does_not_fill_the_memory() -> None:
 
     assert digester._parts is not None
     assert digester._parts._piece is not None
-    assert len(digester._parts._piece._head) < 4 * multipart.MAX_HEAD
+    assert len(digester._parts._piece._head) < 4 * forms.MAX_HEAD
     assert digester.finish().parts is None
 
 
 @pytest.mark.parametrize(
     ("headers", "most"),
     [
-        (((b"content-type", b"application/json"),), large_body.LARGE_JSON),
-        (((b"content-type", b"application/vnd.x+json; charset=utf-8"),), large_body.LARGE_JSON),
-        (((b"content-type", b"application/x-www-form-urlencoded"),), large_body.LARGE_JSON),
+        (((b"content-type", b"application/json"),), body_digest.LARGE_JSON),
+        (((b"content-type", b"application/vnd.x+json; charset=utf-8"),), body_digest.LARGE_JSON),
+        (((b"content-type", b"application/x-www-form-urlencoded"),), body_digest.LARGE_JSON),
         (MULTIPART, 1024 * 1024),
         ((), 1024 * 1024),
         (
@@ -109,7 +110,7 @@ def test_a_head_without_an_end_does_not_fill_the_memory() -> None:
     ],
 )
 def test_only_what_is_read_by_value_stays_in_memory_longer(headers: Headers, most: int) -> None:
-    assert large_body.most_in_memory(headers) == most
+    assert body_digest.most_in_memory(headers) == most
 
 
 def upload(boundary: bytes, content: bytes, *, in_memory: bool) -> Request:

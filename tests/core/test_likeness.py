@@ -2,10 +2,11 @@
 
 import pytest
 
-from tapeway.core.likeness import nearest, of_same_caller, trace, vary
-from tapeway.core.model import Headers, Interaction, Request, Response, ResponseHead
-from tapeway.core.placeholders import PLACEHOLDER
-from tapeway.core.redaction import Redactor
+from tapeway.core.matching.header_distance import nearest, of_same_caller, trace, vary
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
+from tapeway.core.redaction.redactor import Redactor
+from tapeway.core.redaction.spans import PLACEHOLDER
 
 REDACTOR = Redactor("run")
 

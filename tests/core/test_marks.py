@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tapeway.core.marks import mark_of
-from tapeway.core.model import BodyFile, Failure, Interaction, ResponseChunk
+from tapeway.core.model.interaction import Interaction, fingerprint
+from tapeway.core.model.messages import BodyFile, Failure, ResponseChunk
 from tests.formats.exchanges import interaction
 
 ITEM = interaction(target="/v1/x?a=1", request_body=b'{"q": 1}')
@@ -32,9 +32,9 @@ def test_number_times_headers_and_host_do_not_matter(same: Interaction) -> None:
     base = replace(ITEM, request=replace(ITEM.request, base="https://here", target="/v1/x?a=1"))
 
     if same.request.base == ITEM.request.base:
-        assert mark_of(same) == mark_of(ITEM)
+        assert fingerprint(same) == fingerprint(ITEM)
     else:
-        assert mark_of(same) == mark_of(base)
+        assert fingerprint(same) == fingerprint(base)
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_number_times_headers_and_host_do_not_matter(same: Interaction) -> None:
     ],
 )
 def test_what_was_asked_and_answered_does(other: Interaction) -> None:
-    assert mark_of(other) != mark_of(ITEM)
+    assert fingerprint(other) != fingerprint(ITEM)

@@ -8,8 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import dump
-from tapeway.core.matching import key_text, on_route
-from tapeway.core.model import Headers
+from tapeway.core.matching.key import key_text, on_route
+from tapeway.core.model.messages import Headers
 from tests.core.keys import JSON, TEXT, key
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json, dump, parse, same
-from tapeway.core.model import Headers
+from tapeway.core.model.messages import Headers
 from tests.core.keys import FORM, JSON, TEXT, key
 
 

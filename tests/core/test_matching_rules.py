@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core import json_paths
 from tapeway.core.json_text import Json, dump
-from tapeway.core.matching import request_key
-from tapeway.core.model import LARGE_BODY, Headers, Request
-from tapeway.core.normalising import NORMALISERS
-from tapeway.core.rules import NONE, Rules
-from tapeway.core.suggestion import suggestion
+from tapeway.core.matching import json_paths
+from tapeway.core.matching.key import request_key
+from tapeway.core.matching.normalisers import NORMALISERS
+from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.misses.suggestion import suggestion
+from tapeway.core.model.messages import LARGE_BODY, Headers, Request
 from tests.core.keys import FORM, JSON, TEXT
 from tests.core.test_matching_bodies import multipart
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tapeway.core.miss import Explanation, Miss, Near
-from tapeway.core.model import Request
+from tapeway.core.cassette.plan import Explanation, Miss, Near
+from tapeway.core.model.messages import Request
 
 
 def message(

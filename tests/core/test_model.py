@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.core.model import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 
 
 @pytest.mark.parametrize("pieces", [(), (b"",), (b"one",), (b"one", b"", b"two")])

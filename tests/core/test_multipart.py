@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.multipart import Part, parse
+from tapeway.core.http.forms import FormPart, parse_multipart
 
 FORM = b"multipart/form-data; boundary=b1"
 
@@ -21,40 +21,42 @@ def field(disposition: bytes, content: bytes = b"x") -> bytes:
 @pytest.mark.parametrize(
     ("part", "expected"),
     [
-        (field(b'name="a"', b"1"), Part("a", None, None, b"1")),
-        (field(b"name=a", b"1"), Part("a", None, None, b"1")),
-        (field(b'NAME="a"; FileName="f.txt"'), Part("a", "f.txt", None, b"x")),
-        (field(b'filename="f"; name="a"'), Part("a", "f", None, b"x")),
-        (field(b'name="a; filename=no"'), Part("a; filename=no", None, None, b"x")),
-        (field(b'name="a\\"b"'), Part('a\\"b', None, None, b"x")),
-        (field(b'name=""'), Part("", None, None, b"x")),
-        (field('name="é"'.encode()), Part("é", None, None, b"x")),
+        (field(b'name="a"', b"1"), FormPart("a", None, None, b"1")),
+        (field(b"name=a", b"1"), FormPart("a", None, None, b"1")),
+        (field(b'NAME="a"; FileName="f.txt"'), FormPart("a", "f.txt", None, b"x")),
+        (field(b'filename="f"; name="a"'), FormPart("a", "f", None, b"x")),
+        (field(b'name="a; filename=no"'), FormPart("a; filename=no", None, None, b"x")),
+        (field(b'name="a\\"b"'), FormPart('a\\"b', None, None, b"x")),
+        (field(b'name=""'), FormPart("", None, None, b"x")),
+        (field('name="é"'.encode()), FormPart("é", None, None, b"x")),
         (
             field(b"name=\"a\"; filename*=UTF-8''%e2%82%ac"),
-            Part("a", "UTF-8''%e2%82%ac", None, b"x"),
+            FormPart("a", "UTF-8''%e2%82%ac", None, b"x"),
         ),
-        (field(b'name="a"', b""), Part("a", None, None, b"")),
-        (field(b'name="a"', b"\r\n--b\r\n--b12"), Part("a", None, None, b"\r\n--b\r\n--b12")),
-        (b"\r\nno header", Part(None, None, None, b"no header")),
+        (field(b'name="a"', b""), FormPart("a", None, None, b"")),
+        (field(b'name="a"', b"\r\n--b\r\n--b12"), FormPart("a", None, None, b"\r\n--b\r\n--b12")),
+        (b"\r\nno header", FormPart(None, None, None, b"no header")),
         (
             b'content-type: text/plain\r\nContent-disposition:form-data; name="a"\r\n\r\nx',
-            Part("a", None, "text/plain", b"x"),
+            FormPart("a", None, "text/plain", b"x"),
         ),
     ],
 )
-def test_a_part_is_its_name_its_file_its_type_and_its_content(part: bytes, expected: Part) -> None:
-    assert parse(FORM, body(part)) == [expected]
+def test_a_part_is_its_name_its_file_its_type_and_its_content(
+    part: bytes, expected: FormPart
+) -> None:
+    assert parse_multipart(FORM, body(part)) == [expected]
 
 
 def test_parts_come_in_the_order_they_were_sent() -> None:
-    parts = parse(FORM, body(field(b'name="b"'), field(b'name="a"'), field(b'name="b"')))
+    parts = parse_multipart(FORM, body(field(b'name="b"'), field(b'name="a"'), field(b'name="b"')))
 
     assert parts is not None
     assert [part.name for part in parts] == ["b", "a", "b"]
 
 
 def test_a_form_without_parts_has_none() -> None:
-    assert parse(FORM, body()) == []
+    assert parse_multipart(FORM, body()) == []
 
 
 @pytest.mark.parametrize(
@@ -67,13 +69,13 @@ def test_a_form_without_parts_has_none() -> None:
     ],
 )
 def test_the_boundary_is_found_however_it_is_written(content_type: bytes) -> None:
-    assert parse(content_type, body(field(b'name="a"'))) is not None
+    assert parse_multipart(content_type, body(field(b'name="a"'))) is not None
 
 
 def test_padding_preamble_and_epilogue_are_no_part() -> None:
     whole = b"preamble\r\n--b1 \t\r\n" + field(b'name="a"') + b"\r\n--b1--\r\nepilogue"
 
-    assert parse(FORM, whole) == [Part("a", None, None, b"x")]
+    assert parse_multipart(FORM, whole) == [FormPart("a", None, None, b"x")]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_padding_preamble_and_epilogue_are_no_part() -> None:
     ],
 )
 def test_what_is_not_what_its_type_says_has_no_parts(content_type: bytes, content: bytes) -> None:
-    assert parse(content_type, content) is None
+    assert parse_multipart(content_type, content) is None
 
 
 names = st.text(st.characters(codec="utf-8", exclude_characters='"\\\r\n\0'), max_size=8)
@@ -122,11 +124,13 @@ def test_every_form_comes_apart_as_it_was_put_together(
         for name, file, content in sent
     ]
 
-    assert parse(FORM, body(*fields)) == [Part(name, file, None, data) for name, file, data in sent]
+    assert parse_multipart(FORM, body(*fields)) == [
+        FormPart(name, file, None, data) for name, file, data in sent
+    ]
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_at_all_are_either_parts_or_not(data: bytes) -> None:
-    parse(FORM, data)
-    parse(FORM, b"--b1\r\n" + data + b"\r\n--b1--")
-    parse(data, data)
+    parse_multipart(FORM, data)
+    parse_multipart(FORM, b"--b1\r\n" + data + b"\r\n--b1--")
+    parse_multipart(data, data)

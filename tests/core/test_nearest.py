@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import ForeignInteraction, Interaction, Request
-from tapeway.core.nearest import LARGEST, compared, nearest
-from tapeway.core.rules import NONE, Rules
+from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.misses.nearest import LARGEST, compared, nearest
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import Request
 from tests.core.requests import asked, chat, held
 
 PROSE = " ".join(f"word{number}" for number in range(400))

@@ -3,7 +3,7 @@
 import pytest
 
 from tapeway.core.json_text import Json
-from tapeway.core.normalising import NORMALISERS, Normalising
+from tapeway.core.matching.normalisers import NORMALISERS, Normalising
 
 
 @pytest.mark.parametrize("name", [name for name in NORMALISERS if name != "float_tail"])

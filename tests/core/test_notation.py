@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tapeway.core import notation
 from tapeway.core.notation import HostPort, RouteChoice
-from tapeway.core.pacing import Pace
+from tapeway.core.streams.pacing import Pace
 
 READERS: list[Callable[[object], object]] = [
     notation.host_port,

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.cuts import Cuts
-from tapeway.core.model import BodyFile, Response, ResponseChunk, ResponseHead
-from tapeway.core.pacing import AS_RECORDED, AT_ONCE, Pace, Schedule
+from tapeway.core.model.messages import BodyFile, Cuts, Response, ResponseChunk, ResponseHead
+from tapeway.core.streams.pacing import AS_RECORDED, AT_ONCE, Pace, Schedule
 
 
 def answer(*times: float) -> Response:

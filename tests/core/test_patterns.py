@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.core.patterns import PatternFault, compiled
+from tapeway.core.matching.normalisers import PatternFault, compiled
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)", r"(a)\1", "(", "[", "a{9999}", "\ud800"])

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.model import Headers, Request, Response, ResponseChunk, ResponseHead
-from tapeway.core.readable import readable_request, readable_response
+from tapeway.core.http.content_codings import readable_request, readable_response
+from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
 from tests.core.codings import PACKERS, flushed, pack
 
 TEXT = b'{"text": "hello, hello, hello"}'

@@ -2,11 +2,10 @@
 
 import pytest
 
-from tapeway.core.credentials import Secret
-from tapeway.core.matching import request_key
-from tapeway.core.model import Request
-from tapeway.core.recognition import REMEMBERED_BODY, Recogniser
-from tapeway.core.rules import NONE, Rules
+from tapeway.core.matching.key import REMEMBERED_BODY, Recogniser, request_key
+from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.model.messages import Request
+from tapeway.core.redaction.credentials import Secret
 from tests.core.redacting import JSON, KEY, OTHER, make_request
 
 

@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.cuts import Cuts
-from tapeway.core.recutting import recut
-from tapeway.core.spans import Span, exchanged
+from tapeway.core.model.messages import Cuts, recut
+from tapeway.core.redaction.spans import Span, exchanged
 
 lengths = st.lists(st.integers(1, 12), min_size=1, max_size=15)
 

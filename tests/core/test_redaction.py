@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.credentials import Secret
-from tapeway.core.matching import request_key
-from tapeway.core.model import Request
-from tapeway.core.placeholders import PLACEHOLDER
-from tapeway.core.recognition import Recogniser
-from tapeway.core.redaction import Redactor
+from tapeway.core.matching.key import Recogniser, request_key
+from tapeway.core.model.messages import Request
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.redactor import Redactor
+from tapeway.core.redaction.spans import PLACEHOLDER
 from tests.canary import canary, sightings
 from tests.core.redacting import (
     JSON,

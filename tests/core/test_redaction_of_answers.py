@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.credentials import Secret, of_response
-from tapeway.core.model import Response
-from tapeway.core.placeholders import PLACEHOLDER
-from tapeway.core.readable import readable_response
-from tapeway.core.redaction import Redactor
+from tapeway.core.http.content_codings import readable_response
+from tapeway.core.model.messages import Response
+from tapeway.core.redaction.credentials import Secret, of_response
+from tapeway.core.redaction.redactor import Redactor
+from tapeway.core.redaction.spans import PLACEHOLDER
 from tests.canary import canary, sightings
 from tests.core.redacting import JSON, KEY, SALT, everything_of, make_response, redactor
 from tests.core.test_disguises import WRITERS

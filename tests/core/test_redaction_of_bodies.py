@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.credentials import Secret
-from tapeway.core.model import Response
-from tapeway.core.redaction import Redactor
+from tapeway.core.model.messages import Response
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.redactor import Redactor
 from tests.canary import sightings
 from tests.core import planted
 from tests.core.planted import TYPES, bodies, cut, documents_of, kinds

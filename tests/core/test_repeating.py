@@ -4,34 +4,30 @@ from dataclasses import replace
 
 import pytest
 
-from tapeway.core import repeating
-from tapeway.core.cassette import Cassette
+from tapeway.core.cassette import cursors
+from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.json_text import Json
-from tapeway.core.matching import request_key
-from tapeway.core.model import (
-    CassetteHead,
-    Interaction,
-    Request,
-    Response,
-    ResponseChunk,
-    ResponseHead,
-    StoredCassette,
-)
-from tapeway.core.modes import Repeats
-from tapeway.core.rules import RulesFault
+from tapeway.core.matching.key import request_key
+from tapeway.core.matching.rules import RulesFault
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.control import Repeats
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 
 JSON = ((b"Content-Type", b"application/json"),)
 ASKED = Request("openai", "POST", "/v1/x?a=1&b=2", JSON, b'{"a":1,"b":2}')
 RESPELT = replace(ASKED, target="/v1/x?b=2&a=1", body=b'{"b": 2, "a": 1}')
 
 
-def tape(meta: dict[str, Json], *requests: Request) -> Cassette:
+def tape(meta: dict[str, Json], *requests: Request) -> CassetteIndex:
     answer = Response(ResponseHead(200), (ResponseChunk(b"x"),))
     held = [Interaction(index, each, answer) for index, each in enumerate(requests)]
-    return Cassette("c", StoredCassette(CassetteHead("", "r", meta), tuple(held)), take=1)
+    return CassetteIndex("c", StoredCassette(CassetteHead("", "r", meta), tuple(held)), take=1)
 
 
-def turns(cassette: Cassette, asked: Request, repeats: Repeats | None = None) -> list[int | None]:
+def turns(
+    cassette: CassetteIndex, asked: Request, repeats: Repeats | None = None
+) -> list[int | None]:
     key = request_key(asked)
     found = [cassette.next(key, repeats, asked=asked) for _ in range(4)]
     return [None if each is None else each.index for each in found]
@@ -71,7 +67,7 @@ def test_the_first_one_written_the_same_way_comes_before_the_first_one() -> None
 @pytest.mark.parametrize("said", ["once", 1, None, ["last"]])
 def test_another_rule_is_refused_with_those_there_are(said: Json) -> None:
     with pytest.raises(RulesFault) as refused:
-        repeating.of_meta({"repeats": said})
+        cursors.of_meta({"repeats": said})
 
     assert str(refused.value) == (
         "repeats: there is no such repeat rule; known are last, miss, cycle, first"
@@ -79,4 +75,4 @@ def test_another_rule_is_refused_with_those_there_are(said: Json) -> None:
 
 
 def test_what_is_stated_is_read_again() -> None:
-    assert repeating.of_meta(repeating.in_meta({"a": 1}, "miss")) == "miss"
+    assert cursors.of_meta(cursors.in_meta({"a": 1}, "miss")) == "miss"

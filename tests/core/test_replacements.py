@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.guard import Place
 from tapeway.core.json_text import Json
-from tapeway.core.replacements import Finding, masked, replacements
+from tapeway.core.redaction.findings import Finding, masked, replacements
+from tapeway.core.redaction.leak_guard import Place
 from tests.core.redacting import KEY, OTHER, redactor
 from tests.formats.exchanges import json_like
 

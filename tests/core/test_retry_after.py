@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.model import Headers, ResponseHead
-from tapeway.core.pacing import AT_ONCE, Pace
-from tapeway.core.retry_after import paced
+from tapeway.core.model.messages import Headers, ResponseHead
+from tapeway.core.streams.pacing import AT_ONCE, Pace, paced
 
 DATED = (b"Date", b"Sun, 22 Nov 2026 02:00:00 GMT")
 UNTIL = (b"Retry-After", b"Sun, 22 Nov 2026 02:00:40 GMT")

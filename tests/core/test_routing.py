@@ -6,19 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.model import (
-    CassetteHead,
-    ForeignInteraction,
-    Headers,
-    Interaction,
-    Request,
-    Response,
-    ResponseHead,
-    StoredCassette,
-)
-from tapeway.core.routing import (
+from tapeway.core.http.routing import (
     DEFAULT,
-    Address,
+    RequestAddress,
     Route,
     RouteTable,
     adopt,
@@ -30,6 +20,9 @@ from tapeway.core.routing import (
     valid_cassette_name,
     without_userinfo,
 )
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.errors import RequestError
 
 OPENAI = Route("openai", "https://api.openai.com")
@@ -44,7 +37,9 @@ def owner(target: str, headers: Headers) -> str | None:
     return "openai" if target.startswith("/v1/chat") else None
 
 
-def address(target: str, *headers: tuple[bytes, bytes], default: Route | None = None) -> Address:
+def address(
+    target: str, *headers: tuple[bytes, bytes], default: Route | None = None
+) -> RequestAddress:
     return resolve(RouteTable(ROUTES, default), owner, target, headers)
 
 
@@ -67,7 +62,7 @@ def address(target: str, *headers: tuple[bytes, bytes], default: Route | None = 
 def test_a_path_that_begins_with_a_route_goes_there(
     target: str, route: str, below: str, prefix: str
 ) -> None:
-    assert address(target) == Address(None, ROUTES[route], below, prefix)
+    assert address(target) == RequestAddress(None, ROUTES[route], below, prefix)
 
 
 @pytest.mark.parametrize(
@@ -84,13 +79,13 @@ def test_a_path_that_begins_with_a_route_goes_there(
     ],
 )
 def test_a_default_upstream_owns_every_other_path_as_it_was_written(target: str) -> None:
-    assert address(target, default=MINE) == Address(None, MINE, target, "")
+    assert address(target, default=MINE) == RequestAddress(None, MINE, target, "")
 
 
 def test_without_a_default_a_providers_path_goes_to_the_provider() -> None:
     target = "/v1/chat/completions"
 
-    assert address(target) == Address(None, OPENAI, target, "", guessed=True)
+    assert address(target) == RequestAddress(None, OPENAI, target, "", guessed=True)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +94,7 @@ def test_without_a_default_a_providers_path_goes_to_the_provider() -> None:
 def test_what_no_route_takes_may_still_be_recorded_on_the_default(
     target: str, headers: Headers
 ) -> None:
-    assert address(target, *headers) == Address(
+    assert address(target, *headers) == RequestAddress(
         None, Route(DEFAULT, None), target, "", guessed=True
     )
 

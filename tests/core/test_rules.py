@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core import rules
 from tapeway.core.json_text import Json
-from tapeway.core.normalising import NORMALISERS
-from tapeway.core.rules import NONE, Rules, RulesFault
+from tapeway.core.matching import rules
+from tapeway.core.matching.normalisers import NORMALISERS
+from tapeway.core.matching.rules import NONE, Rules, RulesFault
 
 WRITTEN = """
 ignore = ["body.messages[*].id", "query.ts"]

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tapeway.core import sdk_answer, sdk_call
+from tapeway.core.agenttape import sdk_calls
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model import Interaction, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 
 RESULT: dict[str, Json] = {
     "id": "c1",
@@ -40,16 +41,16 @@ RESULT: dict[str, Json] = {
 def recorded(
     result: Json, endpoint: str = "chat.completions", status: int = 200, base: str = ""
 ) -> Interaction:
-    head = ResponseHead(status, "OK", (sdk_call.JSON_TYPE,))
-    request = Request("", "POST", f"/v1{sdk_call.ENDPOINTS[endpoint]}", (), b"{}", base)
+    head = ResponseHead(status, "OK", (sdk_calls.JSON_TYPE,))
+    request = Request("", "POST", f"/v1{sdk_calls.ENDPOINTS[endpoint]}", (), b"{}", base)
     response = Response(head, (ResponseChunk(dump(result), 7.0),))
     return Interaction(0, request, response, stored_keys=("sha256:0",))
 
 
 def asking(endpoint: str = "chat.completions", **body: Json) -> Request:
-    ending = sdk_call.ENDPOINTS[endpoint]
+    ending = sdk_calls.ENDPOINTS[endpoint]
     return Request(
-        "openai", "POST", f"/v1{ending}", (sdk_call.JSON_TYPE,), json.dumps(body).encode()
+        "openai", "POST", f"/v1{ending}", (sdk_calls.JSON_TYPE,), json.dumps(body).encode()
     )
 
 
@@ -60,7 +61,7 @@ def events(answer: Interaction) -> list[Any]:
 
 
 def test_every_choice_is_told_and_ended_in_a_stream() -> None:
-    found = events(sdk_answer.suited(recorded(RESULT), asking(stream=True)))
+    found = events(sdk_calls.suited(recorded(RESULT), asking(stream=True)))
 
     said = [choice for each in found for choice in each["choices"]]
     assert [(each["index"], each["finish_reason"]) for each in said] == [
@@ -76,7 +77,7 @@ def test_every_choice_is_told_and_ended_in_a_stream() -> None:
 
 
 def test_it_came_when_the_result_came_and_ends_as_a_stream_does() -> None:
-    answer = sdk_answer.suited(recorded(RESULT), asking(stream=True))
+    answer = sdk_calls.suited(recorded(RESULT), asking(stream=True))
 
     assert {each.at_ms for each in answer.response.chunks} == {7.0}
     assert answer.response.head.framing == "chunked"
@@ -85,21 +86,21 @@ def test_it_came_when_the_result_came_and_ends_as_a_stream_does() -> None:
 
 @pytest.mark.parametrize("result", [None, [], "text", {}, {"choices": None}, {"choices": ["x"]}])
 def test_a_result_without_choices_is_a_stream_of_nothing(result: Json) -> None:
-    assert events(sdk_answer.suited(recorded(result), asking(stream=True))) == []
+    assert events(sdk_calls.suited(recorded(result), asking(stream=True))) == []
 
 
 def test_embeddings_are_packed_where_that_is_asked_for() -> None:
     data: Json = [{"index": 0, "embedding": [1, 0.5, -2]}, {"index": 1, "embedding": "packed"}, 5]
     held = recorded({"data": data, "model": "e"}, "embeddings")
 
-    answer = sdk_answer.suited(held, asking("embeddings", encoding_format="base64"))
+    answer = sdk_calls.suited(held, asking("embeddings", encoding_format="base64"))
 
     found = json.loads(answer.response.body)
     numbers = base64.b64decode(found["data"][0]["embedding"])
     assert struct.unpack("<3f", numbers) == (1.0, 0.5, -2.0)
     assert found["data"][1:] == [{"index": 1, "embedding": "packed"}, 5]
     assert found["model"] == "e"
-    assert sdk_answer.suited(held, asking("embeddings", encoding_format="float")) is held
+    assert sdk_calls.suited(held, asking("embeddings", encoding_format="float")) is held
 
 
 def test_what_is_no_result_is_given_as_it_is() -> None:
@@ -107,14 +108,14 @@ def test_what_is_no_result_is_given_as_it_is() -> None:
     failed = recorded({"error": {}}, status=429)
     asked = asking(stream=True)
 
-    assert sdk_answer.suited(exchange, asked) is exchange
-    assert sdk_answer.suited(failed, asked) is failed
-    assert sdk_answer.can_answer(exchange, asked)
-    assert sdk_answer.can_answer(failed, asking("responses", stream=True))
+    assert sdk_calls.suited(exchange, asked) is exchange
+    assert sdk_calls.suited(failed, asked) is failed
+    assert sdk_calls.can_answer(exchange, asked)
+    assert sdk_calls.can_answer(failed, asking("responses", stream=True))
 
 
 def test_only_chat_can_be_told_as_a_stream() -> None:
-    assert sdk_answer.can_answer(recorded(RESULT), asking(stream=True))
+    assert sdk_calls.can_answer(recorded(RESULT), asking(stream=True))
     held = recorded({}, "responses")
-    assert sdk_answer.can_answer(held, asking("responses", stream=False))
-    assert not sdk_answer.can_answer(held, asking("responses", stream=True))
+    assert sdk_calls.can_answer(held, asking("responses", stream=False))
+    assert not sdk_calls.can_answer(held, asking("responses", stream=True))

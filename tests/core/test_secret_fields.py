@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tapeway.core.secret_fields import find
+from tapeway.core.redaction.body_fields import find
 
 KEY = "K3y/0123456789+abc="
 JSON = b"application/json"

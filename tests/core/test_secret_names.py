@@ -5,8 +5,8 @@ import re
 import pytest
 import re2  # type: ignore[import-untyped]
 
-from tapeway.core import secret_names
-from tapeway.core.secret_names import hides, kind
+from tapeway.core.redaction import secret_names
+from tapeway.core.redaction.secret_names import hides, kind
 
 HIDING = [
     "api_key",

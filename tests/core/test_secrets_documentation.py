@@ -2,10 +2,10 @@
 
 import re
 
-from tapeway.core.credentials import MIN_COOKIE, MIN_VALUE
-from tapeway.core.redaction import Redactor
-from tapeway.core.secret_names import hides
-from tapeway.core.shapes import LABELS
+from tapeway.core.redaction.credentials import MIN_COOKIE, MIN_VALUE
+from tapeway.core.redaction.patterns import LABELS
+from tapeway.core.redaction.redactor import Redactor
+from tapeway.core.redaction.secret_names import hides
 from tests.core.redacting import make_request
 from tests.markdown import ROOT, blocks
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.identifiers import Identifiers
+from tapeway.core.correlation.index import ENOUGH, Identifiers, sifted
+from tapeway.core.correlation.unify import leaves
 from tapeway.core.json_text import Json
-from tapeway.core.model import Interaction, Request, Response, ResponseChunk, ResponseHead
-from tapeway.core.renaming import leaves
-from tapeway.core.rules import Rules
-from tapeway.core.sieve import ENOUGH, sifted
-from tapeway.core.subject import document
+from tapeway.core.matching.document import document
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tests.core.keys import JSON
 
 NAME = "call_h5Xw0Vb1jZ"

@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.credentials import Secret
-from tapeway.core.spans import Span, apart, exchanged
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.spans import Span, apart, exchanged
 
 A, B = Secret("a", b"a"), Secret("b", b"b")
 

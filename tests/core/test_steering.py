@@ -2,8 +2,7 @@
 
 import pytest
 
-from tapeway.core.shared import Control
-from tapeway.core.steering import with_active, with_mode, with_take
+from tapeway.core.model.control import Control, with_active, with_mode, with_take
 
 START = Control("auto", "default", takes=1, since=1)
 

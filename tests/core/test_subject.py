@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json, same
-from tapeway.core.matching import request_key
-from tapeway.core.model import BodyFile, Headers, Request
-from tapeway.core.rules import Rules
-from tapeway.core.subject import document
+from tapeway.core.matching.document import document
+from tapeway.core.matching.key import request_key
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.messages import BodyFile, Headers, Request
 from tests.core.keys import FORM, JSON, TEXT, key
 
 MULTIPART: Headers = ((b"Content-Type", b"multipart/form-data; boundary=b"),)

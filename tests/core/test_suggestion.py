@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core import rules as rules_module
 from tapeway.core.json_text import Json
-from tapeway.core.model import Request
-from tapeway.core.rules import NONE, Rules, merged
-from tapeway.core.suggestion import matches, rules_text, suggestion
+from tapeway.core.matching.rules import NONE, Rules, merged, read
+from tapeway.core.misses.suggestion import matches, rules_text, suggestion
+from tapeway.core.model.messages import Request
 from tests.core.requests import asked, chat
 
 UUID = "3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e8"
@@ -185,7 +184,7 @@ def test_a_suggestion_can_be_pasted_and_makes_the_keys_equal(
     text = suggested(*requests)
 
     if text is not None:
-        pasted = rules_module.read(tomllib.loads(text))
+        pasted = read(tomllib.loads(text))
         assert not matches(*requests, NONE)
         assert matches(*requests, merged(NONE, pasted))
 

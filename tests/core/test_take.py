@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.take import Take
+from tapeway.core.cassette.cursors import Take
 
 KEY, OTHER = b"openai\0" + b"k" * 32, b"openai\0" + b"o" * 32
 MARKS = st.binary(max_size=20)

@@ -2,9 +2,9 @@
 
 import pytest
 
+from tapeway.core.correlation.ids import is_drawn, issued, sent_back, shown
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model import Headers, Request, Response, ResponseChunk, ResponseHead
-from tapeway.core.tokens import is_drawn, issued, sent_back, shown
+from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
 
 
 def answer(body: bytes, headers: Headers = ()) -> Response:

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tapeway.core.placeholders import PLACEHOLDER
-from tapeway.core.url_credentials import find
+from tapeway.core.redaction.patterns import find_in_urls
+from tapeway.core.redaction.spans import PLACEHOLDER
 from tests.core.redacting import make_request, make_response, redactor
 
 SIGNED = (
@@ -19,7 +19,7 @@ def found(text: str) -> list[tuple[str, str]]:
     data = text.encode()
     return [
         (each.secret.label, data[each.start : each.end].decode())
-        for each in find(data)
+        for each in find_in_urls(data)
         if each.secret
     ]
 

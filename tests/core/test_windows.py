@@ -4,15 +4,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tapeway.core import shapes
-from tapeway.core.credentials import Secret
-from tapeway.core.redaction import Redactor
+from tapeway.core.redaction import patterns
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.redactor import Redactor
 from tests.core import planted
 from tests.core.planted import cut, wrapped
 
 KEYS = ("K3y/0123456789+abc=", "another-key-9876543210", "K3y/0123456789+abc=and-more")
 REDACTOR = Redactor("run", [Secret(f"k{at}", key.encode()) for at, key in enumerate(KEYS)])
-BOUND = shapes.LONGEST
+BOUND = patterns.LONGEST
 
 
 def through_a_window(pieces: list[bytes]) -> bytes:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from tapeway.broker import Broker
-from tapeway.core.miss import Miss
-from tapeway.core.model import CassetteHead, Interaction, Request
-from tapeway.core.modes import Mode, Repeats
-from tapeway.core.plan import Incoming, Replay
-from tapeway.core.rules import NONE, Rules
+from tapeway.core.cassette.plan import Incoming, Miss, Replay
+from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.control import Mode, Repeats
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request
 from tapeway.live import Policy
 from tests.fakes.instances import Common, InstanceStore
 from tests.fakes.responder import FakeResponder

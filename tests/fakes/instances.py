@@ -5,12 +5,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tapeway.core.matching import found_under
-from tapeway.core.model import CassetteHead, Interaction, Lease, Recording, Step, exchange_of
-from tapeway.core.rules import of_meta
-from tapeway.core.shared import Control, Found, Held, Titled, Turn
+from tapeway.core.cassette.index import found_under
+from tapeway.core.matching.rules import of_meta
+from tapeway.core.model.cassette import (
+    CassetteHead,
+    CursorStep,
+    Held,
+    Lease,
+    Recording,
+    TakenRecording,
+    Titled,
+)
+from tapeway.core.model.control import Control, CursorState
+from tapeway.core.model.interaction import Interaction, exchange_of
 from tapeway.errors import Fenced
-from tapeway.stores.document import payload_of
+from tapeway.stores.journal_text import payload_of
 from tests.fakes.shared import BitByBitStore
 
 _Key = tuple[str, int, bytes]
@@ -23,7 +32,7 @@ class Common:
     held: dict[str, list[Held]] = field(default_factory=dict)
     heads: dict[str, CassetteHead] = field(default_factory=dict)
     takes: dict[tuple[str, int], int] = field(default_factory=dict)
-    turns: dict[_Key, Turn] = field(default_factory=dict)
+    turns: dict[_Key, CursorState] = field(default_factory=dict)
     touched: dict[tuple[str, int], set[int]] = field(default_factory=dict)
     leases: dict[tuple[str, bytes], Lease] = field(default_factory=dict)
     numbers: Counter[str] = field(default_factory=Counter)
@@ -64,7 +73,7 @@ class InstanceStore(BitByBitStore):
             self._move(name, step, item.index)
         self.common.changed.set()
 
-    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[Found]:
+    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
         self.calls["find"] += 1
         if name not in self.heads:
             return []
@@ -75,11 +84,11 @@ class InstanceStore(BitByBitStore):
                 found.append(self._dated(name, each))
         return found
 
-    async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[Found]:
+    async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[TakenRecording]:
         self.calls["near"] += 1
         return [self._dated(name, each) for each in self.held.get(name, [])[-limit:]]
 
-    async def get(self, name: str, index: int) -> Found | None:
+    async def get(self, name: str, index: int) -> TakenRecording | None:
         found = [each for each in self.held.get(name, []) if each.index == index]
         return self._dated(name, found[0]) if found else None
 
@@ -101,18 +110,26 @@ class InstanceStore(BitByBitStore):
         self.common.numbers[name] += 1
         return self.common.numbers[name] - 1
 
-    async def turns(self, name: str, take: int, keys: Sequence[bytes]) -> Mapping[bytes, Turn]:
+    async def turns(
+        self, name: str, take: int, keys: Sequence[bytes]
+    ) -> Mapping[bytes, CursorState]:
         common = self.common.turns
         return {key: common[name, take, key] for key in keys if (name, take, key) in common}
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> tuple[Mapping[bytes, Turn], Sequence[Found]]:
+    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
         turns = await self.turns(name, take, keys)
         return turns, await self.find(name, digests)
 
     async def advance(
-        self, name: str, take: int, key: bytes, before: Turn | None, state: bytes, touched: int
+        self,
+        name: str,
+        take: int,
+        key: bytes,
+        before: CursorState | None,
+        state: bytes,
+        touched: int,
     ) -> bool:
         if self.before_advance is not None:
             self.before_advance()
@@ -120,7 +137,7 @@ class InstanceStore(BitByBitStore):
             self.lost += 1
             return False
         version = before.version + 1 if before is not None else 1
-        self.common.turns[name, take, key] = Turn(state, version)
+        self.common.turns[name, take, key] = CursorState(state, version)
         self.common.touched.setdefault((name, take), set()).add(touched)
         return True
 
@@ -175,12 +192,12 @@ class InstanceStore(BitByBitStore):
         self.common.fences += 1
         self.common.leases[name, lease_of] = Lease(name, lease_of, self.common.fences)
 
-    def _dated(self, name: str, item: Held) -> Found:
-        return Found(item, self.common.takes.get((name, item.index), 0))
+    def _dated(self, name: str, item: Held) -> TakenRecording:
+        return TakenRecording(item, self.common.takes.get((name, item.index), 0))
 
-    def _move(self, name: str, step: Step, index: int) -> None:
+    def _move(self, name: str, step: CursorStep, index: int) -> None:
         at = name, step.take, step.key
         before = self.common.turns.get(at)
         state = step.moved(None if before is None else before.state)
-        self.common.turns[at] = Turn(state, before.version + 1 if before is not None else 1)
+        self.common.turns[at] = CursorState(state, before.version + 1 if before is not None else 1)
         self.common.touched.setdefault((name, step.take), set()).add(index)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from tapeway.core.model import Framing, Headers, Request, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Framing, Headers, Request, ResponseChunk, ResponseHead
 from tapeway.errors import TapewayError
 
 Reply = Callable[[int], "FakeAnswer"]

@@ -4,16 +4,18 @@ import copy
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tapeway.core.matching import found_under
-from tapeway.core.model import (
+from tapeway.core.cassette.index import found_under
+from tapeway.core.matching.rules import of_meta
+from tapeway.core.model.cassette import (
     CassetteHead,
     CassetteStat,
-    Interaction,
+    Held,
+    Outline,
     Recording,
     StoredCassette,
+    TakenRecording,
 )
-from tapeway.core.rules import of_meta
-from tapeway.core.shared import Found, Held, Outline
+from tapeway.core.model.interaction import Interaction
 from tapeway.errors import StoreAway
 from tapeway.stores.memory import MemoryStore
 
@@ -65,20 +67,22 @@ class BitByBitStore(MemoryStore):
     async def outline(self, name: str) -> Outline | None:
         return Outline(self.heads[name], len(self.held[name])) if name in self.heads else None
 
-    async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[Found]:
+    async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[TakenRecording]:
         self.pages.append(limit)
         start = 0
         if after is not None:
             start = [each.index for each in self.held[name]].index(after) + 1
-        return [Found(copy.deepcopy(each)) for each in self.held[name][start : start + limit]]
+        return [
+            TakenRecording(copy.deepcopy(each)) for each in self.held[name][start : start + limit]
+        ]
 
-    async def get(self, name: str, index: int) -> Found | None:
-        return next((Found(each) for each in self.held[name] if each.index == index), None)
+    async def get(self, name: str, index: int) -> TakenRecording | None:
+        return next((TakenRecording(each) for each in self.held[name] if each.index == index), None)
 
-    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[Found]:
+    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
         rules = of_meta(self.heads[name].meta)
         return [
-            Found(each)
+            TakenRecording(each)
             for each in self.held[name]
             if isinstance(each, Interaction) and set(found_under(each, rules)) & set(keys)
         ]

@@ -12,13 +12,14 @@ from functools import partial
 from typing import NamedTuple
 
 from tapeway.broker import Broker
-from tapeway.core.cassette import Cassette
-from tapeway.core.miss import Miss
-from tapeway.core.model import CassetteHead, Interaction, Request, StoredCassette, exchange_of
-from tapeway.core.modes import Mode, Repeats
-from tapeway.core.plan import Incoming, Replay
-from tapeway.core.routing import Route, RouteTable
-from tapeway.core.rules import NONE, Rules
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Incoming, Miss, Replay
+from tapeway.core.http.routing import Route, RouteTable
+from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.control import Mode, Repeats
+from tapeway.core.model.interaction import Interaction, exchange_of
+from tapeway.core.model.messages import Request
 from tapeway.editing.additions import Addition
 from tapeway.errors import TapewayError
 from tapeway.explanation import Explainer
@@ -172,7 +173,7 @@ class Site:
             if broker.is_in(name):
                 await broker.eject(name)
 
-    async def _missed(self, broker: Broker, name: str, miss: Miss, cassette: Cassette) -> Said:
+    async def _missed(self, broker: Broker, name: str, miss: Miss, cassette: CassetteIndex) -> Said:
         named = _named(await self._held(name))
         explained = await Explainer(broker.recogniser).explain(cassette, miss)
         nearest = [

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tapeway.core.model import CassetteHead, Recording, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.errors import StoreError
 from tapeway.stores.memory import MemoryStore
 

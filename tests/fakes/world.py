@@ -6,22 +6,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from tapeway.broker import Broker
-from tapeway.core.credentials import Secret
-from tapeway.core.miss import Miss
-from tapeway.core.model import (
-    CassetteHead,
-    Headers,
-    Interaction,
-    Recording,
-    Request,
-    Response,
-    ResponseChunk,
-    ResponseHead,
-)
-from tapeway.core.modes import Mode
-from tapeway.core.plan import Answer, Incoming, Replay
-from tapeway.core.routing import Route, RouteTable
-from tapeway.core.rules import NONE, Rules
+from tapeway.core.cassette.plan import Answer, Incoming, Miss, Replay
+from tapeway.core.http.routing import Route, RouteTable
+from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.control import Mode
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.redaction.credentials import Secret
 from tapeway.live import Policy
 from tests.fakes.responder import FakeResponder
 from tests.fakes.store import FakeStore

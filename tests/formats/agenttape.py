@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tapeway.core.model import StoredCassette
+from tapeway.core.model.cassette import StoredCassette
 from tapeway.formats.notation import ENDINGS
 
 FOLDER = Path(__file__).parent / "data" / "agenttape"

@@ -2,11 +2,11 @@
 
 from hypothesis import strategies as st
 
-from tapeway.core import match_key
-from tapeway.core.model import (
+from tapeway.core.agenttape import key
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import (
     Framing,
     Headers,
-    Interaction,
     Request,
     Response,
     ResponseChunk,
@@ -71,7 +71,7 @@ def interaction(
         index=index,
         request=request,
         response=Response(head, chunks),
-        match_key=match_key.of_http(request),
+        match_key=key.of_http(request),
         latency_ms=12.345,
         usage={"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
         tags=("smoke",),

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tapeway.core.model import CassetteHead, Interaction
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import Interaction
 from tapeway.formats import kinds
 from tapeway.formats.fault import FormatFault
 from tapeway.formats.kinds import Kind

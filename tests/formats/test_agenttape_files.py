@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tapeway.core import match_key
-from tapeway.core.model import ForeignInteraction, Interaction, exchange_of
+from tapeway.core.agenttape import key
+from tapeway.core.model.interaction import ForeignInteraction, Interaction, exchange_of
 from tapeway.formats import native
 from tapeway.formats.notation import JSON, YAML, Notation
 from tests.formats.agenttape import NAMES, loaded
@@ -61,7 +61,7 @@ def test_a_key_is_the_stored_one_unless_something_was_redacted(name: str) -> Non
     for item in loaded(name).interactions:
         exchange = exchange_of(item)
         assert exchange is not None
-        if match_key.of_stored(exchange.request) != exchange.match_key:
+        if key.of_stored(exchange.request) != exchange.match_key:
             others.append(exchange.request)
 
     assert others

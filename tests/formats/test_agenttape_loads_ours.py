@@ -10,17 +10,10 @@ from typing import Any
 
 import pytest
 
-from tapeway.core.headers import stored_request_headers
-from tapeway.core.model import (
-    CassetteHead,
-    Headers,
-    Interaction,
-    Request,
-    Response,
-    ResponseChunk,
-    ResponseHead,
-    StoredCassette,
-)
+from tapeway.core.http.headers import stored_request_headers
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
 from tapeway.formats import native
 from tapeway.formats.notation import JSON, YAML, Notation
 from tests.formats.agenttape import NAMES, loaded

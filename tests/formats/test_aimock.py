@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tapeway.core import rules
-from tapeway.core.matching import request_key
-from tapeway.core.model import Request
+from tapeway.core.matching import rules
+from tapeway.core.matching.key import request_key
+from tapeway.core.model.messages import Request
 from tapeway.formats import aimock, kinds
 from tests.formats.others import calls, fault, kind, load, told
 

@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tapeway.core.model import CassetteHead, Response, ResponseChunk, ResponseHead, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.messages import Response, ResponseChunk, ResponseHead
 from tapeway.formats import native
 from tapeway.formats.fault import FormatFault
 from tests.formats.exchanges import interaction

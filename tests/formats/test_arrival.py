@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tapeway.core.model import Framing, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Framing, Response, ResponseChunk, ResponseHead
 from tapeway.formats import arrival
 from tapeway.formats.fields import Fields
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.formats import assets, native
 from tapeway.formats.fault import FormatFault
 

@@ -7,17 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core import match_key
-from tapeway.core.cuts import Cuts
-from tapeway.core.model import (
-    BodyFile,
-    Interaction,
-    PartDigest,
-    Request,
-    Response,
-    ResponseHead,
-    StoredCassette,
-)
+from tapeway.core.agenttape import key
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import BodyFile, Cuts, PartDigest, Request, Response, ResponseHead
 from tapeway.formats import native
 from tapeway.formats.fault import FormatFault
 from tests.formats.exchanges import times
@@ -39,7 +32,7 @@ pieces = st.lists(st.tuples(times, st.integers(1, 2**20)), min_size=2, max_size=
 def interaction(request: BodyFile | None, response: Response) -> Interaction:
     headers = ((b"content-type", b"application/octet-stream"),)
     asked = Request("openai", "POST", "/v1/files", headers, b"", "https://h", request)
-    return Interaction(0, asked, response, match_key=match_key.of_http(asked))
+    return Interaction(0, asked, response, match_key=key.of_http(asked))
 
 
 def through_the_file(recorded: Interaction) -> Interaction:

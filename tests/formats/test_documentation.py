@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.core import match_key
-from tapeway.core.model import Interaction
+from tapeway.core.agenttape import key
+from tapeway.core.model.interaction import Interaction
 from tapeway.formats import exchange, native
 
 TEXT = (Path(__file__).parents[2] / "docs" / "cassette-format.md").read_text("utf-8")
@@ -19,7 +19,7 @@ def test_the_example_is_what_tapeway_writes() -> None:
 
     (recorded,) = cassette.interactions
     assert isinstance(recorded, Interaction)
-    assert recorded.match_key == match_key.of_http(recorded.request)
+    assert recorded.match_key == key.of_http(recorded.request)
     assert [len(chunk.data) for chunk in recorded.response.chunks] == [48, 14]
     assert native.save(cassette) == example
 

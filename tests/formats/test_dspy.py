@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from tapeway.cli.digest import digest_of
-from tapeway.core.model import CassetteHead, ForeignInteraction, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.formats import dspy, native
 from tests.formats.exchanges import interaction
 from tests.formats.others import fault, kind, load, told

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tapeway.core.model import Headers, Interaction, Request, ResponseHead
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Headers, Request, ResponseHead
 from tapeway.formats import exchange
 from tapeway.formats.fault import FormatFault
 from tests.formats.exchanges import interaction

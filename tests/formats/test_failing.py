@@ -8,17 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.model import (
-    CassetteHead,
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import (
     Failure,
     FailureKind,
-    ForeignInteraction,
     Framing,
-    Interaction,
     Response,
     ResponseChunk,
     ResponseHead,
-    StoredCassette,
     Verdict,
 )
 from tapeway.formats import exchange, native

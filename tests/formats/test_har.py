@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tapeway.core.model import CassetteHead, Failure, ResponseChunk, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.messages import Failure, ResponseChunk
 from tapeway.formats import har
 from tests.formats.exchanges import interaction
 from tests.formats.others import calls, fault, kind, load, text, told

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tapeway.core.model import Headers
+from tapeway.core.model.messages import Headers
 from tapeway.formats import header_map
 from tapeway.formats.fault import FormatFault
 from tapeway.formats.fields import Fields

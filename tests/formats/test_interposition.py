@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from tapeway.core.cassette import Cassette
-from tapeway.core.matching import request_key
-from tapeway.core.model import CassetteHead, ResponseChunk, StoredCassette
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.matching.key import request_key
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.messages import ResponseChunk
 from tapeway.formats.interposed import fingerprint
 from tests.formats.exchanges import interaction
 from tests.formats.others import calls, fault, kind, load, text, told
@@ -65,7 +66,7 @@ def test_a_file_it_wrote_is_read_with_its_status_and_its_chunks() -> None:
 
 def test_all_it_holds_is_kept_and_the_first_answers_for_ever() -> None:
     loaded = load("interposition", text("interposition.json"))
-    tape = Cassette("c", loaded.cassette, take=1)
+    tape = CassetteIndex("c", loaded.cassette, take=1)
     first, again, _, other = calls(loaded)
     key = request_key(first.request)
 

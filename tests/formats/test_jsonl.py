@@ -2,7 +2,8 @@
 
 import json
 
-from tapeway.core.model import CassetteHead, ForeignInteraction, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.formats import jsonl, native
 from tests.formats.exchanges import interaction
 from tests.formats.others import FRESH, fault

@@ -7,17 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.model import (
-    CassetteHead,
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import (
     Failure,
-    ForeignInteraction,
     Framing,
-    Interaction,
     Request,
     Response,
     ResponseChunk,
     ResponseHead,
-    StoredCassette,
 )
 from tapeway.formats import kinds, native
 from tapeway.formats.kinds import Kind

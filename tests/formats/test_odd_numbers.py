@@ -5,12 +5,12 @@ import math
 
 import pytest
 
-from tapeway.core import odd_numbers
+from tapeway.core import json_text
 from tapeway.core.json_text import Json
-from tapeway.core.model import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.formats.notation import JSON, YAML, Notation
 
-RESULT: Json = {"a": {odd_numbers.NAME: "NaN"}, "b": [{odd_numbers.NAME: "-Infinity"}, 1.5]}
+RESULT: Json = {"a": {json_text.NAME: "NaN"}, "b": [{json_text.NAME: "-Infinity"}, 1.5]}
 
 
 def _text(notation: Notation, kind: str, said: str) -> bytes:
@@ -40,7 +40,7 @@ def test_they_are_read_held_and_written_as_they_were(notation: Notation) -> None
     assert notation.load(written) == cassette
     names = (b"NaN", b"-Infinity") if notation is JSON else (b"a: .nan", b"- -.inf")
     assert all(name in written for name in names)
-    assert odd_numbers.NAME.encode() not in written
+    assert json_text.NAME.encode() not in written
 
 
 @pytest.mark.parametrize("notation", [JSON, YAML], ids=["json", "yaml"])
@@ -52,7 +52,7 @@ def test_a_body_has_them_as_python_writes_them(notation: Notation) -> None:
 
 
 def test_a_text_that_looks_like_one_stays_a_text() -> None:
-    said = json.dumps({odd_numbers.NAME: "NaN"})
+    said = json.dumps({json_text.NAME: "NaN"})
     document = {"version": "1", "created_at": "", "run_id": "", "interactions": []}
     held: dict[str, Json] = {"index": 0, "kind": "tool", "request": {}, "response": said}
 
@@ -65,7 +65,7 @@ def test_a_text_that_looks_like_one_stays_a_text() -> None:
 
 def test_each_has_its_number() -> None:
     for number in (math.inf, -math.inf, math.nan):
-        found = odd_numbers.number(odd_numbers.held(odd_numbers.name_of(number)))
+        found = json_text.number(json_text.held(json_text.name_of(number)))
         assert found is not None
         assert str(found) == str(number)
-    assert odd_numbers.number({odd_numbers.NAME: "other"}) is None
+    assert json_text.number({json_text.NAME: "other"}) is None

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tapeway.core.model import ForeignInteraction, Interaction, StoredCassette
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.formats import kinds, native, vcr_yaml
 from tapeway.formats.interposed import Chunk, Interposed, item_of
 from tapeway.formats.kinds import Kind

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import Interaction, ResponseChunk
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import ResponseChunk
 from tapeway.formats import native
 from tapeway.formats.patch import patched
 from tests.formats.exchanges import interaction

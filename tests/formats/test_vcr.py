@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tapeway.core.model import CassetteHead, ResponseChunk, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.messages import ResponseChunk
 from tapeway.formats import vcr
 from tests.formats.exchanges import interaction
 from tests.formats.others import calls, fault, kind, load, text, told

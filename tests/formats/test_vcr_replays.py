@@ -12,16 +12,9 @@ from vcr.errors import (  # type: ignore[import-untyped, unused-ignore]
     CannotOverwriteExistingCassetteException,
 )
 
-from tapeway.core.model import (
-    CassetteHead,
-    Headers,
-    Interaction,
-    Request,
-    Response,
-    ResponseChunk,
-    ResponseHead,
-    StoredCassette,
-)
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
 from tapeway.formats.call import keyed
 from tests.formats.others import FRESH, kind, load
 

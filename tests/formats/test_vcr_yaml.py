@@ -7,7 +7,8 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tapeway.core.model import CassetteHead, ResponseChunk, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.messages import ResponseChunk
 from tapeway.formats import kinds, vcr
 from tests.formats.exchanges import interaction
 from tests.formats.others import calls, fault, kind, load, text, told

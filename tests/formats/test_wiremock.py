@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tapeway.core.model import Failure
+from tapeway.core.model.messages import Failure
 from tapeway.formats import kinds, wiremock
 from tests.formats.others import calls, fault, load, text, told
 

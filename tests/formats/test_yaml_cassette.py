@@ -10,17 +10,15 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.model import (
-    CassetteHead,
-    ForeignInteraction,
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import (
     Framing,
     Headers,
-    Interaction,
     Request,
     Response,
     ResponseChunk,
     ResponseHead,
-    StoredCassette,
 )
 from tapeway.formats import native, yaml_cassette
 from tapeway.formats.fault import FormatFault

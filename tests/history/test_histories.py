@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import ForeignInteraction, StoredCassette
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import CassetteCorrupt, RequestError, StoreError
 from tapeway.history import storage
 from tapeway.history.message import Message

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.routing import valid_cassette_name
+from tapeway.core.http.routing import valid_cassette_name
 from tapeway.errors import RequestError
 from tapeway.history.session_names import name_of, session_of
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from tapeway.core.agenttape.key import ORDERED, VOLATILE
 from tapeway.core.json_text import Json
-from tapeway.core.match_key import ORDERED, VOLATILE
-from tapeway.core.model import ForeignInteraction
-from tapeway.core.modes import Repeats
+from tapeway.core.model.control import Repeats
+from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.integrations.call_slots import CallSlots, boundary_of, key_of, request_of
 
 

@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import (
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import (
     Failure,
     Headers,
-    Interaction,
     Request,
     Response,
     ResponseChunk,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.model import Headers, Request
+from tapeway.core.model.messages import Headers, Request
 from tapeway.providers.calls import Call, describe
 
 JSON: Headers = ((b"Content-Type", b"application/json"),)

@@ -3,7 +3,8 @@
 import pytest
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import BodyFile, ForeignInteraction, Interaction, Request
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import BodyFile, Request
 from tapeway.providers.conversation import LeftOut, transcript
 from tapeway.providers.message import document
 from tests.providers.dialogues import (

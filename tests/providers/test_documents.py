@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.model import Response, ResponseChunk, ResponseHead
-from tapeway.providers.documents import documents, events
+from tapeway.core.model.messages import Response, ResponseChunk, ResponseHead
+from tapeway.core.streams.documents import documents, events
 
 
 def make_response(content_type: bytes, body: bytes, coding: bytes | None = None) -> Response:

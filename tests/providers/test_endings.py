@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.completeness import Ending
-from tapeway.core.event_scanner import LONGEST
-from tapeway.core.model import Headers, ResponseHead, Verdict
+from tapeway.core.model.messages import Headers, ResponseHead, Verdict
+from tapeway.core.streams.end_marks import Ending
+from tapeway.core.streams.sse import LONGEST
 from tapeway.providers.calls import Call
 from tapeway.providers.endings import ending
 from tests.frames import model_frame

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.core.model import Headers
-from tapeway.core.routing import DEFAULT, Address, Route, RouteTable, Slip, resolve
+from tapeway.core.http.routing import DEFAULT, RequestAddress, Route, RouteTable, Slip, resolve
+from tapeway.core.model.messages import Headers
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.forgiveness import forgive
 from tapeway.providers.paths import owner
@@ -16,7 +16,7 @@ TABLE = RouteTable({name: Route(name, each.url) for name, each in PROVIDERS.item
 ANTHROPIC: Headers = ((b"anthropic-version", b"2023-06-01"),)
 
 
-def found(target: str, headers: Headers = (), table: RouteTable = TABLE) -> Address:
+def found(target: str, headers: Headers = (), table: RouteTable = TABLE) -> RequestAddress:
     return forgive(resolve(table, owner, target, headers), table)
 
 

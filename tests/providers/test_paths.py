@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.model import Headers
+from tapeway.core.model.messages import Headers
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.paths import owner
 

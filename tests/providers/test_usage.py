@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import Response, ResponseChunk, ResponseHead, Usage
+from tapeway.core.model.messages import Response, ResponseChunk, ResponseHead, Usage
 from tapeway.providers.calls import Call
 from tapeway.providers.usage import usage
 

@@ -11,9 +11,10 @@ from ssl import SSLContext
 from aiohttp import web
 
 from tapeway.broker import Broker
-from tapeway.core.model import CassetteHead, Interaction
-from tapeway.core.modes import Mode
-from tapeway.core.routing import DEFAULT, Route, RouteTable
+from tapeway.core.http.routing import DEFAULT, Route, RouteTable
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.control import Mode
+from tapeway.core.model.interaction import Interaction
 from tapeway.formats import native
 from tapeway.journal import Journal
 from tapeway.live import Policy

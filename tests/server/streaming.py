@@ -1,6 +1,6 @@
 """What streams are sent by, in tests that stream."""
 
-from tapeway.core.pacing import AT_ONCE, Pace
+from tapeway.core.streams.pacing import AT_ONCE, Pace
 from tapeway.server.manners import Manners
 
 PATHS = {

@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from tapeway.core.modes import Mode
+from tapeway.core.model.control import Mode
 from tapeway.server.manners import Manners
 from tests.peer import Peer
 from tests.server.stand import MIB, Stand, stand

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from tapeway.core.json_text import Json
-from tapeway.core.rules import read
+from tapeway.core.matching.rules import read
 from tapeway.live import Policy
 from tapeway.stores.memory import MemoryStore
 from tests.canary import canary

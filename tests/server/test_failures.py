@@ -5,8 +5,8 @@ import gzip
 
 import pytest
 
-from tapeway.core.model import FailureKind
-from tapeway.core.modes import Mode
+from tapeway.core.model.control import Mode
+from tapeway.core.model.messages import FailureKind
 from tapeway.live import Policy
 from tapeway.server.manners import Manners
 from tapeway.upstream.client import Limits

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tapeway.core.modes import Mode
+from tapeway.core.model.control import Mode
 from tests.peer import Peer, Step
 from tests.raw_client import Answer
 from tests.server.stand import MIB, Stand, stand, written_and_read

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.core.modes import Mode
+from tapeway.core.model.control import Mode
 from tests.peer import Peer
 from tests.server.stand import stand
 

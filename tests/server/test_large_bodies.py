@@ -8,8 +8,8 @@ import random
 
 import pytest
 
-from tapeway.core.model import LARGE_BODY
-from tapeway.core.pacing import Pace
+from tapeway.core.model.messages import LARGE_BODY
+from tapeway.core.streams.pacing import Pace
 from tapeway.live import Policy
 from tapeway.server.manners import Manners
 from tests.peer import OK, Peer

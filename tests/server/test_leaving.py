@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tapeway.core.model import CassetteHead, Recording
-from tapeway.core.modes import Mode
+from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.control import Mode
 from tapeway.live import Policy
 from tapeway.stores.memory import MemoryStore
 from tests.peer import OK, Peer, Step

@@ -6,18 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from tapeway.core.model import (
-    CassetteHead,
+from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import (
     Failure,
     Framing,
-    Interaction,
-    Recording,
     Request,
     Response,
     ResponseChunk,
     ResponseHead,
 )
-from tapeway.core.pacing import AS_RECORDED, AT_ONCE, Pace
+from tapeway.core.streams.pacing import AS_RECORDED, AT_ONCE, Pace
 from tapeway.server.manners import Manners
 from tapeway.stores.memory import MemoryStore
 from tests.fakes.world import until

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.core.modes import Mode
+from tapeway.core.model.control import Mode
 from tapeway.live import Policy
 from tapeway.server.manners import Manners
 from tests.peer import Peer

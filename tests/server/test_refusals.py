@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import orjson
 import pytest
 
-from tapeway.core.modes import Mode
+from tapeway.core.model.control import Mode
 from tapeway.live import LiveCall
 from tapeway.upstream.answer import UpstreamAnswer
 from tests.canary import canary

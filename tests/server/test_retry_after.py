@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.core.pacing import Pace
+from tapeway.core.streams.pacing import Pace
 from tapeway.server.manners import Manners
 from tests.peer import Peer
 from tests.server.stand import MIB, stand

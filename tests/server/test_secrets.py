@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tapeway.core.modes import Mode
+from tapeway.core.model.control import Mode
 from tapeway.server.manners import Manners
 from tests.canary import canary, sightings
 from tests.peer import Peer, Step

@@ -4,15 +4,9 @@ import logging
 
 import pytest
 
-from tapeway.core.model import (
-    CassetteHead,
-    Interaction,
-    Request,
-    Response,
-    ResponseChunk,
-    ResponseHead,
-    StoredCassette,
-)
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tapeway.stores.memory import MemoryStore
 from tests.peer import Peer
 from tests.server.stand import Stand, stand

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tapeway.core.modes import Mode
+from tapeway.core.model.control import Mode
 from tapeway.errors import StoreFull
 from tapeway.live import Policy
 from tapeway.server.manners import Manners

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.core.modes import Mode
+from tapeway.core.model.control import Mode
 from tests.peer import Peer
 from tests.server.stand import stand, written_and_read
 from tests.server.test_framing import FRAMINGS, LENGTH, WHOLE

@@ -9,8 +9,8 @@ from aiohttp import web
 from tapeway.admin.application import make_application
 from tapeway.admin.listener import AdminRunner
 from tapeway.broker import Broker
-from tapeway.core.model import CassetteHead
-from tapeway.core.routing import Route, RouteTable
+from tapeway.core.http.routing import Route, RouteTable
+from tapeway.core.model.cassette import CassetteHead
 from tapeway.journal import Journal
 from tapeway.live import Policy
 from tapeway.ports import CassetteStore

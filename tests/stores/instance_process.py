@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tapeway.core.model import Lease, Recording
-from tapeway.core.shared import Control
+from tapeway.core.model.cassette import Lease, Recording
+from tapeway.core.model.control import Control
 from tapeway.errors import StoreError
 from tapeway.stores.postgres import PostgresStore
 from tests.stores.recordings import HEAD, recording

@@ -4,8 +4,8 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-from tapeway.core.cuts import Cuts
-from tapeway.core.model import BodyFile, Recording, Response, ResponseHead, StoredCassette
+from tapeway.core.model.cassette import Recording, StoredCassette
+from tapeway.core.model.messages import BodyFile, Cuts, Response, ResponseHead
 from tapeway.spool import pieces
 from tests.stores.recordings import exchanges, recording
 

@@ -3,14 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from tapeway.core.model import (
-    CassetteHead,
-    ForeignInteraction,
-    Interaction,
-    Recording,
-    ResponseChunk,
-    StoredCassette,
-)
+from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import ResponseChunk
 from tapeway.ports import CassetteStore
 from tests.formats.exchanges import interaction
 

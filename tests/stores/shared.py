@@ -4,9 +4,16 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-from tapeway.core.matching import found_under
-from tapeway.core.model import CassetteHead, Lease, Recording, Step
-from tapeway.core.shared import Control, Found, Held
+from tapeway.core.cassette.index import found_under
+from tapeway.core.model.cassette import (
+    CassetteHead,
+    CursorStep,
+    Held,
+    Lease,
+    Recording,
+    TakenRecording,
+)
+from tapeway.core.model.control import Control
 from tapeway.ports import CassetteStore, Extensible, SharedStore
 from tests.stores.recordings import HEAD, exchanges, recording
 
@@ -42,7 +49,7 @@ def again(number: int, index: int, *supersedes: int, body: bytes = b"") -> Recor
 def stepped(made: Recording, take: int, *, lease: Lease | None = None) -> Recording:
     """A recording that moves on where its key stands."""
     own = found_under(made.exchange)[0]
-    return replace(made, lease=lease, step=Step(take, own, moved))
+    return replace(made, lease=lease, step=CursorStep(take, own, moved))
 
 
 def moved(state: bytes | None) -> bytes:
@@ -62,9 +69,9 @@ async def bring_in(store: CassetteStore, *items: Held, head: CassetteHead = HEAD
     await store.extend("x", head, items)
 
 
-def found_indexes(found: Sequence[Found]) -> list[int]:
+def found_indexes(found: Sequence[TakenRecording]) -> list[int]:
     return [each.item.index for each in found]
 
 
-def found_bodies(found: Sequence[Found]) -> list[bytes]:
+def found_bodies(found: Sequence[TakenRecording]) -> list[bytes]:
     return [each.response.body for each in exchanges(one.item for one in found)]

@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.core.model import (
-    BodyFile,
-    StoredCassette,
-)
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError, StoreFull
 from tapeway.spool import pieces
 from tapeway.stores.file import FileStore

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tapeway.core.model import CassetteHead
+from tapeway.core.model.cassette import CassetteHead
 from tapeway.stores import journal_text
 from tapeway.stores.journal_text import Commit, Entry, Header, JournalDamaged
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.core.model import CassetteHead
+from tapeway.core.model.cassette import CassetteHead
 from tapeway.errors import CassetteCorrupt, CassetteLocked, RequestError, StoreError
 from tapeway.formats.native import Document
 from tapeway.stores import pages

@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 
-from tapeway.core.model import Lease, StoredCassette
-from tapeway.core.shared import Control
-from tapeway.core.steering import with_mode, with_take
+from tapeway.core.model.cassette import Lease, StoredCassette
+from tapeway.core.model.control import Control, with_mode, with_take
 from tapeway.errors import StoreAway, StoreError
 from tapeway.ports import SharedStore
 from tapeway.stores import postgres_driver, postgres_hints, postgres_pool

@@ -12,8 +12,7 @@ from typing import IO
 
 import pytest
 
-from tapeway.core.shared import Control
-from tapeway.core.steering import with_mode
+from tapeway.core.model.control import Control, with_mode
 from tapeway.stores.postgres import PostgresStore
 from tests.stores.postgres_server import PASSWORD, QUOTED, PostgresServer, as_unprivileged, fresh
 from tests.stores.recordings import HEAD, indexes

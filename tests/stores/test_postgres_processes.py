@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from tapeway.core.model import Lease
-from tapeway.core.steering import with_mode
+from tapeway.core.model.cassette import Lease
+from tapeway.core.model.control import with_mode
 from tapeway.ports import SharedStore
 from tapeway.stores.postgres import PostgresStore
 from tests.stores.instance_process import InstanceProcess, instance_process

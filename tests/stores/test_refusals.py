@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tapeway.core.model import StoredCassette
+from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats import native
 from tapeway.stores.file import FileStore

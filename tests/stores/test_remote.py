@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.core.model import CassetteHead, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import CassetteEdited, CassetteLocked, ConfigError, StoreError
 from tapeway.ports import BodyKeeper, Restatable
 from tapeway.stores.file import FileStore

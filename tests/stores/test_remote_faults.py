@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tapeway.core.model import BodyFile, StoredCassette
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.messages import BodyFile
 from tapeway.errors import (
     CassetteCorrupt,
     CassetteEdited,

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from tapeway.core import rules
-from tapeway.core.matching import found_under
-from tapeway.core.model import CassetteHead, ForeignInteraction, StoredCassette
-from tapeway.core.rules import Rules
+from tapeway.core.cassette.index import found_under
+from tapeway.core.matching import rules
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import CassetteEdited, StoreError
 from tapeway.ports import BodyKeeper, SharedStore
 from tapeway.spool import pieces

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tapeway.core.shared import Control, Turn
-from tapeway.core.steering import with_mode, with_take
+from tapeway.core.model.control import Control, CursorState, with_mode, with_take
 from tapeway.ports import SharedStore
 from tests.stores.recordings import HEAD, recording
 from tests.stores.shared import (
@@ -76,7 +75,7 @@ async def test_turns_are_dense_whoever_takes_them(pair: list[SharedStore]) -> No
     async def take_turns(store: SharedStore, count: int) -> None:
         for _ in range(count):
             while True:
-                before: Turn | None = (await store.turns("x", 1, [key(0)])).get(key(0))
+                before: CursorState | None = (await store.turns("x", 1, [key(0)])).get(key(0))
                 state = moved(before.state if before else None)
                 if await store.advance("x", 1, key(0), before, state, 0):
                     given.append(int(state))

@@ -8,8 +8,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tapeway.core.cuts import Cuts
-from tapeway.core.model import BodyFile, Recording, Response, ResponseHead, StoredCassette
+from tapeway.core.model.cassette import Recording, StoredCassette
+from tapeway.core.model.messages import BodyFile, Cuts, Response, ResponseHead
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.spool import PIECE, pieces
 from tapeway.stores.sqlite import SqliteStore

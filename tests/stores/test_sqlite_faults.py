@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tapeway.core.shared import Turn
+from tapeway.core.model.control import CursorState
 from tapeway.errors import (
     CassetteCorrupt,
     CassetteLocked,
@@ -275,7 +275,7 @@ async def test_replays_go_on_while_the_shared_file_cannot_grow(
     try:
         await take_in(one, *range(40))
         full = await _without_room(one)
-        seen: dict[int, Turn] = {}
+        seen: dict[int, CursorState] = {}
         for number in range(40):
             assert await one.advance("x", 1, key(number), None, b"1" * 400, number)
             seen[number] = (await one.turns("x", 1, [key(number)]))[key(number)]

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.core.shared import Control
-from tapeway.core.steering import with_mode, with_take
+from tapeway.core.model.control import Control, with_mode, with_take
 from tapeway.errors import Fenced
 from tapeway.stores.sqlite import SqliteStore
 from tapeway.stores.sqlite_instances import STALE_S

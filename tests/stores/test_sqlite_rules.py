@@ -9,9 +9,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tapeway.core import rules
-from tapeway.core.matching import found_under
-from tapeway.core.rules import Rules
+from tapeway.core.cassette.index import found_under
+from tapeway.core.matching import rules
+from tapeway.core.matching.rules import Rules
 from tapeway.stores import sqlite_rows
 from tapeway.stores.sqlite import SqliteStore
 from tests.stores.recordings import HEAD, recording

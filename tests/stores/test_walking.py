@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.core.model import BodyFile, ForeignInteraction, StoredCassette
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction
+from tapeway.core.model.messages import BodyFile
 from tapeway.ports import CassetteStore
 from tapeway.stores import walking
 from tapeway.stores.file import FileStore

@@ -11,12 +11,12 @@ from subprocess import PIPE
 
 import pytest
 
-from tapeway.core.model import StoredCassette
+from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import CassetteEdited, CassetteLocked
 from tapeway.formats import native
-from tapeway.stores.document import payload_of
 from tapeway.stores.file import FileStore
 from tapeway.stores.file_cassette import FileCassette
+from tapeway.stores.journal_text import payload_of
 from tests.stores.recordings import HEAD, answers, bodies, record, recording
 
 PROJECT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tapeway.core.model import StoredCassette
+from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import CassetteCorrupt, CassetteEdited, StoreError
 from tapeway.formats import yaml_cassette
 from tapeway.formats.notation import JSON, YAML

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tapeway.core.model import Request
-from tapeway.core.modes import Mode
+from tapeway.core.model.control import Mode
+from tapeway.core.model.messages import Request
 from tapeway.errors import UpstreamError
 from tapeway.upstream.client import Limits
 from tests.fakes.world import until

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.core.modes import Mode
+from tapeway.core.model.control import Mode
 from tapeway.upstream.client import Limits
 from tapeway.upstream.guard import AddressGuard
 from tests.peer import OK, Peer

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tapeway.core.attempts import Attempt
-from tapeway.core.miss import Near
+from tapeway.core.cassette.plan import Near
+from tapeway.core.http.sdk_conventions import Attempt
 from tapeway.journal import Entry
 from tapeway.report import Noted
 from tapeway.workers.frames import Frames, pack

@@ -7,8 +7,8 @@ from tapeway.admin.console import Console
 from tapeway.admin.payloads import Acceptance, Accepted, Nothing
 from tapeway.admin.route import Call
 from tapeway.core.json_text import Json
-from tapeway.core.rules import NONE, Rules, RulesFault, read, written
-from tapeway.core.suggestion import rules_text
+from tapeway.core.matching.rules import NONE, Rules, RulesFault, read, written
+from tapeway.core.misses.suggestion import rules_text
 from tapeway.errors import AdminError
 from tapeway.journal import Entry
 

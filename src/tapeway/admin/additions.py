@@ -25,7 +25,7 @@ from tapeway.admin.payloads import MAX_INDEX, Nothing
 from tapeway.admin.route import Call, Plain
 from tapeway.admin.tags import condition
 from tapeway.core.json_text import parse
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import Held
 from tapeway.editing.additions import Addition, Reference
 from tapeway.errors import AdminError
 from tapeway.formats import native

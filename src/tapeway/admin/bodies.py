@@ -9,7 +9,7 @@ from tapeway.admin.console import Console
 from tapeway.admin.octets import MIB, media_type, pieces
 from tapeway.admin.route import Plain
 from tapeway.admin.tags import tag
-from tapeway.core.model import BodyFile
+from tapeway.core.model.messages import BodyFile
 from tapeway.editing.absence import no_cassette
 from tapeway.errors import AdminError, CassetteCorrupt, TapewayError
 from tapeway.spool import Spool, stream

@@ -6,7 +6,7 @@ from tapeway.admin.census import BUDGET
 from tapeway.admin.console import Console
 from tapeway.admin.payloads import CassetteItem, CassettePage, CassetteQuery, Nothing
 from tapeway.admin.route import Call
-from tapeway.core.model import CassetteStat, StoredCassette
+from tapeway.core.model.cassette import CassetteStat, StoredCassette
 from tapeway.editing.absence import no_cassette
 from tapeway.errors import AdminError, StoreError
 from tapeway.ports import Paged

@@ -5,7 +5,7 @@ until the cassette changes, and one answer reads no more than a budget.
 """
 
 from tapeway.broker import Broker
-from tapeway.core.model import CassetteStat
+from tapeway.core.model.cassette import CassetteStat
 
 MIB = 1024 * 1024
 BUDGET = 64 * MIB

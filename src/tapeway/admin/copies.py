@@ -16,8 +16,7 @@ from tapeway.admin.octets import MIB, media_type, pieces
 from tapeway.admin.payloads import Nothing
 from tapeway.admin.route import Call
 from tapeway.admin.tags import condition
-from tapeway.core.model import StoredCassette
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import Held, StoredCassette
 from tapeway.editing.absence import no_cassette
 from tapeway.editing.additions import Walk
 from tapeway.editing.paging import weight

@@ -12,7 +12,7 @@ from tapeway.admin.inlining import inlined
 from tapeway.admin.payloads import Nothing
 from tapeway.admin.route import Call
 from tapeway.admin.tags import tag
-from tapeway.core.model import StoredCassette
+from tapeway.core.model.cassette import StoredCassette
 from tapeway.editing.digest import digest_of
 from tapeway.errors import AdminError, CassetteCorrupt
 from tapeway.formats import kinds

@@ -13,7 +13,7 @@ from tapeway.admin.console import Console
 from tapeway.admin.imports import unreadable
 from tapeway.admin.route import Call, Plain
 from tapeway.core.json_text import Json
-from tapeway.core.model import CassetteHead
+from tapeway.core.model.cassette import CassetteHead
 from tapeway.editing.absence import no_cassette
 from tapeway.formats import native
 from tapeway.formats.fault import FormatFault

@@ -14,7 +14,7 @@ from tapeway.admin.octets import media_type, whole
 from tapeway.admin.payloads import Nothing
 from tapeway.admin.route import Call, Plain
 from tapeway.admin.tags import condition, tag
-from tapeway.core.model import CassetteHead
+from tapeway.core.model.cassette import CassetteHead
 from tapeway.editing.absence import no_cassette
 from tapeway.errors import AdminError
 from tapeway.formats import kinds

@@ -2,13 +2,9 @@
 
 from dataclasses import replace
 
-from tapeway.core.model import (
-    BodyFile,
-    ForeignInteraction,
-    Interaction,
-    Request,
-    StoredCassette,
-)
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import BodyFile, Request
 from tapeway.errors import AdminError
 from tapeway.spool import recalled, whole
 

@@ -12,7 +12,7 @@ from tapeway.admin.payloads import InteractionQuery, Nothing
 from tapeway.admin.route import Call, Plain
 from tapeway.admin.tags import tag
 from tapeway.core.json_text import Json, dump
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import Held
 from tapeway.editing.absence import no_cassette, no_interaction
 from tapeway.editing.paging import MOST, weight
 from tapeway.errors import CassetteCorrupt

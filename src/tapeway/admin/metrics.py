@@ -13,8 +13,8 @@ from prometheus_client.registry import Collector
 from tapeway.admin.instances import Instances
 from tapeway.admin.processes import Processes
 from tapeway.broker import Broker
-from tapeway.core.modes import RULES, Outcome
-from tapeway.loaded import Loaded
+from tapeway.core.model.control import RULES, Outcome
+from tapeway.rulebook import Loaded
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 NAMED = 100

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from tapeway.core.modes import Mode, Outcome
-from tapeway.core.routing import check_cassette_name
+from tapeway.core.http.routing import check_cassette_name
+from tapeway.core.model.control import Mode, Outcome
 
 _SEGMENT = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 MAX_INDEX = 10**15 - 1

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
-from tapeway.core.error_document import error_document
+from tapeway.core.http.sdk_conventions import error_document
 from tapeway.core.json_text import dump
 from tapeway.errors import AdminError, TapewayError
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from tapeway.admin.console import Console
 from tapeway.admin.payloads import MAX_INDEX, InForce, Nothing
 from tapeway.admin.reading import read_body, read_query
-from tapeway.core.routing import check_cassette_name
+from tapeway.core.http.routing import check_cassette_name
 from tapeway.errors import AdminError
 
 Query = TypeVar("Query", bound=BaseModel)

@@ -10,7 +10,7 @@ from typing import IO
 import uvloop
 
 from tapeway.cli.env import variables
-from tapeway.core.model import StoredCassette
+from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import (
     CassetteCorrupt,
     CassetteEdited,

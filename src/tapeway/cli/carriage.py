@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from tapeway.cli.digest import Digest, digest_of
 from tapeway.cli.places import Place
 from tapeway.cli.progress import progress
-from tapeway.core.model import BodyFile, CassetteHead, Interaction, Recording
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import CassetteHead, Held, Recording
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import BodyFile
 from tapeway.errors import ConfigError, StoreError
 from tapeway.ports import BodyKeeper, CassetteStore, Extensible
 from tapeway.spool import pieces

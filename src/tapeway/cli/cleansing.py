@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import replace
 
 from tapeway.cli.findings import Found
-from tapeway.core.guard import Place
-from tapeway.core.known_values import KnownValues
-from tapeway.core.model import Interaction
-from tapeway.core.replacements import Finding
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import Held
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.redaction.findings import Finding
+from tapeway.core.redaction.known_values import KnownValues
+from tapeway.core.redaction.leak_guard import Place
 from tapeway.formats import native
 from tapeway.formats.call import keyed
 from tapeway.inspection import Inspector, mended_as

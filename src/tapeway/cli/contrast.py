@@ -9,14 +9,15 @@ from typing import NamedTuple
 
 from tapeway.cli import exhibits
 from tapeway.cli.sides import Side
-from tapeway.core.differences import Difference, differences
 from tapeway.core.json_text import Json, NotJson, canonical, parse
-from tapeway.core.matching import request_key
-from tapeway.core.model import ForeignInteraction, Interaction, Response
-from tapeway.core.nearest import compared, path_of
-from tapeway.core.rules import Rules
-from tapeway.core.shared import Held
-from tapeway.providers.documents import documents
+from tapeway.core.matching.key import request_key
+from tapeway.core.matching.rules import Rules
+from tapeway.core.misses.differences import Difference, differences
+from tapeway.core.misses.nearest import compared, path_of
+from tapeway.core.model.cassette import Held
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import Response
+from tapeway.core.streams.documents import documents
 
 MOST = 20
 """Differences of one pair that are told."""

@@ -13,10 +13,10 @@ from tapeway.cli.ends import End
 from tapeway.cli.findings import Found
 from tapeway.cli.places import Place, place
 from tapeway.cli.transfer import bring
-from tapeway.core.cuts import Cuts
-from tapeway.core.known_values import KnownValues
-from tapeway.core.model import CassetteHead, Interaction, ResponseChunk, StoredCassette
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Cuts, ResponseChunk
+from tapeway.core.redaction.known_values import KnownValues
 from tapeway.formats.kinds import TAPEWAY
 from tapeway.formats.loss import Loss
 from tapeway.spool import pieces

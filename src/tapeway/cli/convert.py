@@ -15,8 +15,8 @@ from tapeway.cli.findings import CLEAN, FOUND, UNREADABLE, report
 from tapeway.cli.options import settings_options
 from tapeway.cli.places import Place, opened
 from tapeway.cli.sources import load
-from tapeway.core.known_values import KnownValues
-from tapeway.core.model import CassetteHead
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.formats import kinds
 from tapeway.settings import process_secrets

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tapeway.core.comparison import Comparison, Differing, Pair
-from tapeway.core.differences import Difference, legible, shown
-from tapeway.core.json_text import Json, dump
-from tapeway.core.model import Interaction
-from tapeway.core.nearest import compared
-from tapeway.core.rules import NONE, Rules, merged, written
-from tapeway.core.suggestion import rules_text
+from tapeway.core.json_text import Json, dump, legible
+from tapeway.core.matching.rules import NONE, Rules, merged, written
+from tapeway.core.misses.comparison import CallPair, Comparison, Differing
+from tapeway.core.misses.differences import Difference, shown
+from tapeway.core.misses.nearest import compared
+from tapeway.core.misses.suggestion import rules_text
+from tapeway.core.model.interaction import Interaction
 
 _MOST_LISTED = 20
 """Calls of one kind that are named; a person looks at a few."""
@@ -24,7 +24,7 @@ class Diagnosis:
     rules: Rules
     comparison: Comparison
 
-    def left(self, pair: Pair) -> tuple[Difference, ...]:
+    def left(self, pair: CallPair) -> tuple[Difference, ...]:
         """What still differs between two calls under all rules."""
         rules = merged(self.rules, self.comparison.rules)
         return compared(pair.first.request, pair.second.request, rules)

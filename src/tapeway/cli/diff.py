@@ -14,9 +14,9 @@ from tapeway.cli.options import settings_options
 from tapeway.cli.places import place
 from tapeway.cli.sides import Side
 from tapeway.cli.sources import load
-from tapeway.core.differences import shown
 from tapeway.core.json_text import Json, dump
-from tapeway.core.rules import RulesFault, merged, of_meta
+from tapeway.core.matching.rules import RulesFault, merged, of_meta
+from tapeway.core.misses.differences import shown
 from tapeway.errors import CassetteCorrupt, TapewayError
 from tapeway.settings import Settings, resolve_routes
 

@@ -3,7 +3,7 @@
 import hashlib
 
 from tapeway.core.json_text import dump
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import Held
 from tapeway.formats import native
 from tapeway.stores.document import document_of
 

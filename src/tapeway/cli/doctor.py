@@ -17,10 +17,10 @@ from tapeway.cli.options import settings_options
 from tapeway.cli.places import Place, place
 from tapeway.cli.preparation import prepare
 from tapeway.cli.sources import flag_of
-from tapeway.core.comparison import compare
-from tapeway.core.model import CassetteHead, StoredCassette
-from tapeway.core.routing import adopt
-from tapeway.core.rules import Rules, RulesFault, in_meta, merged, of_meta
+from tapeway.core.http.routing import adopt
+from tapeway.core.matching.rules import Rules, RulesFault, in_meta, merged, of_meta
+from tapeway.core.misses.comparison import compare
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import CassetteCorrupt
 from tapeway.ports import Restatable
 from tapeway.settings import Settings, resolve_routes

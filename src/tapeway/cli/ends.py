@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tapeway.cli import foreign_file
 from tapeway.cli.places import is_address
-from tapeway.core.routing import valid_cassette_name
+from tapeway.core.http.routing import valid_cassette_name
 from tapeway.errors import ConfigError
 from tapeway.formats import kinds
 from tapeway.formats.kinds import TAPEWAY, Kind

@@ -10,8 +10,8 @@ import click
 
 from tapeway.cli.options import settings_options
 from tapeway.cli.sources import load
+from tapeway.core.http.routing import DEFAULT, RouteTable, valid_cassette_name
 from tapeway.core.notation import HostPort
-from tapeway.core.routing import DEFAULT, RouteTable, valid_cassette_name
 from tapeway.errors import ConfigError
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.settings import Settings, resolve_routes

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tapeway.core.guard import Place
-from tapeway.core.known_values import KnownValues
-from tapeway.core.model import CassetteHead, Interaction
-from tapeway.core.replacements import Finding
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.redaction.findings import Finding
+from tapeway.core.redaction.known_values import KnownValues
+from tapeway.core.redaction.leak_guard import Place
 from tapeway.errors import StoreError
 from tapeway.formats.native import Document
 from tapeway.inspection import Inspected, Inspector

@@ -3,16 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from tapeway.cli import plain_text
-from tapeway.core.differences import legible
-from tapeway.core.json_text import Json, NotJson, dump, parse
-from tapeway.core.model import (
-    BodyFile,
-    ForeignInteraction,
-    Headers,
-    Interaction,
-    Request,
-    Response,
-)
+from tapeway.core.json_text import Json, NotJson, dump, legible, parse
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import BodyFile, Headers, Request, Response
 from tapeway.formats import native
 from tapeway.providers.message import Message, document
 

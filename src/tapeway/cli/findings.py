@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from tapeway.core.replacements import Finding
+from tapeway.core.redaction.findings import Finding
 from tapeway.formats.fault import shown
 
 CLEAN, FOUND, UNREADABLE = 0, 1, 2

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from tapeway.core.model import CassetteHead, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
 from tapeway.formats import kinds
 from tapeway.formats.fault import FormatFault

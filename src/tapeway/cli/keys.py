@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from tapeway.core.matching import found_under
-from tapeway.core.model import exchange_of
-from tapeway.core.rules import Rules
-from tapeway.core.shared import Held
+from tapeway.core.cassette.index import found_under
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.cassette import Held
+from tapeway.core.model.interaction import exchange_of
 from tapeway.ports import Indexed
 
 

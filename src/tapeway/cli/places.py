@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tapeway.core.model import StoredCassette
-from tapeway.core.routing import valid_cassette_name
-from tapeway.core.shared import Held
+from tapeway.core.http.routing import valid_cassette_name
+from tapeway.core.model.cassette import Held, StoredCassette
 from tapeway.errors import ConfigError, StoreError
 from tapeway.formats.notation import ENDINGS
 from tapeway.ports import CassetteStore, SharedStore

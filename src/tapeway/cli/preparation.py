@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tapeway.cli.sources import load
-from tapeway.core.environment import environment_credentials
+from tapeway.core.redaction.credentials import environment_credentials
 from tapeway.logs import configure
 from tapeway.settings import Settings, known_secrets
 

@@ -16,8 +16,8 @@ from tapeway.cli.places import Place, check_lasting, place
 from tapeway.cli.pruning import Choice, EarlierOnes, Unused, UnusedOnes, choose, read_report
 from tapeway.cli.sources import load
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model import CassetteHead
-from tapeway.core.rules import RulesFault, merged, of_meta
+from tapeway.core.matching.rules import RulesFault, merged, of_meta
+from tapeway.core.model.cassette import CassetteHead
 from tapeway.errors import CassetteCorrupt, ConfigError, TapewayError
 from tapeway.ports import Editable, SharedStore
 from tapeway.settings import Settings

@@ -8,13 +8,12 @@ from pydantic import BaseModel, ValidationError
 
 from tapeway.admin.legible import legible
 from tapeway.cli import exhibits
-from tapeway.core import aliases
-from tapeway.core.marks import mark_of
-from tapeway.core.matching import digest_of, request_key
-from tapeway.core.model import Interaction
-from tapeway.core.routing import origin
-from tapeway.core.rules import Rules
-from tapeway.core.shared import Held
+from tapeway.core.agenttape import lookup
+from tapeway.core.http.routing import origin
+from tapeway.core.matching.key import digest_of, request_key
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.cassette import Held
+from tapeway.core.model.interaction import Interaction, fingerprint
 from tapeway.errors import ConfigError
 from tapeway.stores.walking import Walk
 
@@ -92,7 +91,7 @@ class UnusedOnes:
         """Take note of one as it goes by. Raises ConfigError for one that is another by now."""
         if not isinstance(item, Interaction):
             return
-        if self._by_mark and (mark := mark_of(item)) in self._by_mark:
+        if self._by_mark and (mark := fingerprint(item)) in self._by_mark:
             self._seen[mark].append(_going(item))
         if (named := self._by_index.get(item.index)) is not None:
             request = item.request
@@ -134,7 +133,7 @@ class EarlierOnes:
     def look(self, item: Held) -> Going | None:
         """One that is too many now that this one went by."""
         # What answers in order, whatever is asked, is no repeat of anything.
-        if not isinstance(item, Interaction) or aliases.is_ordered(item):
+        if not isinstance(item, Interaction) or lookup.is_ordered(item):
             return None
         request = item.request
         route = request.route or origin(request.base)

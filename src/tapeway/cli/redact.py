@@ -15,8 +15,8 @@ from tapeway.cli.options import settings_options
 from tapeway.cli.places import opened
 from tapeway.cli.sources import load
 from tapeway.cli.targets import Stored, Target, targets
-from tapeway.core.known_values import KnownValues
-from tapeway.core.model import CassetteHead
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import TapewayError
 from tapeway.formats.native import Document
 from tapeway.settings import process_secrets

@@ -14,8 +14,8 @@ from tapeway.cli.options import settings_options
 from tapeway.cli.places import opened
 from tapeway.cli.sources import load
 from tapeway.cli.targets import Stored, Target, targets
-from tapeway.core.known_values import KnownValues
-from tapeway.core.replacements import Finding
+from tapeway.core.redaction.findings import Finding
+from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import TapewayError
 from tapeway.settings import process_secrets
 from tapeway.stores import pages

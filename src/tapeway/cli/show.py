@@ -13,7 +13,7 @@ from tapeway.cli.options import settings_options
 from tapeway.cli.places import Place, place
 from tapeway.cli.sources import load
 from tapeway.core.json_text import Json, dump
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import Held
 from tapeway.errors import CassetteCorrupt, ConfigError
 from tapeway.formats import native
 from tapeway.formats.fault import FormatFault

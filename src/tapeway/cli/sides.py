@@ -4,9 +4,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from tapeway.cli.places import Place
-from tapeway.core.model import CassetteHead
-from tapeway.core.routing import RouteTable, adopted_item
-from tapeway.core.shared import Held
+from tapeway.core.http.routing import RouteTable, adopted_item
+from tapeway.core.model.cassette import CassetteHead, Held
 from tapeway.errors import StoreError
 from tapeway.ports import SharedStore
 

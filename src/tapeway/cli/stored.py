@@ -6,9 +6,8 @@ from dataclasses import replace
 from tapeway.cli.cleansing import in_files
 from tapeway.cli.examination import Examination
 from tapeway.cli.places import Place
-from tapeway.core.known_values import KnownValues
-from tapeway.core.model import CassetteHead, StoredCassette
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
+from tapeway.core.redaction.known_values import KnownValues
 from tapeway.inspection import Inspected, Inspector, mended_as
 from tapeway.ports import Editable
 from tapeway.stores.document import document_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from tapeway.cli.places import Place, check_lasting, find, is_address, opened
-from tapeway.core.routing import valid_cassette_name
+from tapeway.core.http.routing import valid_cassette_name
 from tapeway.errors import ConfigError
 from tapeway.formats.notation import ENDINGS, JSON, YAML
 from tapeway.ports import CassetteStore

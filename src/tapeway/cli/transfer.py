@@ -12,8 +12,7 @@ from tapeway.cli.carriage import Source, add, batches, beginning, ended, verifie
 from tapeway.cli.digest import Digest
 from tapeway.cli.places import Place, check_lasting
 from tapeway.cli.progress import progress
-from tapeway.core.model import CassetteHead, StoredCassette
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
 from tapeway.errors import ConfigError, StoreError
 from tapeway.ports import Restatable, Swappable
 from tapeway.stores import walking

@@ -4,17 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tapeway.cli.keys import Keys, Problem
-from tapeway.core import match_key
-from tapeway.core.model import (
-    BodyFile,
-    CassetteHead,
-    ForeignInteraction,
-    Interaction,
-    Request,
-    Response,
-)
-from tapeway.core.rules import Rules
-from tapeway.core.shared import Held
+from tapeway.core.agenttape import key
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.cassette import CassetteHead, Held
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import BodyFile, Request, Response
 from tapeway.errors import StoreError
 from tapeway.formats import native
 from tapeway.formats.fault import FormatFault
@@ -70,7 +64,7 @@ def _of_key(item: Interaction) -> Iterator[str]:
     # Of another tool's recording, the key is that of a request nobody has seen.
     if item.stored_keys or not item.match_key:
         return
-    made = match_key.of_http(item.request)
+    made = key.of_http(item.request)
     if made and made != item.match_key:
         yield (
             "its match_key is not that of the request as it stands: tapeway takes its own from the "

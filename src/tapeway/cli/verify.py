@@ -17,7 +17,7 @@ from tapeway.cli.progress import progress
 from tapeway.cli.sources import load
 from tapeway.cli.verification import Verification
 from tapeway.core.json_text import Json, dump
-from tapeway.core.rules import of_meta
+from tapeway.core.matching.rules import of_meta
 from tapeway.errors import StoreAway, TapewayError
 from tapeway.ports import CassetteStore, Checkable
 from tapeway.stores.opening import open_store

@@ -4,12 +4,19 @@ A text is JSON here only if every reader would see the same value: UTF-8, no rep
 or Infinity, no lone surrogate, no absurd depth. Anything else is kept as text or bytes.
 Integers of any size stay exact, which is why reading is the standard library's and not orjson's
 (orjson turns 2**64 into a float).
+
+NaN and infinities, for which JSON has no name: an object with one name stands for each.
+
+AgentTape writes them as Python does. They are held like this wherever a cassette is in memory or in
+a database, and written to a cassette's file as they were found.
+
+Where two documents differ, as paths that a person can find and a rule can name.
 """
 
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import NoReturn, TypeAlias
 
@@ -20,10 +27,18 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 MAX_DEPTH = 200
 """Deeper values are kept as text: people cannot edit them and recursive readers overflow."""
 
-
 # The closing quote is optional: else an unclosed string is searched anew from every quote inside it.
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _BRACKET = re.compile(r"[\[\]{}]")
+NAME = "__agenttape_float__"
+_NUMBERS: Mapping[str, float] = {
+    "NaN": math.nan,
+    "Infinity": math.inf,
+    "-Infinity": -math.inf,
+}
+
+# Inside a string the quotation marks would be escaped.
+_WRITTEN = re.compile(rb'\{\s*"__agenttape_float__":\s*"(NaN|-?Infinity)"\s*\}')
 
 
 class NotJson(ValueError):
@@ -194,3 +209,44 @@ _AS_WRITTEN = json.JSONDecoder(
 _BY_VALUE = json.JSONDecoder(
     object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_whole
 )
+
+
+def held(name: str) -> Json:
+    """What stands for the number that JavaScript calls so."""
+    return {NAME: name}
+
+
+def name_of(value: float) -> str:
+    """What JavaScript calls a number that is not finite."""
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def number(value: Json) -> float | None:
+    """The number an object stands for, None for any other value."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return None
+    name = value.get(NAME)
+    return _NUMBERS.get(name) if isinstance(name, str) else None
+
+
+def named(text: bytes) -> bytes:
+    """A written JSON text with the numbers named as Python names them."""
+    return _WRITTEN.sub(rb"\1", text) if NAME.encode() in text else text
+
+
+def restored(value: Json) -> Json:
+    """The value with the numbers themselves in it, for what writes or compares them as Python does."""
+    if (found := number(value)) is not None:
+        return found
+    if isinstance(value, dict):
+        return {name: restored(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [restored(each) for each in value]
+    return value
+
+
+def legible(text: str) -> str:
+    """The text with octets that are no UTF-8, which came in as lone surrogates, written out."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")

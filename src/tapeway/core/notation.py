@@ -12,8 +12,8 @@ from ipaddress import ip_address, ip_network
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from tapeway.core.addresses import Network
-from tapeway.core.pacing import AS_RECORDED, AT_ONCE, Pace
+from tapeway.core.http.addresses import Network
+from tapeway.core.streams.pacing import AS_RECORDED, AT_ONCE, Pace
 
 T = TypeVar("T")
 

@@ -3,8 +3,7 @@
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
-from tapeway.core.model import CassetteHead
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import CassetteHead, Held
 
 
 @dataclass(frozen=True, slots=True)

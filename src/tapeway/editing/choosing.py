@@ -1,11 +1,12 @@
 """The editor for the cassettes there are."""
 
-from tapeway.core.known_values import KnownValues
-from tapeway.core.routing import RouteTable
+from tapeway.core.http.routing import RouteTable
+from tapeway.core.redaction.known_values import KnownValues
 from tapeway.editing.editor import Editor
 from tapeway.editing.shared import SharedEditor
-from tapeway.loaded import LoadedCassettes, NewHead
+from tapeway.loaded import LoadedCassettes
 from tapeway.ports import CassetteStore, SharedStore
+from tapeway.rulebook import NewHead
 from tapeway.shelves import SharedCassettes
 
 AnyEditor = Editor | SharedEditor

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tapeway.core.model import StoredCassette
+from tapeway.core.model.cassette import StoredCassette
 from tapeway.formats import fingerprint
 
 

@@ -11,14 +11,16 @@ from functools import partial
 from typing import TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-from tapeway.core import repeating, rules
-from tapeway.core.cassette import Cassette
-from tapeway.core.known_values import KnownValues
-from tapeway.core.matching import request_key
-from tapeway.core.model import BodyFile, CassetteHead, ForeignInteraction, Recording, StoredCassette
-from tapeway.core.routing import RouteTable, adopt
-from tapeway.core.shared import Held, Outline
-from tapeway.core.take import Take
+from tapeway.core.cassette import cursors
+from tapeway.core.cassette.cursors import Take
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.http.routing import RouteTable, adopt
+from tapeway.core.matching import rules
+from tapeway.core.matching.key import request_key
+from tapeway.core.model.cassette import CassetteHead, Held, Outline, Recording, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction
+from tapeway.core.model.messages import BodyFile
+from tapeway.core.redaction.known_values import KnownValues
 from tapeway.editing.absence import no_cassette
 from tapeway.editing.additions import Addition, Changed, Walk
 from tapeway.editing.condition import ANY, Condition
@@ -52,8 +54,8 @@ class Editor:
         self._bodies = KeptBodies()
         self._seen = KeptBodies()
         self._numbering = Numbering()
-        self._brought_in: WeakSet[Cassette] = WeakSet()
-        self._heads: WeakKeyDictionary[Cassette, CassetteHead] = WeakKeyDictionary()
+        self._brought_in: WeakSet[CassetteIndex] = WeakSet()
+        self._heads: WeakKeyDictionary[CassetteIndex, CassetteHead] = WeakKeyDictionary()
 
     async def stored(self, name: str) -> StoredCassette | None:
         """A cassette as its store holds it at this moment, or None where there is none."""
@@ -156,7 +158,7 @@ class Editor:
         Large bodies go where the store keeps such, unless it is kept `as_sent`.
         """
 
-        async def work(loaded: Cassette | None) -> tuple[Changed, None]:
+        async def work(loaded: CassetteIndex | None) -> tuple[Changed, None]:
             before = None
             if condition.given:
                 before = await self._store.load(name, writable=True)
@@ -177,7 +179,7 @@ class Editor:
     async def restate(self, name: str, head: CassetteHead, secrets: Secrets = "refuse") -> Changed:
         """Put another head in force; one that is in is let go. Raises AdminError (404)."""
 
-        async def work(loaded: Cassette | None) -> tuple[Changed, None]:
+        async def work(loaded: CassetteIndex | None) -> tuple[Changed, None]:
             before = await self._store.load(name, writable=True)
             if before is None:
                 raise no_cassette(name)
@@ -193,7 +195,7 @@ class Editor:
     async def remove(self, name: str, condition: Condition = ANY) -> None:
         """Delete a cassette. Raises AdminError (404), CassetteLocked."""
 
-        async def work(loaded: Cassette | None) -> tuple[None, None]:
+        async def work(loaded: CassetteIndex | None) -> tuple[None, None]:
             if condition.given:
                 condition.check(await digest_of(await self._store.load(name, writable=True)))
             if not await self._store.remove(name) and loaded is None:
@@ -218,7 +220,9 @@ class Editor:
         is about this one interaction. Raises AdminError (404, 412).
         """
 
-        async def work(loaded: Cassette | None) -> tuple[Appended | None, Cassette | None]:
+        async def work(
+            loaded: CassetteIndex | None,
+        ) -> tuple[Appended | None, CassetteIndex | None]:
             before = await self._store.load(name, writable=True)
             if before is None:
                 raise no_cassette(name)
@@ -253,7 +257,7 @@ class Editor:
         Its digest is checked while it is written. Raises StoreError.
         """
 
-        async def work(cassette: Cassette) -> None:
+        async def work(cassette: CassetteIndex) -> None:
             if not isinstance(self._store, BodyKeeper):
                 raise StoreError(f"the store {self._store.url} takes no large bodies")
             self._bodies.add(name, await self._store.keep(name, pieces(file)))
@@ -261,7 +265,7 @@ class Editor:
         await self.claim(name)
         await self._workshop.alongside(name, work)
 
-    async def _claimed(self, cassette: Cassette) -> None:
+    async def _claimed(self, cassette: CassetteIndex) -> None:
         if not _used(cassette) and cassette.name != self._workshop.control.active:
             self._brought_in.add(cassette)
 
@@ -271,7 +275,7 @@ class Editor:
         head: CassetteHead | None,
         receipt: Receipt,
         secrets: Secrets,
-        cassette: Cassette,
+        cassette: CassetteIndex,
         *,
         repeated: bool,
     ) -> None:
@@ -306,7 +310,7 @@ class Editor:
                 raise failed
 
     async def _record(
-        self, cassette: Cassette, recording: Recording, receipt: Receipt, number: int
+        self, cassette: CassetteIndex, recording: Recording, receipt: Receipt, number: int
     ) -> None:
         await self._store.append(cassette.name, cassette.head, recording)
         item = recording.interaction
@@ -321,14 +325,14 @@ class Editor:
         key = request_key(recording.exchange.request, cassette.rules)
         cassette.add(recording, key, Take(0))
 
-    async def _begin(self, cassette: Cassette, head: CassetteHead | None) -> None:
+    async def _begin(self, cassette: CassetteIndex, head: CassetteHead | None) -> None:
         """Let a cassette that begins now say of itself what its first interactions come with."""
         if head is None or len(cassette) or await self._store.stat(cassette.name) is not None:
             return
         meta = rules.in_meta(head.meta, rules.merged(rules.of_meta(head.meta), cassette.rules))
         cassette.head = replace(head, meta=meta if cassette.rules != rules.NONE else head.meta)
         cassette.rules = rules.of_meta(cassette.head.meta)
-        cassette.repeats = repeating.of_meta(cassette.head.meta)
+        cassette.repeats = cursors.of_meta(cassette.head.meta)
 
     async def _all_placed(
         self,
@@ -348,13 +352,13 @@ class Editor:
 
     def _rebuilt(
         self,
-        loaded: Cassette,
+        loaded: CassetteIndex,
         before: StoredCassette,
         kept: Sequence[Held],
         place: int,
         *,
         removed: bool,
-    ) -> Cassette:
+    ) -> CassetteIndex:
         """The cassette as it was saved: numbered by position, and this take where it was."""
         moved = {
             each.index: at - (removed and at > place)
@@ -363,7 +367,7 @@ class Editor:
         }
         items = tuple([replace(each, index=at) for at, each in enumerate(kept)])
         stored = adopt(StoredCassette(loaded.head, items), self._routes)
-        rebuilt = Cassette(loaded.name, stored, take=loaded.take.number)
+        rebuilt = CassetteIndex(loaded.name, stored, take=loaded.take.number)
         rebuilt.date({at: loaded.recorded_in(index) for index, at in moved.items()})
         rebuilt.take.touched = {moved[each] for each in loaded.take.touched if each in moved}
         # What was used up stays so, as when rules change.
@@ -371,8 +375,8 @@ class Editor:
         return rebuilt
 
     async def _careful(
-        self, name: str, work: Change[T], loaded: Cassette | None
-    ) -> tuple[T, Cassette | None]:
+        self, name: str, work: Change[T], loaded: CassetteIndex | None
+    ) -> tuple[T, CassetteIndex | None]:
         try:
             return await work(loaded)
         except BaseException:
@@ -383,7 +387,7 @@ class Editor:
             raise
 
 
-def _used(cassette: Cassette) -> bool:
+def _used(cassette: CassetteIndex) -> bool:
     return bool(cassette.take.touched or cassette.take.cursors)
 
 

@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import Sequence
 
-from tapeway.core import rules
-from tapeway.core.cassette import Cassette
-from tapeway.core.matching import found_under
-from tapeway.core.model import CassetteHead, Interaction
-from tapeway.core.shared import Held
+from tapeway.core.cassette.index import CassetteIndex, found_under
+from tapeway.core.matching import rules
+from tapeway.core.model.cassette import CassetteHead, Held
+from tapeway.core.model.interaction import Interaction
 from tapeway.editing.absence import no_interaction
 from tapeway.editing.additions import Reference
 from tapeway.editing.receipts import Appended
@@ -42,7 +41,7 @@ def sources_of(items: Sequence[Held]) -> frozenset[tuple[str, str]]:
     )
 
 
-def same(cassette: Cassette, index: int | None, item: Held) -> Appended | None:
+def same(cassette: CassetteIndex, index: int | None, item: Held) -> Appended | None:
     """The interaction of this index, where it says just the same."""
     held = None if index is None else cassette.get(index)
     if held is None or (digest := fingerprint.of_item(held)) != fingerprint.of_item(item):
@@ -68,7 +67,7 @@ async def held_already(
     return found
 
 
-async def superseded_by(cassette: Cassette, wanted: Sequence[Reference]) -> tuple[int, ...]:
+async def superseded_by(cassette: CassetteIndex, wanted: Sequence[Reference]) -> tuple[int, ...]:
     """The indexes of those wanted that are still there, wherever they are now."""
     found: list[int] = []
     moved: list[str] = []

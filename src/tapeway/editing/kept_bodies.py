@@ -4,8 +4,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from tapeway.core.model import BodyFile, Interaction
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import Held
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import BodyFile
 from tapeway.errors import AdminError
 
 _REMEMBERED = 4096

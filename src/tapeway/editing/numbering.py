@@ -6,16 +6,16 @@ another order than they were numbered. An index that was passed over is still to
 
 from weakref import WeakKeyDictionary
 
-from tapeway.core.cassette import Cassette
+from tapeway.core.cassette.index import CassetteIndex
 
 
 class Numbering:
     """Gives out indexes of cassettes that are in."""
 
     def __init__(self) -> None:
-        self._gaps: WeakKeyDictionary[Cassette, list[range]] = WeakKeyDictionary()
+        self._gaps: WeakKeyDictionary[CassetteIndex, list[range]] = WeakKeyDictionary()
 
-    def index(self, cassette: Cassette, wanted: int | None) -> int:
+    def index(self, cassette: CassetteIndex, wanted: int | None) -> int:
         """The one that is wanted, if nobody ever had it, or else a new one."""
         if wanted is not None and self._take(cassette, wanted):
             return wanted
@@ -26,7 +26,7 @@ class Numbering:
         cassette.number_from(wanted + 1)
         return wanted
 
-    def _take(self, cassette: Cassette, wanted: int) -> bool:
+    def _take(self, cassette: CassetteIndex, wanted: int) -> bool:
         gaps = self._gaps.get(cassette, [])
         for place, gap in enumerate(gaps):
             if wanted in gap:

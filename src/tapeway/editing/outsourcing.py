@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tapeway.core.cuts import Cuts
-from tapeway.core.large_body import Digester
-from tapeway.core.model import LARGE_BODY, BodyFile, Interaction, Request, Response
-from tapeway.core.shared import Held
+from tapeway.core.matching.body_digest import Digester
+from tapeway.core.model.cassette import Held
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import LARGE_BODY, BodyFile, Cuts, Request, Response
 from tapeway.ports import BodyKeeper, CassetteStore
 
 

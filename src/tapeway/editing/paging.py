@@ -3,8 +3,8 @@
 from collections.abc import AsyncGenerator
 
 from tapeway.core.json_text import dump
-from tapeway.core.model import Interaction
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import Held
+from tapeway.core.model.interaction import Interaction
 from tapeway.ports import Paged
 
 MOST = 8 * 1024 * 1024

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tapeway.core.guard import Place
-from tapeway.core.known_values import KnownValues
-from tapeway.core.model import CassetteHead, Interaction
-from tapeway.core.replacements import Finding
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import CassetteHead, Held
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.redaction.findings import Finding
+from tapeway.core.redaction.known_values import KnownValues
+from tapeway.core.redaction.leak_guard import Place
 from tapeway.errors import AdminError
 from tapeway.formats import native
 from tapeway.formats.fault import shown

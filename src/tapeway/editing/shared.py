@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from tapeway.core.known_values import KnownValues
-from tapeway.core.model import BodyFile, CassetteHead, Recording, StoredCassette
-from tapeway.core.shared import Held, Outline
+from tapeway.core.model.cassette import CassetteHead, Held, Outline, Recording, StoredCassette
+from tapeway.core.model.messages import BodyFile
+from tapeway.core.redaction.known_values import KnownValues
 from tapeway.editing.absence import no_cassette, no_interaction
 from tapeway.editing.additions import Addition, Changed, Reference, Walk
 from tapeway.editing.condition import ANY, Condition

@@ -3,14 +3,14 @@
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from tapeway.core.cassette import Cassette
-from tapeway.core.model import StoredCassette
-from tapeway.core.shared import Control
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.control import Control
 
 T = TypeVar("T")
 
-Work = Callable[[Cassette], Awaitable[T]]
-Change = Callable[[Cassette | None], Awaitable[tuple[T, Cassette | None]]]
+Work = Callable[[CassetteIndex], Awaitable[T]]
+Change = Callable[[CassetteIndex | None], Awaitable[tuple[T, CassetteIndex | None]]]
 
 
 class Workshop(Protocol):
@@ -19,7 +19,7 @@ class Workshop(Protocol):
     control: Control
     """What is in force."""
 
-    def get(self, name: str) -> Cassette | None:
+    def get(self, name: str) -> CassetteIndex | None:
         """A cassette that is in."""
 
     async def alongside(self, name: str, work: Work[T]) -> T:

@@ -9,17 +9,13 @@ one with a `sequenceIndex` fits once.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tapeway.core import repeating
+from tapeway.core.cassette import cursors
 from tapeway.core.json_text import Json, dump
-from tapeway.core.matching import request_key
-from tapeway.core.model import (
-    CassetteHead,
-    ForeignInteraction,
-    Headers,
-    Interaction,
-    StoredCassette,
-)
-from tapeway.core.rules import Rules, in_meta
+from tapeway.core.matching.key import request_key
+from tapeway.core.matching.rules import Rules, in_meta
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import Headers
 from tapeway.formats.call import Call, keyed, whole
 from tapeway.formats.fields import Fields
 from tapeway.formats.loss import Loss, dropped
@@ -90,7 +86,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     once = bool(ending) and len(ending) == len(alike)
     if not once:
         losses += [Loss((*last.fields.at, "match", "sequenceIndex"), GOES_ON) for last in ending]
-    meta = repeating.in_meta(in_meta(fresh.meta, RULES), "miss" if once else "last")
+    meta = cursors.in_meta(in_meta(fresh.meta, RULES), "miss" if once else "last")
     return StoredCassette(replace(fresh, meta=meta) if found else fresh, tuple(found)), losses
 
 

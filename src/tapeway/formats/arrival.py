@@ -3,9 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from tapeway.core.cuts import Cuts
 from tapeway.core.json_text import Json
-from tapeway.core.model import Framing, Response, ResponseChunk
+from tapeway.core.model.messages import Cuts, Framing, Response, ResponseChunk
 from tapeway.formats.fault import FormatFault
 from tapeway.formats.fields import Fields, millis
 

@@ -9,7 +9,8 @@ import base64
 import json
 from collections.abc import Mapping
 
-from tapeway.core import forms, odd_numbers
+from tapeway.core import json_text
+from tapeway.core.http import forms
 from tapeway.core.json_text import MAX_DEPTH, Json, NotJson, parse, same
 from tapeway.formats import json_layout
 from tapeway.formats.fault import FormatFault
@@ -64,9 +65,9 @@ def _written(fields: Fields, value: Json, raw: bytes | None) -> bytes:
     if raw is not None and _says(raw, value):
         return raw
     text = json_layout.read(fields.object("json_layout")).dump(value)
-    if odd_numbers.NAME.encode() not in text:
+    if json_text.NAME.encode() not in text:
         return text
-    restored = odd_numbers.restored(value)
+    restored = json_text.restored(value)
     return text if restored == value else _written(fields, restored, raw)
 
 
@@ -111,7 +112,7 @@ def _says(raw: bytes, value: Json) -> bool:
 
 def _form_of(body: bytes) -> dict[str, Json] | None:
     try:
-        return forms.parse(body)
+        return forms.parse_form(body)
     except UnicodeDecodeError:
         return None
 

@@ -3,7 +3,7 @@
 import re
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import BodyFile, PartDigest
+from tapeway.core.model.messages import BodyFile, PartDigest
 from tapeway.formats.fault import FormatFault
 from tapeway.formats.fields import Fields
 

@@ -4,19 +4,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tapeway.core import match_key
-from tapeway.core.encoding import coding_of
-from tapeway.core.headers import end_to_end
-from tapeway.core.json_text import Json
-from tapeway.core.model import (
-    Headers,
-    Interaction,
-    Request,
-    Response,
-    ResponseChunk,
-    ResponseHead,
+from tapeway.core.agenttape.key import of_http
+from tapeway.core.http.content_codings import (
+    coding_of,
+    readable_request,
+    readable_response,
+    uncoded,
 )
-from tapeway.core.readable import readable_request, readable_response, uncoded
+from tapeway.core.http.headers import end_to_end
+from tapeway.core.json_text import Json
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
 from tapeway.formats import exchange
 from tapeway.formats.fault import FormatFault, Pointer
 
@@ -114,7 +112,7 @@ def keyed(interaction: Interaction) -> Interaction:
     """A recording of another tool with the key a cassette shows for what it says now."""
     if interaction.request.route:
         return interaction
-    key = match_key.of_http(interaction.request)
+    key = of_http(interaction.request)
     return replace(interaction, match_key=key, stored_keys=(key,) if key else ())
 
 

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tapeway.core.json_text import Json, NotJson, dump, parse
-from tapeway.core.model import CassetteHead
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import CassetteHead, Held
 from tapeway.formats import fingerprint, native
 from tapeway.formats.fault import FormatFault
 from tapeway.formats.fields import Fields

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 import orjson
 
-from tapeway.core import repeating
+from tapeway.core.cassette import cursors
 from tapeway.core.json_text import Json
-from tapeway.core.model import CassetteHead, ForeignInteraction, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.formats import extension
 from tapeway.formats.extension import Document
 from tapeway.formats.fault import FormatFault
@@ -64,7 +65,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
         for index, key in enumerate(entries.values)
     ]
     rest = {name: said for name, said in about.values.items() if name != EXTENSION}
-    fresh = replace(fresh, meta=repeating.in_meta(fresh.meta, "last"))
+    fresh = replace(fresh, meta=cursors.in_meta(fresh.meta, "last"))
     began = replace(fresh, created_at=about.text("created_at") or fresh.created_at)
     head = extension.head(about.object(EXTENSION), began)
     if rest:

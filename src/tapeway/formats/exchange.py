@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from tapeway.core import match_key
-from tapeway.core.encoding import coding_of, decoder
-from tapeway.core.headers import OWN, end_to_end, find
+from tapeway.core.agenttape.key import of_http
+from tapeway.core.http.content_codings import coding_of, decoder, may_be_read, uncoded
+from tapeway.core.http.headers import OWN, end_to_end, find
 from tapeway.core.json_text import Json
-from tapeway.core.model import Headers, Interaction, Request, Response, ResponseHead, Verdict
-from tapeway.core.readable import may_be_read, uncoded
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Headers, Request, Response, ResponseHead, Verdict
 from tapeway.formats import arrival, body, body_file, failing, header_map
 from tapeway.formats.fault import FormatFault, Pointer
 from tapeway.formats.fields import Fields, millis
@@ -56,7 +56,7 @@ def encode(interaction: Interaction) -> dict[str, Json]:
         document["error"] = failing.encode(interaction.failure)
         if interaction.response.status:
             document[failing.PARTIAL] = _encode_part(interaction.response, request.method)
-    key = interaction.stored_keys[0] if foreign else match_key.of_http(request)
+    key = interaction.stored_keys[0] if foreign else of_http(request)
     if key:
         document["match_key"] = key
     document["latency_ms"] = millis(interaction.latency_ms)

@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import CassetteHead, Interaction
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import Interaction
 from tapeway.formats import exchange, failing
 from tapeway.formats.fields import Fields
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 
-from tapeway.core.failure import MESSAGES
 from tapeway.core.json_text import Json
-from tapeway.core.model import Failure, FailureKind
+from tapeway.core.model.messages import MESSAGES, Failure, FailureKind
 from tapeway.formats.fields import Fields
 
 NAMES = ("type", "module", "message", "failure")

@@ -7,8 +7,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model import CassetteHead
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import CassetteHead, Held
 from tapeway.formats import native
 
 

@@ -8,15 +8,11 @@ import base64
 from collections.abc import Iterable, Iterator
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from tapeway.core.headers import find
+from tapeway.core.http.headers import find
 from tapeway.core.json_text import Json
-from tapeway.core.model import (
-    CassetteHead,
-    ForeignInteraction,
-    Headers,
-    Interaction,
-    StoredCassette,
-)
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import Headers
 from tapeway.formats import body, exchange, extension
 from tapeway.formats.call import Call, keyed, octets, readable, texts, whole
 from tapeway.formats.extension import Document, Held

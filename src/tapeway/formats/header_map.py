@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import Headers
+from tapeway.core.model.messages import Headers
 from tapeway.formats.fault import FormatFault
 from tapeway.formats.fields import Fields
 

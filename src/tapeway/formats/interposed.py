@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import ForeignInteraction, Interaction, ResponseChunk
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import Held
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import ResponseChunk
 from tapeway.formats import exchange
 from tapeway.formats.call import Call, divided, kept, keyed, octets, texts
 from tapeway.formats.extension import Document

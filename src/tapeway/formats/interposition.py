@@ -7,15 +7,11 @@ recording.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from tapeway.core import repeating
+from tapeway.core.cassette import cursors
 from tapeway.core.json_text import Json, NotJson, dump, parse
-from tapeway.core.model import (
-    CassetteHead,
-    ForeignInteraction,
-    Interaction,
-    StoredCassette,
-)
-from tapeway.core.shared import Held as Item
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.cassette import Held as Item
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.formats import body, exchange, extension
 from tapeway.formats.extension import Document, Held
 from tapeway.formats.fault import FormatFault, Pointer
@@ -68,7 +64,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
         found.append(item)
         losses += dropped(fields, _INTERACTION)
     losses += dropped(root, ("interactions", EXTENSION))
-    fresh = replace(fresh, meta=repeating.in_meta(fresh.meta, "first"))
+    fresh = replace(fresh, meta=cursors.in_meta(fresh.meta, "first"))
     head = extension.head(root.object(EXTENSION), fresh)
     return StoredCassette(head, tuple(found)), losses
 
@@ -78,7 +74,7 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
     losses: list[Loss] = []
     written: list[Json] = []
     first: dict[str, int] = {}
-    always_first = repeating.of_meta(cassette.head.meta) == "first"
+    always_first = cursors.of_meta(cassette.head.meta) == "first"
     for index, item in enumerate(cassette.interactions):
         at: Pointer = ("interactions", index)
         said = interposed_of(item)

@@ -5,7 +5,7 @@ file has it. For tools that stream, filter and count lines.
 from collections.abc import Iterator
 
 from tapeway.core.json_text import Json, NotJson, dump, parse
-from tapeway.core.model import CassetteHead, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.formats import extension, native
 from tapeway.formats.extension import Document
 from tapeway.formats.fault import FormatFault

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tapeway.core.json_text import Json, NotJson, dump, parse
-from tapeway.core.model import CassetteHead, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.formats import (
     aimock,
     dspy,

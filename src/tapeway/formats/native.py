@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import count
 
-from tapeway.core import odd_numbers, repeating, rules
+from tapeway.core import json_text
+from tapeway.core.cassette import cursors
 from tapeway.core.json_text import Json, NotJson, dump, parse
-from tapeway.core.model import CassetteHead, ForeignInteraction, Interaction, StoredCassette
-from tapeway.core.rules import RulesFault
+from tapeway.core.matching import rules
+from tapeway.core.matching.rules import RulesFault
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.formats import assets, exchange, failing, json_lines, sdk_document
 from tapeway.formats.fault import FormatFault, Pointer
 from tapeway.formats.fields import Fields
@@ -53,7 +56,7 @@ def save(cassette: StoredCassette) -> bytes:
 def read(text: bytes) -> Sheet:
     """The documents a file holds. Raises FormatFault when the frame around them is wrong."""
     try:
-        value = parse(text, constant=odd_numbers.held)
+        value = parse(text, constant=json_text.held)
     except NotJson as exc:
         raise json_lines.explain(text, exc) from None
     try:
@@ -119,7 +122,7 @@ def encode(interaction: Interaction | ForeignInteraction) -> Document:
 
 def write(head: CassetteHead, documents: Iterable[Document]) -> bytes:
     """The file of a head and documents in this order; the same ones give the same bytes."""
-    frame = odd_numbers.named(dump(root_of(head), indent=True)).removesuffix(b"\n}")
+    frame = json_text.named(dump(root_of(head), indent=True)).removesuffix(b"\n}")
     # One by one: what one interaction holds has no influence on how another is written.
     written = [_indented(index, document) for index, document in enumerate(documents)]
     if not written:
@@ -148,7 +151,7 @@ def _indented(index: int, document: Document) -> bytes:
         case {"chunks": [[int() | float(), int()], *_] as chunks}:
             text = text.replace(*_spread_and_narrow(chunks))
     # A line break inside a string is an escape, so each one here begins a line.
-    return b"    " + odd_numbers.named(text).replace(b"\n", b"\n    ")
+    return b"    " + json_text.named(text).replace(b"\n", b"\n    ")
 
 
 def _spread_and_narrow(chunks: list[Json]) -> tuple[bytes, bytes]:
@@ -196,7 +199,7 @@ def _root(value: Json) -> Fields:
 def _check_rules(head: CassetteHead) -> None:
     try:
         rules.of_meta(head.meta)
-        repeating.of_meta(head.meta)
+        cursors.of_meta(head.meta)
     except RulesFault as exc:
         raise FormatFault(f"{exc.what}; {exc.remedy}", ("meta", *exc.pointer)) from exc
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tapeway.core.model import CassetteHead, ForeignInteraction, Interaction, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.formats import assets, native, yaml_cassette
 from tapeway.formats.native import Document, Sheet
 

@@ -8,14 +8,15 @@ import re
 from collections.abc import Mapping
 from http import HTTPStatus
 
-from tapeway.core import odd_numbers, sdk_call
-from tapeway.core.headers import OWN, end_to_end
+from tapeway.core import json_text
+from tapeway.core.agenttape import sdk_calls
+from tapeway.core.http.headers import OWN, end_to_end
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model import (
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import (
     Failure,
     FailureKind,
     Headers,
-    Interaction,
     Request,
     Response,
     ResponseChunk,
@@ -93,14 +94,14 @@ def _request(fields: Fields) -> Request | None:
     said = fields.values.get("request")
     asked: Mapping[str, Json] = said if isinstance(said, dict) else {}
     endpoint = asked.get("endpoint")
-    if not isinstance(endpoint, str) or endpoint not in sdk_call.ENDPOINTS:
+    if not isinstance(endpoint, str) or endpoint not in sdk_calls.ENDPOINTS:
         return None
     arguments = {
         name: _sent(endpoint, name, value)
         for name, value in asked.items()
         if name != "endpoint" and not (isinstance(value, str) and _NOT_GIVEN.fullmatch(value))
     }
-    return sdk_call.request_of(endpoint, arguments)
+    return sdk_calls.request_of(endpoint, arguments)
 
 
 def _sent(endpoint: str, name: str, value: Json) -> Json:
@@ -118,7 +119,7 @@ def _answer(document: Document) -> _Answer | None:
     if isinstance(result, dict) and _RAW in result:
         # `with_raw_response` was recorded as what is inside the SDK: the answer is not in it.
         return None
-    return _whole(200, (), odd_numbers.named(dump(result))), None
+    return _whole(200, (), json_text.named(dump(result))), None
 
 
 def _interaction(fields: Fields, index: int, request: Request, answer: _Answer) -> Interaction:
@@ -168,7 +169,7 @@ def _shape(attrs: Mapping[str, Json], message: str) -> Json:
 def _whole(status: int, headers: Headers, text: bytes) -> Response:
     names = {name.lower() for name, _ in headers}
     if b"content-type" not in names:
-        headers = (*headers, sdk_call.JSON_TYPE)
+        headers = (*headers, sdk_calls.JSON_TYPE)
     if status >= 400 and _DECIDED[0] not in names:
         # The recorded call had made its retries: one more would take the next recording.
         headers = (*headers, _DECIDED)

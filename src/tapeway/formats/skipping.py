@@ -1,6 +1,6 @@
 """Why an interaction has no place in a format that knows only requests and their answers."""
 
-from tapeway.core.model import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
 
 
 def unfit(item: Interaction | ForeignInteraction, tool: str, *, failures: bool = False) -> str:

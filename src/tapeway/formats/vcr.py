@@ -10,14 +10,10 @@ import binascii
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tapeway.core import repeating
+from tapeway.core.cassette import cursors
 from tapeway.core.json_text import Json
-from tapeway.core.model import (
-    CassetteHead,
-    ForeignInteraction,
-    Interaction,
-    StoredCassette,
-)
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.formats import body, exchange, extension
 from tapeway.formats.call import Call, keyed, octets, readable, whole
 from tapeway.formats.extension import Document, Held
@@ -80,7 +76,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
         losses += dropped(fields, _INTERACTION)
         found.append(_read_interaction(len(found), fields, status))
     losses += dropped(root, _ROOT)
-    fresh = replace(fresh, meta=repeating.in_meta(fresh.meta, "miss"))
+    fresh = replace(fresh, meta=cursors.in_meta(fresh.meta, "miss"))
     return StoredCassette(extension.head(root.object(EXTENSION), fresh), tuple(found)), losses
 
 
@@ -97,7 +93,7 @@ def write(cassette: StoredCassette, *, binary: bool = False) -> tuple[Document, 
             place = ("interactions", index, "request", "url")
             losses.append(Loss(place, "names no host, and VCR.py matches nothing without one"))
         written.append(_interaction(item))
-    if written and repeating.of_meta(cassette.head.meta) != "miss":
+    if written and cursors.of_meta(cassette.head.meta) != "miss":
         losses.append(Loss((), ONCE))
     head = extension.of_head(cassette.head)
     return {"version": VERSION, "interactions": written, EXTENSION: head}, losses

@@ -12,18 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote, quote_plus
 
-from tapeway.core import repeating
-from tapeway.core.headers import find
+from tapeway.core.cassette import cursors
+from tapeway.core.http.headers import find
 from tapeway.core.json_text import Json, NotJson, dump, parse
-from tapeway.core.matching import request_key
-from tapeway.core.model import (
-    CassetteHead,
-    Failure,
-    ForeignInteraction,
-    Headers,
-    Interaction,
-    StoredCassette,
-)
+from tapeway.core.matching.key import request_key
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import Failure, Headers
 from tapeway.formats.call import Call, keyed, octets, whole
 from tapeway.formats.fault import Pointer
 from tapeway.formats.fields import Fields
@@ -106,7 +101,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     cycles = bool(begins_anew) and len(begins_anew) == len([name for name in depths if name])
     if not cycles:
         losses += [Loss((), f"scenario '{name}' {STAYS}") for name in sorted(begins_anew)]
-    meta = repeating.in_meta(fresh.meta, "cycle" if cycles else "last")
+    meta = cursors.in_meta(fresh.meta, "cycle" if cycles else "last")
     return StoredCassette(replace(fresh, meta=meta), tuple(found)), losses
 
 

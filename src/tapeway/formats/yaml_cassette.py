@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
-from tapeway.core import odd_numbers
+from tapeway.core import json_text
 from tapeway.core.json_text import Json
-from tapeway.core.model import CassetteHead, ForeignInteraction, Interaction
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.formats import assets, native, yaml_text, yaml_value
 from tapeway.formats.fault import FormatFault
 from tapeway.formats.native import Document, Sheet
@@ -50,7 +51,7 @@ def write(head: CassetteHead, documents: Iterable[Document]) -> bytes:
 
 def _meaning(text: str) -> Json:
     name = _ODD.get(text.lower())
-    return resolve(text) if name is None else odd_numbers.held(name)
+    return resolve(text) if name is None else json_text.held(name)
 
 
 def _placed(fault: FormatFault, text: bytes) -> FormatFault:

@@ -7,7 +7,7 @@ hold control characters or a thousand letters, by the parser that AgentTape fall
 import re
 from collections.abc import Iterator
 
-from tapeway.core import odd_numbers
+from tapeway.core import json_text
 from tapeway.core.json_text import Json
 from tapeway.formats.yaml_scalar import number
 
@@ -79,7 +79,7 @@ def _block(value: Json, indent: str) -> Iterator[str]:
 def _is_block(value: Json) -> bool:
     if not isinstance(value, dict | list) or not value:
         return False
-    return not _is_row(value) and odd_numbers.number(value) is None
+    return not _is_row(value) and json_text.number(value) is None
 
 
 def _is_row(value: Json) -> bool:
@@ -103,7 +103,7 @@ def _scalar(value: Json, *, in_list: bool = False) -> str:
             return number(value)
         case str():
             return _text(value, in_list=in_list)
-        case {odd_numbers.NAME: str(name)}:
+        case {json_text.NAME: str(name)}:
             return _ODD[name]
         case dict():
             return "{}"

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tapeway.core import match_key
+from tapeway.core.agenttape import key
 from tapeway.core.json_text import Json, NotJson, require
-from tapeway.core.model import ForeignInteraction
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import Held
+from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import RequestError
 
 KIND = "memory_write"
@@ -41,7 +41,7 @@ def written(session_id: str, messages: Sequence[Message]) -> dict[str, Json]:
         "boundary": CALL,
         "request": request,
         "response": None,
-        "match_key": match_key.of_request(request),
+        "match_key": key.of_request(request),
         "latency_ms": 0.0,
     }
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tapeway.core.credentials import Secret
-from tapeway.core.environment import environment_credentials
-from tapeway.core.guard import Guard
+from tapeway.core.redaction.credentials import Secret, environment_credentials
+from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.errors import StoreError
 from tapeway.history.storage import CassetteHistory, HistoryStorage
 from tapeway.ports import CassetteStore
@@ -53,7 +52,7 @@ class StorageProvider:
         """Open the store; a second time nothing. Raises StoreError."""
         if self._history is None:
             await self._store.open()
-            check = None if self._keep_secrets else Guard(_secrets()).check
+            check = None if self._keep_secrets else LeakGuard(_secrets()).check
             self._history = CassetteHistory(self._store, self._now, check)
 
     async def close(self) -> None:

@@ -2,7 +2,7 @@
 
 import re
 
-from tapeway.core.routing import valid_cassette_name
+from tapeway.core.http.routing import valid_cassette_name
 from tapeway.errors import RequestError
 
 FOLDER = "history"

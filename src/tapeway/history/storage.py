@@ -9,7 +9,8 @@ from itertools import count
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from tapeway.core.model import CassetteHead, Check, ForeignInteraction, Recording, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, Check, Recording, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.history.message import Message, read, written
 from tapeway.history.session_names import name_of, session_of

@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
-from tapeway.core import repeating
-from tapeway.core.model import CassetteHead, ForeignInteraction, Recording, StoredCassette
-from tapeway.core.modes import Repeats
-from tapeway.core.routing import check_cassette_name
-from tapeway.core.shared import Held
+from tapeway.core.cassette import cursors
+from tapeway.core.http.routing import check_cassette_name
+from tapeway.core.model.cassette import CassetteHead, Held, Recording, StoredCassette
+from tapeway.core.model.control import Repeats
+from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import StoreError, TapewayError
 from tapeway.integrations.loop_thread import LoopThread
 from tapeway.ports import CassetteStore, SharedStore
@@ -177,7 +177,7 @@ class BlockingCassette:
 
     def _fresh(self) -> CassetteHead:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        meta = repeating.in_meta({"tapeway_version": _version()}, self._repeats)
+        meta = cursors.in_meta({"tapeway_version": _version()}, self._repeats)
         return CassetteHead(now, str(uuid4()), meta)
 
 

@@ -3,11 +3,11 @@
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
-from tapeway.core import match_key
+from tapeway.core.agenttape.key import ORDERED, of_request
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model import ForeignInteraction
-from tapeway.core.modes import Repeats
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import Held
+from tapeway.core.model.control import Repeats
+from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.integrations import call_values
 
 _Document = Mapping[str, Json]
@@ -29,7 +29,7 @@ def boundary_of(kind: str, name: str) -> str:
 def key_of(request: Json, ignore: Iterable[str]) -> str:
     """AgentTape's key, "" for what it cannot hash."""
     try:
-        return match_key.of_request(call_values.keyed(request), ignore)
+        return of_request(call_values.keyed(request), ignore)
     except (UnicodeEncodeError, RecursionError):
         return ""
 
@@ -73,7 +73,7 @@ class CallSlots:
 
     def next(self, kind: str, boundary: str, keys: Iterable[str]) -> _Document | None:
         """The recording whose turn it is under one of these keys, used up from then on."""
-        found = self.alike(kind, boundary, (*keys, match_key.ORDERED))
+        found = self.alike(kind, boundary, (*keys, ORDERED))
         unused = [index for index in found if index not in self._used]
         if not found or (not unused and self._repeats == "miss"):
             return None

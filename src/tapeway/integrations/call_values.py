@@ -13,7 +13,7 @@ from datetime import date, time
 from decimal import Decimal
 from uuid import UUID
 
-from tapeway.core import odd_numbers
+from tapeway.core import json_text
 from tapeway.core.json_text import Json
 from tapeway.formats.assets import BYTES
 
@@ -41,7 +41,7 @@ def _written(value: object, around: frozenset[int]) -> Json:
         case str():
             return _text(value)
         case float():
-            return value if math.isfinite(value) else odd_numbers.held(odd_numbers.name_of(value))
+            return value if math.isfinite(value) else json_text.held(json_text.name_of(value))
         case bytes() | bytearray():
             return {BYTES: base64.b64encode(value).decode("ascii")}
         case date() | time():
@@ -70,7 +70,7 @@ def keyed(value: Json) -> Json:
     if isinstance(value, dict):
         if (octets := _octets(value)) is not None:
             return octets.decode("utf-8", "replace")
-        if (number := odd_numbers.number(value)) is not None:
+        if (number := json_text.number(value)) is not None:
             return number
         return {name: keyed(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -83,7 +83,7 @@ def read(value: Json) -> object:
     if isinstance(value, dict):
         if (octets := _octets(value)) is not None:
             return octets
-        if (number := odd_numbers.number(value)) is not None:
+        if (number := json_text.number(value)) is not None:
             return number
         return {name: read(each) for name, each in value.items()}
     if isinstance(value, list):

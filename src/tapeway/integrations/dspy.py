@@ -17,10 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from tapeway.core.credentials import MIN_VALUE, Secret
-from tapeway.core.differences import differences
 from tapeway.core.json_text import Json, dump, parse
-from tapeway.core.known_values import KnownValues
+from tapeway.core.misses.differences import differences
+from tapeway.core.redaction.credentials import MIN_VALUE, Secret
+from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import ConfigError, StoreError
 from tapeway.formats.dspy import IGNORED
 from tapeway.inspection import Inspector

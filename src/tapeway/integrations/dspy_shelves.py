@@ -11,7 +11,8 @@ from typing import Protocol
 from uuid import uuid4
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import CassetteHead, ForeignInteraction, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats import dspy, kinds
 from tapeway.formats.extension import Document

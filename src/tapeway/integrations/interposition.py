@@ -16,9 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tapeway.core.known_values import KnownValues
-from tapeway.core.model import Interaction as Exchange
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import Held
+from tapeway.core.model.interaction import Interaction as Exchange
+from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import StoreError, TapewayError
 from tapeway.formats import native
 from tapeway.formats.call import keyed

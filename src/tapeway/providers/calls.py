@@ -6,10 +6,10 @@ from urllib.parse import unquote, urlsplit
 
 import orjson
 
-from tapeway.core import encoding, multipart
-from tapeway.core.headers import find
+from tapeway.core.http import content_codings, forms
+from tapeway.core.http.headers import find
 from tapeway.core.json_text import Json
-from tapeway.core.model import Request
+from tapeway.core.model.messages import Request
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.paths import owner, spoken
 
@@ -96,11 +96,11 @@ def _resource(path: str) -> tuple[str | None, str | None]:
 
 def _fields(request: Request) -> dict[str, Json]:
     content_type = find(request.headers, b"content-type") or b""
-    body = encoding.decode(find(request.headers, b"content-encoding") or b"", request.body)
+    body = content_codings.decode(find(request.headers, b"content-encoding") or b"", request.body)
     if not body:
         return {}
     if content_type.lower().startswith(b"multipart/"):
-        parts = multipart.parse(content_type, body) or []
+        parts = forms.parse_multipart(content_type, body) or []
         return {
             part.name: part.body.decode("utf-8", "replace")
             for part in parts

@@ -7,7 +7,7 @@ again; what it left out, changed or put in between is told where that came up.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tapeway.core.model import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.providers.kept import kept
 from tapeway.providers.message import Message
 from tapeway.providers.spoken import Unread, recorded, spoken

@@ -6,14 +6,14 @@ certain there is no row, since an answer that is whole must not be taken for hal
 
 from collections.abc import Mapping
 
-from tapeway.core import encoding
-from tapeway.core.completeness import Ending, Scanner, Terms
-from tapeway.core.event_scanner import EventScanner
-from tapeway.core.frame_scanner import FrameScanner
-from tapeway.core.headers import find
+from tapeway.core.http import content_codings
+from tapeway.core.http.headers import find
 from tapeway.core.json_text import Json
-from tapeway.core.line_scanner import LineScanner
-from tapeway.core.model import ResponseHead
+from tapeway.core.model.messages import ResponseHead
+from tapeway.core.streams.aws_frames import FrameScanner
+from tapeway.core.streams.end_marks import Ending, Scanner, Terms
+from tapeway.core.streams.json_lines import LineScanner
+from tapeway.core.streams.sse import EventScanner
 from tapeway.providers.calls import Call
 
 _DONE = frozenset({b"[DONE]"})
@@ -60,8 +60,8 @@ _LINES = frozenset(
 def ending(call: Call | None, head: ResponseHead) -> Ending:
     """What tells the end of the answer with this head; of one that is no stream, its length."""
     scanner, expected = _scanner(call, head) if 200 <= head.status < 300 else (None, False)
-    coding = encoding.coding_of(head.headers)
-    decoder = encoding.decoder(coding) if scanner is not None and coding else None
+    coding = content_codings.coding_of(head.headers)
+    decoder = content_codings.decoder(coding) if scanner is not None and coding else None
     if scanner is None or (coding and decoder is None):
         return Ending(length=head.length)
     return Ending(scanner, decoder, expected=expected, length=head.length)

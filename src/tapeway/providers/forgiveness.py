@@ -3,7 +3,7 @@
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from tapeway.core.routing import DEFAULT, Address, RouteTable, Slip
+from tapeway.core.http.routing import DEFAULT, RequestAddress, RouteTable, Slip
 from tapeway.providers.paths import owner
 from tapeway.providers.prefixes import mended
 
@@ -18,7 +18,7 @@ _UNNAMED = {
 _DOUBLED = ("/v1", "/v1beta", "/api")
 
 
-def forgive(address: Address, table: RouteTable) -> Address:
+def forgive(address: RequestAddress, table: RouteTable) -> RequestAddress:
     """The address that was meant; the very one that was given where it needs no forgiving."""
     route = address.route
     if route.name == DEFAULT:

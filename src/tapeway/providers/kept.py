@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import ForeignInteraction
+from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.providers.message import Message
 from tapeway.providers.turns import Piece
 

@@ -6,7 +6,7 @@ one provider alone has are claimed.
 
 import re
 
-from tapeway.core.model import Headers
+from tapeway.core.model.messages import Headers
 
 _OPENAI = frozenset(
     {

@@ -8,7 +8,7 @@ answer with 404 is mended; an unheard-of path below the right prefix is the API'
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tapeway.core.routing import SlipKind
+from tapeway.core.http.routing import SlipKind
 
 
 @dataclass(frozen=True, slots=True)

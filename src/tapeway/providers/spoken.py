@@ -7,16 +7,12 @@ from email.utils import parsedate_to_datetime
 
 import orjson
 
-from tapeway.core import encoding
-from tapeway.core.headers import find
+from tapeway.core.http import content_codings
+from tapeway.core.http.headers import find
 from tapeway.core.json_text import Json, NotJson, parse
-from tapeway.core.model import (
-    ForeignInteraction,
-    Interaction,
-    Request,
-    Response,
-    ResponseHead,
-)
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import Request, Response, ResponseHead
+from tapeway.core.streams.documents import documents
 from tapeway.providers.calls import Call, describe
 from tapeway.providers.dialects import (
     anthropic,
@@ -27,7 +23,6 @@ from tapeway.providers.dialects import (
     ollama,
     responses,
 )
-from tapeway.providers.documents import documents
 from tapeway.providers.loose_json import error_of, fields, objects, string
 from tapeway.providers.turns import Answered, Asked, merged
 
@@ -159,7 +154,7 @@ def _dialect(call: Call, body: dict[str, Json]) -> Dialect:
 
 
 def _fields(request: Request) -> dict[str, Json] | None:
-    body = encoding.decode(encoding.coding_of(request.headers), request.body)
+    body = content_codings.decode(content_codings.coding_of(request.headers), request.body)
     value = None if body is None else _value(body)
     return value if isinstance(value, dict) else None
 

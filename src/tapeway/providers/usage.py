@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import orjson
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import Response, Usage
+from tapeway.core.model.messages import Response, Usage
+from tapeway.core.streams.documents import documents
 from tapeway.providers.calls import Call
-from tapeway.providers.documents import documents
 
 
 @dataclass(frozen=True, slots=True)

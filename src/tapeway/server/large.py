@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from tapeway.core.cuts import Cuts
-from tapeway.core.model import BodyFile, Headers, Response
+from tapeway.core.model.messages import BodyFile, Cuts, Headers, Response
 from tapeway.errors import StoreError
 from tapeway.server.wire import LAST_CHUNK, WireResponse, begin, break_off
 from tapeway.spool import pieces

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from tapeway.broker import Broker
-from tapeway.core.miss import NOTHING, Explanation
-from tapeway.core.model import Request
-from tapeway.core.modes import Outcome
+from tapeway.core.cassette.plan import NOTHING, Explanation
+from tapeway.core.model.control import Outcome
+from tapeway.core.model.messages import Request
 from tapeway.journal import Entries, Entry
 from tapeway.server.visit import Visit
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from tapeway.core.modes import Delivery
-from tapeway.core.pacing import AT_ONCE, Pace
+from tapeway.core.model.control import Delivery
+from tapeway.core.streams.pacing import AT_ONCE, Pace
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,24 +9,16 @@ from typing import cast
 from aiohttp import web
 
 from tapeway.broker import Broker
-from tapeway.core import attempts
-from tapeway.core.cassette import Cassette
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Answer, Ask, Incoming, Miss, Replay
+from tapeway.core.http import sdk_conventions
+from tapeway.core.http.request_line import origin_form, own_path
+from tapeway.core.http.routing import DEFAULT, Owner, RequestAddress, localised, resolve
 from tapeway.core.json_text import Json
-from tapeway.core.miss import Miss
-from tapeway.core.model import (
-    BodyFile,
-    Failure,
-    Headers,
-    Interaction,
-    Response,
-    ResponseHead,
-)
-from tapeway.core.modes import Outcome
-from tapeway.core.pacing import AT_ONCE, Schedule
-from tapeway.core.plan import Answer, Ask, Incoming, Replay
-from tapeway.core.request_line import origin_form, own_path
-from tapeway.core.retry_after import paced
-from tapeway.core.routing import DEFAULT, Address, Owner, resolve
+from tapeway.core.model.control import Outcome
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import BodyFile, Failure, Headers, Response, ResponseHead
+from tapeway.core.streams.pacing import AT_ONCE, Schedule, paced
 from tapeway.errors import RequestError, TapewayError, UpstreamError
 from tapeway.explanation import Explainer
 from tapeway.feed import Feed
@@ -35,7 +27,6 @@ from tapeway.providers.forgiveness import forgive
 from tapeway.server.connection import Connection
 from tapeway.server.large import LargeAnswer
 from tapeway.server.ledger import Ledger
-from tapeway.server.location import localised
 from tapeway.server.manners import Manners
 from tapeway.server.outgoing import Outgoing, Playback, abort
 from tapeway.server.ready import ReadyAnswers
@@ -116,11 +107,11 @@ class Proxy:
 
     def _locate(
         self, method: str, target: str, version: tuple[int, int], headers: Headers
-    ) -> Address:
+    ) -> RequestAddress:
         path = origin_form(method, target, version, headers)
         routes = self._broker.routes
         address = forgive(resolve(routes, self._owner, path, headers), routes)
-        tried = attempts.number(headers)
+        tried = sdk_conventions.number(headers)
         return replace(address, attempt=tried) if tried else address
 
     async def _serve(self, visit: Visit) -> WireResponse:
@@ -143,7 +134,7 @@ class Proxy:
             return await self._play(visit, plan.interaction)
         return self._replay(visit, plan.interaction)
 
-    def _address(self, visit: Visit) -> Address:
+    def _address(self, visit: Visit) -> RequestAddress:
         raw, target = visit.raw, visit.raw.raw_path
         if not target.startswith("/"):
             target = own_path(target, authorities(raw))
@@ -163,7 +154,9 @@ class Proxy:
                 scratch=self._broker.scratch,
             )
 
-    async def _carry_out(self, visit: Visit, cassette: Cassette, plan: Ask | Miss) -> WireResponse:
+    async def _carry_out(
+        self, visit: Visit, cassette: CassetteIndex, plan: Ask | Miss
+    ) -> WireResponse:
         """What no recording answers."""
         if isinstance(plan, Miss):
             return self._miss(visit, await self._explainer.explain(cassette, plan))

@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-from tapeway.core.headers import find
-from tapeway.core.model import Interaction
-from tapeway.core.pacing import AT_ONCE
-from tapeway.core.retry_after import paced
+from tapeway.core.http.headers import find
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.streams.pacing import AT_ONCE, paced
 from tapeway.server.wire import marks, serialise
 
 KEPT = 256

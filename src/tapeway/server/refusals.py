@@ -5,11 +5,11 @@
 
 from http import HTTPStatus
 
-from tapeway.core.error_document import error_document
+from tapeway.core.cassette.plan import Miss
+from tapeway.core.http.sdk_conventions import error_document
 from tapeway.core.json_text import Json, dump
-from tapeway.core.matching import key_text
-from tapeway.core.miss import Miss
-from tapeway.core.model import Headers, Response, ResponseChunk, ResponseHead
+from tapeway.core.matching.key import key_text
+from tapeway.core.model.messages import Headers, Response, ResponseChunk, ResponseHead
 from tapeway.errors import StoreError, TapewayError
 from tapeway.server.wire import WireResponse, serialise
 

@@ -2,7 +2,7 @@
 
 import logging
 
-from tapeway.core.routing import Slip, SlipKind
+from tapeway.core.http.routing import Slip, SlipKind
 
 log = logging.getLogger(__name__)
 

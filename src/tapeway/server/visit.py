@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from tapeway.core.attempts import Attempt
-from tapeway.core.model import BodyFile, Request
-from tapeway.core.routing import Address
+from tapeway.core.http.routing import RequestAddress
+from tapeway.core.http.sdk_conventions import Attempt
+from tapeway.core.model.messages import BodyFile, Request
 
 
 @dataclass(slots=True)
@@ -18,7 +18,7 @@ class Visit:
     at: float
     started: float
     cassette: str
-    address: Address | None = None
+    address: RequestAddress | None = None
     path: str | None = None
     key: bytes | None = None
     note: str | None = None
@@ -31,7 +31,7 @@ class Visit:
         # Some SDKs begin to count with the second try.
         return Attempt(self.key, self.address.attempt or 1)
 
-    def request(self, address: Address, body: bytes | BodyFile) -> Request:
+    def request(self, address: RequestAddress, body: bytes | BodyFile) -> Request:
         """What goes to the upstream."""
         return Request(
             route=address.route.name,

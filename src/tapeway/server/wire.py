@@ -15,10 +15,10 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_exceptions import HTTPException
 
-from tapeway.core import fields
-from tapeway.core.large_body import most_in_memory
-from tapeway.core.model import BodyFile, Headers, Response, ResponseHead
-from tapeway.core.modes import Outcome
+from tapeway.core.http import headers
+from tapeway.core.matching.body_digest import most_in_memory
+from tapeway.core.model.control import Outcome
+from tapeway.core.model.messages import BodyFile, Headers, Response, ResponseHead
 from tapeway.errors import RequestError
 from tapeway.spool import Intake
 
@@ -78,7 +78,7 @@ async def read_body(
     content = raw.content
     if (raw.content_length or 0) > max_body:
         raise _too_large(max_body)
-    if raw.version >= (1, 1) and fields.read(raw.raw_headers).expect and raw.transport:
+    if raw.version >= (1, 1) and headers.request_fields(raw.raw_headers).expect and raw.transport:
         raw.transport.write(_CONTINUE)
     intake = Intake(most_in_memory(raw.raw_headers), scratch)
     try:

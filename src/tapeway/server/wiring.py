@@ -17,7 +17,7 @@ from tapeway.admin.application import make_application
 from tapeway.admin.instances import Instances
 from tapeway.admin.listener import AdminRunner
 from tapeway.broker import Broker
-from tapeway.core.model import CassetteHead
+from tapeway.core.model.cassette import CassetteHead
 from tapeway.errors import ConfigError
 from tapeway.journal import Entries, Journal
 from tapeway.live import Policy

@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from tapeway.core.model import BodyFile, ForeignInteraction, Interaction
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.disk import (
     create_file,

@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 
-from tapeway.core.model import CassetteHead
+from tapeway.core.model.cassette import CassetteHead
 from tapeway.errors import CassetteEdited, StoreError
 from tapeway.stores import bodies, snapshot
 from tapeway.stores.appendlog import AppendLog

@@ -10,14 +10,15 @@ import os
 import stat
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from tapeway.errors import CassetteCorrupt, StoreError, StoreFull, StorePoisoned
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
-
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
+OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +131,27 @@ def sync_folder(folder: int) -> None:
         # Some network and FUSE file systems have no such thing and sync names by themselves.
         if exc.errno != errno.EINVAL:
             raise
+
+
+def make_root(path: Path) -> None:
+    """Make a folder and what is missing above it, for its owner alone. Raises OSError."""
+    missing: list[Path] = []
+    while not path.exists():
+        missing.append(path)
+        path = path.parent
+    for each in reversed(missing):
+        parent = os.open(each.parent, OPEN_FOLDER)
+        try:
+            make_folder(parent, each.name)
+        finally:
+            os.close(parent)
+
+
+def make_folder(parent: int, name: str) -> None:
+    try:
+        os.mkdir(name, FOLDER_MODE, dir_fd=parent)
+    except FileExistsError:
+        return
+    # A umask can only take away: one of 0777 would shut us out of our own folder.
+    os.chmod(name, FOLDER_MODE, dir_fd=parent)
+    sync_folder(parent)

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterable
 
-from tapeway.core.guard import Sighted, refusal
 from tapeway.core.json_text import NotJson, require
-from tapeway.core.model import CassetteHead, ForeignInteraction, Interaction, Recording
+from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.redaction.leak_guard import Sighted, refusal
 from tapeway.errors import StoreError
 from tapeway.formats import native
 from tapeway.formats.fault import FormatFault, shown
 from tapeway.formats.notation import Notation
-from tapeway.stores.journal_text import Entry, payload
 
 _DOCUMENT, _META = 3, 3
 """How deep they lie in a cassette's file or its journal."""
@@ -40,11 +40,6 @@ def text_of(notation: Notation, head: CassetteHead, documents: Iterable[native.D
         raise StoreError(f"the cassette cannot be written: {fault}") from fault
     except (NotJson, *_NO_JSON) as exc:
         raise StoreError("the cassette cannot be written: it holds what is no JSON") from exc
-
-
-def payload_of(recording: Recording) -> bytes:
-    """What the journal holds, checked. Raises StoreError like `document_of`, and for a credential."""
-    return checked(recording, lambda document: payload(Entry(document, recording.supersedes)))
 
 
 def checked(recording: Recording, write: Callable[[native.Document], bytes]) -> bytes:

@@ -11,19 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from tapeway.core.model import (
-    BodyFile,
-    CassetteHead,
-    CassetteStat,
-    Interaction,
-    Recording,
-    StoredCassette,
-)
+from tapeway.core.model.cassette import CassetteHead, CassetteStat, Recording, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import BodyFile
 from tapeway.errors import StoreError, TapewayError, closed
 from tapeway.formats.notation import JSON, Notation
 from tapeway.stores.disk import store_error
-from tapeway.stores.document import payload_of
 from tapeway.stores.file_cassette import FileCassette
+from tapeway.stores.journal_text import payload_of
 from tapeway.stores.lane import Lane, outcome
 from tapeway.stores.paths import Paths, find_names
 

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tapeway.core.model import BodyFile, CassetteHead, Interaction, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, CassetteEdited
 from tapeway.formats.notation import JSON, Notation
 from tapeway.stores import bodies, snapshot

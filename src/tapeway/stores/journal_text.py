@@ -16,11 +16,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tapeway.core.json_text import Json, NotJson, dump, parse
-from tapeway.core.model import CassetteHead
+from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.formats.native import Document
+from tapeway.stores.document import checked
 
 VERSION = 1
-
 _LINE = re.compile(rb"([0-9a-f]{8}) (\d{1,15}) (\d{1,15}) (\{.*\})\Z", re.DOTALL)
 _START = re.compile(rb"[0-9a-f]{8} \d{1,15} \d{1,15} \{")
 
@@ -199,3 +199,8 @@ def _taken(present: "Counter[bytes]", content: bytes) -> bool:
 
 def _content(document: Document) -> bytes:
     return dump({name: value for name, value in document.items() if name != "index"})
+
+
+def payload_of(recording: Recording) -> bytes:
+    """What the journal holds, checked. Raises StoreError like `document_of`, and for a credential."""
+    return checked(recording, lambda document: payload(Entry(document, recording.supersedes)))

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tapeway.core.model import CassetteHead, ForeignInteraction, Interaction
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.errors import StoreError
 from tapeway.formats import native
 from tapeway.stores import snapshot

@@ -12,14 +12,12 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from tapeway.core.routing import check_cassette_name, valid_cassette_name
+from tapeway.core.http.routing import check_cassette_name, valid_cassette_name
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.notation import ENDINGS, JSON, Notation
-from tapeway.stores.disk import FOLDER_MODE, store_error, sync_folder
+from tapeway.stores.disk import OPEN_FOLDER, make_folder, make_root, store_error
 
 JOURNAL = ".journal"
-
-_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _DEEPEST = 8
 
 
@@ -80,7 +78,7 @@ class Paths:
         try:
             if create:
                 make_root(path)
-            folder = os.open(path, _OPEN_FOLDER)
+            folder = os.open(path, OPEN_FOLDER)
             for segment in self._folders:
                 path /= segment
                 folder = _step(folder, segment, path, create=create)
@@ -96,9 +94,9 @@ class Paths:
     def open_assets(self, folder: int, *, create: bool = False) -> int:
         """A descriptor of the folder beside the cassette. Raises OSError, CassetteCorrupt."""
         if create:
-            _make_folder(folder, self.assets)
+            make_folder(folder, self.assets)
         try:
-            return os.open(self.assets, _OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+            return os.open(self.assets, OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=folder)
         except OSError as exc:
             if exc.errno in (errno.ELOOP, errno.ENOTDIR):
                 place = self.shown(self.assets)
@@ -156,26 +154,12 @@ def _is_there(folder: int, file: str) -> bool:
     return not stat.S_ISDIR(found.st_mode)
 
 
-def make_root(path: Path) -> None:
-    """Make a folder and what is missing above it, for its owner alone. Raises OSError."""
-    missing: list[Path] = []
-    while not path.exists():
-        missing.append(path)
-        path = path.parent
-    for each in reversed(missing):
-        parent = os.open(each.parent, _OPEN_FOLDER)
-        try:
-            _make_folder(parent, each.name)
-        finally:
-            os.close(parent)
-
-
 def _step(folder: int, segment: str, path: Path, *, create: bool) -> int:
     try:
         if create:
             _refuse_twin(folder, {segment}, str(path.parent))
-            _make_folder(folder, segment)
-        return os.open(segment, _OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+            make_folder(folder, segment)
+        return os.open(segment, OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=folder)
     finally:
         os.close(folder)
 
@@ -193,13 +177,3 @@ def _refuse_twin(folder: int, names: set[str], place: str) -> None:
                 status=409,
                 code="cassette_name_taken",
             )
-
-
-def _make_folder(parent: int, name: str) -> None:
-    try:
-        os.mkdir(name, FOLDER_MODE, dir_fd=parent)
-    except FileExistsError:
-        return
-    # A umask can only take away: one of 0777 would shut us out of our own folder.
-    os.chmod(name, FOLDER_MODE, dir_fd=parent)
-    sync_folder(parent)

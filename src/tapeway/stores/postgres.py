@@ -11,16 +11,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 from uuid import uuid4
 
-from tapeway.core.model import (
-    BodyFile,
+from tapeway.core.http.routing import check_cassette_name
+from tapeway.core.model.cassette import (
     CassetteHead,
     CassetteStat,
+    Held,
     Lease,
+    Outline,
     Recording,
     StoredCassette,
+    TakenRecording,
+    Titled,
 )
-from tapeway.core.routing import check_cassette_name
-from tapeway.core.shared import Control, Found, Held, Outline, Titled, Turn
+from tapeway.core.model.control import Control, CursorState
+from tapeway.core.model.messages import BodyFile
 from tapeway.errors import closed
 from tapeway.stores import postgres_address as addresses
 from tapeway.stores import postgres_cassettes as cassettes
@@ -174,7 +178,7 @@ class PostgresStore:
 
         return await self._read(name, "look at", outline)
 
-    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[Found]:
+    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
         """A large body of a request is named only: whoever asks has it."""
 
         async def find(session: Session) -> Sequence[Row]:
@@ -182,7 +186,7 @@ class PostgresStore:
 
         return await self._found(name, await self._read(name, "look into", find), asked=False)
 
-    async def get(self, name: str, index: int) -> Found | None:
+    async def get(self, name: str, index: int) -> TakenRecording | None:
         async def get(session: Session) -> Sequence[Row]:
             return await finding.get(session, name, index)
 
@@ -193,7 +197,7 @@ class PostgresStore:
         self._at(name)
         return await self._bodies.find(name, digest, f"{self.url}, cassette '{name}'")
 
-    async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[Found]:
+    async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[TakenRecording]:
         """Raises CassetteEdited where the one to go on from is gone."""
 
         async def page(session: Session) -> Sequence[Row]:
@@ -201,7 +205,7 @@ class PostgresStore:
 
         return await self._found(name, await self._read(name, "look into", page))
 
-    async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[Found]:
+    async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[TakenRecording]:
         async def near(session: Session) -> Sequence[Row]:
             return await finding.near(session, name, row.column(method), row.column(path), limit)
 
@@ -272,16 +276,18 @@ class PostgresStore:
 
     # Turns.
 
-    async def turns(self, name: str, take: int, keys: Sequence[bytes]) -> Mapping[bytes, Turn]:
-        async def stand(session: Session) -> Mapping[bytes, Turn]:
+    async def turns(
+        self, name: str, take: int, keys: Sequence[bytes]
+    ) -> Mapping[bytes, CursorState]:
+        async def stand(session: Session) -> Mapping[bytes, CursorState]:
             return await turns.turns(session, name, take, keys)
 
         return await self._read(name, "see the turns of", stand)
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> tuple[Mapping[bytes, Turn], Sequence[Found]]:
-        async def look(session: Session) -> tuple[Mapping[bytes, Turn], Sequence[Row]]:
+    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
+        async def look(session: Session) -> tuple[Mapping[bytes, CursorState], Sequence[Row]]:
             stand = await turns.turns(session, name, take, keys)
             return stand, await finding.find(session, name, digests)
 
@@ -289,7 +295,13 @@ class PostgresStore:
         return stand, await self._found(name, lines, asked=False)
 
     async def advance(
-        self, name: str, take: int, key: bytes, before: Turn | None, state: bytes, touched: int
+        self,
+        name: str,
+        take: int,
+        key: bytes,
+        before: CursorState | None,
+        state: bytes,
+        touched: int,
     ) -> bool:
         attempt = uuid4()
 
@@ -353,7 +365,7 @@ class PostgresStore:
 
     async def _found(
         self, name: str, lines: Sequence[Row], *, asked: bool = True
-    ) -> Sequence[Found]:
+    ) -> Sequence[TakenRecording]:
         if not lines:
             return []
         where = self._place(name)

@@ -12,8 +12,9 @@ from dataclasses import replace
 from itertools import islice
 from uuid import UUID, uuid4
 
-from tapeway.core.model import BodyFile, Interaction
-from tapeway.core.shared import Found
+from tapeway.core.model.cassette import TakenRecording
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.spool import PIECE, Temporary
 from tapeway.stores.postgres_pool import Pool, Session
@@ -106,8 +107,8 @@ class Bodies:
         return None if size is None else await self._at_hand(BodyFile("", size, digest), where)
 
     async def placed(
-        self, found: Sequence[Found], where: str, *, asked: bool = True
-    ) -> Sequence[Found]:
+        self, found: Sequence[TakenRecording], where: str, *, asked: bool = True
+    ) -> Sequence[TakenRecording]:
         """The recordings with their large bodies at hand, those of requests only if `asked` for.
 
         Raises CassetteCorrupt for a lost one.

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from tapeway.core.model import CassetteHead, CassetteStat
-from tapeway.core.rules import Rules
-from tapeway.core.shared import Outline
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.cassette import CassetteHead, CassetteStat, Outline
 from tapeway.stores import postgres_rows as rows
 from tapeway.stores import row
 from tapeway.stores.postgres_pool import Session

@@ -11,8 +11,7 @@ from math import inf
 from uuid import UUID
 
 from tapeway.core.json_text import NotJson, dump, parse
-from tapeway.core.modes import RULES, Mode
-from tapeway.core.shared import Control
+from tapeway.core.model.control import RULES, Control, Mode
 from tapeway.errors import CassetteCorrupt, describe
 from tapeway.stores.postgres_driver import Row
 from tapeway.stores.postgres_pool import Session

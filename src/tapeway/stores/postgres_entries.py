@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from tapeway.core.model import CassetteHead, StoredCassette
-from tapeway.core.rules import Rules
-from tapeway.core.shared import Held
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
 from tapeway.errors import StoreError
 from tapeway.stores import postgres_cassettes as cassettes
 from tapeway.stores import postgres_rows as rows

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tapeway.core.shared import Titled
+from tapeway.core.model.cassette import Titled
 from tapeway.errors import CassetteEdited
 from tapeway.stores import postgres_rows as rows
 from tapeway.stores.postgres_driver import Row

@@ -8,8 +8,8 @@ from contextlib import suppress
 from functools import partial
 from uuid import uuid4
 
-from tapeway.core.model import Lease
-from tapeway.core.shared import Control
+from tapeway.core.model.cassette import Lease
+from tapeway.core.model.control import Control
 from tapeway.errors import StoreError
 from tapeway.stores import postgres_control, postgres_house, postgres_leases, postgres_schema
 from tapeway.stores.postgres_address import Address

@@ -6,7 +6,7 @@ own clock says: all times are the server's.
 
 from uuid import UUID
 
-from tapeway.core.model import Lease
+from tapeway.core.model.cassette import Lease
 from tapeway.stores import postgres_rows as rows
 from tapeway.stores.postgres_hints import hint_of
 from tapeway.stores.postgres_pool import Session

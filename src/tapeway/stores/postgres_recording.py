@@ -2,8 +2,8 @@
 
 from uuid import UUID
 
-from tapeway.core.model import CassetteHead, Recording
-from tapeway.core.rules import Rules
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.errors import Fenced
 from tapeway.stores import postgres_cassettes as cassettes
 from tapeway.stores import postgres_entries as entries

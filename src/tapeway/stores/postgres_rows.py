@@ -4,8 +4,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tapeway.core.model import CassetteHead
-from tapeway.core.shared import Found, Titled
+from tapeway.core.model.cassette import CassetteHead, TakenRecording, Titled
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores import row
 from tapeway.stores.postgres_driver import Row as Line
@@ -83,7 +82,7 @@ def head(line: Line, place: str) -> CassetteHead:
     return row.head_of(created_at.decode(), run_id.decode(), meta.decode(), place)
 
 
-def found(lines: Sequence[Line], place: str) -> list[Found]:
+def found(lines: Sequence[Line], place: str) -> list[TakenRecording]:
     """The recordings, their large bodies not found yet. Raises CassetteCorrupt, naming the place."""
     return [_found(line, place) for line in lines]
 
@@ -95,10 +94,10 @@ def titled(lines: Iterable[Line]) -> list[Titled]:
     ]
 
 
-def _found(line: Line, place: str) -> Found:
+def _found(line: Line, place: str) -> TakenRecording:
     index, document = line["index"], line["document"]
     if hashlib.sha256(document).digest() != line["sha256"]:
         raise CassetteCorrupt(
             f"{place}, interaction {index}: it is not what was recorded; restore it or remove it"
         )
-    return Found(row.held_of(document.decode(), index, place), line["take"])
+    return TakenRecording(row.held_of(document.decode(), index, place), line["take"])

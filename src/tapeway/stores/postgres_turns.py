@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from tapeway.core.model import Step
-from tapeway.core.shared import Control, Turn
+from tapeway.core.model.cassette import CursorStep
+from tapeway.core.model.control import Control, CursorState
 from tapeway.stores import postgres_rows as rows
 from tapeway.stores.postgres_pool import Session
 
@@ -43,12 +43,12 @@ SELECT state, version FROM @turn WHERE name = $1 AND take = $2 AND key = $3 FOR 
 
 async def turns(
     session: Session, name: str, take: int, keys: Sequence[bytes]
-) -> Mapping[bytes, Turn]:
+) -> Mapping[bytes, CursorState]:
     """Those of the keys that were advanced at all."""
     if not keys:
         return {}
     found = await session.rows(_TURNS, name, take, rows.listed(keys))
-    by_short = {line["key"]: Turn(line["state"], line["version"]) for line in found}
+    by_short = {line["key"]: CursorState(line["state"], line["version"]) for line in found}
     return {key: by_short[rows.short(key)] for key in keys if rows.short(key) in by_short}
 
 
@@ -57,7 +57,7 @@ async def advance(
     name: str,
     take: int,
     key: bytes,
-    before: Turn | None,
+    before: CursorState | None,
     state: bytes,
     touched: int,
     attempt: UUID,
@@ -78,7 +78,7 @@ async def advance(
     return await session.row(_DONE, name, take, short, version, attempt) is not None
 
 
-async def step(session: Session, name: str, step: Step, attempt: UUID) -> None:
+async def step(session: Session, name: str, step: CursorStep, attempt: UUID) -> None:
     """Move a turn on, whatever it is by now."""
     short = rows.short(step.key)
     while (found := await session.row(_LOCKED, name, step.take, short)) is None:

@@ -10,8 +10,16 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import replace
 
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model import BodyFile, CassetteHead, CassetteStat, Recording, StoredCassette
-from tapeway.core.shared import Found, Held, Outline
+from tapeway.core.model.cassette import (
+    CassetteHead,
+    CassetteStat,
+    Held,
+    Outline,
+    Recording,
+    StoredCassette,
+    TakenRecording,
+)
+from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteEdited, ConfigError, StoreError, closed
 from tapeway.formats import copying, fingerprint, native
 from tapeway.formats.notation import JSON
@@ -182,7 +190,7 @@ class RemoteStore:
             case _:
                 raise unexpected(self.url)
 
-    async def page(self, name: str, *, after: int | None, limit: int) -> list[Found]:
+    async def page(self, name: str, *, after: int | None, limit: int) -> list[TakenRecording]:
         path_of(name)
         self._running()
         return await self._copies.page(name, after, limit)

@@ -14,8 +14,9 @@ from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 
-from tapeway.core.model import BodyFile, Interaction
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import Held
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreAway, closed
 from tapeway.spool import Temporary, stream
 from tapeway.stores.remote_caller import Caller, path_of

@@ -14,8 +14,8 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
+from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.json_text import Json
-from tapeway.core.routing import check_cassette_name
 from tapeway.errors import StoreAway, closed
 from tapeway.hops import HEADER, HOPS
 from tapeway.stores.remote_address import Address

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
-from tapeway.core.shared import Found, Held
+from tapeway.core.model.cassette import Held, TakenRecording
 from tapeway.errors import StoreAway, StoreError
 from tapeway.formats import copying
 from tapeway.formats.fault import FormatFault
@@ -58,7 +58,7 @@ class Copies:
             raise self._unreadable(name, exc) from exc
         return end, [self._bodies.lend(name, item) for item in items]
 
-    async def page(self, name: str, after: int | None, limit: int) -> list[Found]:
+    async def page(self, name: str, after: int | None, limit: int) -> list[TakenRecording]:
         """Some in order, behind one or from the first on. Raises CassetteEdited, StoreError."""
         way = self._open.pop(name, None)
         if way is not None and (way.after != after or way.stale):
@@ -89,7 +89,7 @@ class Copies:
                 self._open[name] = way
             else:
                 await way.close()
-        return [Found(self._bodies.lend(name, item)) for item in items]
+        return [TakenRecording(self._bodies.lend(name, item)) for item in items]
 
     def _unreadable(self, name: str, exc: FormatFault) -> StoreError:
         return StoreError(f"{self._caller.shown}: cassette '{name}' cannot be read: {exc}")

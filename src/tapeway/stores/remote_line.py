@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model import CassetteHead, Recording
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import CassetteHead, Held, Recording
 from tapeway.errors import StoreError, TapewayError, describe
 from tapeway.formats import fingerprint, native
 from tapeway.stores.remote_bodies import Lent, RemoteBodies

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tapeway.core import rules
+from tapeway.core.cassette.index import found_under
 from tapeway.core.json_text import NotJson, dump, parse, require
-from tapeway.core.matching import found_under
-from tapeway.core.model import CassetteHead, Recording, exchange_of
-from tapeway.core.rules import NONE, Rules, RulesFault
-from tapeway.core.shared import Held
+from tapeway.core.matching import rules
+from tapeway.core.matching.rules import NONE, Rules, RulesFault
+from tapeway.core.model.cassette import CassetteHead, Held, Recording
+from tapeway.core.model.interaction import exchange_of
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats import native
 from tapeway.formats.fault import FormatFault

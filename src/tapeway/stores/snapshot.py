@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tapeway.core.model import CassetteHead, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats import native
 from tapeway.formats.fault import FormatFault

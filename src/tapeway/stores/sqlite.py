@@ -14,16 +14,20 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from tapeway.core.model import (
-    BodyFile,
+from tapeway.core.http.routing import check_cassette_name
+from tapeway.core.model.cassette import (
     CassetteHead,
     CassetteStat,
+    Held,
     Lease,
+    Outline,
     Recording,
     StoredCassette,
+    TakenRecording,
+    Titled,
 )
-from tapeway.core.routing import check_cassette_name
-from tapeway.core.shared import Control, Found, Held, Outline, Titled, Turn
+from tapeway.core.model.control import Control, CursorState
+from tapeway.core.model.messages import BodyFile
 from tapeway.errors import StoreError, StoreFull, closed
 from tapeway.stores import sqlite_bodies as bodies
 from tapeway.stores import sqlite_control as control
@@ -171,11 +175,11 @@ class SqliteStore:
         house = self._named(name)
         return await house.read(partial(house.reading.outline, name), None)
 
-    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[Found]:
+    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
         house = self._named(name)
         return await house.read(partial(house.reading.find, name, keys), [])
 
-    async def get(self, name: str, index: int) -> Found | None:
+    async def get(self, name: str, index: int) -> TakenRecording | None:
         house = self._named(name)
         return await house.read(partial(house.reading.get, name, index), None)
 
@@ -183,11 +187,11 @@ class SqliteStore:
         house = self._named(name)
         return await house.read(partial(house.library.find, name, digest), None)
 
-    async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[Found]:
+    async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[TakenRecording]:
         house = self._named(name)
         return await house.go_through(partial(house.reading.page, name, after, limit), [])
 
-    async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[Found]:
+    async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[TakenRecording]:
         house = self._named(name)
         return await house.look_through(partial(house.reading.near, name, method, path, limit), [])
 
@@ -234,20 +238,28 @@ class SqliteStore:
 
     # Turns and leases.
 
-    async def turns(self, name: str, take: int, keys: Sequence[bytes]) -> Mapping[bytes, Turn]:
+    async def turns(
+        self, name: str, take: int, keys: Sequence[bytes]
+    ) -> Mapping[bytes, CursorState]:
         house = self._named(name)
         found = await house.tell(partial(turns.read, name, take, keys))
         return house.overflow.over(name, take, keys, found)
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> tuple[Mapping[bytes, Turn], Sequence[Found]]:
+    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
         house = self._named(name)
         stand, found = await house.look(name, take, keys, digests)
         return house.overflow.over(name, take, keys, stand), found
 
     async def advance(
-        self, name: str, take: int, key: bytes, before: Turn | None, state: bytes, touched: int
+        self,
+        name: str,
+        take: int,
+        key: bytes,
+        before: CursorState | None,
+        state: bytes,
+        touched: int,
     ) -> bool:
         """Where the shared file is full, only this process knows until there is room."""
         house, place = self._named(name), (name, take, key)

@@ -14,8 +14,9 @@ from functools import partial
 
 import apsw
 
-from tapeway.core.model import BodyFile, Interaction
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import Held
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.spool import PIECE, Temporary
 from tapeway.stores.sqlite_pen import SPARED_S, Pen

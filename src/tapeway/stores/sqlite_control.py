@@ -6,8 +6,7 @@ from dataclasses import replace
 import apsw
 
 from tapeway.core.json_text import Json, dump, parse
-from tapeway.core.modes import RULES, Mode
-from tapeway.core.shared import Control
+from tapeway.core.model.control import RULES, Control, Mode
 from tapeway.errors import StoreError
 from tapeway.stores import sqlite_instances as instances
 from tapeway.stores import sqlite_turns as turns

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 import apsw
 
-from tapeway.core.shared import Found, Turn
+from tapeway.core.model.cassette import TakenRecording
+from tapeway.core.model.control import CursorState
 from tapeway.errors import StoreError, StoreFull
 from tapeway.stores import sqlite_bodies as bodies
 from tapeway.stores import sqlite_instances as instances
@@ -100,14 +101,14 @@ class House:
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> tuple[Mapping[bytes, Turn], Sequence[Found]]:
+    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
         """Turns and then recordings, by one visit to one thread."""
         if not self._desk.connected:
             await self.tell(lambda _: None)
 
         def both(
             connection: apsw.Connection,
-        ) -> tuple[Mapping[bytes, Turn], Sequence[Found]]:
+        ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
             self._attach(connection)
             found = turns.read(name, take, keys, connection)
             return found, self.reading.find(name, digests, connection)

@@ -2,7 +2,7 @@
 
 import apsw
 
-from tapeway.core.model import Lease
+from tapeway.core.model.cassette import Lease
 from tapeway.stores import sqlite_instances as instances
 from tapeway.stores.sqlite_connection import rows
 from tapeway.stores.sqlite_instances import Instance

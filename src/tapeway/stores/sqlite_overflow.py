@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import apsw
 
-from tapeway.core.shared import Turn
+from tapeway.core.model.control import CursorState
 from tapeway.errors import StoreFull
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ class Overflow:
     """Used on the event loop; `write_touched` is work for the shared file."""
 
     def __init__(self) -> None:
-        self._kept: dict[_Key, tuple[Turn | None, Turn]] = {}
+        self._kept: dict[_Key, tuple[CursorState | None, CursorState]] = {}
         self._touched: dict[tuple[str, int, int], None] = {}
         self._versions = 0
 
@@ -32,8 +32,8 @@ class Overflow:
         return bool(self._kept or self._touched)
 
     def over(
-        self, name: str, take: int, keys: Sequence[bytes], found: Mapping[bytes, Turn]
-    ) -> Mapping[bytes, Turn]:
+        self, name: str, take: int, keys: Sequence[bytes], found: Mapping[bytes, CursorState]
+    ) -> Mapping[bytes, CursorState]:
         """What the file says of these keys, and of some of them what it had no room for."""
         now = dict(found)
         for key in keys:
@@ -47,18 +47,18 @@ class Overflow:
                 del self._kept[name, take, key]
         return now
 
-    def knows_better(self, place: _Key, seen: Turn | None) -> bool:
+    def knows_better(self, place: _Key, seen: CursorState | None) -> bool:
         """Whether this is not where a key stands, for all this process knows."""
         kept = self._kept.get(place)
         return kept is not None and kept[1] != seen
 
-    def stored(self, place: _Key, seen: Turn | None) -> Turn | None:
+    def stored(self, place: _Key, seen: CursorState | None) -> CursorState | None:
         """What the file says where this was seen."""
         kept = self._kept.get(place)
         return seen if kept is None else kept[0]
 
     def keep(
-        self, place: _Key, stored: Turn | None, state: bytes, touched: int, full: StoreFull
+        self, place: _Key, stored: CursorState | None, state: bytes, touched: int, full: StoreFull
     ) -> None:
         """Remember a turn. Raises the error where there are too many."""
         if len(self._kept) >= MOST:
@@ -67,7 +67,7 @@ class Overflow:
             log.warning("%s; replays go on, and count for this process alone", full.message)
         # No version of the file's is below zero.
         self._versions -= 1
-        self._kept[place] = stored, Turn(state, self._versions)
+        self._kept[place] = stored, CursorState(state, self._versions)
         self._touched[(*place[:2], touched)] = None
 
     def drop(self, place: _Key) -> None:

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import apsw
 
-from tapeway.core.matching import found_under
-from tapeway.core.model import CassetteHead, exchange_of
-from tapeway.core.shared import Held
+from tapeway.core.cassette.index import found_under
+from tapeway.core.model.cassette import CassetteHead, Held
+from tapeway.core.model.interaction import exchange_of
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.row import head_text, numbered, row_of, rules_of
 from tapeway.stores.walking import large_bodies

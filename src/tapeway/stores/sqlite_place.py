@@ -11,8 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
-from tapeway.stores.disk import FILE_MODE, store_error, sync_folder
-from tapeway.stores.paths import make_root
+from tapeway.stores.disk import FILE_MODE, make_root, store_error, sync_folder
 
 MOUNTS = Path("/proc/self/mountinfo")
 

@@ -6,8 +6,13 @@ from functools import lru_cache
 
 import apsw
 
-from tapeway.core.model import CassetteStat, StoredCassette
-from tapeway.core.shared import Found, Outline, Titled
+from tapeway.core.model.cassette import (
+    CassetteStat,
+    Outline,
+    StoredCassette,
+    TakenRecording,
+    Titled,
+)
 from tapeway.errors import CassetteEdited
 from tapeway.stores.row import column, head_of, held_of
 from tapeway.stores.sqlite_bodies import Library
@@ -94,7 +99,9 @@ class Reading:
         head = head_of(created_at, run_id, meta, self._shown(name))
         return Outline(head, count, frozenset(sources))
 
-    def find(self, name: str, keys: Sequence[bytes], connection: apsw.Connection) -> list[Found]:
+    def find(
+        self, name: str, keys: Sequence[bytes], connection: apsw.Connection
+    ) -> list[TakenRecording]:
         """All that is found under any of these keys, in order."""
         found: dict[int, tuple[int, int, int, str]] = {}
         for start in range(0, len(keys), _KEYS):
@@ -104,14 +111,14 @@ class Reading:
                 found[row[1]] = row
         return [self._known(name, *row[1:]) for row in sorted(found.values())]
 
-    def get(self, name: str, index: int, connection: apsw.Connection) -> Found | None:
+    def get(self, name: str, index: int, connection: apsw.Connection) -> TakenRecording | None:
         """One recording."""
         row = connection.execute(_GET, (name, index)).fetchone()
         return None if row is None else self._found(name, *row)
 
     def page(
         self, name: str, after: int | None, limit: int, connection: apsw.Connection
-    ) -> list[Found]:
+    ) -> list[TakenRecording]:
         """Some in order, behind one or from the first on. Raises CassetteEdited."""
         with snapshot(connection):
             place = 0
@@ -141,7 +148,7 @@ class Reading:
 
     def near(
         self, name: str, method: str, path: str, limit: int, connection: apsw.Connection
-    ) -> list[Found]:
+    ) -> list[TakenRecording]:
         """The newest exchanges of a method and path, then the newest of others, within bounds."""
         with snapshot(connection):
             id_ = connection.execute("SELECT id FROM cassette WHERE name = ?", (name,)).get
@@ -225,16 +232,16 @@ class Reading:
             found = [str(exc)]
         return [f"{self.place}: {said}" for said in found]
 
-    def _found(self, name: str, number: int, take: int, text: str) -> Found:
+    def _found(self, name: str, number: int, take: int, text: str) -> TakenRecording:
         item = held_of(text, number, self._shown(name))
-        return Found(self.library.lend(item), take)
+        return TakenRecording(self.library.lend(item), take)
 
-    def _known(self, name: str, number: int, take: int, text: str) -> Found:
+    def _known(self, name: str, number: int, take: int, text: str) -> TakenRecording:
         """The same, the very object where it was read lately: what is made of it may be kept."""
         if len(text) > KNOWN_TEXT:
             return self._found(name, number, take, text)
         item = _held(text, number, self._shown(name))
-        return Found(self.library.lend(item), take)
+        return TakenRecording(self.library.lend(item), take)
 
     def _shown(self, name: str) -> str:
         return f"{self.place}, cassette '{name}'"

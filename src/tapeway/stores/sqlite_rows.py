@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 
 import apsw
 
-from tapeway.core.matching import found_under
-from tapeway.core.model import CassetteHead, Recording, exchange_of
-from tapeway.core.shared import Held
+from tapeway.core.cassette.index import found_under
+from tapeway.core.model.cassette import CassetteHead, Held, Recording
+from tapeway.core.model.interaction import exchange_of
 from tapeway.errors import Fenced
 from tapeway.stores.row import head_text, held_of, numbered, rules_of
 from tapeway.stores.sqlite_connection import rows

@@ -15,8 +15,7 @@ from pathlib import Path
 import apsw
 
 from tapeway.errors import StoreError
-from tapeway.stores.disk import FILE_MODE, store_error
-from tapeway.stores.paths import make_root
+from tapeway.stores.disk import FILE_MODE, make_root, store_error
 from tapeway.stores.sqlite_connection import BUSY_MS, rows, set_and_check
 from tapeway.stores.sqlite_place import Place
 

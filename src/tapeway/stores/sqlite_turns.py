@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import apsw
 
-from tapeway.core.model import Step
-from tapeway.core.shared import Control, Turn
+from tapeway.core.model.cassette import CursorStep
+from tapeway.core.model.control import Control, CursorState
 from tapeway.stores.sqlite_connection import rows
 
 _KEYS = 500
@@ -14,9 +14,9 @@ _READ = "SELECT state, version FROM turn WHERE name = ? AND take = ? AND key = ?
 
 def read(
     name: str, take: int, keys: Sequence[bytes], connection: apsw.Connection
-) -> Mapping[bytes, Turn]:
+) -> Mapping[bytes, CursorState]:
     """The turns of those keys that were advanced at all."""
-    found: dict[bytes, Turn] = {}
+    found: dict[bytes, CursorState] = {}
     for start in range(0, len(keys), _KEYS):
         some = keys[start : start + _KEYS]
         marks = ", ".join("?" * len(some))
@@ -25,7 +25,7 @@ def read(
             f"WHERE name = ? AND take = ? AND key IN ({marks})",
             (name, take, *some),
         )
-        found |= {key: Turn(state, version) for key, state, version in rows}
+        found |= {key: CursorState(state, version) for key, state, version in rows}
     return found
 
 
@@ -33,7 +33,7 @@ def advance(
     name: str,
     take: int,
     key: bytes,
-    before: Turn | None,
+    before: CursorState | None,
     state: bytes,
     touched: int,
     connection: apsw.Connection,
@@ -50,7 +50,7 @@ def advance(
     return True
 
 
-def step(done: Iterable[tuple[str, int, Step]], connection: apsw.Connection) -> None:
+def step(done: Iterable[tuple[str, int, CursorStep]], connection: apsw.Connection) -> None:
     """Move on the turns of what was recorded under these indexes, whatever they are by now."""
     connection.execute("BEGIN IMMEDIATE")
     for name, index, each in done:

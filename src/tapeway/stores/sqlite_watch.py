@@ -8,7 +8,7 @@ from functools import partial
 
 import apsw
 
-from tapeway.core.shared import Control
+from tapeway.core.model.control import Control
 from tapeway.errors import StoreError
 from tapeway.stores import sqlite_control as control
 from tapeway.stores import sqlite_instances as instances

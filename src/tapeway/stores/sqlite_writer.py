@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import apsw
 
-from tapeway.core.model import CassetteHead, Recording
+from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.errors import CassetteEdited, StoreError, StoreFull, StorePoisoned, TapewayError
 from tapeway.stores import sqlite_rows as rows
 from tapeway.stores import sqlite_schema as schema

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tapeway.core.model import CassetteHead
+from tapeway.core.model.cassette import CassetteHead
 
 _KEY = "unfinished_conversion"
 

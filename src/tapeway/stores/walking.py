@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 
 from tapeway.core.json_text import dump
-from tapeway.core.model import BodyFile, CassetteHead, Interaction, StoredCassette
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import BodyFile
 from tapeway.ports import CassetteStore, Paged
 
 MOST = 16 * 1024 * 1024

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import aiohttp
 from aiohttp.connector import Connection
 
-from tapeway.core.headers import OWN, end_to_end, find
-from tapeway.core.model import LARGE_BODY, Framing, Headers, ResponseChunk, ResponseHead
+from tapeway.core.http.headers import OWN, end_to_end, find
+from tapeway.core.model.messages import LARGE_BODY, Framing, Headers, ResponseChunk, ResponseHead
 from tapeway.errors import UpstreamError, too_large
 from tapeway.upstream.faults import broken_off, not_http, translated
 

@@ -18,9 +18,9 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from yarl import URL
 
-from tapeway.core.headers import end_to_end, find
-from tapeway.core.model import Request
-from tapeway.core.routing import CASSETTE_HEADER, without_userinfo
+from tapeway.core.http.headers import end_to_end, find
+from tapeway.core.http.routing import CASSETTE_HEADER, without_userinfo
+from tapeway.core.model.messages import Request
 from tapeway.errors import UpstreamError
 from tapeway.upstream.answer import Clock, UpstreamAnswer, WatchedResponse
 from tapeway.upstream.faults import translated

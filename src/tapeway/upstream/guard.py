@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from tapeway.core.addresses import Address, Network, refusal, same_host
+from tapeway.core.http.addresses import Address, Network, refusal, same_host
 from tapeway.errors import UpstreamError
 
 

@@ -5,7 +5,7 @@ from contextlib import aclosing
 from aiohttp import Payload
 from aiohttp.abc import AbstractStreamWriter
 
-from tapeway.core.model import BodyFile
+from tapeway.core.model.messages import BodyFile
 from tapeway.spool import stream
 
 

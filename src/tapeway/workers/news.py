@@ -7,10 +7,10 @@ before it is anything else.
 
 from typing import NamedTuple, cast
 
-from tapeway.core.attempts import Attempt
+from tapeway.core.cassette.plan import Near
+from tapeway.core.http.sdk_conventions import Attempt
 from tapeway.core.json_text import Json
-from tapeway.core.miss import Near
-from tapeway.core.modes import Outcome
+from tapeway.core.model.control import Outcome
 from tapeway.journal import Entry
 from tapeway.report import Noted
 from tapeway.workers.frames import Value

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from tapeway.admin.instances import trouble_of
 from tapeway.broker import Broker
-from tapeway.core.environment import environment_credentials
+from tapeway.core.redaction.credentials import environment_credentials
 from tapeway.errors import TapewayError, describe
 from tapeway.logs import configure, label
 from tapeway.server.connection import ProxyServer

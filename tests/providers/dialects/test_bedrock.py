@@ -1,8 +1,8 @@
 import json
 from base64 import b64encode
 
-from tapeway.core.framed_texts import MEDIA
 from tapeway.core.json_text import Json
+from tapeway.core.streams.aws_frames import MEDIA
 from tapeway.providers.conversation import LeftOut, Transcript, transcript
 from tapeway.testing.bedrock import error_frame, event
 from tests.providers.dialogues import call, told, user

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import CassetteHead, ForeignInteraction, Recording, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.ports import CassetteStore
 from tests.stores.contract.conftest import opened
 from tests.stores.kinds import Place

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.core.model import StoredCassette
+from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import ConfigError, StoreError
 from tapeway.ports import CassetteStore, SharedStore
 from tapeway.stores.opening import open_store

@@ -4,7 +4,8 @@ import asyncio
 from dataclasses import replace
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import ForeignInteraction, Recording
+from tapeway.core.model.cassette import Recording
+from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import CassetteLocked
 from tapeway.ports import CassetteStore
 from tests.stores.contract.conftest import opened

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from tapeway.core.credentials import Secret
-from tapeway.core.guard import Guard
 from tapeway.core.json_text import Json
-from tapeway.core.model import ForeignInteraction, Recording, StoredCassette
+from tapeway.core.model.cassette import Recording, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.errors import RequestError, StoreError
 from tapeway.ports import BodyKeeper, CassetteStore
 from tests.stores.contract.conftest import opened
@@ -104,7 +105,7 @@ async def test_what_lies_deep_is_kept(place: Place) -> None:
 async def test_a_recording_that_still_shows_a_credential_is_refused_and_says_where(
     store: CassetteStore,
 ) -> None:
-    guard = Guard([Secret("x-api-key", b"the-very-secret-value")])
+    guard = LeakGuard([Secret("x-api-key", b"the-very-secret-value")])
     good = replace(recording(0), check=guard.check)
     leaking = replace(recording(1, body=b'{"answer": "the-very-secret-value"}'), check=guard.check)
     document: dict[str, Json] = {"kind": "tool", "request": {}, "response": "the-very-secret-value"}

@@ -10,19 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json
-from tapeway.core.model import (
-    CassetteHead,
-    Failure,
-    ForeignInteraction,
-    Interaction,
-    Recording,
-    Request,
-    Response,
-    ResponseChunk,
-    ResponseHead,
-    StoredCassette,
-)
-from tapeway.core.shared import Held
+from tapeway.core.model.cassette import CassetteHead, Held, Recording, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import Failure, Request, Response, ResponseChunk, ResponseHead
 from tapeway.formats import native
 from tapeway.ports import BodyKeeper, CassetteStore
 from tests.formats.exchanges import interaction

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tapeway.core.model import StoredCassette
+from tapeway.core.model.cassette import StoredCassette
 from tapeway.ports import CassetteStore
 from tapeway.watching import watch
 from tests.stores.contract.conftest import opened

@@ -1,0 +1,1 @@
+"""AgentTape's match keys, and its SDK calls as HTTP."""

@@ -1,0 +1,1 @@
+"""Identifiers that answers issue and clients send back."""

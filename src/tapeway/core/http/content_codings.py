@@ -1,0 +1,301 @@
+"""Content codings taken off within bounds (RFC 9110 section 8.4), whole or piece by piece.
+
+A coded body is a small thing that may claim to be a huge one, so every coding of a stack is bounded
+twice: by how much may come out of it at all, and by how many times what went in.
+
+Coded bodies as a cassette holds them: plain, so that people can read them and any client take them.
+"""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal, Protocol
+
+import brotli  # type: ignore[import-untyped]
+
+from tapeway.core.model.messages import Headers, Request, Response
+
+try:
+    from backports import zstd
+except ImportError:  # from 3.14 on it is in the standard library
+    from compression import zstd  # type: ignore[import-not-found, no-redef]
+
+CONTENT_ENCODING = b"content-encoding"
+MIB = 1024 * 1024
+
+MAX_DECODED = 32 * MIB
+"""More than this is not looked into: a small bomb must not become a large body in memory."""
+FREE = MIB
+
+MAX_RATIO = 200
+"""What comes out beyond the first MiB may be this many times what went in. Deflate alone reaches a
+thousand, but on nothing that is worth reading."""
+
+Ending = Literal["complete", "cut", "bad", "large"]
+"""How a coded body ended: whole; in its middle; with what is not in its coding; out of bounds."""
+
+# Each member hands back what follows it: in steps, that is never the whole rest of a large body.
+_STEP = 16 * 1024
+
+# What is lost of a broken body is at most what one such step would have given.
+_SMALL_STEP = 32
+_MAX_STACKED = 4
+_GZIP, _ZLIB, _RAW = 31, 15, -15
+
+# RFC 9659: nobody may be asked for a larger window under this coding.
+_ZSTD_WINDOW: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
+_BROKEN = (zlib.error, brotli.error, zstd.ZstdError)
+
+# Digests of the coded form: those of the plain one would be others.
+_OF_THE_CODING = frozenset(
+    {CONTENT_ENCODING, b"content-digest", b"content-md5", b"digest", b"repr-digest"}
+)
+_PARTIAL, _NOT_MODIFIED = 206, 304
+
+
+class _TooLarge(Exception):
+    """More comes out than may."""
+
+
+class _Step(Protocol):
+    """One coding of a stack; gives no more than `room` or raises _TooLarge."""
+
+    @property
+    def ended(self) -> bool: ...
+
+    def feed(self, data: bytes, room: int) -> bytes: ...
+
+
+class _Member(Protocol):
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+class Decoder:
+    """Takes codings off a body that comes piece by piece."""
+
+    def __init__(self, steps: list[_Step], limit: int) -> None:
+        self._steps = [_Bounded(step, limit) for step in steps]
+        self._fault: Literal["bad", "large"] | None = None
+
+    def feed(self, data: bytes) -> bytes:
+        """All that can be read by now; nothing any more once the body proved bad or too large."""
+        if self._fault is not None:
+            return b""
+        try:
+            for step in self._steps:
+                data = step.feed(data)
+        except _BROKEN:
+            self._fault = "bad"
+            return b""
+        except _TooLarge:
+            self._fault = "large"
+            return b""
+        return data
+
+    def finish(self) -> Ending:
+        """How the body ended, if this was all of it."""
+        if self._fault is not None:
+            return self._fault
+        return "complete" if all(step.ended for step in self._steps) else "cut"
+
+
+def decoder(coding: bytes, *, limit: int = MAX_DECODED) -> Decoder | None:
+    """A decoder for a Content-Encoding value such as `gzip` or `gzip, br`, None for an unknown one."""
+    names = [name.strip().lower() for name in coding.split(b",")]
+    # Listed in the order they were put on.
+    made = [_CODINGS.get(name) for name in reversed(names) if name not in (b"", b"identity")]
+    steps = [make() for make in made if make is not None]
+    return Decoder(steps, limit) if len(steps) == len(made) <= _MAX_STACKED else None
+
+
+def decode(coding: bytes, body: bytes) -> bytes | None:
+    """The plain body behind a Content-Encoding value, or None where it cannot be had.
+
+    None stands for an unknown coding, a broken or cut body, and one that grows out of bounds.
+    """
+    made = decoder(coding)
+    if made is None:
+        return None
+    plain = made.feed(body)
+    return plain if made.finish() == "complete" else None
+
+
+def salvage(coding: bytes, body: bytes) -> bytes:
+    """What can be read of a body before it breaks off or breaks bounds; nothing of an unknown coding."""
+    made = decoder(coding)
+    if made is None:
+        return b""
+    starts = range(0, len(body), _SMALL_STEP)
+    return b"".join([made.feed(body[start : start + _SMALL_STEP]) for start in starts])
+
+
+def coding_of(headers: Headers) -> bytes:
+    """The codings of a body in the order they were put on, empty for none."""
+    return b", ".join([value for name, value in headers if name.lower() == CONTENT_ENCODING])
+
+
+class _Bounded:
+    """A coding, and the bounds on what comes out of it."""
+
+    def __init__(self, step: _Step, limit: int) -> None:
+        self._step = step
+        self._limit = limit
+        self._taken = self._given = 0
+
+    @property
+    def ended(self) -> bool:
+        # An empty body is whole under any coding.
+        return not self._taken or self._step.ended
+
+    def feed(self, data: bytes) -> bytes:
+        if not data:
+            return b""
+        self._taken += len(data)
+        bound = min(self._limit, max(FREE, MAX_RATIO * self._taken))
+        plain = self._step.feed(data, bound - self._given)
+        self._given += len(plain)
+        return plain
+
+
+class _Members:
+    """Bodies in a row read as one: gzip's members (RFC 1952 section 2.2), Zstandard's frames."""
+
+    def __init__(self, fresh: Callable[[], _Member]) -> None:
+        self._fresh = fresh
+        self._member = fresh()
+
+    @property
+    def ended(self) -> bool:
+        return self._member.eof
+
+    def feed(self, data: bytes, room: int) -> bytes:
+        plain: list[bytes] = []
+        at = 0
+        while at < len(data):
+            if self._member.eof:
+                self._member = self._fresh()
+            step = data[at : at + _STEP]
+            piece = self._member.decompress(step, room + 1)
+            room -= len(piece)
+            if room < 0:
+                raise _TooLarge
+            plain.append(piece)
+            at += len(step) - len(self._member.unused_data)
+        return b"".join(plain)
+
+
+class _Deflate:
+    """Servers send both: the zlib format the RFC means and the bare one Microsoft once did."""
+
+    def __init__(self) -> None:
+        self._start = b""
+        self._body: _Member | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self._body is not None and self._body.eof
+
+    def feed(self, data: bytes, room: int) -> bytes:
+        if self._body is None:
+            data = self._start + data
+            if len(data) < 2:
+                self._start = data
+                return b""
+            self._body = zlib.decompressobj(_ZLIB if _is_zlib(data) else _RAW)
+        if self._body.eof:
+            raise zlib.error("there is more behind the end")
+        plain = self._body.decompress(data, room + 1)
+        if len(plain) > room:
+            raise _TooLarge
+        if self._body.unused_data:
+            raise zlib.error("there is more behind the end")
+        return plain
+
+
+class _BrotliDecoder:
+    def __init__(self) -> None:
+        self._body = brotli.Decompressor()
+
+    @property
+    def ended(self) -> bool:
+        return bool(self._body.is_finished())
+
+    def feed(self, data: bytes, room: int) -> bytes:
+        plain: list[bytes] = []
+        while True:
+            piece: bytes = self._body.process(data, output_buffer_limit=room + 1)
+            room -= len(piece)
+            if room < 0:
+                raise _TooLarge
+            plain.append(piece)
+            if self._body.can_accept_more_data():
+                return b"".join(plain)
+            data = b""
+
+
+def _is_zlib(start: bytes) -> bool:
+    # RFC 1950 section 2.2. A bare body begins like this only with odd padding, which nobody writes.
+    return start[0] & 0x0F == 8 and start[0] >> 4 <= 7 and int.from_bytes(start[:2]) % 31 == 0
+
+
+def _gzip() -> _Step:
+    return _Members(lambda: zlib.decompressobj(_GZIP))
+
+
+def _zstd() -> _Step:
+    return _Members(lambda: zstd.ZstdDecompressor(options=_ZSTD_WINDOW))
+
+
+_CODINGS: dict[bytes, Callable[[], _Step]] = {
+    b"gzip": _gzip,
+    b"x-gzip": _gzip,
+    b"deflate": _Deflate,
+    b"br": _BrotliDecoder,
+    b"zstd": _zstd,
+}
+
+
+def readable_request(request: Request) -> Request:
+    """The request with its content coding taken off, or as it came where that cannot be done."""
+    coding = coding_of(request.headers)
+    if not coding or not request.body or (plain := decode(coding, request.body)) is None:
+        return request
+    return replace(request, headers=uncoded(request.headers), body=plain)
+
+
+def readable_response(response: Response, method: str, *, cut: bool = False) -> Response:
+    """The answer with its content coding taken off, or as it came where that cannot be done.
+
+    Chunks end where they ended on the wire; one that holds nothing readable yet joins the next.
+    Nothing is done to a part of a body (206), nor under a coding that is unknown, broken, or grows
+    out of bounds. `cut` says that the answer is known to have broken off: what came is read.
+    """
+    coding = coding_of(response.headers)
+    if not response.chunks or not may_be_read(response, method):
+        return response
+    if (made := decoder(coding)) is None:
+        return response
+    fed = [(chunk, made.feed(chunk.data)) for chunk in response.chunks]
+    if (ending := made.finish()) != "complete" and not (cut and ending == "cut"):
+        return response
+    chunks = tuple([replace(chunk, data=plain) for chunk, plain in fed if plain])
+    head = replace(response.head, headers=uncoded(response.headers))
+    return replace(response, head=head, chunks=chunks)
+
+
+def may_be_read(response: Response, method: str) -> bool:
+    """Whether there is a content coding, on a whole body."""
+    if method.upper() == "HEAD" or response.status in (_PARTIAL, _NOT_MODIFIED):
+        return False
+    return bool(coding_of(response.headers))
+
+
+def uncoded(headers: Headers) -> Headers:
+    """The fields of a body whose coding was taken off."""
+    return tuple([pair for pair in headers if pair[0].lower() not in _OF_THE_CODING])

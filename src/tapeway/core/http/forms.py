@@ -1,0 +1,94 @@
+"""The parts of a multipart body (RFC 2046, RFC 7578), as far as matching needs them.
+
+URL-encoded form bodies as AgentTape keeps them: a map, a repeated name holding a list.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode
+
+from tapeway.core.json_text import Json
+
+_BOUNDARY = re.compile(rb'boundary=(?:"([^"]+)"|([^\s;,"]+))', re.IGNORECASE)
+_PARAMETER = re.compile(r';\s*(name|filename)\*?=(?:"((?:[^"\\]|\\.)*)"|([^;\s]+))', re.IGNORECASE)
+MAX_PADDING = 256
+
+MAX_HEAD = 64 * 1024
+"""A large body is read in pieces: so much of it may have to be looked at together."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormPart:
+    """One field or file of a form, or one part of another multipart body, which has no name."""
+
+    name: str | None
+    filename: str | None
+    content_type: str | None
+    body: bytes
+
+
+def parse_multipart(content_type: bytes, body: bytes) -> list[FormPart] | None:
+    """The parts in order, or None where the body is not what its content type says."""
+    found = delimiter(content_type)
+    if found is None:
+        return None
+    pieces = found.split(b"\r\n" + body)
+    if len(pieces) < 2 or not pieces[-1].startswith(b"--"):
+        return None
+    parts = [part(piece) for piece in pieces[1:-1]]
+    return None if None in parts else [each for each in parts if each is not None]
+
+
+def delimiter(content_type: bytes) -> re.Pattern[bytes] | None:
+    """What begins each part, or None where the content type names no boundary."""
+    match = _BOUNDARY.search(content_type)
+    if match is None:
+        return None
+    # A line that only begins like the boundary is content.
+    dashed = re.escape(b"\r\n--" + (match[1] or match[2]))
+    return re.compile(dashed + rb"(?=--|[ \t]{0,%d}\r\n)" % MAX_PADDING)
+
+
+def part(piece: bytes) -> FormPart | None:
+    """What stands between two delimiters as a part, or None where it is none."""
+    # What follows a delimiter on its line is padding (RFC 2046 section 5.1.1).
+    padding, line_end, rest = piece.partition(b"\r\n")
+    if padding.strip(b" \t") or not line_end:
+        return None
+    head, separator, body = (b"\r\n" + rest).partition(b"\r\n\r\n")
+    if not separator or len(head) > MAX_HEAD:
+        return None
+    fields = _fields(head)
+    parameters = {
+        name.lower(): quoted or bare
+        for name, quoted, bare in _PARAMETER.findall(fields.get("content-disposition", ""))
+    }
+    return FormPart(
+        parameters.get("name"), parameters.get("filename"), fields.get("content-type"), body
+    )
+
+
+def _fields(head: bytes) -> dict[str, str]:
+    fields = {}
+    for line in head.decode("utf-8", "surrogateescape").split("\r\n"):
+        name, _, value = line.partition(":")
+        fields[name.strip().lower()] = value.strip()
+    return fields
+
+
+def parse_form(body: bytes) -> dict[str, Json]:
+    """The fields of a form. Raises UnicodeDecodeError for a body that is not UTF-8."""
+    values: dict[str, list[Json]] = {}
+    for name, value in parse_qsl(body.decode("utf-8"), keep_blank_values=True):
+        values.setdefault(name, []).append(value)
+    return {name: found[0] if len(found) == 1 else found for name, found in values.items()}
+
+
+def dump(form: Mapping[str, Json]) -> bytes:
+    """The body that says these fields; a repeated name's values come one after the other."""
+    pairs: list[tuple[str, str]] = []
+    for name, value in form.items():
+        values = value if isinstance(value, list) else [value]
+        pairs.extend((name, str(each)) for each in values)
+    return urlencode(pairs).encode("ascii")

@@ -1,0 +1,129 @@
+"""Which fields travel, which are kept, and which never are.
+
+Everything end to end goes through untouched and in order; fields that speak of one connection
+only are taken off on both sides (RFC 9110 section 7.6.1).
+
+What a request's header says, read in one pass and remembered.
+
+A client sends the same fields with nearly every request, so the pass is usually a look-up.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tapeway.core.model.messages import Headers
+
+HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-connection",
+        b"proxy-authenticate",
+        b"proxy-authentication-info",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"http2-settings",
+    }
+)
+"""Proxy-Authorization is not among them: behind a reverse proxy it is the upstream's business."""
+
+OWN = frozenset({b"tapeway-outcome", b"tapeway-cassette", b"tapeway-interaction"})
+"""Fields tapeway itself adds; another tapeway's, upstream of us, would contradict ours."""
+
+STORED_REQUEST_HEADERS = frozenset(
+    {
+        b"accept",
+        b"accept-encoding",
+        b"accept-language",
+        b"content-encoding",
+        b"content-language",
+        b"content-type",
+        b"anthropic-beta",
+        b"anthropic-version",
+        b"openai-beta",
+        b"if-match",
+        b"if-modified-since",
+        b"if-none-match",
+        b"if-range",
+        b"if-unmodified-since",
+        b"last-event-id",
+        b"mcp-protocol-version",
+        b"prefer",
+        b"range",
+        b"soapaction",
+        b"x-amz-target",
+        b"x-http-method-override",
+    }
+)
+"""The only request fields a cassette holds; none of them can carry a credential."""
+
+
+def find(headers: Headers, name: bytes) -> bytes | None:
+    """The first value of a field, `name` in lower case."""
+    for key, value in headers:
+        if key.lower() == name:
+            return value
+    return None
+
+
+def end_to_end(headers: Headers, *, drop: frozenset[bytes] = frozenset()) -> Headers:
+    """The fields that go on to the next hop: no hop-by-hop ones, none that Connection names."""
+    gone = HOP_BY_HOP | drop | _connection_options(headers)
+    return tuple([pair for pair in headers if pair[0].lower() not in gone])
+
+
+def stored_request_headers(headers: Headers) -> Headers:
+    """The fields of a request that a cassette may hold."""
+    return tuple([pair for pair in headers if pair[0].lower() in STORED_REQUEST_HEADERS])
+
+
+def unreadable(headers: Headers) -> str | None:
+    """The name of a field that cannot be carried byte for byte, or None.
+
+    The client library writes header text as UTF-8 and silently drops what is not; such a field
+    is refused rather than altered.
+    """
+    for name, value in headers:
+        try:
+            value.decode("utf-8")
+        except UnicodeDecodeError:
+            return name.decode("latin-1")
+    return None
+
+
+def _connection_options(headers: Headers) -> frozenset[bytes]:
+    options = [value for name, value in headers if name.lower() == b"connection"]
+    return frozenset(token.strip().lower() for value in options for token in value.split(b","))
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFields:
+    """The fields the proxy looks at; None where the request has no such field."""
+
+    host: bytes | None
+    expect: bytes | None
+    upgrade: bytes | None
+    transfer_encoding: bytes | None
+    cassette: bytes | None
+    content_type: bytes
+    content_encoding: bytes | None
+    unreadable: str | None
+    stored: Headers
+
+
+@lru_cache(maxsize=512)
+def request_fields(headers: Headers) -> RequestFields:
+    """The facts of a header."""
+    return RequestFields(
+        host=find(headers, b"host"),
+        expect=find(headers, b"expect"),
+        upgrade=find(headers, b"upgrade"),
+        transfer_encoding=find(headers, b"transfer-encoding"),
+        cassette=find(headers, b"tapeway-cassette"),
+        content_type=find(headers, b"content-type") or b"",
+        content_encoding=find(headers, b"content-encoding"),
+        unreadable=unreadable(headers),
+        stored=stored_request_headers(headers),
+    )

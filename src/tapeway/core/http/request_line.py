@@ -1,0 +1,99 @@
+"""What a request's first line and Host must be for this proxy to carry it (RFC 9112 section 3)."""
+
+import re
+from collections.abc import Collection
+
+from tapeway.core.http.headers import RequestFields, request_fields
+from tapeway.core.model.messages import Headers
+from tapeway.errors import RequestError
+
+_HOST = re.compile(rb"(?:[A-Za-z0-9._~%!$&'()*+,;=-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
+_TARGET = re.compile(r"/[!-\"$-~]*")
+_CONTINUE = b"100-continue"
+
+
+def origin_form(method: str, target: str, version: tuple[int, int], headers: Headers) -> str:
+    """The origin-form target of a request this proxy can carry.
+
+    Raises RequestError, with the status RFC 9110 gives the fault, for one it cannot.
+    """
+    if not (1, 0) <= version <= (1, 1):
+        raise RequestError(
+            "only HTTP/1.0 and HTTP/1.1 are spoken here", status=505, code="http_version"
+        )
+    # In any case: methods are case-sensitive, but not every upstream knows that.
+    if method.upper() in ("CONNECT", "TRACE"):
+        raise RequestError(
+            f"{method} is not proxied: send requests to the proxy's own address",
+            status=405,
+            code="method_not_allowed",
+        )
+    header = request_fields(headers)
+    if header.upgrade is not None and b"websocket" in header.upgrade.lower():
+        raise RequestError(
+            "WebSocket connections are not recorded by this version",
+            status=501,
+            code="websocket_unsupported",
+        )
+    _check_host(header.host, version)
+    _check_framing(header, version)
+    if header.unreadable:
+        raise RequestError(
+            f"the value of header '{header.unreadable}' is not UTF-8 and cannot be forwarded "
+            "unaltered",
+            code="bad_header",
+        )
+    return _origin_form(method, target)
+
+
+def own_path(target: str, authorities: Collection[str]) -> str:
+    """An absolute-form target below one of these authorities in origin-form; any other as it is."""
+    scheme, separator, rest = target.partition("://")
+    authority, _, path = rest.partition("/")
+    if separator and scheme.lower() == "http" and authority.lower() in authorities:
+        return f"/{path}"
+    return target
+
+
+def _check_host(host: bytes | None, version: tuple[int, int]) -> None:
+    if host is None:
+        if version >= (1, 1):
+            raise RequestError("an HTTP/1.1 request needs a Host header")
+    elif _HOST.fullmatch(host) is None:
+        raise RequestError("the Host header is not a host and port")
+
+
+def _check_framing(header: RequestFields, version: tuple[int, int]) -> None:
+    if (coding := header.transfer_encoding) is not None:
+        if version < (1, 1):
+            # Faulty framing by definition (RFC 9112 section 6.1).
+            raise RequestError("HTTP/1.0 has no Transfer-Encoding")
+        if coding.lower() != b"chunked":
+            raise RequestError(
+                "the only transfer coding understood here is chunked",
+                status=501,
+                code="transfer_coding_unsupported",
+            )
+    if header.expect is not None and version >= (1, 1) and header.expect.lower() != _CONTINUE:
+        raise RequestError(
+            "only 'Expect: 100-continue' is understood", status=417, code="expectation_failed"
+        )
+
+
+def _origin_form(method: str, target: str) -> str:
+    if method == "OPTIONS" and target == "*":
+        raise RequestError(
+            "'OPTIONS *' asks about the proxy itself and is not proxied",
+            status=405,
+            code="method_not_allowed",
+        )
+    if not target.startswith("/"):
+        raise RequestError(
+            "this is a reverse proxy: it forwards to its configured upstreams only, "
+            "not to the address in the request line",
+            status=421,
+            code="misdirected",
+        )
+    if _TARGET.fullmatch(target) is None:
+        raise RequestError("the request target holds a character that must be percent-encoded")
+    return target

@@ -1,0 +1,253 @@
+"""From the path an app asked for to the cassette, the route and the target below it.
+
+    /@smoke/openai/v1/models?limit=2
+     └cassette  └route  └──target────┘
+
+The target is cut out of the raw request line and never re-encoded: signatures cover it.
+
+Where an answer sends its client: not around the proxy.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+from urllib.parse import unquote, urlsplit
+
+from tapeway.core.http.headers import find, request_fields
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import Headers, Request, ResponseHead
+from tapeway.errors import NoRoute, RequestError
+
+DEFAULT = "default"
+CASSETTE_HEADER = b"tapeway-cassette"
+_NAME_SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_MAX_SEGMENTS = 8
+_AUTHORITY = re.compile(r"(?:https?:)?//[^/?#]*", re.IGNORECASE)
+_USERINFO = re.compile(r"((?:[a-z][a-z0-9+.-]*:)?//)?[^/?#]*@", re.IGNORECASE)
+
+Owner = Callable[[str, Headers], str | None]
+"""Names the provider an unprefixed target belongs to, or None."""
+LOCATION = b"location"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A name in the match key and the URL behind it; None where the URL must still be given."""
+
+    name: str
+    url: str | None = field(repr=False)  # it may hold a user name and password
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTable:
+    """The routes by first path segment, and the one that owns every other path."""
+
+    routes: Mapping[str, Route] = field(default_factory=dict)
+    default: Route | None = None
+
+
+SlipKind = Literal["doubled", "missing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Slip:
+    """A base URL that was forgiven: its version is there twice or not at all.
+
+    `prefix` is what a right target begins with, `written` the target as it came.
+    """
+
+    kind: SlipKind
+    prefix: str
+    written: str
+
+    @property
+    def fault(self) -> str:
+        """What is wrong, in words that show nothing of the request."""
+        how = "has its version twice" if self.kind == "doubled" else "lacks its version"
+        return f"the client's base URL {how}"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestAddress:
+    """Where a request goes.
+
+    `prefix` is what the client wrote before the target, so that a Location can be given back in
+    the client's terms. `guessed` says the route was read off the path and not written in it, so
+    that recordings of the `default` route may answer too. `attempt` is which try of its call this
+    is, where the client says so.
+    """
+
+    cassette: str | None
+    route: Route
+    target: str
+    prefix: str
+    guessed: bool = False
+    slip: Slip | None = None
+    attempt: int = 0
+
+
+def valid_cassette_name(name: str) -> bool:
+    """Whether a name is up to 8 `/`-separated segments of `[A-Za-z0-9][A-Za-z0-9._-]{0,127}`."""
+    segments = name.split("/")
+    return len(segments) <= _MAX_SEGMENTS and all(map(_NAME_SEGMENT.fullmatch, segments))
+
+
+def check_cassette_name(name: str) -> str:
+    """The name itself. Raises RequestError for one the contract does not allow."""
+    if not valid_cassette_name(name):
+        raise RequestError(
+            "the cassette name must be up to 8 segments of letters, digits, '.', '_' and '-' "
+            "joined by '/', each beginning with a letter or digit",
+            code="bad_cassette_name",
+        )
+    return name
+
+
+def resolve(table: RouteTable, owner: Owner, target: str, headers: Headers) -> RequestAddress:
+    """The address a raw request target means.
+
+    Raises NoRoute where no route takes it, RequestError for a cassette name that is not one.
+    """
+    cassette, prefix, rest = _cut_cassette(target)
+    if cassette is None and (named := request_fields(headers).cassette) is not None:
+        cassette = check_cassette_name(named.decode("latin-1"))
+    first, below = _cut_segment(rest)
+    if (route := table.routes.get(first)) is not None:
+        return RequestAddress(cassette, route, below, f"{prefix}/{first}")
+    if table.default is not None:
+        return RequestAddress(cassette, table.default, rest, prefix)
+    if (name := owner(rest, headers)) is not None and name in table.routes:
+        return RequestAddress(cassette, table.routes[name], rest, prefix, guessed=True)
+    return RequestAddress(cassette, Route(DEFAULT, None), rest, prefix, guessed=True)
+
+
+def refuse(table: RouteTable, route: str, target: str) -> NoRoute:
+    """The error for a request nobody can be asked, naming the routes there are."""
+    if route in table.routes:
+        return NoRoute(f"route '{route}' has no URL yet: give one with --route {route}=https://…")
+    names = ", ".join(sorted(table.routes)) or "none"
+    path = target.partition("?")[0]
+    return NoRoute(
+        f"no route takes {path}: start the path with a route name ({names}) "
+        "or give an --upstream for every path"
+    )
+
+
+def adopt(stored: StoredCassette, table: RouteTable) -> StoredCassette:
+    """The cassette with a route given to recordings that name none, by their origin."""
+    adopted = [adopted_item(each, table) for each in stored.interactions]
+    return replace(stored, interactions=tuple(adopted))
+
+
+def adopted_item(
+    item: Interaction | ForeignInteraction, table: RouteTable
+) -> Interaction | ForeignInteraction:
+    """The same for one. What an SDK was asked for has no origin, and answers on any route."""
+    if isinstance(item, ForeignInteraction):
+        exchange = item.exchange
+        if exchange is None or exchange.request.route or not exchange.request.base:
+            return item
+        routed_exchange = replace(exchange, request=routed(exchange.request, table))
+        return replace(item, exchange=routed_exchange)
+    if item.request.route:
+        return item
+    return replace(item, request=routed(item.request, table))
+
+
+def routed(request: Request, table: RouteTable) -> Request:
+    """A recorded request that names no route, with the one its origin has."""
+    named = [*table.routes.values(), *([table.default] if table.default else [])]
+    bases = [
+        (urlsplit(route.url).path.rstrip("/"), route.name)
+        for route in named
+        if route.url is not None and same_origin(request.base, route.url)
+    ]
+    # The longest base path says most about where a recording was made.
+    for base, name in sorted(bases, key=lambda pair: -len(pair[0])):
+        if request.target.startswith(base + "/"):
+            target = request.target[len(base) :]
+            return replace(request, route=name, base=request.base + base, target=target)
+    return replace(request, route=DEFAULT)
+
+
+def origin(url: str) -> str:
+    """`scheme://host[:port]` of a URL in lower case, default ports and userinfo left out."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if ":" in host:
+        host = f"[{host}]"
+    default = {"http": 80, "https": 443}.get(parts.scheme)
+    port = "" if parts.port in (None, default) else f":{parts.port}"
+    return f"{parts.scheme}://{host}{port}"
+
+
+def without_userinfo(url: str) -> str:
+    """The URL with no user name or password in it, fit to be shown and stored."""
+    found = _USERINFO.match(url)
+    return url if found is None else (found[1] or "") + url[found.end() :]
+
+
+def relocate(location: str, upstream: str, proxy: str) -> str:
+    """A `location` below the upstream's URL, as the client must ask the proxy for it.
+
+    A path alone stays one. Anything else (relative to the request, another origin, outside the
+    route's base path) comes back as it is.
+    """
+    authority = _AUTHORITY.match(location)
+    if authority is not None and same_origin(authority[0], upstream):
+        path, ahead = location[authority.end() :], proxy
+    elif authority is None and location.startswith("/"):
+        path, ahead = location, _AUTHORITY.sub("", proxy, count=1)
+    else:
+        return location
+    base = _AUTHORITY.sub("", upstream, count=1).rstrip("/")
+    rest = path.removeprefix(base)
+    if not path.startswith(base) or rest[:1] not in ("", "/", "?", "#"):
+        return location
+    return ahead + (rest if rest.startswith("/") else f"/{rest}")
+
+
+def same_origin(url: str, upstream: str) -> bool:
+    """Whether both lead to one scheme, host and port; what is no URL leads nowhere."""
+    try:
+        if url.startswith("//"):
+            url = f"{urlsplit(upstream).scheme}:{url}"
+        return origin(url) == origin(upstream)
+    except ValueError:
+        # Whoever wrote it may have written anything.
+        return False
+
+
+def _cut_cassette(target: str) -> tuple[str | None, str, str]:
+    if not target.startswith("/@"):
+        return None, "", target
+    segment, rest = _cut_segment(target)
+    return check_cassette_name(unquote(segment[1:])), f"/{segment}", rest
+
+
+def _cut_segment(target: str) -> tuple[str, str]:
+    """`/a/b?c` -> (`a`, `/b?c`); what remains always begins with a slash."""
+    path, question, query = target.partition("?")
+    segment, _, rest = path[1:].partition("/")
+    return segment, f"/{rest}{question}{query}"
+
+
+def localised(head: ResponseHead, request: Headers, base: str, prefix: str) -> ResponseHead:
+    """The head with a Location on the upstream's own origin pointing at the proxy.
+
+    `request` are the client's fields, which say what it calls the proxy; `prefix` is what stood
+    before the path below the upstream's `base`.
+    """
+    host = find(request, b"host")
+    if not base or not host or find(head.headers, LOCATION) is None:
+        return head
+    proxy = f"http://{host.decode('latin-1')}{prefix}"
+    headers = [
+        (name, relocate(value.decode("latin-1"), base, proxy).encode("latin-1"))
+        if name.lower() == LOCATION
+        else (name, value)
+        for name, value in head.headers
+    ]
+    return replace(head, headers=tuple(headers))

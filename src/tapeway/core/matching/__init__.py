@@ -1,0 +1,1 @@
+"""What makes two requests equal: the request as a document, rules, and the match key."""

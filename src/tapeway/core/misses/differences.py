@@ -1,0 +1,175 @@
+"""Where two documents differ, as paths that a person can find and a rule can name."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+from typing import TypeAlias
+
+from tapeway.core.json_text import Json, canonical, legible
+from tapeway.core.matching import json_paths
+
+Steps = tuple[str | int, ...]
+"""The names and positions that lead to a value."""
+
+_SHOWN = 160
+"""Characters of a value that are shown; a person reads a line or two."""
+
+_BEFORE = 40
+"""Of a text, how much is shown in front of where it differs."""
+
+_MOST_CELLS = 10_000
+"""Longer lists are compared place by place: finding out what was put in costs their product."""
+
+
+class MissingValue(Enum):
+    """What stands where one document has nothing at all; null is a value."""
+
+    ABSENT = "absent"
+
+
+ABSENT = MissingValue.ABSENT
+Value: TypeAlias = "Json | MissingValue"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A place where two documents say different things, both whole."""
+
+    steps: Steps
+    recorded: Value
+    requested: Value
+
+    @property
+    def path(self) -> str:
+        """The place as rules write it: `body.messages[2].content`."""
+        return json_paths.written(self.steps)
+
+
+def differences(recorded: Json, requested: Json, most: int) -> tuple[Difference, ...]:
+    """The first places where two documents differ, none if they are equal.
+
+    Lists are laid beside each other by what is equal in them, so that a message put in between is
+    one difference and not one for each message behind it. A position is that in the requested
+    list, or in the recorded one for what was left out.
+    """
+    return tuple(islice(_walk((), recorded, requested), most))
+
+
+def shown(difference: Difference) -> dict[str, Json]:
+    """The difference as people see it: long values cut to where they differ, absent ones left out."""
+    recorded, requested = difference.recorded, difference.requested
+    if isinstance(recorded, str) and isinstance(requested, str):
+        start = max(0, common_head(recorded, requested) - _BEFORE)
+        return {
+            "path": legible(difference.path),
+            "recorded": _excerpt(recorded, start),
+            "requested": _excerpt(requested, start),
+        }
+    found: dict[str, Json] = {"path": legible(difference.path)}
+    if not isinstance(recorded, MissingValue):
+        found["recorded"] = _short(recorded)
+    if not isinstance(requested, MissingValue):
+        found["requested"] = _short(requested)
+    return found
+
+
+def common_head(left: str, right: str) -> int:
+    """How many characters two texts begin with alike."""
+    low, high = 0, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if left[:middle] == right[:middle] else (low, middle - 1)
+    return low
+
+
+def _walk(steps: Steps, recorded: Json, requested: Json) -> Iterator[Difference]:
+    if isinstance(recorded, dict) and isinstance(requested, dict):
+        yield from _walk_objects(steps, recorded, requested)
+    elif isinstance(recorded, list) and isinstance(requested, list):
+        yield from _walk_lists(steps, recorded, requested)
+    elif not _same(recorded, requested):
+        yield Difference(steps, recorded, requested)
+
+
+def _walk_objects(
+    steps: Steps, recorded: dict[str, Json], requested: dict[str, Json]
+) -> Iterator[Difference]:
+    for name, value in recorded.items():
+        if name in requested:
+            yield from _walk((*steps, name), value, requested[name])
+        else:
+            yield Difference((*steps, name), value, ABSENT)
+    for name, value in requested.items():
+        if name not in recorded:
+            yield Difference((*steps, name), ABSENT, value)
+
+
+def _walk_lists(steps: Steps, recorded: list[Json], requested: list[Json]) -> Iterator[Difference]:
+    done_recorded = done_requested = 0
+    for left, right in [*_anchors(recorded, requested), (len(recorded), len(requested))]:
+        # Between two equal elements nothing is equal: what stands there is laid side by side.
+        for at in range(max(left - done_recorded, right - done_requested)):
+            i, j = done_recorded + at, done_requested + at
+            if j >= right:
+                yield Difference((*steps, i), recorded[i], ABSENT)
+            elif i >= left:
+                yield Difference((*steps, j), ABSENT, requested[j])
+            else:
+                yield from _walk((*steps, j), recorded[i], requested[j])
+        done_recorded, done_requested = left + 1, right + 1
+
+
+def _anchors(recorded: list[Json], requested: list[Json]) -> list[tuple[int, int]]:
+    """Positions of equal elements in both lists, in order: as many as there are."""
+    left, right = [canonical(each) for each in recorded], [canonical(each) for each in requested]
+    shorter = min(len(left), len(right))
+    head = next((at for at in range(shorter) if left[at] != right[at]), shorter)
+    rest = shorter - head
+    tail = next((at for at in range(rest) if left[-1 - at] != right[-1 - at]), rest)
+    inner = _longest(left[head : len(left) - tail], right[head : len(right) - tail])
+    return [
+        *((at, at) for at in range(head)),
+        *((head + i, head + j) for i, j in inner),
+        *((len(left) - at, len(right) - at) for at in range(tail, 0, -1)),
+    ]
+
+
+def _longest(left: Sequence[bytes], right: Sequence[bytes]) -> list[tuple[int, int]]:
+    """The longest common subsequence, as positions."""
+    if not left or not right or len(left) * len(right) > _MOST_CELLS:
+        return [(at, at) for at, (a, b) in enumerate(zip(left, right, strict=False)) if a == b]
+    lengths = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
+    for i in range(len(left) - 1, -1, -1):
+        row, below = lengths[i], lengths[i + 1]
+        for j in range(len(right) - 1, -1, -1):
+            row[j] = below[j + 1] + 1 if left[i] == right[j] else max(below[j], row[j + 1])
+    found: list[tuple[int, int]] = []
+    i = j = 0
+    while i < len(left) and j < len(right):
+        if left[i] == right[j]:
+            found.append((i, j))
+            i, j = i + 1, j + 1
+        elif lengths[i + 1][j] >= lengths[i][j + 1]:
+            i += 1
+        else:
+            j += 1
+    return found
+
+
+def _same(recorded: Json, requested: Json) -> bool:
+    # True is 1 in Python, and in no document.
+    return isinstance(recorded, bool) == isinstance(requested, bool) and recorded == requested
+
+
+def _excerpt(text: str, start: int) -> str:
+    end = start + _SHOWN
+    return legible(f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}")
+
+
+def _short(value: Json) -> Json:
+    if isinstance(value, str):
+        return _excerpt(value, 0)
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else ""
+    return value if len(text) <= _SHOWN and text == legible(text) else _excerpt(text, 0)

@@ -1,0 +1,1 @@
+"""The values that travel between client, cassette and upstream."""

@@ -1,0 +1,101 @@
+"""What processes that use one store know of each other: turns, leases, and what is in force.
+
+Changes of what is in force: mode, active cassette, takes. Each makes a new `Control` of an old.
+
+The mode table: what a mode does with a request that is recorded, and with one that is not.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+Mode = Literal["replay", "record", "auto", "passthrough"]
+Repeats = Literal["last", "miss", "cycle", "first"]
+Delivery = Literal["buffer", "stream"]
+Outcome = Literal["replayed", "recorded", "live", "miss", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModePolicy:
+    """One row of the table.
+
+    `replays`: a recording answers. `asks`: the upstream may be contacted. `records`: its answer is
+    kept. `replaces`: the first answer of a take displaces those of earlier takes.
+    """
+
+    replays: bool
+    asks: bool
+    records: bool
+    replaces: bool = False
+
+
+RULES: dict[Mode, ModePolicy] = {
+    "replay": ModePolicy(replays=True, asks=False, records=False),
+    "record": ModePolicy(replays=False, asks=True, records=True, replaces=True),
+    "auto": ModePolicy(replays=True, asks=True, records=True),
+    "passthrough": ModePolicy(replays=False, asks=True, records=False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CursorState:
+    """Where a key stands in a take; `version` changes with every advance."""
+
+    state: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What is in force for all instances of one store.
+
+    A cassette is in the take that `cassette_takes` names, or else in the one that `since` names,
+    the last that began for all; `takes` counts all that ever began.
+    """
+
+    mode: Mode
+    active: str
+    takes: int = 0
+    since: int = 0
+    modes: Mapping[str, Mode] = field(default_factory=dict)
+    cassette_takes: Mapping[str, int] = field(default_factory=dict)
+    generation: int = 0
+
+    def take_of(self, name: str) -> int:
+        """The take a cassette is in."""
+        return self.cassette_takes.get(name, self.since)
+
+    def mode_of(self, name: str) -> Mode:
+        """The mode a request to a cassette is served in."""
+        return self.modes.get(name, self.mode)
+
+
+def with_mode(now: Control, mode: Mode, cassette: str | None = None) -> Control:
+    """A mode for all cassettes without one of their own, or for one alone; another starts a take."""
+    if cassette is not None:
+        after = replace(now, modes={**now.modes, cassette: mode})
+        return after if now.mode_of(cassette) == mode else with_take(after, cassette)
+    after = replace(now, mode=mode)
+    if now.mode == mode:
+        return after
+    number = now.takes + 1
+    # Those with a mode of their own go on in their take.
+    kept = {name: now.take_of(name) for name in now.modes}
+    return replace(after, takes=number, since=number, cassette_takes=kept)
+
+
+def with_active(now: Control, name: str, mode: Mode | None = None) -> Control:
+    """Another active cassette in a new take, and with `mode` that for all cassettes."""
+    after = replace(now, active=name)
+    if mode is not None:
+        modes = {each: own for each, own in now.modes.items() if each != name}
+        after = with_mode(replace(after, modes=modes), mode)
+    return with_take(after, name, begun=after.takes - now.takes)
+
+
+def with_take(now: Control, cassette: str | None = None, *, begun: int = 0) -> Control:
+    """A new take for one cassette or for all; `begun` is how many this change began already."""
+    number = now.takes + 1 - begun
+    if cassette is None:
+        return replace(now, takes=number, since=number, cassette_takes={})
+    return replace(now, takes=number, cassette_takes={**now.cassette_takes, cassette: number})

@@ -1,0 +1,79 @@
+"""What tells one recording from others when its number has changed.
+
+The values that travel between client, cassette and upstream.
+
+Header names and values are bytes, so that order, case, repeats and odd octets are kept as they
+came. Bodies are whole; a response remembers where its chunks ended and when they came.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tapeway.core.json_text import Json
+from tapeway.core.model.messages import Failure, Request, Response
+
+
+@dataclass(frozen=True, slots=True)
+class Interaction:
+    """One recorded exchange. `index` names it within its cassette and never changes while loaded."""
+
+    index: int
+    request: Request
+    response: Response
+    match_key: str = ""
+    latency_ms: float = 0.0
+    usage: Mapping[str, Json] | None = None
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Json] = field(default_factory=dict)
+    stored_keys: tuple[str, ...] = ()
+    failure: Failure | None = None
+    """Set for a recorded failure; its response has status 0 where not even a head came."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignInteraction:
+    """An interaction of a kind that HTTP does not carry, kept as it was written.
+
+    `exchange` is the one that says the same over HTTP, where there is one: it is what is found and
+    replayed, and the document what is kept.
+    """
+
+    index: int
+    document: Mapping[str, Json]
+    exchange: Interaction | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.exchange is not None and self.exchange.index != self.index:
+            object.__setattr__(self, "exchange", replace(self.exchange, index=self.index))
+
+
+def exchange_of(item: Interaction | ForeignInteraction) -> Interaction | None:
+    """What answers over HTTP, None for an interaction that nothing there asks for."""
+    return item if isinstance(item, Interaction) else item.exchange
+
+
+def fingerprint(item: Interaction) -> str:
+    """Sixteen hex digits for what was asked and answered; no time, header, host or number is in it.
+
+    Costs a hash over both bodies, unless they lie in files.
+    """
+    request, response = item.request, item.response
+    said = (
+        request.method.encode("utf-8", "surrogateescape"),
+        request.url.partition("://")[2].partition("/")[2].encode("utf-8", "surrogateescape"),
+        _body(request),
+        b"%d" % response.status,
+        _body(response),
+        item.failure.kind.encode() if item.failure is not None else b"",
+    )
+    found = hashlib.sha256()
+    for each in said:
+        # A length keeps two different divisions of the same bytes apart.
+        found.update(b"%d:" % len(each))
+        found.update(each)
+    return found.hexdigest()[:16]
+
+
+def _body(message: Request | Response) -> bytes:
+    return message.body if message.file is None else message.file.digest.encode()

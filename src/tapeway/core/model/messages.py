@@ -1,0 +1,246 @@
+"""The values that travel between client, cassette and upstream.
+
+Header names and values are bytes, so that order, case, repeats and odd octets are kept as they
+came. Bodies are whole; a response remembers where its chunks ended and when they came.
+
+Where the pieces of a large body ended and when they came, packed: there may be a million.
+
+Where the pieces of a body end after secrets in it were exchanged for placeholders.
+
+What of an upstream's trouble can be recorded, and replayed as what it was.
+
+How near two requests of one key are by their headers.
+
+It decides only which of several equal recordings comes first: a step of a digest login, or the one
+of two users whose cookie it is.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Headers = tuple[tuple[bytes, bytes], ...]
+"""Fields in wire order, names in wire case."""
+
+Framing = Literal["length", "chunked", "close"]
+"""How the upstream marked the end of its body (RFC 9112 section 6.3); `close` cannot show a cut."""
+
+LARGE_BODY = 1024 * 1024
+"""A body with more bytes than this lies in a file."""
+
+Verdict = Literal["", "complete", "marked", "error", "truncated"]
+"""How an answer ended: whole by its framing, by its protocol's end mark too, whole but reporting an
+error inside a success, or cut; empty where nobody looked (another tool's recording)."""
+
+FailureKind = Literal["cut", "reset", "timeout"]
+"""Ended in the middle, broken off without any answer, or silent for too long."""
+_KINDS: Mapping[str, FailureKind] = {
+    "upstream_truncated": "cut",
+    "upstream_reset": "reset",
+    "upstream_timeout": "timeout",
+}
+
+MESSAGES: Mapping[FailureKind, str] = {
+    "cut": "the upstream broke off in the middle of its answer",
+    "reset": "the upstream broke the connection off before it answered",
+    "timeout": "the upstream did not answer in time",
+}
+"""What a recording says; the error of the live call names the upstream and what to do."""
+Credentials = tuple[tuple[str, str], ...]
+
+
+class Cuts:
+    """Pairs of milliseconds and bytes, in order; grows while a body is collected."""
+
+    __slots__ = ("_lengths", "_times")
+
+    def __init__(self, pairs: Iterable[tuple[float, int]] = ()) -> None:
+        self._times = array("d")
+        self._lengths = array("Q")
+        for at_ms, length in pairs:
+            self.add(at_ms, length)
+
+    def add(self, at_ms: float, length: int) -> None:
+        self._times.append(at_ms)
+        self._lengths.append(length)
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def __getitem__(self, index: int) -> tuple[float, int]:
+        return self._times[index], self._lengths[index]
+
+    def __iter__(self) -> Iterator[tuple[float, int]]:
+        return zip(self._times, self._lengths, strict=True)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Cuts):
+            return NotImplemented
+        return self._times == other._times and self._lengths == other._lengths
+
+    def __hash__(self) -> int:
+        return hash((self._times.tobytes(), self._lengths.tobytes()))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} cuts of {self.total} bytes>"
+
+    @property
+    def total(self) -> int:
+        """How many bytes they are together."""
+        return sum(self._lengths)
+
+
+@dataclass(frozen=True, slots=True)
+class PartDigest:
+    """One part of a large multipart body; `digest` is the SHA-256 of its content in hex."""
+
+    name: str | None
+    filename: str | None
+    content_type: str | None
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class BodyFile:
+    """A body too large for memory: where its bytes lie, how many they are, their SHA-256 in hex.
+
+    `path` is empty where only that is known; `parts` is set for a multipart request.
+    """
+
+    path: str
+    size: int
+    digest: str
+    parts: tuple[PartDigest, ...] | None = None
+    hold: object = field(default=None, compare=False, repr=False)
+    """Keeps a temporary file in being as long as somebody refers to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as it goes to the upstream, with the proxy's own addressing taken off.
+
+    `target` is the raw path and query below `base`, the route's URL; `base` is empty while no
+    upstream is configured.
+    """
+
+    route: str
+    method: str
+    target: str
+    headers: Headers = ()
+    body: bytes = b""
+    base: str = ""
+    file: BodyFile | None = None
+    """Holds the body instead of `body` when it is large."""
+    credentials: tuple[tuple[str, str], ...] = ()
+    """Of a request a cassette holds: the headers that carried a credential, each with placeholders."""
+
+    @property
+    def url(self) -> str:
+        return self.base + self.target
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseChunk:
+    """One piece of a body and when it came, in milliseconds since the request was sent."""
+
+    data: bytes
+    at_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseHead:
+    """What an upstream says before its body; `length` is the one it announced, if it did."""
+
+    status: int
+    reason: str = ""
+    headers: Headers = ()
+    framing: Framing = "length"
+    version: str = "HTTP/1.1"
+    length: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole answer. Under `length` framing the chunks are one piece.
+
+    A large body lies in `file`; then there are no chunks, and `cuts` holds the time and the length
+    of each.
+    """
+
+    head: ResponseHead
+    chunks: tuple[ResponseChunk, ...] = ()
+    latency_ms: float = 0.0
+    file: BodyFile | None = None
+    cuts: Cuts = field(default_factory=Cuts)
+    verdict: Verdict = ""
+
+    @property
+    def status(self) -> int:
+        return self.head.status
+
+    @property
+    def headers(self) -> Headers:
+        return self.head.headers
+
+    @property
+    def body(self) -> bytes:
+        if len(self.chunks) == 1:
+            return self.chunks[0].data
+        return b"".join([chunk.data for chunk in self.chunks])
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an upstream's answer did not come whole; the response holds what did come."""
+
+    kind: FailureKind
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens an LLM call was charged for, in OpenAI's terms."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+def recut(cuts: Cuts, exchanged: Iterable[tuple[int, int, int]]) -> Cuts:
+    """The cuts with every border where it was; one inside a secret moves to its placeholder's end.
+
+    A piece of which nothing is left joins the next. `exchanged` holds in order where each secret
+    began and ended, and how many bytes stand for it.
+    """
+    found = Cuts()
+    waiting = iter(exchanged)
+    span = next(waiting, None)
+    border = shift = before = 0
+    for at_ms, length in cuts:
+        border += length
+        moved = border + shift
+        while span is not None and span[0] < border:
+            start, end, instead = span
+            moved = start + shift + instead + max(0, border - end)
+            if border < end:
+                break
+            shift += instead - (end - start)
+            span = next(waiting, None)
+        if moved > before:
+            found.add(at_ms, moved - before)
+            before = moved
+    return found
+
+
+def failure(code: str, *, begun: bool) -> Failure | None:
+    """The failure behind an error's code, or None where it is none of the upstream's answer.
+
+    `begun` says that a head had come: what is reset after that is cut.
+    """
+    kind = _KINDS.get(code)
+    if kind is None:
+        return None
+    if begun and kind == "reset":
+        kind = "cut"
+    return Failure(kind, MESSAGES[kind])

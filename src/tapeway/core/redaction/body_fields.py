@@ -1,0 +1,195 @@
+"""Secrets in a body by the name of their field: JSON at any depth, forms, multipart, XML.
+
+JSON is not read but searched, so that it is found in event streams, in lines, in parts of forms and
+inside other JSON's strings alike, and what is cut short hides nothing. Only strings and numbers
+are values: a schema that has a property `password` keeps its description.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+from urllib.parse import unquote_plus, unquote_to_bytes
+
+import re2  # type: ignore[import-untyped]
+
+from tapeway.core.http.forms import MAX_HEAD
+from tapeway.core.redaction import secret_names
+from tapeway.core.redaction.credentials import GRANT, MIN_VALUE, Secret
+from tapeway.core.redaction.spans import PLACEHOLDER, SHORT, Span
+
+_LONGEST_NAME = 80
+_SPACE = re.compile(rb"(?:\s|\\+[nrt])*")
+_NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
+_MEMBER_VALUE = (
+    rb"(?:\s|\\+[nrt])*%b[^{}]*?(?<![A-Za-z_])value%b(?:\s|\\+[nrt])*:(?:\s|\\+[nrt])*%b"
+)
+_QUOTE = re.compile(rb'(?<!\\)(\\*)"')
+_BOUNDARY = re.compile(rb'boundary=(?:"([^"]+)"|([^\s;,"]+))', re.IGNORECASE)
+_END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
+_PART_NAME = re.compile(
+    rb"""^content-disposition:[^\r\n]*?;[ \t]*name\*?=(?:"((?:[^"\\\r\n]|\\.)*)"|([^;\s]+))""",
+    re.IGNORECASE | re.MULTILINE,
+)
+_PAIR = re.compile(rb"(?:\A|(?<=&))([^=&]+)=([^&]+)")
+# One-time secrets of OAuth, whose names say nothing elsewhere.
+_OF_A_GRANT = frozenset({"code", "code_verifier", "device_code", "token"})
+
+
+def find(body: bytes, content_type: bytes, *, answer: bool) -> list[Span]:
+    """Each value that a field's name calls a secret, in order."""
+    media = content_type.partition(b";")[0].strip().lower()
+    if media == b"application/x-www-form-urlencoded":
+        # curl calls whatever it sends a form.
+        return [*_in_form(body, answer=answer), *_in_text(body, answer=answer)]
+    found = list(_in_parts(body, content_type)) if media.startswith(b"multipart/") else []
+    return found + list(_in_text(body, answer=answer))
+
+
+def reads_whole(content_type: bytes) -> bool:
+    """Whether a body of this type is to be looked into even where no such name stands in JSON."""
+    return content_type[:10].lower() in (b"applicatio", b"multipart/") and (
+        b"form" in content_type.lower()
+    )
+
+
+def _in_text(body: bytes, *, answer: bool) -> Iterator[Span]:
+    at = 0
+    while (candidate := _candidates().search(body, at)) is not None:
+        at = candidate.end()
+        if body[at - 1 : at] == b">":
+            yield from _in_element(body, at, answer=answer)
+        else:
+            yield from _in_member(body, candidate.start(1), at, answer=answer)
+
+
+def _in_member(body: bytes, name_end: int, value_at: int, *, answer: bool) -> Iterator[Span]:
+    quote = body[name_end : body.index(b'"', name_end) + 1]
+    depth = len(quote).bit_length() - 1
+    before = body.rfind(b'"', max(0, name_end - _LONGEST_NAME), name_end)
+    if len(quote) != 1 << depth or before < 0 or not body.endswith(quote, 0, before + 1):
+        return
+    name = _plain(body[before + 1 : name_end], depth).decode("utf-8", "replace")
+    if not secret_names.kind(name):
+        return
+    for span in _values(body, _skip(body, value_at), quote, depth):
+        value = _plain(body[span.start : span.end], depth)
+        if _is_secret(name, value, answer=answer):
+            yield Span(span.start, span.end, _secret(name, value), span.quote)
+
+
+def _values(body: bytes, at: int, quote: bytes, depth: int) -> Iterator[Span]:
+    if body.startswith(b"[", at):
+        at = _skip(body, at + 1)
+        # A list of numbers is no list of credentials.
+        while body.startswith(quote, at) and (span := _value(body, at, quote, depth)) is not None:
+            yield span
+            at = _skip(body, span.end + len(quote))
+            if not body.startswith(b",", at):
+                return
+            at = _skip(body, at + 1)
+    elif body.startswith(b"{", at):
+        # {"client_secret": {"value": "ek_…", "expires_at": 1}}
+        inner = re.compile(_MEMBER_VALUE % ((re.escape(quote),) * 3)).match(body, at + 1)
+        if inner is not None and (span := _value(body, inner.end() - len(quote), quote, depth)):
+            yield span
+    elif (span := _value(body, at, quote, depth)) is not None:
+        yield span
+
+
+def _value(body: bytes, at: int, quote: bytes, depth: int) -> Span | None:
+    if body.startswith(quote, at):
+        start = at + len(quote)
+        return Span(start, _closing(body, start, depth), None)
+    number = _NUMBER.match(body, at)
+    return Span(at, number.end(), None, quote) if number is not None else None
+
+
+def _closing(body: bytes, start: int, depth: int) -> int:
+    # At depth 1 a quote closes behind 1, 5, 9 … backslashes; with fewer an outer string ends.
+    own = (1 << depth) - 1
+    for found in _QUOTE.finditer(body, start):
+        run = len(found[1])
+        if run % (2 << depth) == own:
+            return found.end(1) - own
+        if run < own:
+            return found.start()
+    return len(body)
+
+
+def _plain(text: bytes, depth: int) -> bytes:
+    plain = text
+    if b"\\" not in text:
+        return text
+    try:
+        for _ in range(depth + 1):
+            plain = json.loads(b'"%b"' % plain, strict=False).encode()
+    except ValueError:
+        return text
+    return plain
+
+
+def _skip(body: bytes, at: int) -> int:
+    space = _SPACE.match(body, at)
+    return space.end() if space is not None else at
+
+
+def _in_element(body: bytes, at: int, *, answer: bool) -> Iterator[Span]:
+    before = body.rfind(b"<", max(0, at - _LONGEST_NAME), at)
+    end = body.find(b"<", at) if before >= 0 else -1
+    name = body[before + 1 : at - 1].decode("latin-1").rpartition(":")[2] if end >= 0 else "/"
+    if name.startswith("/"):
+        return
+    value = body[at:end]
+    if value.strip() and _is_secret(name, value, answer=answer):
+        yield Span(at, end, _secret(name, value))
+
+
+def _in_form(body: bytes, *, answer: bool) -> Iterator[Span]:
+    granting = GRANT.search(body.decode("latin-1")) is not None
+    for pair in _PAIR.finditer(body):
+        name = unquote_plus(pair[1].decode("latin-1"))
+        value = unquote_to_bytes(pair[2].replace(b"+", b" "))
+        if PLACEHOLDER.fullmatch(value):
+            continue
+        if (granting and name in _OF_A_GRANT) or secret_names.hides(name, value, answer=answer):
+            yield Span(pair.start(2), pair.end(2), _secret(name, value))
+
+
+def _in_parts(body: bytes, content_type: bytes) -> Iterator[Span]:
+    boundary = _BOUNDARY.search(content_type)
+    if boundary is None:
+        return
+    delimiter = b"--" + (boundary[1] or boundary[2])
+    at = body.find(delimiter)
+    while at >= 0:
+        behind = body.find(b"\n" + delimiter, at + len(delimiter))
+        end = len(body) if behind < 0 else behind
+        head = _END_OF_HEAD.search(body, at + len(delimiter), min(end, at + MAX_HEAD))
+        if head is not None:
+            told = _PART_NAME.search(body, at + len(delimiter), head.start())
+            name = (told[1] or told[2]).decode("latin-1") if told is not None else ""
+            value = body[head.end() : end].removesuffix(b"\r")
+            if _is_secret(name, value, answer=False):
+                yield Span(head.end(), head.end() + len(value), _secret(name, value))
+        at = behind + 1 if behind >= 0 else -1
+
+
+def _is_secret(name: str, value: bytes, *, answer: bool) -> bool:
+    if not value or PLACEHOLDER.fullmatch(value):
+        return False
+    return secret_names.hides(name, value, answer=answer)
+
+
+def _secret(name: str, value: bytes) -> Secret:
+    label = name.lower()
+    return Secret(label if len(value) >= MIN_VALUE else f"{SHORT}-{label}", value)
+
+
+@cache
+def _candidates() -> Any:
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    pattern = secret_names.CANDIDATE.replace(r'(?:\\*"', r'(?:(\\*)"', 1)
+    return re2.compile(pattern.encode(), options)

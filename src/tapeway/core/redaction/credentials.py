@@ -1,0 +1,276 @@
+"""Where a request or an answer carries a credential, and what its value is.
+
+The credentials that a process was given in its environment.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
+
+from tapeway.core.model.messages import Headers
+from tapeway.core.redaction.secret_names import LIKE_A_KEY, kind
+
+MIN_VALUE = 12
+"""Shorter values are not searched for elsewhere: they would hit ordinary words."""
+
+MAX_VALUE = 8 * 1024
+"""Longer values are documents, not credentials."""
+
+MIN_COOKIE = 16
+"""Shorter cookie values are settings, not sessions."""
+
+PARAMETERS = frozenset(
+    {
+        "access_token",
+        "api-key",
+        "api_key",
+        "apikey",
+        "auth_token",
+        "client_secret",
+        "code_verifier",
+        "device_code",
+        "id_token",
+        "id_token_hint",
+        "key",
+        "oauth_token",
+        "password",
+        "private_token",
+        "refresh_token",
+        "secret",
+        "sig",
+        "signature",
+        "subscription-key",
+        "token",
+        "upload_id",
+        "x-amz-credential",
+        "x-amz-security-token",
+        "x-amz-signature",
+        "x-goog-credential",
+        "x-goog-signature",
+    }
+)
+"""Query parameters, in lower case, whose value is never stored, besides those named like a secret."""
+
+GRANT = re.compile(
+    r"(?:\A|[?&#])(?:client_id|client_secret|code_verifier|grant_type|redirect_uri|state"
+    r"|token_type_hint)="
+)
+"""Tells a query or form of OAuth, where `code` is a secret; elsewhere it is any code."""
+
+URL_HEADERS = frozenset(
+    {
+        b"azure-asyncoperation",
+        b"content-location",
+        b"location",
+        b"operation-location",
+        b"refresh",
+        b"x-goog-upload-url",
+    }
+)
+"""Response fields that hold a URL: the client goes there next, so only its parameters are hidden."""
+
+REFERENCE = re.compile(rb"(?<=<)[^<>]*(?=>)")
+"""A URL in a Link field."""
+_PARAMETER = re.compile(rb"[?&#]([^?=&#]*)=([^&#]+)")
+_NAMED = frozenset(
+    {
+        b"authorization",
+        b"proxy-authorization",
+        b"chatgpt-account-id",
+        b"dd-application-key",
+        b"ocp-apim-subscription-key",
+        b"openai-organization",
+        b"openai-project",
+        b"anthropic-organization-id",
+        b"x-goog-user-project",
+        b"x-key",
+        b"mcp-session-id",
+    }
+)
+_TELLING = re.compile(
+    rb"(?:^|[-_])(?:auth|authorization|token|secret|password"
+    rb"|(?:rapid)?api[-_]?(?:key|token)"
+    rb"|(?:access|auth|functions|master|private|secret|subscription)[-_]key)$"
+)
+
+# Schemes whose value is one opaque token. Others (Digest, AWS4-HMAC-SHA256) are parameter lists:
+# taken apart, `content-type` in SignedHeaders would become a secret and be cut out of every body.
+_OPAQUE_SCHEMES = frozenset(
+    {b"bearer", b"basic", b"token", b"api-key", b"api_key", b"apikey", b"key", b"bot"}
+)
+
+_TOLD = re.compile(
+    rb"""(?:\A|[\s,])(?:token|key|api[-_]?key|access_token|oauth_token)="?([^",\s]+)""",
+    re.IGNORECASE,
+)
+_CREDENTIAL_NAME = re.compile(
+    r"(?:^|_)(?:KEY|APIKEY|ACCESS_KEY_ID|TOKEN|BEARER_TOKEN_BEDROCK|PAT"
+    r"|SECRET|(?:PG)?PASSWORD|PASSWD|PASS|PASSPHRASE)$|_PWD$",
+    re.IGNORECASE,
+)
+
+# Azure's and those of databases.
+_IN_CONNECTION = re.compile(
+    r"(?:^|;)\s*(?:AccountKey|SharedAccessKey|Password|Pwd)\s*=\s*([^;]+)", re.IGNORECASE
+)
+_USERINFO = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]*?:([^/?#\s]+)@")
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A value that must not be stored, and the name of the place it was seen in."""
+
+    label: str
+    value: bytes = field(repr=False)
+
+
+@lru_cache(maxsize=1024)
+def is_credential_header(name: bytes) -> bool:
+    """Whether a field of this name (lower case) carries a credential."""
+    return name in _NAMED or _TELLING.search(name) is not None
+
+
+@lru_cache(maxsize=1024)
+def is_credential_parameter(name: str, query: str) -> bool:
+    """Whether a parameter of this name (decoded) carries a credential in this query or URL."""
+    if name == "code":
+        return GRANT.search(query) is not None
+    return name.lower() in PARAMETERS or kind(name) in ("issued", "secret", "login")
+
+
+def of_headers(headers: Headers) -> list[Secret]:
+    """The credentials in a request's fields, long enough to be searched for anywhere else."""
+    found: list[Secret] = []
+    for name, value in headers:
+        lower = name.lower()
+        if lower == b"cookie":
+            found += _of_cookies(value)
+        elif lower == b"referer":
+            found += _of_parameters(value)
+        elif is_credential_header(lower):
+            found += of_value(lower.decode("latin-1"), value)
+    return found
+
+
+def of_target(target: str) -> list[Secret]:
+    """The credentials in a target's parameters, decoded; a plus is left a plus."""
+    return _of_parameters(target.encode("utf-8", "surrogateescape"))
+
+
+def of_request_head(headers: Headers, target: str) -> tuple[Secret, ...]:
+    """The credentials a request shows anywhere but in its body."""
+    found = _of_remembered(headers)
+    return (*found, *of_target(target)) if "=" in target else found
+
+
+@lru_cache(maxsize=512)
+def _of_remembered(headers: Headers) -> tuple[Secret, ...]:
+    # A client sends the same fields with nearly every request.
+    return tuple(of_headers(headers))
+
+
+@lru_cache(maxsize=64)
+def of_userinfo(url: str) -> tuple[Secret, ...]:
+    """The credentials written before the host of a URL, also as they are sent in a header."""
+    name, colon, password = urlsplit(url).netloc.rpartition("@")[0].partition(":")
+    if not name and not password:
+        return ()
+    pair = unquote_to_bytes(name + colon + password)
+    return tuple(_long("userinfo", base64.b64encode(pair)) + _of_pair("userinfo", pair))
+
+
+def of_response(headers: Headers) -> list[Secret]:
+    """The credentials an answer issues in its header."""
+    found: list[Secret] = []
+    for name, value in headers:
+        lower = name.lower()
+        if lower == b"set-cookie":
+            found += _of_cookies(value.partition(b";")[0])
+        elif lower in URL_HEADERS:
+            found += _of_parameters(value)
+        elif lower == b"link":
+            found += [each for url in REFERENCE.findall(value) for each in _of_parameters(url)]
+        elif is_credential_header(lower):
+            found += _long(lower.decode("latin-1"), value.strip())
+    return found
+
+
+def _of_parameters(url: bytes) -> list[Secret]:
+    found: list[Secret] = []
+    query = url.decode("latin-1")
+    for name, value in _PARAMETER.findall(url):
+        if is_credential_parameter(plain := unquote(name), query):
+            found += _long(plain.lower(), unquote_to_bytes(value))
+    return found
+
+
+def of_value(label: str, value: bytes) -> list[Secret]:
+    """The credentials in a value that has a scheme before it, or is one as a whole."""
+    value = value.strip()
+    words = value.split(None, 1)
+    if len(words) < 2:
+        return _long(label, value)
+    scheme, rest = words
+    opaque = scheme.lower() in _OPAQUE_SCHEMES and len(words) == len(value.split())
+    found = [] if opaque else _long(label, value)
+    if opaque or LIKE_A_KEY.fullmatch(rest):
+        # Two words may be anything: the second alone is looked for only if it is no word.
+        found += _long(label, rest)
+    if scheme.lower() == b"basic":
+        found += _of_basic(label, rest)
+    return found + [each for token in _TOLD.findall(rest) for each in _long(label, token)]
+
+
+def _of_basic(label: str, token: bytes) -> list[Secret]:
+    try:
+        padded = token + b"=" * (-len(token) % 4)
+        return _of_pair(label, base64.b64decode(padded, validate=True))
+    except binascii.Error:
+        return []
+
+
+def _of_pair(label: str, pair: bytes) -> list[Secret]:
+    # Some services take the key as the user name, with no password or any.
+    name, _, password = pair.partition(b":")
+    return _long(label, pair) + (_long(label, password) or _long(label, name))
+
+
+def _of_cookies(value: bytes) -> list[Secret]:
+    pairs = [piece.partition(b"=") for piece in value.split(b";")]
+    return [
+        Secret(name.strip().decode("latin-1"), content.strip(b' "'))
+        for name, _, content in pairs
+        if MIN_COOKIE <= len(content.strip(b' "')) <= MAX_VALUE
+    ]
+
+
+def _long(label: str, value: bytes) -> list[Secret]:
+    return [Secret(label, value)] if MIN_VALUE <= len(value) <= MAX_VALUE else []
+
+
+def environment_credentials(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Variable and value of each credential, each value once.
+
+    Found by the variable's name, and in the user part of a URL. Values shorter than 12 characters
+    are left out: they would hit ordinary words.
+    """
+    found: dict[str, str] = {}
+    for name in sorted(environ):
+        for value in _values(name, environ[name].strip()):
+            if len(value) >= MIN_VALUE:
+                found.setdefault(value, name)
+    return tuple([(name, value) for value, name in found.items()])
+
+
+def _values(name: str, value: str) -> Iterator[str]:
+    if (userinfo := _USERINFO.match(value)) is not None:
+        yield userinfo[1]
+        yield unquote(userinfo[1])
+    elif _CREDENTIAL_NAME.search(name):
+        yield value
+    else:
+        yield from _IN_CONNECTION.findall(value)

@@ -1,0 +1,119 @@
+"""The last look at what is about to be written: no known credential may stand in it.
+
+Redaction goes to the places it knows; this knows none, and searches the very bytes to be written.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from tapeway.core.http.content_codings import coding_of, salvage
+from tapeway.core.json_text import Json, dump
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import Request, Response
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.known_values import NOBODYS, KnownValues, in_json
+from tapeway.core.redaction.patterns import values_only
+from tapeway.errors import StoreError
+
+Place = tuple[str | int, ...]
+"""The way from an interaction's document to a value in it."""
+
+HIDDEN = "…"
+"""Stands in a place for a name that holds a credential itself."""
+
+# How many characters may stand for one: `%25252525xx`, or a `\\u00xx` behind eight backslashes.
+_LONGEST = 13
+
+
+class Sighted(Exception):
+    """A credential stands in what was to be written."""
+
+    def __init__(self, secret: Secret, place: Place = ()) -> None:
+        super().__init__(secret.label)
+        self.secret = secret
+        self.place = place
+
+
+def refusal(secret: Secret, place: str) -> StoreError:
+    """The error for a recording in which a credential would still stand."""
+    return StoreError(
+        f"nothing was recorded: the credential '{secret.label}' would still stand in {place}; keep "
+        "it out of there, or ask in mode passthrough, which records nothing"
+    )
+
+
+class LeakGuard:
+    """Knows the credentials of one request, and those of the process, which are `known` for all."""
+
+    def __init__(self, secrets: Iterable[Secret], known: KnownValues = NOBODYS) -> None:
+        self._shown = KnownValues(secrets)
+        self._known = known
+        # Of a process there may be dozens, and one automaton serves them all.
+        self._glance = values_only(known.cores) if known.cores else None
+
+    def check(
+        self, interaction: Interaction | ForeignInteraction, document: Json, text: bytes
+    ) -> None:
+        """Raise Sighted for a credential in an interaction's document, written as this text.
+
+        A body whose content coding could not be taken off is looked into as far as it can be read.
+        """
+        if (secret := self._sighting(text)) is not None:
+            raise Sighted(secret, next(places(document, KnownValues([secret])), ()))
+        if isinstance(interaction, ForeignInteraction):
+            return
+        for place, message in (
+            ("request", interaction.request),
+            ("response", interaction.response),
+        ):
+            if (secret := self._sighting(_inside(message))) is not None:
+                raise Sighted(secret, (place, "body"))
+
+    def watched(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """The pieces of a large body as they come. Raises StoreError for a credential in the next."""
+        secrets = (*self._known.secrets, *self._shown.secrets)
+        longest = max([_LONGEST * len(secret.value) for secret in secrets], default=0)
+        before = b""
+        for piece in pieces:
+            seen = before + piece
+            if (secret := self._sighting(seen)) is not None:
+                raise refusal(secret, "a large body")
+            before = seen[-longest:] if longest else b""
+            yield piece
+
+    def _sighting(self, data: bytes) -> Secret | None:
+        if self._glance is not None and self._glance.search(data) is not None:
+            found = _sighting(data, self._known)
+            if found is not None:
+                return found
+        return _sighting(data, self._shown)
+
+
+def places(value: Json, known: KnownValues, at: Place = ()) -> Iterator[Place]:
+    """Where in a document one of these stands, in values and in names."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            hidden = _sighting(name.encode(), known) is not None
+            here = (*at, HIDDEN if hidden else name)
+            if hidden:
+                yield here
+            yield from places(inner, known, here)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from places(inner, known, (*at, index))
+    elif value is not None:
+        text = value.encode() if isinstance(value, str) else dump(value)
+        if _sighting(text, known) is not None:
+            yield at
+
+
+def _sighting(data: bytes, known: KnownValues) -> Secret | None:
+    if not known.shows(data):
+        return None
+    # Behind a minus the digits of a credential are another value, and stay.
+    found = next(iter(in_json(data, known.find(data))), None)
+    return found.secret if found is not None else None
+
+
+def _inside(message: Request | Response) -> bytes:
+    coding = coding_of(message.headers)
+    return salvage(coding, message.body) if coding else b""

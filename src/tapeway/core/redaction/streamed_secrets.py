@@ -1,0 +1,193 @@
+"""Secrets that an answer tells bit by bit, over many events or lines.
+
+A model types a key as it types anything: a few letters to each event, in the same place of each
+event's JSON. Read one after the other, those strings hold the key; none of them does alone.
+
+Where the strings of a JSON text stand in it.
+
+What AWS's event stream tells, taken out of its frames and put back into them.
+
+A frame says how long it is and has checksums, and a model's own events stand in base64 inside: what
+is exchanged in such bytes as they are leaves frames that no client reads.
+"""
+
+import base64
+import re
+import zlib
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import orjson
+
+from tapeway.core.json_text import Json
+from tapeway.core.redaction.spans import Span, apart, exchanged
+from tapeway.core.streams.aws_frames import _CHECKSUM, _PRELUDE, Frame
+
+Path = tuple[str | int, ...]
+_TOKEN = re.compile(rb'("((?:[^"\\]|\\.)*)")(\s*:)?|([\[\]{},])')
+_UNIT = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
+_DOCUMENT = re.compile(rb"^(?:data:[ ]?)?([{\[].*[}\]])[ \t\r]*$", re.MULTILINE)
+_MEDIA = (b"text/event-stream", b"ndjson", b"jsonl", b"jsonlines", b"json-seq", b"stream+json")
+
+
+def placed(text: bytes, start: int, end: int) -> Iterator[tuple[Path, int, int]]:
+    """Path and content of each string that is a value, as start and end, in order.
+
+    The text between the two has to be JSON.
+    """
+    path: list[str | int] = []
+    for token in _TOKEN.finditer(text, start, end):
+        match token[4]:
+            case None if token[3]:
+                path[-1] = orjson.loads(token[1])
+            case None:
+                yield tuple(path), *token.span(2)
+            case b"{":
+                path.append("")
+            case b"[":
+                path.append(0)
+            case b"," if isinstance(number := path[-1], int):
+                path[-1] = number + 1
+            case b"]" | b"}":
+                path.pop()
+
+
+def units(content: bytes) -> list[str]:
+    """The content of a JSON string, each item what one character of its value is written as."""
+    return _UNIT.findall(content.decode())
+
+
+class _Document(NamedTuple):
+    """JSON that is one of many: where its text begins and ends, and which part of that it is."""
+
+    start: int
+    end: int
+    root: Path
+    value: Json
+
+
+class _Column:
+    """One place of the documents: the strings that stand there, and the places inside it."""
+
+    __slots__ = ("inner", "strings")
+
+    def __init__(self) -> None:
+        self.inner: defaultdict[str | int, _Column] = defaultdict(_Column)
+        self.strings: list[tuple[str, _Document]] = []
+
+
+_Places = dict[tuple[int, int], dict[Path, tuple[int, int]]]
+
+
+def find(
+    body: bytes, content_type: bytes, search: Callable[[bytes], Iterable[Span]]
+) -> Iterator[Span]:
+    """The spans of the body that together hold what `search` finds in strings put together.
+
+    The first span of each has its secret, the further ones none.
+    """
+    top = _Column()
+    for document in _documents(body, content_type):
+        _sort_in(document, top)
+    places: _Places = {}
+    for path, strings in _told(top):
+        texts = [text.encode() for text, _ in strings]
+        ends = list(accumulate([len(text) for text in texts]))
+        for span in apart(search(b"".join(texts))):
+            secret = span.secret
+            for number in range(bisect_right(ends, span.start), bisect_left(ends, span.end) + 1):
+                text, at = texts[number], ends[number] - len(texts[number])
+                start, written = _written(body, strings[number][1], path, places)
+                first = start + _length(written, text[: max(span.start - at, 0)])
+                yield Span(first, start + _length(written, text[: span.end - at]), secret)
+                secret = None
+
+
+def _documents(body: bytes, content_type: bytes) -> Iterator[_Document]:
+    media = content_type.partition(b";")[0].strip().lower()
+    if media.endswith(_MEDIA) or body.startswith((b"data:", b"event:")):
+        for line in _DOCUMENT.finditer(body):
+            try:
+                yield _Document(*line.span(1), (), orjson.loads(line[1]))
+            except orjson.JSONDecodeError:
+                continue
+    elif body.startswith(b"["):
+        # Gemini streams one array, an element at a time.
+        try:
+            elements = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            return
+        for index, element in enumerate(elements):
+            yield _Document(0, len(body), (index,), element)
+
+
+def _sort_in(document: _Document, top: _Column) -> None:
+    # Not by recursion: what a service nests may be deeper than that goes. An event is small and
+    # there are hundreds, so strings, which most values are, take no turn of their own.
+    nodes: list[tuple[Json, _Column]] = [(document.value, top)]
+    for value, column in nodes:
+        if isinstance(value, dict):
+            inner: Iterable[tuple[str | int, Json]] = value.items()
+        elif isinstance(value, list):
+            inner = enumerate(value)
+        else:
+            continue
+        columns = column.inner
+        for name, each in inner:
+            if type(each) is str:
+                if each:
+                    columns[name].strings.append((each, document))
+            elif type(each) is dict or type(each) is list:
+                nodes.append((each, columns[name]))
+
+
+def _told(top: _Column) -> Iterator[tuple[Path, list[tuple[str, _Document]]]]:
+    columns: list[tuple[Path, _Column]] = [((), top)]
+    while columns:
+        path, column = columns.pop()
+        columns += [((*path, name), inner) for name, inner in column.inner.items()]
+        # What is the same in each event, as an id or a model's name is, is not told bit by bit.
+        if len({text for text, _ in column.strings}) > 1:
+            yield path, column.strings
+
+
+def _written(
+    body: bytes, document: _Document, path: Path, places: _Places
+) -> tuple[int, list[str]]:
+    extent = (document.start, document.end)
+    if extent not in places:
+        places[extent] = {found: (start, end) for found, start, end in placed(body, *extent)}
+    start, end = places[extent][(*document.root, *path)]
+    return start, units(body[start:end])
+
+
+def _length(written: list[str], text: bytes) -> int:
+    return len("".join(written[: len(text.decode("utf-8", "ignore"))]).encode())
+
+
+def written(
+    body: bytes, frames: Sequence[Frame], texts: Sequence[bytes], lengths: Sequence[int]
+) -> list[bytes]:
+    """The stream with these texts in its frames, in pieces where those of these lengths were."""
+    changed = [
+        (Span(frame.start, frame.end, None), _framed(frame, text))
+        for frame, text in zip(frames, texts, strict=True)
+        if text != frame.text
+    ]
+    return exchanged(body, lengths, changed)
+
+
+def _framed(frame: Frame, text: bytes) -> bytes:
+    if frame.headers is None:
+        return text
+    if frame.inner is not None:
+        before, behind = frame.inner
+        end = len(text) - behind
+        text = text[:before] + b'"' + base64.b64encode(text[before:end]) + b'"' + text[end:]
+    size = _PRELUDE + len(frame.headers) + len(text) + _CHECKSUM
+    prelude = size.to_bytes(4) + len(frame.headers).to_bytes(4)
+    checked = prelude + zlib.crc32(prelude).to_bytes(4) + frame.headers + text
+    return checked + zlib.crc32(checked).to_bytes(4)

@@ -1,0 +1,114 @@
+"""Whether a streamed answer came whole, and how much of it may go on before that is known.
+
+Clients take a protocol's end mark for the end and leave, whatever the transport still has to say,
+and most take a stream that lacks it for a whole one. So the mark is looked for as the bytes come:
+everything before it may go on, the mark itself and what follows it must wait.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from tapeway.core.http.content_codings import Decoder
+from tapeway.core.model.messages import ResponseHead, Verdict
+
+Mark = Literal["", "end", "error", "cut"]
+"""What a stream said about its end: nothing, that this is it, an error, half a frame."""
+
+
+_BODILESS = frozenset({204, 205, 304})
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What ends a stream in one dialect.
+
+    `texts` are what the data of events begin with, `names` the names or JSON types of events,
+    `errors` the names of events that report one.
+    """
+
+    texts: frozenset[bytes] = frozenset()
+    names: frozenset[str] = frozenset()
+    errors: frozenset[str] = frozenset()
+
+
+def ends_with_head(method: str, head: ResponseHead) -> bool:
+    """Whether no body follows, so that an answer has ended when its head is out."""
+    return method.upper() == "HEAD" or head.status in _BODILESS or head.length == 0
+
+
+class Scanner(Protocol):
+    """Looks for the mark in a plain body. The same bytes give the same result however they are cut."""
+
+    @property
+    def free(self) -> int:
+        """How many bytes from the beginning on may go before the end is known; it never shrinks."""
+
+    @property
+    def mark(self) -> Mark: ...
+
+    def feed(self, data: bytes) -> None: ...
+
+    def finish(self) -> None:
+        """Take what has come for all there is."""
+
+
+class Ending:
+    """Watches one answer to its end.
+
+    `length` is the one that was announced: its last byte is an end too. A coded body is looked into
+    through `decoder`, and is held back from the piece on that holds the mark.
+    """
+
+    def __init__(
+        self,
+        scanner: Scanner | None = None,
+        decoder: Decoder | None = None,
+        *,
+        expected: bool = False,
+        length: int | None = None,
+    ) -> None:
+        self._scanner = scanner
+        self._decoder = decoder
+        self._expected = expected
+        self._length = length
+        self._size = self._plain_size = 0
+        self._free = 0
+
+    @property
+    def free(self) -> int:
+        """How many bytes from the beginning on may go before the recording is durable."""
+        return self._free if self._length is None else min(self._free, max(0, self._length - 1))
+
+    def feed(self, data: bytes) -> None:
+        """Look at the next piece."""
+        self._size += len(data)
+        if self._scanner is None:
+            self._free = self._size
+        elif self._decoder is None:
+            self._scanner.feed(data)
+            self._free = self._scanner.free
+        else:
+            self._feed_decoded(self._scanner, self._decoder.feed(data))
+
+    def finish(self) -> Verdict:
+        """How an answer ended whose transport ended in good order."""
+        if self._scanner is None or self._unreadable():
+            return "complete"
+        self._scanner.finish()
+        match self._scanner.mark:
+            case "end":
+                return "marked"
+            case "error":
+                return "error"
+            case "cut":
+                return "truncated"
+        return "truncated" if self._expected else "complete"
+
+    def _feed_decoded(self, scanner: Scanner, plain: bytes) -> None:
+        scanner.feed(plain)
+        self._plain_size += len(plain)
+        if not scanner.mark and (scanner.free == self._plain_size or self._unreadable()):
+            self._free = self._size
+
+    def _unreadable(self) -> bool:
+        return self._decoder is not None and self._decoder.finish() in ("bad", "large")

@@ -1,0 +1,64 @@
+"""The end mark in lines of JSON: nobody can use half a line, so each one goes on whole."""
+
+from collections.abc import Mapping
+
+import orjson
+
+from tapeway.core.json_text import Json
+from tapeway.core.streams.end_marks import Mark
+
+LONGEST = 4 * 1024 * 1024
+"""A longer line is not looked into: one may be as long as a body."""
+
+
+class LineScanner:
+    """A Scanner of lines; the last one has this field with this value."""
+
+    def __init__(self, field: str, value: Json) -> None:
+        self._field = field
+        self._value = value
+        self.free = 0
+        self.mark: Mark = ""
+        self._line = bytearray()
+        self._size = 0
+
+    def feed(self, data: bytes) -> None:
+        """Look at the next piece."""
+        if self.mark:
+            return
+        *ends, rest = data.split(b"\n")
+        for each in ends:
+            self._take(each)
+            if self._end_line():
+                return
+        self._take(rest)
+
+    def finish(self) -> None:
+        """Take what has come for all there is."""
+        if not self.mark and self._size:
+            self._end_line()
+
+    def _take(self, data: bytes) -> None:
+        self._size += len(data)
+        self._line += data[: LONGEST - len(self._line)]
+
+    def _end_line(self) -> bool:
+        """Whether the stream has ended with it."""
+        match _parsed(bytes(self._line)) if self._size <= LONGEST else None:
+            case {"error": error} if error:
+                self.mark = "error"
+            case dict() as found if found.get(self._field) == self._value:
+                self.mark = "end"
+            case _:
+                self.free += self._size + 1
+        self._line.clear()
+        self._size = 0
+        return bool(self.mark)
+
+
+def _parsed(line: bytes) -> Mapping[str, Json] | None:
+    try:
+        value: Json = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None

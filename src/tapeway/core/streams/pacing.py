@@ -1,0 +1,97 @@
+"""When the pieces of a recorded answer are due.
+
+How long a replayed answer tells its client to wait: as long as the replay's own pace allows.
+
+Retry-After is in whole seconds, or a date (RFC 9110 section 10.2.3). `retry-after-ms` is OpenAI's
+and Azure's, and SDKs look at it first.
+"""
+
+import math
+from dataclasses import replace
+from email.utils import parsedate_to_datetime
+
+from tapeway.core.http.headers import find
+from tapeway.core.model.messages import Headers, Response, ResponseHead
+
+_SECONDS = b"retry-after"
+_MILLISECONDS = b"retry-after-ms"
+
+_SOON_MS = 1
+"""OpenAI's and Anthropic's clients take 0 for no wish at all and wait half a second."""
+
+_LONGEST = 1e9
+"""More of either unit says no more, and would not fit some client's clock."""
+
+
+class Pace(float):
+    """How long a replay takes for a recorded second: 1 as recorded, a half for twice as fast."""
+
+
+AT_ONCE = Pace(0)
+AS_RECORDED = Pace(1)
+
+
+class Schedule:
+    """The times of one answer, in seconds from the arrival of its request."""
+
+    def __init__(self, response: Response, latency_ms: float, pace: Pace) -> None:
+        times = [chunk.at_ms for chunk in response.chunks] or [at for at, _ in response.cuts]
+        self._pace = pace
+        # A recording without times, as another tool's is, came when its call had ended.
+        self._earliest = 0.0 if any(times) else latency_ms
+        self.head_s = self.due_s(times[0] if times else 0.0)
+        self.end_s = self.due_s(max(latency_ms, times[-1] if times else 0.0))
+
+    def due_s(self, at_ms: float) -> float:
+        """When to send what came at a recorded time."""
+        return max(at_ms, self._earliest) / 1000 * self._pace
+
+
+def paced(head: ResponseHead, pace: Pace) -> ResponseHead:
+    """The head asking for the recorded wait at this pace.
+
+    The very head that was given where it asks for no wait, or for one that cannot be scaled.
+    """
+    if find(head.headers, _SECONDS) is None and find(head.headers, _MILLISECONDS) is None:
+        return head
+    wait_s = 0.0 if pace == AT_ONCE else _wait_s(head.headers)
+    if wait_s is None:
+        return head
+    return replace(head, headers=_telling(head.headers, wait_s * pace))
+
+
+def _wait_s(headers: Headers) -> float | None:
+    """What the recorded fields asked for; a date counts from the one the answer was made at."""
+    if (milliseconds := _number(find(headers, _MILLISECONDS) or b"")) is not None:
+        return milliseconds / 1000
+    seconds = find(headers, _SECONDS) or b""
+    if (found := _number(seconds)) is not None:
+        return found
+    until, since = _moment(seconds), _moment(find(headers, b"date") or b"")
+    return None if until is None or since is None else max(0.0, until - since)
+
+
+def _number(value: bytes) -> float | None:
+    try:
+        found = float(value)
+    except ValueError:
+        return None
+    return min(found, _LONGEST) if found >= 0 else None
+
+
+def _moment(value: bytes) -> float | None:
+    try:
+        return parsedate_to_datetime(value.decode("latin-1")).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _telling(headers: Headers, wait_s: float) -> Headers:
+    milliseconds = b"%d" % max(_SOON_MS, round(wait_s * 1000))
+    said = {_SECONDS: b"%d" % math.ceil(wait_s), _MILLISECONDS: milliseconds}
+    told = tuple([(name, said.get(name.lower(), value)) for name, value in headers])
+    if find(headers, _MILLISECONDS) is not None:
+        return told
+    # Behind the other one, where a reader of the answer sees both.
+    at = max(index for index, (name, _) in enumerate(told) if name.lower() == _SECONDS) + 1
+    return (*told[:at], (_MILLISECONDS, milliseconds), *told[at:])
