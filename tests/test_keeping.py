@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tapeway.body_files import Spool, whole
 from tapeway.core.http.content_codings import readable_response
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
@@ -24,7 +25,6 @@ from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.errors import StoreError
 from tapeway.keeping import Keeping, digest_of
-from tapeway.spool import Spool, whole
 from tapeway.stores.memory import MemoryStore
 
 KEY = b"tok-0123456789-abcdefghij"

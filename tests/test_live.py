@@ -8,6 +8,7 @@ import os
 
 import pytest
 
+from tapeway.body_files import recalled, whole
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Answer, Ask
 from tapeway.core.matching.key import Recogniser, request_key
@@ -19,7 +20,6 @@ from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor, Windowed
 from tapeway.errors import Draining, StoreFull, TapewayError, UpstreamError
 from tapeway.live import LiveCall, Policy
-from tapeway.spool import recalled, whole
 from tests.canary import canary, sightings
 from tests.core.codings import flushed
 from tests.fakes.responder import FakeAnswer, FakeResponder

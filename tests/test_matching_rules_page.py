@@ -10,7 +10,7 @@ from tapeway.core.matching.key import request_key
 from tapeway.core.matching.normalisers import NORMALISERS, Normalising
 from tapeway.core.matching.rules import read, written
 from tapeway.core.model.messages import Request
-from tapeway.settings import Settings
+from tapeway.settings.options import Settings
 from tests.core.keys import key
 from tests.markdown import ROOT, blocks
 

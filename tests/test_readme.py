@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.settings import Settings
+from tapeway.settings.options import Settings
 from tests.markdown import ROOT, blocks
 from tests.shell import Shell
 

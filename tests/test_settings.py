@@ -5,9 +5,9 @@ from pydantic import ValidationError
 
 from tapeway.core.http.routing import Route
 from tapeway.core.model.control import Delivery, Mode
-from tapeway.core.notation import HostPort
 from tapeway.providers.catalogue import PROVIDERS
-from tapeway.settings import Settings, known_secrets, resolve_routes
+from tapeway.settings.options import Settings, known_secrets, resolve_routes
+from tapeway.settings.parsers import HostPort
 
 
 def make_settings(**values: object) -> Settings:

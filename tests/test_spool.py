@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tapeway.body_files import PIECE, Intake, Spool, check, pieces, stream, whole
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError, StoreFull
-from tapeway.spool import PIECE, Intake, Spool, check, pieces, stream, whole
 from tests.stores.mounts import small_disk
 
 KIB = 1024

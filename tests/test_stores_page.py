@@ -12,7 +12,7 @@ import pytest
 
 from tapeway.cli.main import main
 from tapeway.server import lifecycle
-from tapeway.settings import Settings
+from tapeway.settings.options import Settings
 from tapeway.stores.file import FileStore
 from tapeway.workers import supervision
 from tests.logging_state import logging_restored

@@ -12,7 +12,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.formats import native
 from tapeway.providers import endings
 from tapeway.server import lifecycle
-from tapeway.settings import Settings
+from tapeway.settings.options import Settings
 from tapeway.stores.memory import MemoryStore
 from tests.logging_state import logging_restored
 from tests.markdown import ROOT, blocks

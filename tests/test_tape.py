@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tapeway.body_files import whole
 from tapeway.core.model.messages import LARGE_BODY, Cuts, ResponseChunk, ResponseHead
 from tapeway.errors import StoreError
-from tapeway.spool import whole
 from tapeway.tape import Tape
 
 

@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterable
 from contextlib import closing
 from dataclasses import replace
 
+from tapeway.body_files import pieces
 from tapeway.core.http.content_codings import Decoder, coding_of, decoder, may_be_read, uncoded
 from tapeway.core.matching.body_digest import Digester
 from tapeway.core.model.interaction import Interaction
@@ -16,7 +17,6 @@ from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.errors import StoreError
 from tapeway.ports import BodyKeeper, CassetteStore
-from tapeway.spool import pieces
 
 
 class Unreadable(Exception):

@@ -32,7 +32,7 @@ from tapeway.integrations.call_slots import CallSlots, boundary_of, key_of, requ
 from tapeway.integrations.call_values import NoValue, read, written
 from tapeway.integrations.cassette_file import store_of_file
 from tapeway.ports import CassetteStore
-from tapeway.settings import Settings, process_secrets
+from tapeway.settings.options import Settings, process_secrets
 
 Kind = Literal["tool", "retrieval", "memory_read", "memory_write", "llm"]
 Mode = Literal["replay", "record", "auto"]

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from dataclasses import asdict, dataclass, replace
 
+from tapeway.body_files import recalled
 from tapeway.core.cassette.plan import Answer, Ask
 from tapeway.core.http.content_codings import coding_of, readable_response
 from tapeway.core.json_text import Json
@@ -29,7 +30,6 @@ from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
 from tapeway.providers.calls import describe as describe_call
 from tapeway.providers.endings import ending as end_of
 from tapeway.providers.usage import usage
-from tapeway.spool import recalled
 from tapeway.tape import Tape
 
 log = logging.getLogger(__name__)

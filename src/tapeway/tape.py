@@ -6,6 +6,7 @@ from array import array
 from bisect import bisect_right
 from collections import deque
 
+from tapeway.body_files import PIECE, Temporary
 from tapeway.core.model.messages import (
     LARGE_BODY,
     BodyFile,
@@ -15,7 +16,6 @@ from tapeway.core.model.messages import (
     ResponseHead,
     Verdict,
 )
-from tapeway.spool import PIECE, Temporary
 
 
 class Tape:

@@ -3,12 +3,12 @@
 import asyncio
 from dataclasses import replace
 
+from tapeway.body_files import whole
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile, ResponseChunk
 from tapeway.providers.conversation import Transcript, transcript
 from tapeway.providers.spoken import may_hold_a_conversation
-from tapeway.spool import whole
 
 MIB = 1024 * 1024
 MOST_OF_ONE = 8 * MIB

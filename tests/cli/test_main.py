@@ -8,7 +8,7 @@ from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import ConfigError, StoreError
 from tapeway.formats import native
 from tapeway.server import lifecycle
-from tapeway.settings import Settings
+from tapeway.settings.options import Settings
 from tests.stores.recordings import HEAD
 
 Result = tuple[int, str, str]

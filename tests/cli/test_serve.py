@@ -8,9 +8,9 @@ from click import Command, Option
 from tapeway.cli.main import main
 from tapeway.cli.serve import serve
 from tapeway.cli.sources import OPTIONS
-from tapeway.core.notation import HostPort, RouteChoice
 from tapeway.server import lifecycle
-from tapeway.settings import Settings
+from tapeway.settings.options import Settings
+from tapeway.settings.parsers import HostPort, RouteChoice
 
 log = logging.getLogger("tapeway.test")
 

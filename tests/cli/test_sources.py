@@ -6,8 +6,8 @@ import pytest
 
 from tapeway.cli.sources import OPTIONS, Loaded, flag_of, load, variable_of
 from tapeway.core.matching.rules import Rules
-from tapeway.core.notation import RouteChoice
 from tapeway.errors import ConfigError
+from tapeway.settings.parsers import RouteChoice
 
 FILE = "tapeway.toml"
 

@@ -5,23 +5,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core import notation
-from tapeway.core.notation import HostPort, RouteChoice
 from tapeway.core.streams.pacing import Pace
+from tapeway.settings import parsers
+from tapeway.settings.parsers import HostPort, RouteChoice
 
 READERS: list[Callable[[object], object]] = [
-    notation.host_port,
-    notation.host_port_or_off,
-    notation.size,
-    notation.seconds,
-    notation.truth,
-    notation.url,
-    notation.route,
-    notation.statuses,
-    notation.network,
-    notation.pace,
-    notation.token,
-    notation.word,
+    parsers.host_port,
+    parsers.host_port_or_off,
+    parsers.size,
+    parsers.seconds,
+    parsers.truth,
+    parsers.url,
+    parsers.route,
+    parsers.statuses,
+    parsers.network,
+    parsers.pace,
+    parsers.token,
+    parsers.word,
 ]
 
 
@@ -38,11 +38,11 @@ READERS: list[Callable[[object], object]] = [
 def test_an_address_is_a_host_and_a_port_and_writes_itself_alike(
     text: str, host: str, port: int
 ) -> None:
-    address = notation.host_port(text)
+    address = parsers.host_port(text)
 
     assert (address.host, address.port) == (host, port)
     assert str(address) == text
-    assert notation.host_port(address) is address
+    assert parsers.host_port(address) is address
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_an_address_is_a_host_and_a_port_and_writes_itself_alike(
 )  # fmt: skip
 def test_anything_else_is_no_address(value: object) -> None:
     with pytest.raises(ValueError, match=r"give HOST:PORT .* such as 127\.0\.0\.1:8080"):
-        notation.host_port(value)
+        parsers.host_port(value)
 
 
 def test_off_turns_a_listener_off() -> None:
-    assert notation.host_port_or_off("off") is None
+    assert parsers.host_port_or_off("off") is None
     with pytest.raises(ValueError, match=r"or off$"):
-        notation.host_port_or_off("none")
+        parsers.host_port_or_off("none")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_only_loopback_is_loopback(host: str, expected: bool) -> None:
     ],
 )
 def test_a_size_is_bytes_or_a_binary_multiple(value: object, expected: int) -> None:
-    assert notation.size(value) == expected
+    assert parsers.size(value) == expected
 
 
 @pytest.mark.parametrize(
@@ -101,33 +101,33 @@ def test_a_size_is_bytes_or_a_binary_multiple(value: object, expected: int) -> N
 )
 def test_anything_else_is_no_size(value: object) -> None:
     with pytest.raises(ValueError, match="such as 64MiB"):
-        notation.size(value)
+        parsers.size(value)
 
 
 @pytest.mark.parametrize(("value", "expected"), [("10", 10.0), (0.5, 0.5), (" 8 ", 8.0), (3, 3.0)])
 def test_a_duration_is_a_number_of_seconds(value: object, expected: float) -> None:
-    assert notation.seconds(value) == expected
+    assert parsers.seconds(value) == expected
 
 
 @pytest.mark.parametrize("value", ["", "0", "-1", "nan", "inf", "10s", True, None, []])
 def test_anything_else_is_no_duration(value: object) -> None:
     with pytest.raises(ValueError, match="give seconds above 0"):
-        notation.seconds(value)
+        parsers.seconds(value)
 
 
 def test_no_wait_at_all_is_a_duration_where_it_may_be() -> None:
-    assert notation.seconds("0", least=0) == 0
+    assert parsers.seconds("0", least=0) == 0
 
 
 @pytest.mark.parametrize("value", ["399", "600", "x", "424.0", 424.5, True, ""])
 def test_a_number_out_of_bounds_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="from 400 to 599"):
-        notation.whole(value, least=400, most=599)
+        parsers.whole(value, least=400, most=599)
 
 
 @pytest.mark.parametrize("value", ["400", 599, "424"])
 def test_a_number_within_bounds_is_read(value: object) -> None:
-    assert notation.whole(value, least=400, most=599) == int(str(value))
+    assert parsers.whole(value, least=400, most=599) == int(str(value))
 
 
 @pytest.mark.parametrize(
@@ -138,13 +138,13 @@ def test_a_number_within_bounds_is_read(value: object) -> None:
     ],
 )
 def test_truth_has_the_usual_spellings(value: object, expected: bool) -> None:
-    assert notation.truth(value) is expected
+    assert parsers.truth(value) is expected
 
 
 @pytest.mark.parametrize("value", ["", "maybe", 2, None])
 def test_anything_else_is_neither_true_nor_false(value: object) -> None:
     with pytest.raises(ValueError, match="give true or false"):
-        notation.truth(value)
+        parsers.truth(value)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_anything_else_is_neither_true_nor_false(value: object) -> None:
     ],
 )
 def test_an_upstream_is_an_http_url_without_a_slash_at_its_end(text: str, expected: str) -> None:
-    assert notation.url(text) == expected
+    assert parsers.url(text) == expected
 
 
 BAD_URLS = [
@@ -171,7 +171,7 @@ BAD_URLS = [
 @pytest.mark.parametrize("value", BAD_URLS)
 def test_anything_else_is_no_upstream(value: object) -> None:
     with pytest.raises(ValueError, match=r"such as https://api\.example\.com"):
-        notation.url(value)
+        parsers.url(value)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_anything_else_is_no_upstream(value: object) -> None:
 )
 def test_a_url_that_cannot_be_used_is_named_without_what_may_be_secret(text: str) -> None:
     with pytest.raises(ValueError, match="upstream URL") as caught:
-        notation.url(text)
+        parsers.url(text)
 
     assert "can" not in str(caught.value)
 
@@ -213,13 +213,13 @@ def test_a_url_that_cannot_be_used_is_named_without_what_may_be_secret(text: str
 def test_a_route_is_a_name_and_what_becomes_of_it(text: str, expected: RouteChoice | None) -> None:
     if expected is None:
         with pytest.raises(ValueError, match=r"route|upstream"):
-            notation.route(text)
+            parsers.route(text)
     else:
-        assert notation.route(text) == expected
+        assert parsers.route(text) == expected
 
 
 def test_a_route_s_text_form_does_not_show_its_url() -> None:
-    assert "canary" not in repr(notation.route("openai=https://me:canary@host"))
+    assert "canary" not in repr(parsers.route("openai=https://me:canary@host"))
 
 
 @pytest.mark.parametrize(
@@ -234,35 +234,35 @@ def test_a_route_s_text_form_does_not_show_its_url() -> None:
     ],
 )
 def test_statuses_are_single_ones_and_ranges(value: object, expected: frozenset[int]) -> None:
-    assert notation.statuses(value) == expected
+    assert parsers.statuses(value) == expected
 
 
 @pytest.mark.parametrize("value", ["2xx", "199", "600", "299-200", "100-200", "200-", "-1", True])
 def test_anything_else_is_no_status(value: object) -> None:
     with pytest.raises(ValueError, match=r"such as 200-299,404"):
-        notation.statuses(value)
+        parsers.statuses(value)
 
 
 def test_a_block_of_addresses_has_no_host_bits() -> None:
-    assert notation.network("10.0.0.0/8") == ip_network("10.0.0.0/8")
-    assert notation.network("192.0.2.7") == ip_network("192.0.2.7/32")
+    assert parsers.network("10.0.0.0/8") == ip_network("10.0.0.0/8")
+    assert parsers.network("192.0.2.7") == ip_network("192.0.2.7/32")
     for text in ("10.0.0.1/8", "x", "", "10.0.0.0/33"):
         with pytest.raises(ValueError, match=r"such as 10\.0\.0\.0/8"):
-            notation.network(text)
+            parsers.network(text)
 
 
 @pytest.mark.parametrize("value", ["", "two words", "caf\u00e9", "line\nbreak", None, 5])
 def test_a_token_that_no_header_can_carry_is_refused_and_not_repeated(value: object) -> None:
     with pytest.raises(ValueError, match="visible ASCII") as caught:
-        notation.token(value)
+        parsers.token(value)
 
     assert not value or str(value) not in str(caught.value)
 
 
 def test_a_word_is_one_of_those_there_are() -> None:
-    assert notation.one_of("stream", ("buffer", "stream")) == "stream"
+    assert parsers.one_of("stream", ("buffer", "stream")) == "stream"
     with pytest.raises(ValueError, match=r"'flow' is not accepted; use buffer, stream"):
-        notation.one_of("flow", ("buffer", "stream"))
+        parsers.one_of("flow", ("buffer", "stream"))
 
 
 @pytest.mark.parametrize(
@@ -270,17 +270,17 @@ def test_a_word_is_one_of_those_there_are() -> None:
     [("none", 0.0), ("recorded", 1.0), ("1x", 1.0), ("2x", 0.5), ("0.5x", 2.0), (Pace(3), 3.0)],
 )
 def test_a_pace_is_how_long_a_recorded_second_takes(written: object, read: float) -> None:
-    assert notation.pace(written) == read
+    assert parsers.pace(written) == read
 
 
 @pytest.mark.parametrize("value", ["", "x", "2", 2.0, "0x", "1001x", "-1x", "2 x", "1e3x", None])
 def test_what_is_no_pace_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="is no pace; give none, recorded, or how many times"):
-        notation.pace(value)
+        parsers.pace(value)
 
 
 def test_a_list_is_cut_at_commas_only_where_it_is_one_text() -> None:
-    read = notation.several(notation.word)
+    read = parsers.several(parsers.word)
 
     assert read("a, b,,c") == ("a", "b", "c")
     assert read(["a,b", "c"]) == ("a,b", "c")
@@ -296,7 +296,7 @@ def test_every_reader_reads_or_says_what_it_accepts(value: object) -> None:
             assert "\n" not in str(exc)  # noqa: PT017 - most values are refused, some are not
 
 
-@pytest.mark.parametrize("read", [notation.route, notation.host_port, notation.size, notation.pace])
+@pytest.mark.parametrize("read", [parsers.route, parsers.host_port, parsers.size, parsers.pace])
 def test_a_url_in_the_wrong_place_is_named_without_what_may_be_secret(
     read: Callable[[object], object],
 ) -> None:

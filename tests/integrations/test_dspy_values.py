@@ -86,7 +86,7 @@ def test_what_would_come_back_otherwise_is_refused(value: object, why: str) -> N
 @pytest.mark.parametrize(
     "path",
     [
-        *("os.path.join", "subprocess.Popen", "tapeway.settings.Settings", "dspyx.Model"),
+        *("os.path.join", "subprocess.Popen", "tapeway.settings.options.Settings", "dspyx.Model"),
         *("litellm.Router", "builtins.dict"),
     ],
 )

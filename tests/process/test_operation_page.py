@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.settings import Settings
+from tapeway.settings.options import Settings
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}

@@ -4,9 +4,9 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
+from tapeway.body_files import pieces
 from tapeway.core.model.cassette import Recording, StoredCassette
 from tapeway.core.model.messages import BodyFile, Cuts, Response, ResponseHead
-from tapeway.spool import pieces
 from tests.stores.recordings import exchanges, recording
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tapeway.body_files import pieces
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError, StoreFull
-from tapeway.spool import pieces
 from tapeway.stores.file import FileStore
 from tapeway.stores.memory import MemoryStore
 from tests.stores.large_bodies import assets, body, contents, large, name

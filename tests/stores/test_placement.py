@@ -1,6 +1,6 @@
 """The order of recordings."""
 
-from tapeway.stores.placement import Placement
+from tapeway.paging import Placement
 
 
 def test_what_supersedes_takes_the_first_place_it_frees() -> None:

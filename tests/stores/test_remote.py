@@ -7,6 +7,7 @@ import pytest
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import CassetteEdited, CassetteLocked, ConfigError, StoreError
+from tapeway.paging import walk_cassette
 from tapeway.ports import BodyKeeper, Restatable
 from tapeway.stores.file import FileStore
 from tapeway.stores.memory import MemoryStore
@@ -14,7 +15,6 @@ from tapeway.stores.opening import open_store
 from tapeway.stores.remote import RemoteStore
 from tapeway.stores.remote_address import address_of
 from tapeway.stores.sqlite import SqliteStore
-from tapeway.stores.walking import walk
 from tests.stores.between import between, broken, changed
 from tests.stores.contract.conftest import opened
 from tests.stores.far_side import far_side
@@ -256,7 +256,7 @@ async def test_a_way_through_that_breaks_off_goes_on_behind_what_came() -> None:
         way.spoil(
             "GET /api/v1/cassettes/x/copy", broken, changed(lambda copy: copy[: len(copy) // 2])
         )
-        through = await walk(store, "x")
+        through = await walk_cassette(store, "x")
         assert through is not None
         found = [each async for each in through.items]
 

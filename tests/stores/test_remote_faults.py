@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from tapeway.body_files import pieces
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import (
@@ -21,7 +22,6 @@ from tapeway.errors import (
     StoreFull,
     StorePoisoned,
 )
-from tapeway.spool import pieces
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.sqlite import SqliteStore
 from tests.stores.between import (

@@ -2,8 +2,8 @@
 
 import asyncio
 
+from tapeway.body_files import pieces
 from tapeway.ports import BodyFinder, BodyKeeper, SharedStore
-from tapeway.spool import pieces
 from tests.stores.large_bodies import body, large
 from tests.stores.recordings import HEAD, recording
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tapeway.body_files import pieces
 from tapeway.core.cassette.index import found_under
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import Rules
@@ -12,7 +13,6 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import CassetteEdited, StoreError
 from tapeway.ports import BodyKeeper, SharedStore
-from tapeway.spool import pieces
 from tests.stores.large_bodies import large
 from tests.stores.recordings import HEAD, answers, bodies, exchanges, indexes, recording
 from tests.stores.shared import (

@@ -8,10 +8,10 @@ from pathlib import Path
 import apsw
 import pytest
 
+from tapeway.body_files import PIECE, pieces
 from tapeway.core.model.cassette import Recording, StoredCassette
 from tapeway.core.model.messages import BodyFile, Cuts, Response, ResponseHead
 from tapeway.errors import CassetteCorrupt, StoreError
-from tapeway.spool import PIECE, pieces
 from tapeway.stores.sqlite import SqliteStore
 from tests.stores.large_bodies import body, contents, large
 from tests.stores.recordings import HEAD, answers, exchanges, recording

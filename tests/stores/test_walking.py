@@ -8,8 +8,8 @@ import pytest
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.core.model.messages import BodyFile
+from tapeway.paging import _WALK_BYTES, count_of, walk_cassette
 from tapeway.ports import CassetteStore
-from tapeway.stores import walking
 from tapeway.stores.file import FileStore
 from tapeway.stores.memory import MemoryStore
 from tests.fakes.shared import BitByBitStore
@@ -32,14 +32,14 @@ async def test_all_comes_in_order_with_head_and_count(store: CassetteStore) -> N
     items = tuple([recording(index).interaction for index in range(40)])
     await store.save("x", StoredCassette(HEAD, (*items, TOOL)))
 
-    found = await walking.walk(store, "x")
+    found = await walk_cassette(store, "x")
 
     assert found is not None
     assert (found.head, found.count) == (HEAD, 41)
     assert [each.index for each in [item async for item in found.items]] == list(range(41))
-    assert await walking.count(store, "x") == 41
-    assert await walking.walk(store, "y") is None
-    assert await walking.count(store, "y") is None
+    assert await count_of(store, "x") == 41
+    assert await walk_cassette(store, "y") is None
+    assert await count_of(store, "y") is None
     await store.close()
 
 
@@ -50,9 +50,9 @@ async def test_a_store_that_has_pages_is_not_loaded() -> None:
     await store.edit("x", 599, None)
     store.loads = 0
 
-    assert await walking.count(store, "x") == 599
+    assert await count_of(store, "x") == 599
     assert store.pages == []
-    found = await walking.walk(store, "x")
+    found = await walk_cassette(store, "x")
     assert found is not None
     assert [each async for each in found.items] == items[:-1]
     assert store.loads == 0
@@ -63,11 +63,11 @@ async def test_a_store_that_has_pages_is_not_loaded() -> None:
 async def test_heavy_recordings_come_few_at_a_time() -> None:
     store = BitByBitStore()
     made = recording(0).exchange
-    file = BodyFile("", walking.MOST, "00" * 32)
+    file = BodyFile("", _WALK_BYTES, "00" * 32)
     heavy = replace(made, response=replace(made.response, chunks=(), file=file))
     await store.save("x", StoredCassette(HEAD, (heavy,) * 20))
 
-    found = await walking.walk(store, "x")
+    found = await walk_cassette(store, "x")
 
     assert found is not None
     assert len([each async for each in found.items]) == 20

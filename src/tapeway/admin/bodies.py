@@ -9,10 +9,10 @@ from tapeway.admin.console import Console
 from tapeway.admin.octets import MIB, media_type, pieces
 from tapeway.admin.route import Plain
 from tapeway.admin.tags import tag
+from tapeway.body_files import Spool, stream
 from tapeway.core.model.messages import BodyFile
 from tapeway.editing.absence import no_cassette
 from tapeway.errors import AdminError, CassetteCorrupt, TapewayError
-from tapeway.spool import Spool, stream
 
 MOST_KEPT = 16 * 1024 * MIB
 OCTETS = frozenset({"application/octet-stream"})

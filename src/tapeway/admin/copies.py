@@ -19,11 +19,11 @@ from tapeway.admin.tags import condition
 from tapeway.core.model.cassette import Held, StoredCassette
 from tapeway.editing.absence import no_cassette
 from tapeway.editing.additions import Walk
-from tapeway.editing.paging import weight
 from tapeway.errors import AdminError, TapewayError
 from tapeway.formats import copying
 from tapeway.formats.copying import Reader, Writer
 from tapeway.formats.fault import FormatFault
+from tapeway.paging import bytes_in_memory
 
 MOST_COPIED = 4096 * MIB
 TYPES = frozenset({copying.MEDIA_TYPE})
@@ -89,7 +89,7 @@ async def _batches(found: Walk) -> AsyncIterator[list[Held]]:
     batch, heavy = list[Held](), 0
     async for item in found.items:
         batch.append(item)
-        heavy += weight(item)
+        heavy += bytes_in_memory(item)
         if len(batch) >= _BATCH or heavy >= MIB:
             yield batch
             batch, heavy = [], 0

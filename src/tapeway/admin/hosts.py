@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Self
 
-from tapeway.core.notation import is_loopback
+from tapeway.settings.parsers import is_loopback
 
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{0,5})?")
 _PRIVATE = (".localhost", ".local", ".internal", ".svc")

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
+from tapeway.body_files import recalled, whole
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile, Request
 from tapeway.errors import AdminError
-from tapeway.spool import recalled, whole
 
 MIB = 1024 * 1024
 MOST = 32 * MIB

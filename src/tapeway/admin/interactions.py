@@ -14,11 +14,11 @@ from tapeway.admin.tags import tag
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import Held
 from tapeway.editing.absence import no_cassette, no_interaction
-from tapeway.editing.paging import MOST, weight
 from tapeway.errors import CassetteCorrupt
 from tapeway.formats import native
 from tapeway.formats.fault import FormatFault
 from tapeway.formats.fingerprint import of_document
+from tapeway.paging import PAGE_BYTES, bytes_in_memory
 from tapeway.ports import SharedStore
 
 
@@ -61,10 +61,10 @@ async def _page(
     page, heavy = list[Held](), 0
     async with aclosing(found.items) as items:
         async for item in items:
-            if len(page) == limit or heavy > MOST:
+            if len(page) == limit or heavy > PAGE_BYTES:
                 return page, page[-1].index
             page.append(item)
-            heavy += weight(item)
+            heavy += bytes_in_memory(item)
     return page, None
 
 

@@ -22,7 +22,7 @@ from tapeway.errors import (
 from tapeway.journal import Journal
 from tapeway.report import CassetteReport
 from tapeway.server.lifecycle import Service, serving
-from tapeway.settings import Settings, resolve_routes
+from tapeway.settings.options import Settings, resolve_routes
 
 FREE = {"listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0"}
 """The flags of a proxy that nobody has to find by its port."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
+from tapeway.body_files import pieces
 from tapeway.cli.digest import Digest, digest_of
 from tapeway.cli.places import Place
 from tapeway.cli.progress import progress
@@ -11,10 +12,9 @@ from tapeway.core.model.cassette import CassetteHead, Held, Recording
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import ConfigError, StoreError
+from tapeway.paging import CassetteWalk, weight
 from tapeway.ports import BodyKeeper, CassetteStore, Extensible
-from tapeway.spool import pieces
 from tapeway.stores.unfinished import is_marked, unmarked
-from tapeway.stores.walking import Walk, weight
 
 _MOST_ITEMS = 500
 _MOST_BYTES = 4 * 1024 * 1024
@@ -28,10 +28,10 @@ class Source:
     """
 
     shown: str
-    anew: Callable[[], Awaitable[Walk]]
+    anew: Callable[[], Awaitable[CassetteWalk]]
     place: Place | None = None
 
-    async def walk(self) -> Walk:
+    async def walk(self) -> CassetteWalk:
         """The same. Raises ConfigError for what is itself the beginning of a cassette."""
         found = await self.anew()
         if is_marked(found.head):
@@ -61,7 +61,7 @@ async def verified(wanted: Digest, to: Place) -> Digest:
     return found
 
 
-async def beginning(wanted: Walk, present: Walk) -> Digest | None:
+async def beginning(wanted: CassetteWalk, present: CassetteWalk) -> Digest | None:
     """The digest of what is there where that is how the wanted one begins, which stands behind it."""
     if unmarked(present.head) != wanted.head:
         return None
@@ -76,7 +76,7 @@ async def beginning(wanted: Walk, present: Walk) -> Digest | None:
     return done
 
 
-async def ended(wanted: Walk) -> bool:
+async def ended(wanted: CassetteWalk) -> bool:
     """Whether nothing stands behind what went by."""
     return await anext(wanted.items, None) is None
 

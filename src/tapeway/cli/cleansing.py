@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import replace
 
+from tapeway.body_files import pieces
 from tapeway.cli.findings import Found
 from tapeway.core.model.cassette import Held
 from tapeway.core.model.interaction import Interaction
@@ -12,9 +13,8 @@ from tapeway.core.redaction.leak_guard import Place
 from tapeway.formats import native
 from tapeway.formats.call import keyed
 from tapeway.inspection import Inspector, mended_as
-from tapeway.spool import pieces
+from tapeway.paging import CassetteWalk
 from tapeway.stores.document import document_of
-from tapeway.stores.walking import Walk
 
 REPLACED, LEFT = "replaced", "still there"
 
@@ -28,7 +28,7 @@ class Cleansing:
         self._known = known
         self._foreign = foreign
 
-    def walk(self, through: Walk) -> Walk:
+    def walk(self, through: CassetteWalk) -> CassetteWalk:
         """The same without its secrets; what is found is known once it was gone through."""
         self.found.clear()
         inspector = Inspector(through.head.run_id, self._known)
@@ -36,7 +36,7 @@ class Cleansing:
         self._tell(("meta",), meta.replaced, REPLACED)
         self._tell(("meta",), meta.left, LEFT)
         head = replace(through.head, meta=meta.document)
-        return Walk(head, through.count, self._items(inspector, through.items))
+        return CassetteWalk(head, through.count, self._items(inspector, through.items))
 
     async def _items(self, inspector: Inspector, items: AsyncIterator[Held]) -> AsyncIterator[Held]:
         position = 0

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
+from tapeway.body_files import pieces
 from tapeway.cli import foreign_file
 from tapeway.cli.carriage import Source, agree
 from tapeway.cli.cleansing import LEFT, Cleansing
@@ -19,10 +20,8 @@ from tapeway.core.model.messages import Cuts, ResponseChunk
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.formats.kinds import TAPEWAY
 from tapeway.formats.loss import Loss
-from tapeway.spool import pieces
-from tapeway.stores import walking
+from tapeway.paging import CassetteWalk, walk_cassette, walk_over
 from tapeway.stores.unfinished import is_marked, unmarked
-from tapeway.stores.walking import Walk
 
 
 @dataclass(slots=True)
@@ -73,8 +72,8 @@ async def convert(
         loaded = foreign_file.read(one.path, text, one.kind, head)
         losses += loaded.losses
 
-        async def walk() -> Walk:
-            return walking.over(loaded.cassette)
+        async def walk() -> CassetteWalk:
+            return walk_over(loaded.cassette)
 
         source = Source(one.written, walk)
         return await _carried(source, to or other, known, losses, force=force, foreign=True)
@@ -87,7 +86,7 @@ async def copy(one: Place, other: Place, known: KnownValues | None, *, force: bo
 
 async def _begun(to: Place) -> CassetteHead | None:
     # A file that says nothing of itself is given a head anew each time: one that was begun keeps its.
-    present = await walking.walk(to.store, to.name)
+    present = await walk_cassette(to.store, to.name)
     return unmarked(present.head) if present is not None and is_marked(present.head) else None
 
 
@@ -102,7 +101,7 @@ async def _carried(
 ) -> Converted:
     cleansing = None if known is None else Cleansing(came.shown, known, foreign=foreign)
 
-    async def anew() -> Walk:
+    async def anew() -> CassetteWalk:
         found = await came.anew()
         if not isinstance(to, Place):
             found = replace(found, items=_inlined(found.items))
@@ -142,7 +141,7 @@ def _into_file(cassette: StoredCassette, to: End, losses: list[Loss], *, force: 
     return wanted
 
 
-async def _whole(found: Walk) -> StoredCassette:
+async def _whole(found: CassetteWalk) -> StoredCassette:
     return StoredCassette(found.head, tuple([item async for item in found.items]))
 
 

@@ -19,7 +19,7 @@ from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.formats import kinds
-from tapeway.settings import process_secrets
+from tapeway.settings.options import process_secrets
 from tapeway.stores.opening import open_store
 
 _FORMATS = click.Choice([kind.name for kind in kinds.KINDS])

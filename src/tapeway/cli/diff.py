@@ -18,7 +18,7 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import RulesFault, merged, of_meta
 from tapeway.core.misses.differences import shown
 from tapeway.errors import CassetteCorrupt, TapewayError
-from tapeway.settings import Settings, resolve_routes
+from tapeway.settings.options import Settings, resolve_routes
 
 _DIFFERENT, _UNREADABLE = 1, 2
 

@@ -23,7 +23,7 @@ from tapeway.core.misses.comparison import compare
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import CassetteCorrupt
 from tapeway.ports import Restatable
-from tapeway.settings import Settings, resolve_routes
+from tapeway.settings.options import Settings, resolve_routes
 
 _UNEXPLAINED = 1
 _TWICE = {"mode": "record", "store": "memory:", "admin_listen": "off"}

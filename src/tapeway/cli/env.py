@@ -11,10 +11,10 @@ import click
 from tapeway.cli.options import settings_options
 from tapeway.cli.sources import load
 from tapeway.core.http.routing import DEFAULT, RouteTable, valid_cassette_name
-from tapeway.core.notation import HostPort
 from tapeway.errors import ConfigError
 from tapeway.providers.catalogue import PROVIDERS
-from tapeway.settings import Settings, resolve_routes
+from tapeway.settings.options import Settings, resolve_routes
+from tapeway.settings.parsers import HostPort
 
 
 @click.command()

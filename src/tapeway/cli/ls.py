@@ -15,10 +15,10 @@ from tapeway.cli.places import opened
 from tapeway.cli.sources import load
 from tapeway.core.json_text import Json, dump
 from tapeway.errors import StoreAway, StoreError
+from tapeway.paging import walk_cassette
 from tapeway.ports import CassetteStore
 from tapeway.stores.opening import open_store
 from tapeway.stores.unfinished import is_marked
-from tapeway.stores.walking import walk
 
 _UNREADABLE = 2
 
@@ -65,7 +65,7 @@ async def _look(store: CassetteStore, name: str) -> _Listed:
     stat = await store.stat(name)
     size, modified_at = (None, None) if stat is None else (stat.size_bytes, stat.modified_at)
     try:
-        found = await walk(store, name)
+        found = await walk_cassette(store, name)
     except StoreAway:
         raise
     except StoreError as exc:

@@ -7,7 +7,7 @@ import click
 from pydantic.fields import FieldInfo
 
 from tapeway.cli.sources import OPTIONS, flag_of
-from tapeway.settings import Settings, Written
+from tapeway.settings.options import Settings, Written
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -12,11 +12,10 @@ from tapeway.core.http.routing import valid_cassette_name
 from tapeway.core.model.cassette import Held, StoredCassette
 from tapeway.errors import ConfigError, StoreError
 from tapeway.formats.notation import ENDINGS
+from tapeway.paging import CassetteWalk, walk_cassette
 from tapeway.ports import CassetteStore, SharedStore
-from tapeway.stores import walking
 from tapeway.stores.file import FileStore
 from tapeway.stores.opening import open_store
-from tapeway.stores.walking import Walk
 
 _STORE = re.compile(
     r"(file|memory|sqlite|postgres|postgresql|http|https):|[a-z][a-z0-9+.-]*://", re.IGNORECASE
@@ -38,9 +37,9 @@ class Place:
             raise self.missing
         return stored
 
-    async def walk(self) -> Walk:
+    async def walk(self) -> CassetteWalk:
         """The same, to be gone through in order. Raises ConfigError, StoreError."""
-        found = await walking.walk(self.store, self.name)
+        found = await walk_cassette(self.store, self.name)
         if found is None:
             raise self.missing
         return found

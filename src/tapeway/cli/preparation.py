@@ -8,7 +8,7 @@ from pathlib import Path
 from tapeway.cli.sources import load
 from tapeway.core.redaction.credentials import environment_credentials
 from tapeway.logs import configure
-from tapeway.settings import Settings, known_secrets
+from tapeway.settings.options import Settings, known_secrets
 
 log = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import RulesFault, merged, of_meta
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.errors import CassetteCorrupt, ConfigError, TapewayError
+from tapeway.paging import walk_over
 from tapeway.ports import Editable, SharedStore
-from tapeway.settings import Settings
-from tapeway.stores.walking import over
+from tapeway.settings.options import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ async def _pruned(found: Place, wish: _Wish, settings: Settings) -> Choice:
         return choice
     # Claimed before it is looked at: nobody changes it between.
     stored = await found.load(writable=not wish.dry_run)
-    choice = await choose(over(stored), *_ways(found, wish, stored.head, settings))
+    choice = await choose(walk_over(stored), *_ways(found, wish, stored.head, settings))
     if choice.going and not wish.dry_run:
         going = {each.index for each in choice.going}
         left = tuple([each for each in stored.interactions if each.index not in going])

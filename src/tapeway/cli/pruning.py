@@ -15,7 +15,7 @@ from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import Held
 from tapeway.core.model.interaction import Interaction, fingerprint
 from tapeway.errors import ConfigError
-from tapeway.stores.walking import Walk
+from tapeway.paging import CassetteWalk
 
 
 class Unused(BaseModel):
@@ -142,7 +142,9 @@ class EarlierOnes:
         return last.popleft() if len(last) > self._keep else None
 
 
-async def choose(through: Walk, unused: UnusedOnes | None, earlier: EarlierOnes | None) -> Choice:
+async def choose(
+    through: CassetteWalk, unused: UnusedOnes | None, earlier: EarlierOnes | None
+) -> Choice:
     """What goes by either. Raises ConfigError, StoreError."""
     choice = Choice()
     going: dict[int, Going] = {}

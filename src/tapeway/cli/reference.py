@@ -7,7 +7,7 @@ from pydantic.fields import FieldInfo
 from tapeway.cli.options import written
 from tapeway.cli.sources import OPTIONS, flag_of, variable_of
 from tapeway.providers.catalogue import PROVIDERS
-from tapeway.settings import Settings
+from tapeway.settings.options import Settings
 
 _INTRODUCTION = """\
 # Configuration

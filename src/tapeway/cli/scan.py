@@ -17,7 +17,7 @@ from tapeway.cli.targets import Stored, Target, targets
 from tapeway.core.redaction.findings import Finding
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import TapewayError
-from tapeway.settings import process_secrets
+from tapeway.settings.options import process_secrets
 from tapeway.stores import pages
 
 

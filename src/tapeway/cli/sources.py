@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tapeway.errors import ConfigError
-from tapeway.settings import Settings, Written
+from tapeway.settings.options import Settings, Written
 from tapeway.stores.opening import call_with
 
 PREFIX = "TAPEWAY_"

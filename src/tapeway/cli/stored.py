@@ -9,9 +9,9 @@ from tapeway.cli.places import Place
 from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.inspection import Inspected, Inspector, mended_as
+from tapeway.paging import CassetteWalk, walk_over
 from tapeway.ports import Editable
 from tapeway.stores.document import document_of
-from tapeway.stores.walking import Walk, over
 
 
 async def examine(found: Place, known: KnownValues) -> Examination:
@@ -45,14 +45,14 @@ async def mend(found: Place, known: KnownValues) -> Examination:
 async def _mend_at_once(found: Place, known: KnownValues) -> Examination:
     stored = await found.load(writable=True)
     result = Examination(stored.head)
-    items = [mended async for _, mended in _mended(over(stored), known, result)]
+    items = [mended async for _, mended in _mended(walk_over(stored), known, result)]
     if result.replaced:
         await found.store.save(found.name, StoredCassette(result.head, tuple(items)))
     return result
 
 
 async def _mended(
-    through: Walk, known: KnownValues, result: Examination
+    through: CassetteWalk, known: KnownValues, result: Examination
 ) -> AsyncIterator[tuple[Held, Held]]:
     inspector = Inspector(through.head.run_id, known)
     result.head = _head(through.head, inspector, result)

@@ -14,10 +14,9 @@ from tapeway.cli.places import Place, check_lasting
 from tapeway.cli.progress import progress
 from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
 from tapeway.errors import ConfigError, StoreError
+from tapeway.paging import CassetteWalk, walk_cassette, walk_over
 from tapeway.ports import Restatable, Swappable
-from tapeway.stores import walking
 from tapeway.stores.unfinished import is_marked, marked
-from tapeway.stores.walking import Walk
 
 _BESIDE = ".converting"
 _LONGEST = 128
@@ -40,7 +39,7 @@ async def _into_file(source: Source, to: Place, *, force: bool) -> Digest:
     wanted = await source.walk()
     done, items = Digest(), list[Held]()
     if present is not None:
-        found = await beginning(wanted, walking.over(present))
+        found = await beginning(wanted, walk_over(present))
         unfinished = is_marked(present.head)
         if found is not None and not unfinished and await ended(wanted):
             return found
@@ -57,7 +56,7 @@ async def _into_file(source: Source, to: Place, *, force: bool) -> Digest:
     return await verified(done, to)
 
 
-async def _rest(wanted: Walk, to: Place, done: Digest, *, noted: bool) -> list[Held]:
+async def _rest(wanted: CassetteWalk, to: Place, done: Digest, *, noted: bool) -> list[Held]:
     """What is still to come; all but the last batch is `noted`, so that it need not come again."""
     items, last = list[Held](), list[Held]()
     with progress("copying", wanted.count) as step:
@@ -73,7 +72,7 @@ async def _rest(wanted: Walk, to: Place, done: Digest, *, noted: bool) -> list[H
 
 async def _into_database(source: Source, to: Place, store: Restatable, *, force: bool) -> Digest:
     wanted = await source.walk()
-    present = await walking.walk(to.store, to.name)
+    present = await walk_cassette(to.store, to.name)
     if present is None or is_marked(present.head):
         return await _filled(source, wanted, to, store, force=force)
     done = await beginning(wanted, present)
@@ -91,10 +90,10 @@ async def _into_database(source: Source, to: Place, store: Restatable, *, force:
 
 
 async def _filled(
-    source: Source, wanted: Walk, to: Place, store: Restatable, *, force: bool
+    source: Source, wanted: CassetteWalk, to: Place, store: Restatable, *, force: bool
 ) -> Digest:
     """A cassette there that holds nothing else. Raises ConfigError where one does."""
-    present = await walking.walk(to.store, to.name)
+    present = await walk_cassette(to.store, to.name)
     done = None
     if present is not None:
         done = await beginning(wanted, present)
@@ -122,7 +121,7 @@ async def _filled(
 
 
 async def _add_all(
-    wanted: Walk, to: Place, store: Restatable, mark: CassetteHead, done: Digest
+    wanted: CassetteWalk, to: Place, store: Restatable, mark: CassetteHead, done: Digest
 ) -> None:
     with progress("copying", wanted.count) as step:
         step(done.count)
@@ -145,7 +144,7 @@ async def _refuse_own(source: Source, to: Place, mark: CassetteHead) -> None:
     """Raise ConfigError where this stands beside the source itself, to be put in its place."""
     if source.place is None or _beside(source.place).name != to.name:
         return
-    same = await walking.walk(source.place.store, to.name)
+    same = await walk_cassette(source.place.store, to.name)
     if same is not None and same.head == mark:
         await to.store.remove(to.name)
         raise _is_the_source(source.place)

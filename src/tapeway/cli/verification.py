@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tapeway.body_files import pieces
 from tapeway.cli.keys import Keys, Problem
 from tapeway.core.agenttape import key
 from tapeway.core.matching.rules import Rules
@@ -12,9 +13,8 @@ from tapeway.core.model.messages import BodyFile, Request, Response
 from tapeway.errors import StoreError
 from tapeway.formats import native
 from tapeway.formats.fault import FormatFault
+from tapeway.paging import large_bodies
 from tapeway.ports import CassetteStore, SharedStore
-from tapeway.spool import pieces
-from tapeway.stores.walking import large_bodies
 
 
 class Verification:

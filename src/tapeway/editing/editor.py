@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
+from tapeway.body_files import check, pieces
 from tapeway.core.cassette import cursors
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
@@ -35,7 +36,6 @@ from tapeway.editing.workshop import Change, Workshop
 from tapeway.errors import StoreError
 from tapeway.formats import fingerprint
 from tapeway.ports import BodyKeeper, CassetteStore
-from tapeway.spool import check, pieces
 
 T = TypeVar("T")
 

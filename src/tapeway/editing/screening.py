@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from tapeway.body_files import pieces
 from tapeway.core.model.cassette import CassetteHead, Held
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.redaction.findings import Finding
@@ -13,7 +14,6 @@ from tapeway.errors import AdminError
 from tapeway.formats import native
 from tapeway.formats.fault import shown
 from tapeway.inspection import Inspected, Inspector, mended_as
-from tapeway.spool import pieces
 
 Secrets = Literal["refuse", "redact", "keep"]
 """What to do where something shows a secret: `keep` does not even look."""

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from tapeway.body_files import pieces
 from tapeway.core.model.cassette import CassetteHead, Held, Outline, Recording, StoredCassette
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
@@ -14,13 +15,12 @@ from tapeway.editing.condition import ANY, Condition
 from tapeway.editing.held import held_already
 from tapeway.editing.kept_bodies import KeptBodies, large_bodies, placed
 from tapeway.editing.outsourcing import outsourced
-from tapeway.editing.paging import pages
 from tapeway.editing.receipts import Appended, Extended, Receipt, Receipts
 from tapeway.editing.screening import Secrets, screened
 from tapeway.errors import StoreError
 from tapeway.formats import fingerprint
+from tapeway.paging import pages_after
 from tapeway.ports import BodyFinder, BodyKeeper, SharedStore
-from tapeway.spool import pieces
 
 
 class SharedEditor:
@@ -54,13 +54,15 @@ class SharedEditor:
         Begins behind one of its interactions; CassetteEdited is raised where that is gone.
         """
         outline = await self._store.outline(name)
-        return None if outline is None else Walk(outline.head, pages(self._store, name, after))
+        return (
+            None if outline is None else Walk(outline.head, pages_after(self._store, name, after))
+        )
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
         """A large body of a cassette, or None where it has none such."""
         if isinstance(self._store, BodyFinder):
             return await self._store.body(name, digest)
-        async for item in pages(self._store, name, None):
+        async for item in pages_after(self._store, name, None):
             for file in large_bodies(item):
                 if file.digest == digest:
                     return file
@@ -248,5 +250,5 @@ class SharedEditor:
         outline = await self._store.outline(name)
         if outline is None:
             return None
-        digests = [fingerprint.of_item(item) async for item in pages(self._store, name, None)]
+        digests = [fingerprint.of_item(item) async for item in pages_after(self._store, name, None)]
         return fingerprint.of_cassette(fingerprint.of_head(outline.head), digests)

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
+from tapeway.body_files import recalled, whole
 from tapeway.core.cassette import cursors
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.model.cassette import CassetteHead, Held, Recording, StoredCassette
@@ -19,7 +20,6 @@ from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import StoreError, TapewayError
 from tapeway.integrations.loop_thread import LoopThread
 from tapeway.ports import CassetteStore, SharedStore
-from tapeway.spool import recalled, whole
 from tapeway.stores.opening import open_store
 
 _AT_ONCE = 256

@@ -27,7 +27,7 @@ from tapeway.inspection import Inspector
 from tapeway.integrations.blocking_cassette import BlockingCassette
 from tapeway.integrations.dspy_shelves import Entries, FileShelf, Shelf, StoreShelf
 from tapeway.integrations.dspy_values import held, rebuilt
-from tapeway.settings import Settings, process_secrets
+from tapeway.settings.options import Settings, process_secrets
 
 try:
     import dspy  # type: ignore[import-not-found, unused-ignore]  # it has an environment of its own

@@ -27,7 +27,7 @@ from tapeway.formats.interposed import NOTE, Chunk, Interposed, interposed_of, i
 from tapeway.inspection import Inspector
 from tapeway.integrations.blocking_cassette import BlockingCassette
 from tapeway.ports import CassetteStore as Store
-from tapeway.settings import Settings, process_secrets
+from tapeway.settings.options import Settings, process_secrets
 
 try:
     from interposition import (

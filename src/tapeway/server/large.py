@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from aiohttp import web
 
+from tapeway.body_files import pieces
 from tapeway.core.model.messages import BodyFile, Cuts, Headers, Response
 from tapeway.errors import StoreError
 from tapeway.server.wire import LAST_CHUNK, WireResponse, begin, break_off
-from tapeway.spool import pieces
 
 log = logging.getLogger(__name__)
 

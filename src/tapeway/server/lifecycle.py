@@ -31,7 +31,7 @@ from tapeway.server.wiring import (
     started,
     starting,
 )
-from tapeway.settings import Settings
+from tapeway.settings.options import Settings
 
 log = logging.getLogger(__name__)
 

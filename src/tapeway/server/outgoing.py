@@ -8,12 +8,12 @@ from typing import cast
 
 from aiohttp import web
 
+from tapeway.body_files import stream
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import LARGE_BODY, Headers, Response, ResponseHead
 from tapeway.core.streams.pacing import Schedule
 from tapeway.server.connection import Connection
 from tapeway.server.wire import WireResponse, begin, break_off
-from tapeway.spool import stream
 
 
 class Outgoing:

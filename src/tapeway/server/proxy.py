@@ -8,6 +8,7 @@ from typing import cast
 
 from aiohttp import web
 
+from tapeway.body_files import check
 from tapeway.broker import Broker
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Answer, Ask, Incoming, Miss, Replay
@@ -43,7 +44,6 @@ from tapeway.server.wire import (
     read_body,
     serialise,
 )
-from tapeway.spool import check
 
 _LEFT = "the client left before the answer ended"
 

@@ -15,12 +15,12 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_exceptions import HTTPException
 
+from tapeway.body_files import Intake
 from tapeway.core.http import headers
 from tapeway.core.matching.body_digest import most_in_memory
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.messages import BodyFile, Headers, Response, ResponseHead
 from tapeway.errors import RequestError
-from tapeway.spool import Intake
 
 _BODILESS = frozenset({204, 304})
 _JOIN_BELOW = 256 * 1024

@@ -28,7 +28,7 @@ from tapeway.report import Noted
 from tapeway.server.listeners import Listener
 from tapeway.server.manners import Manners
 from tapeway.server.proxy import Proxy
-from tapeway.settings import Settings, process_secrets, resolve_routes
+from tapeway.settings.options import Settings, process_secrets, resolve_routes
 from tapeway.stores.opening import open_store
 from tapeway.upstream.client import Limits, UpstreamClient
 from tapeway.upstream.guard import AddressGuard

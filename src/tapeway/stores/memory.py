@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
 
+from tapeway.body_files import Temporary
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.model.cassette import CassetteHead, CassetteStat, Held, Recording, StoredCassette
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import closed
 from tapeway.formats import native
 from tapeway.formats.notation import JSON
-from tapeway.spool import Temporary
+from tapeway.paging import Placement
 from tapeway.stores.document import document_of, text_of
 from tapeway.stores.journal_text import payload_of
-from tapeway.stores.placement import Placement
 
 
 @dataclass(slots=True)

@@ -12,11 +12,11 @@ from dataclasses import replace
 from itertools import islice
 from uuid import UUID, uuid4
 
+from tapeway.body_files import PIECE, Temporary
 from tapeway.core.model.cassette import TakenRecording
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError
-from tapeway.spool import PIECE, Temporary
 from tapeway.stores.postgres_pool import Pool, Session
 
 _AT_ONCE = 4

@@ -23,6 +23,7 @@ from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteEdited, ConfigError, StoreError, closed
 from tapeway.formats import copying, fingerprint, native
 from tapeway.formats.notation import JSON
+from tapeway.paging import large_bodies
 from tapeway.stores.document import checked, document_of, text_of
 from tapeway.stores.remote_address import Address
 from tapeway.stores.remote_bodies import RemoteBodies
@@ -31,7 +32,6 @@ from tapeway.stores.remote_copies import Copies
 from tapeway.stores.remote_knowledge import Knowledge, There
 from tapeway.stores.remote_line import Line, Waiting
 from tapeway.stores.remote_refusals import NotAllowed, Refused, unexpected
-from tapeway.stores.walking import large_bodies
 
 log = logging.getLogger(__name__)
 

@@ -14,11 +14,11 @@ from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 
+from tapeway.body_files import Temporary, stream
 from tapeway.core.model.cassette import Held
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreAway, closed
-from tapeway.spool import Temporary, stream
 from tapeway.stores.remote_caller import Caller, path_of
 from tapeway.stores.remote_refusals import Refused, unexpected
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tapeway.core.json_text import Json
 from tapeway.formats import fingerprint
-from tapeway.stores.placement import Placement
+from tapeway.paging import Placement
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import CassetteHead, Held, Recording
 from tapeway.errors import StoreError, TapewayError, describe
 from tapeway.formats import fingerprint, native
+from tapeway.paging import large_bodies
 from tapeway.stores.remote_bodies import Lent, RemoteBodies
 from tapeway.stores.remote_caller import Caller, path_of
 from tapeway.stores.remote_knowledge import Knowledge, There
 from tapeway.stores.remote_refusals import Refused, unexpected
-from tapeway.stores.walking import large_bodies
 
 _MOST_TOGETHER = 64
 _MOST_OCTETS = 8 * 1024 * 1024

@@ -10,11 +10,11 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats import native
 from tapeway.formats.fault import FormatFault
+from tapeway.paging import Placement
 from tapeway.stores import bodies, journal_text
 from tapeway.stores.disk import Content, read_file, signature_of, store_error
 from tapeway.stores.journal_text import Entry, Journal, JournalDamaged
 from tapeway.stores.paths import Paths
-from tapeway.stores.placement import Placement
 
 T = TypeVar("T")
 

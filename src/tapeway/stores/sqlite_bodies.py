@@ -14,11 +14,11 @@ from functools import partial
 
 import apsw
 
+from tapeway.body_files import PIECE, Temporary
 from tapeway.core.model.cassette import Held
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError
-from tapeway.spool import PIECE, Temporary
 from tapeway.stores.sqlite_pen import SPARED_S, Pen
 from tapeway.stores.sqlite_trouble import store_error
 

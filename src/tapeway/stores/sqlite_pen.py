@@ -11,8 +11,8 @@ from tapeway.core.cassette.index import found_under
 from tapeway.core.model.cassette import CassetteHead, Held
 from tapeway.core.model.interaction import exchange_of
 from tapeway.errors import CassetteCorrupt
+from tapeway.paging import large_bodies
 from tapeway.stores.row import head_text, numbered, row_of, rules_of
-from tapeway.stores.walking import large_bodies
 
 SPARED_S = 600
 """How long something stays that nothing refers to: somebody may be about to."""

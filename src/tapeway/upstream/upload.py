@@ -5,8 +5,8 @@ from contextlib import aclosing
 from aiohttp import Payload
 from aiohttp.abc import AbstractStreamWriter
 
+from tapeway.body_files import stream
 from tapeway.core.model.messages import BodyFile
-from tapeway.spool import stream
 
 
 class Upload(Payload):

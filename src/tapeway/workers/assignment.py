@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from tapeway.server.wiring import Place
-from tapeway.settings import Settings
+from tapeway.settings.options import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from tapeway.server.wiring import (
     started,
     starting,
 )
-from tapeway.settings import Settings
+from tapeway.settings.options import Settings
 from tapeway.workers.assignment import Assignment
 from tapeway.workers.crew import Crew
 

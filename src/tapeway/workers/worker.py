@@ -32,7 +32,7 @@ from tapeway.server.wiring import (
     started,
     starting,
 )
-from tapeway.settings import Settings, known_secrets
+from tapeway.settings.options import Settings, known_secrets
 from tapeway.workers.assignment import Assignment, unpacked
 from tapeway.workers.channel import Channel
 from tapeway.workers.frames import Value

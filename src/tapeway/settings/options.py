@@ -12,7 +12,6 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, SecretStr, model_validator
 
-from tapeway.core import notation
 from tapeway.core.http.addresses import Network
 from tapeway.core.http.routing import (
     DEFAULT,
@@ -25,10 +24,11 @@ from tapeway.core.http.routing import (
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import Rules, RulesFault
 from tapeway.core.model.control import Delivery, Mode, Repeats
-from tapeway.core.notation import HostPort, RouteChoice
 from tapeway.core.redaction.credentials import MIN_VALUE, Secret, environment_credentials
 from tapeway.core.streams.pacing import Pace
 from tapeway.providers.catalogue import PROVIDERS
+from tapeway.settings import parsers
+from tapeway.settings.parsers import HostPort, RouteChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ _REPEATS = ("last", "miss", "cycle")
 
 
 def _one_of(*accepted: str) -> PlainValidator:
-    return PlainValidator(partial(notation.one_of, accepted=accepted))
+    return PlainValidator(partial(parsers.one_of, accepted=accepted))
 
 
 def _token(value: object) -> SecretStr:
-    return value if isinstance(value, SecretStr) else SecretStr(notation.token(value))
+    return value if isinstance(value, SecretStr) else SecretStr(parsers.token(value))
 
 
 def _cassette_name(value: object) -> str:
@@ -65,7 +65,7 @@ def _cassette_name(value: object) -> str:
 
 
 def _route(value: object) -> RouteChoice:
-    choice = notation.route(value)
+    choice = parsers.route(value)
     if choice.url is None and choice.name not in PROVIDERS and choice.name != "all":
         raise ValueError(
             f"'{choice.name}' is no built-in route; give {choice.name}=URL, or one of "
@@ -83,30 +83,30 @@ def _rules(value: object) -> Rules:
         raise ValueError(str(exc).removeprefix("rules.").removeprefix("rules: ")) from exc
 
 
-Address = Annotated[HostPort, PlainValidator(notation.host_port), Written("HOST:PORT")]
+Address = Annotated[HostPort, PlainValidator(parsers.host_port), Written("HOST:PORT")]
 AddressOrOff = Annotated[
-    HostPort | None, PlainValidator(notation.host_port_or_off), Written("HOST:PORT|off")
+    HostPort | None, PlainValidator(parsers.host_port_or_off), Written("HOST:PORT|off")
 ]
-Token = Annotated[SecretStr | None, PlainValidator(notation.optional(_token)), Written("TOKEN")]
-Url = Annotated[str | None, PlainValidator(notation.optional(notation.url)), Written("URL")]
+Token = Annotated[SecretStr | None, PlainValidator(parsers.optional(_token)), Written("TOKEN")]
+Url = Annotated[str | None, PlainValidator(parsers.optional(parsers.url)), Written("URL")]
 Routes = Annotated[
     tuple[RouteChoice, ...],
-    PlainValidator(notation.several(_route)),
+    PlainValidator(parsers.several(_route)),
     Written("NAME=URL|NAME|all|NAME=off", repeatable=True),
 ]
 Networks = Annotated[
     tuple[Network, ...],
-    PlainValidator(notation.several(notation.network)),
+    PlainValidator(parsers.several(parsers.network)),
     Written("CIDR", repeatable=True),
 ]
-Store = Annotated[str, PlainValidator(notation.word), Written("URL")]
-File = Annotated[str | None, PlainValidator(notation.optional(notation.word)), Written("FILE")]
+Store = Annotated[str, PlainValidator(parsers.word), Written("URL")]
+File = Annotated[str | None, PlainValidator(parsers.optional(parsers.word)), Written("FILE")]
 CassetteName = Annotated[str, PlainValidator(_cassette_name), Written("NAME")]
-Size = Annotated[int, PlainValidator(notation.size), Written("SIZE")]
-Statuses = Annotated[frozenset[int], PlainValidator(notation.statuses), Written("RANGES")]
-Timeout = Annotated[float, PlainValidator(notation.seconds), Written("SECONDS")]
+Size = Annotated[int, PlainValidator(parsers.size), Written("SIZE")]
+Statuses = Annotated[frozenset[int], PlainValidator(parsers.statuses), Written("RANGES")]
+Timeout = Annotated[float, PlainValidator(parsers.seconds), Written("SECONDS")]
 RulesTable = Annotated[Rules, PlainValidator(_rules), Written("TABLE", table=True)]
-Flag = Annotated[bool, PlainValidator(notation.truth), Written(flag=True)]
+Flag = Annotated[bool, PlainValidator(parsers.truth), Written(flag=True)]
 
 
 def _option(default: str | None, description: str, *, hidden: bool = False) -> Any:
@@ -167,16 +167,14 @@ class Settings(BaseModel):
         "`buffer`: a live answer is durable in the store before its first byte is sent. `stream`: "
         "it is passed on as it comes, and only its end waits for that.",
     )
-    pace: Annotated[Pace, PlainValidator(notation.pace), Written("none|recorded|FACTORx")] = (
-        _option(
-            "none",
-            "`none`: a replayed answer is sent as fast as it is read. `recorded`: its pieces come when "
-            "they came; `2x` is twice as fast, `0.5x` half as fast.",
-        )
+    pace: Annotated[Pace, PlainValidator(parsers.pace), Written("none|recorded|FACTORx")] = _option(
+        "none",
+        "`none`: a replayed answer is sent as fast as it is read. `recorded`: its pieces come when "
+        "they came; `2x` is twice as fast, `0.5x` half as fast.",
     )
     repeats: Annotated[
         Repeats | None,
-        PlainValidator(notation.optional(partial(notation.one_of, accepted=_REPEATS))),
+        PlainValidator(parsers.optional(partial(parsers.one_of, accepted=_REPEATS))),
         Written("|".join(_REPEATS)),
     ] = _option(
         None,
@@ -193,19 +191,19 @@ class Settings(BaseModel):
         "200-299", "The statuses that mode auto records, such as 200-299,404."
     )
     miss_status: Annotated[
-        int, PlainValidator(partial(notation.whole, least=400, most=599)), Written("STATUS")
+        int, PlainValidator(partial(parsers.whole, least=400, most=599)), Written("STATUS")
     ] = _option("424", "The status of a miss. SDKs repeat a call that gets 408, 409, 429 or 5xx.")
     max_body: Size = _option("64MiB", "The largest body of a request or answer.")
     config: File = _option(None, "The file to read options from. ./tapeway.toml if that exists.")
     workers: Annotated[
-        int, PlainValidator(partial(notation.whole, least=1, most=256)), Written("N")
+        int, PlainValidator(partial(parsers.whole, least=1, most=256)), Written("N")
     ] = _option(
         "1",
         "How many processes serve the port. More than one need a store they can share, "
         "`sqlite:FILE` or `postgresql://…`.",
     )
     drain_timeout: Annotated[
-        float, PlainValidator(partial(notation.seconds, least=0)), Written("SECONDS")
+        float, PlainValidator(partial(parsers.seconds, least=0)), Written("SECONDS")
     ] = _option("8", "How long a stop waits for calls in flight.")
     rewrite_location: Flag = _option(
         "true", "Make a Location that points to the upstream point to the proxy."
@@ -229,7 +227,7 @@ class Settings(BaseModel):
         "link-local or, for a built-in route, private.",
     )
     journal_size: Annotated[
-        int, PlainValidator(partial(notation.whole, least=1, most=1_000_000)), Written("N")
+        int, PlainValidator(partial(parsers.whole, least=1, most=1_000_000)), Written("N")
     ] = _option("1000", "How many of the last requests the journal holds.")
     upstream_ca: File = _option(
         None, "A PEM bundle of further authorities that may vouch for an upstream."
@@ -356,7 +354,7 @@ def _leads_to(url: str, own: HostPort) -> bool:
     if port != own.port:
         return False
     everywhere = own.host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
-    return host == own.host or (notation.is_loopback(host) and (own.loopback or everywhere))
+    return host == own.host or (parsers.is_loopback(host) and (own.loopback or everywhere))
 
 
 def _userinfo(url: str) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""Options: every one of them once, where values come from, and how they are written."""
