@@ -8,9 +8,9 @@ import pytest
 from click import Context
 
 from tapeway.cli.cassette import cassette
+from tapeway.conversations.model import document
+from tapeway.conversations.transcript import transcript
 from tapeway.core.json_text import Json
-from tapeway.providers.conversation import transcript
-from tapeway.providers.message import document
 from tests.markdown import ROOT, fenced
 from tests.providers.dialogues import CHAT, DATE, call, user
 

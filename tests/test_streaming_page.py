@@ -10,7 +10,7 @@ import pytest
 from tapeway.cli.main import main
 from tapeway.core.model.interaction import Interaction
 from tapeway.formats import native
-from tapeway.providers import endings
+from tapeway.providers import stream_end
 from tapeway.server import lifecycle
 from tapeway.settings.options import Settings
 from tapeway.stores.memory import MemoryStore
@@ -55,13 +55,13 @@ def test_the_table_of_marks_has_every_endpoint_and_every_mark() -> None:
     shown = {
         endpoint: row for row in rows("Verdicts") for endpoint in re.findall(r"`([^`]+)`", row[0])
     }
-    known = {**endings._EVENTS, **endings._LAST_LINES, **endings._LAST_FRAMES}
+    known = {**stream_end._EVENTS, **stream_end._LAST_LINES, **stream_end._LAST_FRAMES}
 
     assert set(shown) == set(known)
-    for endpoint, terms in endings._EVENTS.items():
+    for endpoint, terms in stream_end._EVENTS.items():
         for mark in terms.names | {each.decode() for each in terms.texts}:
             assert mark in shown[endpoint][2], (endpoint, mark)
-    for endpoint, (field, value) in endings._LAST_LINES.items():
+    for endpoint, (field, value) in stream_end._LAST_LINES.items():
         said = str(value).lower() if isinstance(value, bool) else f'"{value}"'
         assert f'"{field}": {said}' in shown[endpoint][2]
 

@@ -27,8 +27,8 @@ from tapeway.errors import (
 from tapeway.feed import Feed
 from tapeway.keeping import Keeping
 from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
-from tapeway.providers.calls import describe as describe_call
-from tapeway.providers.endings import ending as end_of
+from tapeway.providers.api_call import describe as describe_call
+from tapeway.providers.stream_end import ending as end_of
 from tapeway.providers.usage import usage
 from tapeway.tape import Tape
 

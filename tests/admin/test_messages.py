@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from tapeway.conversations.transcript import Transcript, transcript
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile, Request
-from tapeway.providers.conversation import Transcript, transcript
 from tapeway.stores.file import FileStore
 from tapeway.stores.memory import MemoryStore
 from tests.admin.world import world
@@ -132,7 +132,7 @@ async def test_others_are_answered_while_a_history_is_read(
         assert answered.wait(_PATIENCE_S), "nobody else was answered meanwhile"
         return transcript(interactions)
 
-    monkeypatch.setattr("tapeway.transcripts.transcript", slow)
+    monkeypatch.setattr("tapeway.conversations.transcript.transcript", slow)
     store = MemoryStore()
     await store.save("default", held(*conversation(2)))
 

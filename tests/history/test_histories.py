@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from tapeway.conversations.transcript import read_transcript
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
@@ -14,7 +15,6 @@ from tapeway.history.message import Message
 from tapeway.history.provider import StorageProvider
 from tapeway.history.session_names import name_of
 from tapeway.history.storage import HistoryStorage
-from tapeway.transcripts import read_transcript
 from tests.stores.kinds import Kind, Place
 from tests.stores.recordings import HEAD, recording
 

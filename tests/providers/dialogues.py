@@ -3,6 +3,8 @@
 import json
 from collections.abc import Sequence
 
+from tapeway.conversations.model import document
+from tapeway.conversations.transcript import Transcript, transcript
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
@@ -14,8 +16,6 @@ from tapeway.core.model.messages import (
     ResponseHead,
     Verdict,
 )
-from tapeway.providers.conversation import Transcript, transcript
-from tapeway.providers.message import document
 
 JSON_TYPE = (b"Content-Type", b"application/json")
 DATE = (b"Date", b"Sat, 21 Nov 2026 20:35:14 GMT")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.model.messages import Headers, Request
-from tapeway.providers.calls import Call, describe
+from tapeway.providers.api_call import ApiCall, describe
 
 JSON: Headers = ((b"Content-Type", b"application/json"),)
 BEDROCK_ID = "anthropic.claude-3-5-sonnet-20241022-v2%3A0"
@@ -31,137 +31,142 @@ def make_request(
             "openai",
             "/v1/chat/completions",
             {"model": "gpt-4o", "stream": True},
-            Call("openai", "chat.completions", "gpt-4o", stream=True),
+            ApiCall("openai", "chat.completions", "gpt-4o", stream=True),
         ),
         (
             "openai",
             "/v1/responses",
             {"model": "gpt-5"},
-            Call("openai", "responses", "gpt-5", stream=False),
+            ApiCall("openai", "responses", "gpt-5", stream=False),
         ),
         (
             "openai",
             "/v1/embeddings",
             {"model": "te3"},
-            Call("openai", "embeddings", "te3", stream=False),
+            ApiCall("openai", "embeddings", "te3", stream=False),
         ),
         (
             "openai",
             "/v1/completions",
             {"model": "i", "stream": False},
-            Call("openai", "completions", "i", stream=False),
+            ApiCall("openai", "completions", "i", stream=False),
         ),
-        ("openai", "/v1/files", None, Call("openai", "files", None, stream=False)),
-        ("openai", "/v1/threads/t/messages", {}, Call("openai", "threads", None, stream=False)),
-        ("openai", "/v1/models/ft:gpt-4o:org", None, Call("openai", "models", None, stream=False)),
+        ("openai", "/v1/files", None, ApiCall("openai", "files", None, stream=False)),
+        ("openai", "/v1/threads/t/messages", {}, ApiCall("openai", "threads", None, stream=False)),
+        (
+            "openai",
+            "/v1/models/ft:gpt-4o:org",
+            None,
+            ApiCall("openai", "models", None, stream=False),
+        ),
         (
             "openai",
             "/v1/images/generations",
             {"model": "gpt-image"},
-            Call("openai", "images.generations", "gpt-image", stream=False),
+            ApiCall("openai", "images.generations", "gpt-image", stream=False),
         ),
         (
             "groq",
             "/openai/v1/chat/completions",
             {"model": "llama"},
-            Call("groq", "chat.completions", "llama", stream=False),
+            ApiCall("groq", "chat.completions", "llama", stream=False),
         ),
         (
             "openrouter",
             "/api/v1/chat/completions",
             {"model": "x/y"},
-            Call("openrouter", "chat.completions", "x/y", stream=False),
+            ApiCall("openrouter", "chat.completions", "x/y", stream=False),
         ),
         (
             "perplexity",
             "/chat/completions",
             {"model": "sonar"},
-            Call("perplexity", "chat.completions", "sonar", stream=False),
+            ApiCall("perplexity", "chat.completions", "sonar", stream=False),
         ),
         (
             "azure",
             "/openai/deployments/my%20gpt/chat/completions?api-version=1",
             {"stream": True},
-            Call("azure", "chat.completions", "my gpt", stream=True),
+            ApiCall("azure", "chat.completions", "my gpt", stream=True),
         ),
         (
             "azure",
             "/openai/responses?api-version=1",
             {"model": "gpt"},
-            Call("azure", "responses", "gpt", stream=False),
+            ApiCall("azure", "responses", "gpt", stream=False),
         ),
         (
             "anthropic",
             "/v1/messages?beta=true",
             {"model": "claude", "stream": True},
-            Call("anthropic", "messages", "claude", stream=True),
+            ApiCall("anthropic", "messages", "claude", stream=True),
         ),
         (
             "gemini",
             "/v1beta/models/gemini-2.5-flash:generateContent",
             {},
-            Call("gemini", "generateContent", "gemini-2.5-flash", stream=False),
+            ApiCall("gemini", "generateContent", "gemini-2.5-flash", stream=False),
         ),
         (
             "gemini",
             "/v1/models/gemini-2.5-flash%3AstreamGenerateContent?alt=sse",
             {},
-            Call("gemini", "streamGenerateContent", "gemini-2.5-flash", stream=True),
+            ApiCall("gemini", "streamGenerateContent", "gemini-2.5-flash", stream=True),
         ),
         (
             "gemini",
             "/v1beta/models/e:embedContent",
             {},
-            Call("gemini", "embedContent", "e", stream=False),
+            ApiCall("gemini", "embedContent", "e", stream=False),
         ),
         (
             "gemini",
             "/v1beta/openai/chat/completions",
             {"model": "g"},
-            Call("gemini", "chat.completions", "g", stream=False),
+            ApiCall("gemini", "chat.completions", "g", stream=False),
         ),
         (
             "vertex",
             "/v1/projects/p/locations/l/publishers/anthropic/models/claude@1:streamRawPredict",
             {},
-            Call("vertex", "streamRawPredict", "claude@1", stream=True),
+            ApiCall("vertex", "streamRawPredict", "claude@1", stream=True),
         ),
         (
             "bedrock",
             f"/model/{BEDROCK_ID}/converse-stream",
             {},
-            Call(
+            ApiCall(
                 "bedrock",
                 "converse-stream",
                 "anthropic.claude-3-5-sonnet-20241022-v2:0",
                 stream=True,
             ),
         ),
-        ("bedrock", "/model/m/invoke", {}, Call("bedrock", "invoke", "m", stream=False)),
+        ("bedrock", "/model/m/invoke", {}, ApiCall("bedrock", "invoke", "m", stream=False)),
         (
             "cohere",
             "/v2/chat",
             {"model": "command"},
-            Call("cohere", "chat", "command", stream=False),
+            ApiCall("cohere", "chat", "command", stream=False),
         ),
-        ("ollama", "/api/chat", {"model": "l"}, Call("ollama", "api.chat", "l", stream=True)),
+        ("ollama", "/api/chat", {"model": "l"}, ApiCall("ollama", "api.chat", "l", stream=True)),
         (
             "ollama",
             "/api/chat",
             {"model": "l", "stream": False},
-            Call("ollama", "api.chat", "l", stream=False),
+            ApiCall("ollama", "api.chat", "l", stream=False),
         ),
-        ("ollama", "/api/embed", {"model": "l"}, Call("ollama", "api.embed", "l", stream=False)),
+        ("ollama", "/api/embed", {"model": "l"}, ApiCall("ollama", "api.embed", "l", stream=False)),
         (
             "ollama",
             "/v1/chat/completions",
             {"model": "l"},
-            Call("ollama", "chat.completions", "l", stream=False),
+            ApiCall("ollama", "chat.completions", "l", stream=False),
         ),
     ],
 )
 def test_a_call_on_a_built_in_route_is_named_as_its_provider_does(
-    route: str, target: str, fields: object, call: Call
+    route: str, target: str, fields: object, call: ApiCall
 ) -> None:
     assert describe(route, make_request(target, fields, route=route)) == call
 
@@ -225,7 +230,7 @@ def test_the_model_of_an_upload_is_read_from_its_form() -> None:
     )
     request = Request("openai", "POST", "/v1/audio/transcriptions", (content_type,), body)
 
-    call = Call("openai", "audio.transcriptions", "whisper-1", stream=False)
+    call = ApiCall("openai", "audio.transcriptions", "whisper-1", stream=False)
     assert describe("openai", request) == call
 
 
@@ -246,7 +251,7 @@ def test_the_model_of_a_compressed_request_is_found() -> None:
 def test_a_body_that_is_not_as_expected_names_no_model(body: bytes) -> None:
     request = Request("openai", "POST", "/v1/chat/completions", JSON, body)
 
-    call = Call("openai", "chat.completions", None, stream=False)
+    call = ApiCall("openai", "chat.completions", None, stream=False)
     assert describe("openai", request) == call
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from tapeway.conversations.model import document
+from tapeway.conversations.transcript import LeftOut, transcript
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile, Request
-from tapeway.providers.conversation import LeftOut, transcript
-from tapeway.providers.message import document
 from tests.providers.dialogues import (
     CHAT,
     WHEN,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tapeway.core.model.messages import Headers, ResponseHead, Verdict
 from tapeway.core.streams.end_marks import Ending
 from tapeway.core.streams.sse import LONGEST
-from tapeway.providers.calls import Call
-from tapeway.providers.endings import ending
+from tapeway.providers.api_call import ApiCall
+from tapeway.providers.stream_end import ending
 from tests.frames import model_frame
 from tests.streams import CHAT, ERRORS, EVENT, FRAMES, NDJSON, SSE, STREAMS
 
@@ -23,7 +23,7 @@ MIB = 1024 * 1024
 def watch(endpoint: str, media: bytes, *more: tuple[bytes, bytes], status: int = 200) -> Ending:
     headers: Headers = ((b"Content-Type", media), *more)
     model = "eu.anthropic.claude" if endpoint.startswith("invoke") else "m"
-    call = Call("any", endpoint, model, stream=True)
+    call = ApiCall("any", endpoint, model, stream=True)
     return ending(call, ResponseHead(status, headers=headers, framing="chunked"))
 
 
@@ -150,14 +150,14 @@ def test_a_mark_with_something_behind_it_is_one() -> None:
 
 def test_the_last_octet_of_an_announced_length_waits() -> None:
     head = ResponseHead(200, length=5)
-    call = Call("openai", "chat.completions", "m", stream=False)
+    call = ApiCall("openai", "chat.completions", "m", stream=False)
 
     assert fed(ending(call, head), b"abc") == (3, "complete")
     assert fed(ending(None, head), b"abc", b"de") == (4, "complete")
 
 
 def test_a_frame_that_other_models_end_with_is_their_own_affair() -> None:
-    call = Call("bedrock", "invoke-with-response-stream", "meta.llama", stream=True)
+    call = ApiCall("bedrock", "invoke-with-response-stream", "meta.llama", stream=True)
     head = ResponseHead(200, headers=((b"content-type", FRAMES),), framing="chunked")
     body = model_frame({"generation": "x"})
 

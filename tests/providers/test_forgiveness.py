@@ -8,8 +8,8 @@ import pytest
 
 from tapeway.core.http.routing import DEFAULT, RequestAddress, Route, RouteTable, Slip, resolve
 from tapeway.core.model.messages import Headers
+from tapeway.providers.base_url_repair import forgive
 from tapeway.providers.catalogue import PROVIDERS
-from tapeway.providers.forgiveness import forgive
 from tapeway.providers.paths import owner
 
 TABLE = RouteTable({name: Route(name, each.url) for name, each in PROVIDERS.items()})

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tapeway.providers.base_url_repair import PREFIXES, mended
 from tapeway.providers.catalogue import PROVIDERS
-from tapeway.providers.prefixes import PREFIXES, mended
 
 SUFFIXES = [
     (name, suffix)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Response, ResponseChunk, ResponseHead, Usage
-from tapeway.providers.calls import Call
+from tapeway.providers.api_call import ApiCall
 from tapeway.providers.usage import usage
 
 SSE = b"text/event-stream; charset=utf-8"
@@ -16,8 +16,8 @@ JSON = b"application/json"
 NDJSON = b"application/x-ndjson"
 
 
-def make_call(endpoint: str) -> Call:
-    return Call("openai", endpoint, "m", stream=False)
+def make_call(endpoint: str) -> ApiCall:
+    return ApiCall("openai", endpoint, "m", stream=False)
 
 
 def make_response(

@@ -9,10 +9,9 @@ from tapeway.admin.cassettes import read_cassette, refuse_large
 from tapeway.admin.console import Console
 from tapeway.admin.payloads import MessageQuery, Nothing
 from tapeway.admin.route import Call
+from tapeway.conversations.model import ConversationMessage, document
+from tapeway.conversations.transcript import LeftOut, read_transcript
 from tapeway.core.json_text import Json, dump
-from tapeway.providers.conversation import LeftOut
-from tapeway.providers.message import Message, document
-from tapeway.transcripts import read_transcript
 
 _MOST_LEFT_OUT = 1000
 
@@ -32,7 +31,9 @@ async def list_messages(console: Console, call: Call[MessageQuery, Nothing]) -> 
     return web.Response(body=body, content_type="application/json")
 
 
-def _page(later: Sequence[tuple[int, Message]], limit: int, left_out: Sequence[LeftOut]) -> bytes:
+def _page(
+    later: Sequence[tuple[int, ConversationMessage]], limit: int, left_out: Sequence[LeftOut]
+) -> bytes:
     messages: list[Json] = [{"number": at, **document(each)} for at, each in later[:limit]]
     unread: list[Json] = [
         {"interaction": each.interaction, "reason": each.reason}

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from tapeway.cli import plain_text
+from tapeway.conversations.model import ConversationMessage, document
 from tapeway.core.json_text import Json, NotJson, dump, legible, parse
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile, Headers, Request, Response
 from tapeway.formats import native
-from tapeway.providers.message import Message, document
 
 Held = Interaction | ForeignInteraction
 
@@ -40,7 +40,7 @@ def whole(item: Held) -> str:
     return plain_text.block("\n".join([summary(item), "", *_request(item), "", *_response(item)]))
 
 
-def conversations(messages: Sequence[Message]) -> str:
+def conversations(messages: Sequence[ConversationMessage]) -> str:
     """What was said, a heading for each conversation."""
     return plain_text.block("\n".join([*_conversations(messages)]))
 
@@ -92,7 +92,7 @@ def _shown(body: bytes) -> str:
         return f"({plain_text.size(len(body))} that are no text)"
 
 
-def _conversations(messages: Sequence[Message]) -> Iterator[str]:
+def _conversations(messages: Sequence[ConversationMessage]) -> Iterator[str]:
     number = -1
     for message in messages:
         if message.conversation != number:
@@ -104,7 +104,7 @@ def _conversations(messages: Sequence[Message]) -> Iterator[str]:
         yield from _message(message)
 
 
-def _message(message: Message) -> Iterator[str]:
+def _message(message: ConversationMessage) -> Iterator[str]:
     said = document(message)
     at = f"  {message.at}" if message.at else ""
     yield f"{message.role}  #{message.interaction}{at}{_of(said)}"

@@ -12,14 +12,13 @@ from tapeway.cli import exhibits, plain_text
 from tapeway.cli.options import settings_options
 from tapeway.cli.places import Place, place
 from tapeway.cli.sources import load
+from tapeway.conversations.model import document
+from tapeway.conversations.transcript import Transcript, read_transcript
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import Held
 from tapeway.errors import CassetteCorrupt, ConfigError
 from tapeway.formats import native
 from tapeway.formats.fault import FormatFault
-from tapeway.providers.conversation import Transcript
-from tapeway.providers.message import document
-from tapeway.transcripts import read_transcript
 
 
 @click.command()

@@ -8,7 +8,7 @@ import orjson
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Response, Usage
 from tapeway.core.streams.documents import documents
-from tapeway.providers.calls import Call
+from tapeway.providers.api_call import ApiCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ _SHAPES: Mapping[str, _Shape] = {
 """By endpoint and not by provider: one provider may speak several dialects."""
 
 
-def usage(call: Call, response: Response) -> Usage | None:
+def usage(call: ApiCall, response: Response) -> Usage | None:
     """The tokens the answer names, or None where it names none that can be read.
 
     A stream's later counts replace earlier ones, field by field.

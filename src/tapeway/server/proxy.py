@@ -24,7 +24,7 @@ from tapeway.errors import RequestError, TapewayError, UpstreamError
 from tapeway.explanation import Explainer
 from tapeway.feed import Feed
 from tapeway.journal import Entries
-from tapeway.providers.forgiveness import forgive
+from tapeway.providers.base_url_repair import forgive
 from tapeway.server.connection import Connection
 from tapeway.server.large import LargeAnswer
 from tapeway.server.ledger import Ledger

@@ -1,7 +1,7 @@
 import hashlib
 
+from tapeway.conversations.transcript import transcript
 from tapeway.core.json_text import Json
-from tapeway.providers.conversation import transcript
 from tests.providers.dialogues import MESSAGES, call, sse, told, user
 
 PNG = "iVBORw0KGgo="

@@ -1,9 +1,9 @@
 import json
 from base64 import b64encode
 
+from tapeway.conversations.transcript import LeftOut, Transcript, transcript
 from tapeway.core.json_text import Json
 from tapeway.core.streams.aws_frames import MEDIA
-from tapeway.providers.conversation import LeftOut, Transcript, transcript
 from tapeway.testing.bedrock import error_frame, event
 from tests.providers.dialogues import call, told, user
 

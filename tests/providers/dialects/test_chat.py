@@ -2,8 +2,8 @@ import hashlib
 
 import pytest
 
+from tapeway.conversations.transcript import transcript
 from tapeway.core.json_text import Json
-from tapeway.providers.conversation import transcript
 from tests.providers.dialogues import CHAT, call, sse, told, user
 
 PNG = "iVBORw0KGgo="

@@ -1,5 +1,5 @@
+from tapeway.conversations.transcript import transcript
 from tapeway.core.json_text import Json
-from tapeway.providers.conversation import transcript
 from tests.providers.dialogues import call, sse, told, user
 
 TARGET = "/v2/chat"

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from tapeway.conversations.transcript import transcript
 from tapeway.core.json_text import Json
-from tapeway.providers.conversation import transcript
 from tests.providers.dialogues import call, lines, sse, told
 
 ONE, STREAM = "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent"

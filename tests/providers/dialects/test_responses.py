@@ -1,7 +1,7 @@
 import pytest
 
+from tapeway.conversations.transcript import transcript
 from tapeway.core.json_text import Json
-from tapeway.providers.conversation import transcript
 from tests.providers.dialogues import RESPONSES, call, lines, sse, told
 
 REASONING: Json = {"type": "reasoning", "id": "rs", "summary": [{"text": "think"}]}

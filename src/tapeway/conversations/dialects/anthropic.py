@@ -2,17 +2,16 @@
 
 from collections.abc import Iterable, Iterator
 
-from tapeway.core.json_text import Json, dump
-from tapeway.providers.loose_json import error_of, fields, objects, position, string
-from tapeway.providers.turns import (
+from tapeway.conversations.dialects.loose_json import error_of, fields, objects, position, string
+from tapeway.conversations.model import (
     ASSISTANT,
     SYSTEM,
     TOOL,
     USER,
     Answered,
     Asked,
+    ConversationTurn,
     Piece,
-    Turn,
     attachment,
     call,
     embedded,
@@ -22,13 +21,14 @@ from tapeway.providers.turns import (
     text,
     thinking,
 )
+from tapeway.core.json_text import Json, dump
 
 _WHOLE = frozenset({"", "end_turn", "stop_sequence", "tool_use"})
 
 
 def asked(body: dict[str, Json]) -> Asked:
     """The system prompt and the messages; results of tools are turns of their own."""
-    system = Turn(SYSTEM, tuple(_pieces(body.get("system"))))
+    system = ConversationTurn(SYSTEM, tuple(_pieces(body.get("system"))))
     turns = [turn for message in objects(body.get("messages")) for turn in _turns(message)]
     return Asked(*split([system, *turns]))
 
@@ -52,19 +52,19 @@ def answered(values: Iterable[dict[str, Json]]) -> Answered:
         elif kind == "message_delta":
             ended = string(fields(value.get("delta")).get("stop_reason")) or ended
     pieces = [_piece(_closed(blocks[at])) for at in sorted(blocks)]
-    turn = Turn(ASSISTANT, tuple(pieces))
+    turn = ConversationTurn(ASSISTANT, tuple(pieces))
     return Answered(turn, "" if ended in _WHOLE else ended, error)
 
 
-def _turns(message: dict[str, Json]) -> Iterator[Turn]:
+def _turns(message: dict[str, Json]) -> Iterator[ConversationTurn]:
     role = string(message.get("role")) or USER
     content = message.get("content")
     results = [each for each in objects(content) if role != ASSISTANT and _is_result(each)]
     for block in results:
         inside = [each for each in _pieces(block.get("content")) if each.kind == "attachment"]
-        yield Turn(TOOL, (_piece(block), *inside))
+        yield ConversationTurn(TOOL, (_piece(block), *inside))
     rest: Json = [each for each in objects(content) if each not in results] if results else content
-    yield Turn(role, tuple(_pieces(rest)))
+    yield ConversationTurn(role, tuple(_pieces(rest)))
 
 
 def _is_result(block: dict[str, Json]) -> bool:

@@ -2,16 +2,22 @@
 
 from collections.abc import Iterable, Iterator
 
-from tapeway.core.json_text import Json
-from tapeway.providers.loose_json import error_of, fields, items, objects, position, string
-from tapeway.providers.turns import (
+from tapeway.conversations.dialects.loose_json import (
+    error_of,
+    fields,
+    items,
+    objects,
+    position,
+    string,
+)
+from tapeway.conversations.model import (
     ASSISTANT,
     TOOL,
     USER,
     Answered,
     Asked,
+    ConversationTurn,
     Piece,
-    Turn,
     attachment,
     call,
     embedded,
@@ -21,6 +27,7 @@ from tapeway.providers.turns import (
     text,
     thinking,
 )
+from tapeway.core.json_text import Json
 
 _WHOLE = frozenset({"", "stop", "tool_calls", "function_call"})
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking", "tool_plan")
@@ -32,19 +39,19 @@ def asked(body: dict[str, Json]) -> Asked:
     if "messages" not in body and "prompt" in body:
         prompt = body["prompt"]
         prompts = [prompt] if isinstance(prompt, str) else items(prompt)
-        return Asked((), (Turn(USER, tuple([text(string(each)) for each in prompts])),))
+        return Asked((), (ConversationTurn(USER, tuple([text(string(each)) for each in prompts])),))
     system, turns = split([turn(message) for message in objects(body.get("messages"))])
     return Asked(system, turns)
 
 
-def turn(message: dict[str, Json]) -> Turn:
+def turn(message: dict[str, Json]) -> ConversationTurn:
     """One message of a history."""
     role = string(message.get("role")) or USER
     if role in (TOOL, "function"):
         identifier = string(message.get("tool_call_id"))
         name = string(message.get("name")) or string(message.get("tool_name"))
-        return Turn(TOOL, (result(plain(message.get("content")), identifier, name),))
-    return Turn(role, tuple(_pieces(message)))
+        return ConversationTurn(TOOL, (result(plain(message.get("content")), identifier, name),))
+    return ConversationTurn(role, tuple(_pieces(message)))
 
 
 def plain(content: Json) -> str:
@@ -91,7 +98,7 @@ def answered(values: Iterable[dict[str, Json]]) -> Answered:
     first = choices.get(min(choices, default=0), _Choice())
     ended = "" if first.ended in _WHOLE else first.ended
     notes = (f"{len(choices) - 1} more choices are not shown",) if len(choices) > 1 else ()
-    return Answered(Turn(ASSISTANT, first.pieces()), ended, error, created, notes=notes)
+    return Answered(ConversationTurn(ASSISTANT, first.pieces()), ended, error, created, notes=notes)
 
 
 def calls(message: dict[str, Json]) -> Iterator[Piece]:

@@ -15,7 +15,7 @@ from tapeway.providers.paths import owner, spoken
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ApiCall:
     """A request in the provider's own terms; `model` is None where none is named."""
 
     provider: str
@@ -43,7 +43,7 @@ _GROUPS = frozenset({"audio", "chat", "fim", "images"})
 _STREAMS_UNASKED = frozenset({"api.chat", "api.generate"})
 
 
-def describe(route: str, request: Request) -> Call | None:
+def describe(route: str, request: Request) -> ApiCall | None:
     """The call a request makes, or None for one that is no provider's.
 
     The provider is the route's name where that is a built-in one, otherwise whoever owns the path
@@ -58,23 +58,23 @@ def describe(route: str, request: Request) -> Call | None:
     return _verb_call(provider, path) or _resource_call(provider, path, request)
 
 
-def _verb_call(provider: str, path: str) -> Call | None:
+def _verb_call(provider: str, path: str) -> ApiCall | None:
     pattern = _VERBS.get(PROVIDERS[provider].dialect)
     match = pattern.search(path) if pattern is not None else None
     if match is None:
         return None
     verb = match["verb"]
-    return Call(provider, verb, unquote(match["model"]), "stream" in verb.lower())
+    return ApiCall(provider, verb, unquote(match["model"]), "stream" in verb.lower())
 
 
-def _resource_call(provider: str, path: str, request: Request) -> Call | None:
+def _resource_call(provider: str, path: str, request: Request) -> ApiCall | None:
     endpoint, deployment = _resource(path)
     if endpoint is None:
         return None
     fields = _fields(request)
     model = fields.get("model", deployment)
     stream = fields.get("stream", endpoint in _STREAMS_UNASKED)
-    return Call(provider, endpoint, model if isinstance(model, str) else None, stream is True)
+    return ApiCall(provider, endpoint, model if isinstance(model, str) else None, stream is True)
 
 
 def _resource(path: str) -> tuple[str | None, str | None]:

@@ -6,9 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 
-from tapeway.providers.message import Message
-from tapeway.providers.spoken import Spoken
-from tapeway.providers.turns import ASSISTANT, Piece, Turn, key, merged
+from tapeway.conversations.model import (
+    ASSISTANT,
+    ConversationMessage,
+    ConversationTurn,
+    Piece,
+    key,
+    merged,
+)
+from tapeway.conversations.reader import Spoken
 
 _FEWEST_SHARED = 2
 """Pieces of a history that tell it from another: one alone may be said by chance."""
@@ -24,11 +30,11 @@ class _Thread:
     system: Keys = field(default_factory=list)
     history: Keys = field(default_factory=list)
     answers: bool = False
-    messages: list[Message] = field(default_factory=list)
+    messages: list[ConversationMessage] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ThreadPlace:
     """Where a call belongs: its thread, what of its pieces stands there already, what to say of it.
 
     `before` is the part of a history that the service kept, and that the call does not repeat.
@@ -51,7 +57,7 @@ class Threads:
         self._answers: dict[bytes, _Thread] = {}
         self._names: dict[str, tuple[_Thread, int, int]] = {}
 
-    def messages(self) -> Iterator[Message]:
+    def messages(self) -> Iterator[ConversationMessage]:
         """All of them, one conversation after the other."""
         for thread in self._threads:
             yield from thread.messages
@@ -73,34 +79,34 @@ class Threads:
         thread.history = [*place.before, *_keys(merged([*call.asked.turns, *said]))]
         self._stand(thread, call, _keys(said))
 
-    def _place(self, call: Spoken, keys: Keys, system: Keys) -> _Place:
+    def _place(self, call: Spoken, keys: Keys, system: Keys) -> _ThreadPlace:
         if call.asked.previous:
             return self._named(call)
         return self._continued(keys, system) or self._changed(call, keys) or self._new(call, keys)
 
-    def _named(self, call: Spoken) -> _Place:
+    def _named(self, call: Spoken) -> _ThreadPlace:
         previous = call.asked.previous
         if previous not in self._names:
             thread = self._open()
-            return _Place(
+            return _ThreadPlace(
                 thread, notes=(f"what {previous} had said before is not in the cassette",)
             )
         thread, length, index = self._names[previous]
         notes: tuple[str, ...] = ()
         if length < len(thread.history):
             notes = (f"interaction {call.index} goes back to the answer of interaction {index}",)
-        return _Place(thread, before=thread.history[:length], notes=notes)
+        return _ThreadPlace(thread, before=thread.history[:length], notes=notes)
 
-    def _continued(self, keys: Keys, system: Keys) -> _Place | None:
+    def _continued(self, keys: Keys, system: Keys) -> _ThreadPlace | None:
         """The thread whose whole history the call begins with, the longest one."""
         for length, digest in reversed(list(enumerate(_digests(keys), 1))):
             for thread in reversed(self._standing.get(digest, [])):
                 # Where nothing was answered yet, two may begin alike.
                 if thread.answers or thread.system == system:
-                    return _Place(thread, frozenset(range(length)))
+                    return _ThreadPlace(thread, frozenset(range(length)))
         return None
 
-    def _changed(self, call: Spoken, keys: Keys) -> _Place | None:
+    def _changed(self, call: Spoken, keys: Keys) -> _ThreadPlace | None:
         """The thread most of whose answers the call repeats, in a history that is not the same."""
         votes = Counter(self._answers[each].number for each in keys if each in self._answers)
         if not votes:
@@ -116,16 +122,16 @@ class Threads:
         told = [f"leaves out {gone}"] if gone else []
         told += [f"puts {added} in between"] if added else []
         note = f"interaction {call.index} edits the history: it {' and '.join(told)}"
-        return _Place(thread, frozenset(known), notes=(note,) if told else ())
+        return _ThreadPlace(thread, frozenset(known), notes=(note,) if told else ())
 
-    def _new(self, call: Spoken, keys: Keys) -> _Place:
+    def _new(self, call: Spoken, keys: Keys) -> _ThreadPlace:
         start = _digest(keys)
         before = self._begun.get(start) if keys else None
         thread = self._open()
         self._begun.setdefault(start, thread)
         if before is None:
-            return _Place(thread)
-        return _Place(thread, notes=(f"it begins like conversation {before.number}",))
+            return _ThreadPlace(thread)
+        return _ThreadPlace(thread, notes=(f"it begins like conversation {before.number}",))
 
     def _open(self) -> _Thread:
         thread = _Thread(len(self._threads))
@@ -164,7 +170,7 @@ def _of_system(thread: _Thread, call: Spoken, system: Keys) -> list[str]:
 def _say(
     thread: _Thread,
     call: Spoken,
-    turns: Sequence[Turn],
+    turns: Sequence[ConversationTurn],
     known: frozenset[int],
     notes: Sequence[str],
     *,
@@ -188,7 +194,7 @@ def _say(
             continue
         model = call.model if answered else None
         thread.messages.append(
-            Message(
+            ConversationMessage(
                 thread.number, call.index, turn.role, tuple(fresh), call.at, model, tuple(waiting)
             )
         )
@@ -200,7 +206,9 @@ def _say(
 def _note(thread: _Thread, call: Spoken, notes: Sequence[str]) -> None:
     """Say it of the last message, there being no other."""
     if not thread.messages:
-        empty = Message(thread.number, call.index, ASSISTANT, (), call.at, call.model, tuple(notes))
+        empty = ConversationMessage(
+            thread.number, call.index, ASSISTANT, (), call.at, call.model, tuple(notes)
+        )
         thread.messages.append(empty)
         return
     last = thread.messages[-1]
@@ -211,7 +219,7 @@ def _note(thread: _Thread, call: Spoken, notes: Sequence[str]) -> None:
     thread.messages[-1] = replace(last, notes=(*last.notes, *told))
 
 
-def _keys(turns: Sequence[Turn]) -> Keys:
+def _keys(turns: Sequence[ConversationTurn]) -> Keys:
     return [
         key(turn.role, piece) for turn in turns for piece in turn.pieces if piece.kind != "thinking"
     ]

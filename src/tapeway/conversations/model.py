@@ -1,4 +1,7 @@
-"""What is said in a conversation, in no provider's own terms."""
+"""What is said in a conversation, in no provider's own terms.
+
+A message of a conversation, as it is told.
+"""
 
 import hashlib
 from base64 import b64decode
@@ -11,7 +14,6 @@ from typing import Literal
 from tapeway.core.json_text import Json, NotJson, canonical, parse
 
 Kind = Literal["text", "thinking", "call", "result", "attachment"]
-
 ASSISTANT, SYSTEM, TOOL, USER = "assistant", "system", "tool", "user"
 INSTRUCTING = frozenset({SYSTEM, "developer"})
 
@@ -31,7 +33,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ConversationTurn:
     """What one side says before the other does."""
 
     role: str
@@ -45,8 +47,8 @@ class Asked:
     `previous` is the identifier of an answer or of a conversation that the service keeps.
     """
 
-    system: tuple[Turn, ...]
-    turns: tuple[Turn, ...]
+    system: tuple[ConversationTurn, ...]
+    turns: tuple[ConversationTurn, ...]
     previous: str = ""
 
 
@@ -58,7 +60,7 @@ class Answered:
     request may go on from here.
     """
 
-    turn: Turn
+    turn: ConversationTurn
     ended: str = ""
     error: str = ""
     created: Json = None
@@ -112,7 +114,9 @@ def linked(kind: str, url: str) -> Piece:
     return embedded(kind, url) if url.startswith("data:") else attachment(kind, url=url)
 
 
-def split(turns: Iterable[Turn]) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
+def split(
+    turns: Iterable[ConversationTurn],
+) -> tuple[tuple[ConversationTurn, ...], tuple[ConversationTurn, ...]]:
     """The instructions in front, and the turns behind them."""
     joined = [replace(turn, pieces=_joined(turn)) for turn in turns]
     found = tuple([turn for turn in joined if turn.pieces])
@@ -120,12 +124,12 @@ def split(turns: Iterable[Turn]) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
     return found[:at], found[at:]
 
 
-def merged(turns: Iterable[Turn]) -> tuple[Turn, ...]:
+def merged(turns: Iterable[ConversationTurn]) -> tuple[ConversationTurn, ...]:
     """The turns, what an assistant says in several together: it may be sent back cut otherwise."""
-    found: list[Turn] = []
+    found: list[ConversationTurn] = []
     for turn in turns:
         if found and turn.role == ASSISTANT == found[-1].role:
-            turn = Turn(ASSISTANT, (*found.pop().pieces, *turn.pieces))
+            turn = ConversationTurn(ASSISTANT, (*found.pop().pieces, *turn.pieces))
         found.append(replace(turn, pieces=_joined(turn)))
     return tuple([turn for turn in found if turn.pieces])
 
@@ -138,7 +142,7 @@ def key(role: str, piece: Piece) -> bytes:
     return hashlib.sha256(canonical(said)).digest()
 
 
-def _joined(turn: Turn) -> tuple[Piece, ...]:
+def _joined(turn: ConversationTurn) -> tuple[Piece, ...]:
     found: list[Piece] = []
     for piece in turn.pieces:
         if piece.kind in ("text", "thinking") and not piece.text.strip():
@@ -148,3 +152,55 @@ def _joined(turn: Turn) -> tuple[Piece, ...]:
             piece = replace(piece, text=found.pop().text + piece.text)
         found.append(piece)
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationMessage:
+    """One message and the interaction that said it first.
+
+    `at` is when the service answered that call, in ISO 8601 and UTC, None where nobody knows.
+    """
+
+    conversation: int
+    interaction: int
+    role: str
+    pieces: tuple[Piece, ...]
+    at: str | None
+    model: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def content(self) -> str:
+        """All its text."""
+        texts = [each.text for each in self.pieces if each.kind in ("text", "result")]
+        return "\n".join(texts)
+
+
+def document(message: ConversationMessage) -> dict[str, Json]:
+    """A message in JSON; what it does not have is left out, but for its timestamp."""
+    found: dict[str, Json] = {
+        "conversation": message.conversation,
+        "role": message.role,
+        "content": message.content,
+        "timestamp": message.at,
+        "interaction": message.interaction,
+    }
+    thoughts = "\n".join([each.text for each in message.pieces if each.kind == "thinking"])
+    calls: list[Json] = [_call(each) for each in message.pieces if each.kind == "call"]
+    attached: list[Json] = [each.value for each in message.pieces if each.kind == "attachment"]
+    result = next((each for each in message.pieces if each.kind == "result"), Piece("result"))
+    more: dict[str, Json] = {
+        "model": message.model,
+        "thinking": thoughts,
+        "tool_calls": calls,
+        "tool_call_id": result.id,
+        "name": result.name,
+        "attachments": attached,
+        "notes": list(message.notes),
+    }
+    return found | {name: value for name, value in more.items() if value}
+
+
+def _call(piece: Piece) -> Json:
+    found: dict[str, Json] = {"id": piece.id} if piece.id else {}
+    return found | {"name": piece.name, "arguments": piece.value}

@@ -7,24 +7,24 @@ from email.utils import parsedate_to_datetime
 
 import orjson
 
+from tapeway.conversations.dialects import (
+    anthropic,
+    bedrock,
+    chat_completions,
+    cohere,
+    gemini,
+    ollama,
+    responses,
+)
+from tapeway.conversations.dialects.loose_json import error_of, fields, objects, string
+from tapeway.conversations.model import Answered, Asked, merged
 from tapeway.core.http import content_codings
 from tapeway.core.http.headers import find
 from tapeway.core.json_text import Json, NotJson, parse
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.core.streams.documents import documents
-from tapeway.providers.calls import Call, describe
-from tapeway.providers.dialects import (
-    anthropic,
-    bedrock,
-    chat,
-    cohere,
-    gemini,
-    ollama,
-    responses,
-)
-from tapeway.providers.loose_json import error_of, fields, objects, string
-from tapeway.providers.turns import Answered, Asked, merged
+from tapeway.providers.api_call import ApiCall, describe
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Dialect:
     answered: Callable[[Iterable[dict[str, Json]]], Answered]
 
 
-_CHAT = Dialect(chat.asked, chat.answered)
+_CHAT = Dialect(chat_completions.asked, chat_completions.answered)
 _ANTHROPIC = Dialect(anthropic.asked, anthropic.answered)
 _CONVERSE = Dialect(bedrock.asked, bedrock.answered)
 _GEMINI = Dialect(gemini.asked, gemini.answered)
@@ -145,7 +145,7 @@ def recorded(interaction: ForeignInteraction) -> Spoken | None:
     )
 
 
-def _dialect(call: Call, body: dict[str, Json]) -> Dialect:
+def _dialect(call: ApiCall, body: dict[str, Json]) -> Dialect:
     if call.endpoint in _OF_MODEL and "anthropic_version" in body:
         return _ANTHROPIC
     if call.endpoint not in DIALECTS:
@@ -197,7 +197,7 @@ def _ending(answered: Answered) -> Iterator[str]:
         yield f"the answer did not come to its end: {answered.ended}"
 
 
-def _error(interaction: Interaction, call: Call, answered: Answered) -> str:
+def _error(interaction: Interaction, call: ApiCall, answered: Answered) -> str:
     """Why there is no answer, or not all of one; empty where there is."""
     response, failure = interaction.response, interaction.failure
     if failure is not None and response.status == 0:

@@ -3,17 +3,16 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tapeway.core.json_text import Json, dump
-from tapeway.providers.loose_json import error_of, fields, objects, position, string
-from tapeway.providers.turns import (
+from tapeway.conversations.dialects.loose_json import error_of, fields, objects, position, string
+from tapeway.conversations.model import (
     ASSISTANT,
     SYSTEM,
     TOOL,
     USER,
     Answered,
     Asked,
+    ConversationTurn,
     Piece,
-    Turn,
     attachment,
     call,
     embedded,
@@ -22,6 +21,7 @@ from tapeway.providers.turns import (
     text,
     thinking,
 )
+from tapeway.core.json_text import Json, dump
 
 _WHOLE = frozenset({"", "end_turn", "stop_sequence", "tool_use"})
 _MEDIA = ("image", "document", "video", "audio")
@@ -59,7 +59,7 @@ class _Block:
 
 def asked(body: dict[str, Json]) -> Asked:
     """The system prompt and the messages; results of tools are turns of their own."""
-    system = Turn(SYSTEM, tuple(_pieces(body.get("system"))))
+    system = ConversationTurn(SYSTEM, tuple(_pieces(body.get("system"))))
     turns = [turn for message in objects(body.get("messages")) for turn in _turns(message)]
     return Asked(*split([system, *turns]))
 
@@ -79,18 +79,18 @@ def answered(values: Iterable[dict[str, Json]]) -> Answered:
         if not message:
             error = error or error_of(value) or string(value.get("message"))
     joined = [piece for _, block in sorted(blocks.items()) for piece in block.pieces()]
-    turn = Turn(ASSISTANT, (*pieces, *joined))
+    turn = ConversationTurn(ASSISTANT, (*pieces, *joined))
     return Answered(turn, "" if ended in _WHOLE else ended, error)
 
 
-def _turns(message: dict[str, Json]) -> Iterator[Turn]:
+def _turns(message: dict[str, Json]) -> Iterator[ConversationTurn]:
     content = list(objects(message.get("content")))
     for block in content:
         if given := fields(block.get("toolResult")):
             inside = [each for each in _pieces(given.get("content")) if each.kind == "attachment"]
-            yield Turn(TOOL, (_result(given), *inside))
+            yield ConversationTurn(TOOL, (_result(given), *inside))
     rest: list[Json] = [each for each in content if "toolResult" not in each]
-    yield Turn(string(message.get("role")) or USER, tuple(_pieces(rest)))
+    yield ConversationTurn(string(message.get("role")) or USER, tuple(_pieces(rest)))
 
 
 def _pieces(content: Json) -> Iterator[Piece]:

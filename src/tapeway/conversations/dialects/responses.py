@@ -2,17 +2,23 @@
 
 from collections.abc import Iterable, Iterator
 
-from tapeway.core.json_text import Json, dump
-from tapeway.providers.loose_json import error_of, fields, items, objects, position, string
-from tapeway.providers.turns import (
+from tapeway.conversations.dialects.loose_json import (
+    error_of,
+    fields,
+    items,
+    objects,
+    position,
+    string,
+)
+from tapeway.conversations.model import (
     ASSISTANT,
     SYSTEM,
     TOOL,
     USER,
     Answered,
     Asked,
+    ConversationTurn,
     Piece,
-    Turn,
     attachment,
     call,
     embedded,
@@ -22,6 +28,7 @@ from tapeway.providers.turns import (
     text,
     thinking,
 )
+from tapeway.core.json_text import Json, dump
 
 _ENDS = frozenset({"response.completed", "response.failed", "response.incomplete"})
 _DELTAS = {
@@ -36,9 +43,13 @@ _DELTAS = {
 
 def asked(body: dict[str, Json]) -> Asked:
     """The instructions and the items; `previous` where the service itself keeps what was before."""
-    system = Turn(SYSTEM, (text(string(body.get("instructions"))),))
+    system = ConversationTurn(SYSTEM, (text(string(body.get("instructions"))),))
     given = body.get("input")
-    turns = [Turn(USER, (text(given),))] if isinstance(given, str) else _turns(objects(given))
+    turns = (
+        [ConversationTurn(USER, (text(given),))]
+        if isinstance(given, str)
+        else _turns(objects(given))
+    )
     kept = body.get("conversation")
     previous = string(body.get("previous_response_id")) or _conversation(kept)
     instructed = [system] if body.get("instructions") else []
@@ -48,7 +59,7 @@ def asked(body: dict[str, Json]) -> Asked:
 def answered(values: Iterable[dict[str, Json]]) -> Answered:
     """The answer's items; of a stream that was cut, what its deltas had said."""
     whole: dict[str, Json] = {}
-    drafts: dict[int, _Draft] = {}
+    drafts: dict[int, _ResponseItem] = {}
     error = ""
     for value in values:
         kind = string(value.get("type"))
@@ -57,14 +68,14 @@ def answered(values: Iterable[dict[str, Json]]) -> Answered:
         elif kind == "error":
             error = error_of(value) or error_of({"error": value})
         elif kind.startswith("response."):
-            drafts.setdefault(position(value.get("output_index")), _Draft()).add(kind, value)
+            drafts.setdefault(position(value.get("output_index")), _ResponseItem()).add(kind, value)
         else:
             error = error or error_of(value)
     pieces = [piece for item in objects(whole.get("output")) for piece in _item(item).pieces]
     if not pieces:
         pieces = [piece for at in sorted(drafts) for piece in drafts[at].pieces()]
     return Answered(
-        Turn(ASSISTANT, tuple(pieces)),
+        ConversationTurn(ASSISTANT, tuple(pieces)),
         ended=string(fields(whole.get("incomplete_details")).get("reason")),
         error=error or error_of(whole),
         created=whole.get("created_at"),
@@ -78,31 +89,33 @@ def _conversation(value: Json) -> str:
     return string(value) or string(fields(value).get("id"))
 
 
-def _turns(given: Iterable[dict[str, Json]]) -> list[Turn]:
+def _turns(given: Iterable[dict[str, Json]]) -> list[ConversationTurn]:
     return [_item(item) for item in given]
 
 
-def _item(item: dict[str, Json]) -> Turn:
+def _item(item: dict[str, Json]) -> ConversationTurn:
     kind = string(item.get("type")) or "message"
     identifier = string(item.get("call_id")) or string(item.get("id"))
     if kind == "message":
-        return Turn(string(item.get("role")) or USER, tuple(_parts(item.get("content"))))
+        return ConversationTurn(
+            string(item.get("role")) or USER, tuple(_parts(item.get("content")))
+        )
     if kind == "reasoning":
         told = [*objects(item.get("summary")), *objects(item.get("content"))]
         said = "\n".join([string(each.get("text")) for each in told])
-        return Turn(ASSISTANT, (thinking(said),))
+        return ConversationTurn(ASSISTANT, (thinking(said),))
     if kind in ("function_call", "custom_tool_call"):
         arguments = item.get("arguments", item.get("input"))
-        return Turn(ASSISTANT, (call(string(item.get("name")), arguments, identifier),))
+        return ConversationTurn(ASSISTANT, (call(string(item.get("name")), arguments, identifier),))
     if kind.endswith("_output"):
-        return Turn(TOOL, (result(_plain(item.get("output")), identifier),))
+        return ConversationTurn(TOOL, (result(_plain(item.get("output")), identifier),))
     if kind == "item_reference":
-        return Turn(ASSISTANT, (attachment(kind, id=item.get("id")),))
+        return ConversationTurn(ASSISTANT, (attachment(kind, id=item.get("id")),))
     if kind == "image_generation_call":
-        return Turn(ASSISTANT, (embedded("image", string(item.get("result"))),))
+        return ConversationTurn(ASSISTANT, (embedded("image", string(item.get("result"))),))
     rest = {k: v for k, v in item.items() if k not in ("id", "call_id", "type", "status", "name")}
     name = string(item.get("name")) or kind.removesuffix("_call")
-    return Turn(ASSISTANT, (call(name, rest, identifier),))
+    return ConversationTurn(ASSISTANT, (call(name, rest, identifier),))
 
 
 def _parts(content: Json) -> Iterator[Piece]:
@@ -132,7 +145,7 @@ def _plain(output: Json) -> str:
     return dump(output).decode()
 
 
-class _Draft:
+class _ResponseItem:
     """An item as its events make it."""
 
     def __init__(self) -> None:

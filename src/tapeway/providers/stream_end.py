@@ -14,7 +14,7 @@ from tapeway.core.streams.aws_frames import FrameScanner
 from tapeway.core.streams.end_marks import Ending, Scanner, Terms
 from tapeway.core.streams.json_lines import LineScanner
 from tapeway.core.streams.sse import EventScanner
-from tapeway.providers.calls import Call
+from tapeway.providers.api_call import ApiCall
 
 _DONE = frozenset({b"[DONE]"})
 _ERROR = frozenset({"error"})
@@ -57,7 +57,7 @@ _LINES = frozenset(
 )
 
 
-def ending(call: Call | None, head: ResponseHead) -> Ending:
+def ending(call: ApiCall | None, head: ResponseHead) -> Ending:
     """What tells the end of the answer with this head; of one that is no stream, its length."""
     scanner, expected = _scanner(call, head) if 200 <= head.status < 300 else (None, False)
     coding = content_codings.coding_of(head.headers)
@@ -67,7 +67,7 @@ def ending(call: Call | None, head: ResponseHead) -> Ending:
     return Ending(scanner, decoder, expected=expected, length=head.length)
 
 
-def _scanner(call: Call | None, head: ResponseHead) -> tuple[Scanner | None, bool]:
+def _scanner(call: ApiCall | None, head: ResponseHead) -> tuple[Scanner | None, bool]:
     """What looks for the mark, and whether a stream without one is cut."""
     content_type = find(head.headers, b"content-type") or b""
     media = content_type.partition(b";")[0].strip().lower()

@@ -2,17 +2,26 @@
 
 from collections.abc import Iterable
 
+from tapeway.conversations.dialects import chat_completions
+from tapeway.conversations.dialects.loose_json import error_of, fields, position, string
+from tapeway.conversations.model import (
+    ASSISTANT,
+    Answered,
+    Asked,
+    ConversationTurn,
+    Piece,
+    call,
+    text,
+    thinking,
+)
 from tapeway.core.json_text import Json
-from tapeway.providers.dialects import chat
-from tapeway.providers.loose_json import error_of, fields, position, string
-from tapeway.providers.turns import ASSISTANT, Answered, Asked, Piece, Turn, call, text, thinking
 
 _WHOLE = frozenset({"", "COMPLETE", "STOP_SEQUENCE", "TOOL_CALL"})
 
 
 def asked(body: dict[str, Json]) -> Asked:
     """The messages of a request."""
-    return chat.asked(body)
+    return chat_completions.asked(body)
 
 
 def answered(values: Iterable[dict[str, Json]]) -> Answered:
@@ -28,7 +37,7 @@ def answered(values: Iterable[dict[str, Json]]) -> Answered:
         ended = string(value.get("finish_reason")) or string(delta.get("finish_reason")) or ended
         error = error or error_of(value) or string(delta.get("error"))
         if whole := fields(value.get("message")):
-            pieces += chat.turn({**whole, "role": ASSISTANT}).pieces
+            pieces += chat_completions.turn({**whole, "role": ASSISTANT}).pieces
         elif "type" not in value:
             error = error or string(value.get("message"))
         content = fields(message.get("content"))
@@ -38,7 +47,7 @@ def answered(values: Iterable[dict[str, Json]]) -> Answered:
             _extend(calls.setdefault(position(value.get("index")), ["", "", ""]), made)
     made_calls = [call(name, arguments, at) for at, name, arguments in calls.values()]
     turn = (*pieces, thinking("".join(thought)), text("".join(said)), *made_calls)
-    return Answered(Turn(ASSISTANT, turn), "" if ended in _WHOLE else ended, error)
+    return Answered(ConversationTurn(ASSISTANT, turn), "" if ended in _WHOLE else ended, error)
 
 
 def _extend(known: list[str], made: dict[str, Json]) -> None:

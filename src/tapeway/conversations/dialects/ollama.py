@@ -2,22 +2,22 @@
 
 from collections.abc import Iterable
 
-from tapeway.core.json_text import Json
-from tapeway.providers.dialects import chat
-from tapeway.providers.loose_json import error_of, fields, items, objects, string
-from tapeway.providers.turns import (
+from tapeway.conversations.dialects import chat_completions
+from tapeway.conversations.dialects.loose_json import error_of, fields, items, objects, string
+from tapeway.conversations.model import (
     ASSISTANT,
     SYSTEM,
     USER,
     Answered,
     Asked,
+    ConversationTurn,
     Piece,
-    Turn,
     embedded,
     split,
     text,
     thinking,
 )
+from tapeway.core.json_text import Json
 
 _WHOLE = frozenset({"", "stop"})
 
@@ -27,9 +27,13 @@ def asked(body: dict[str, Json]) -> Asked:
     if "messages" in body:
         return Asked(*split([_turn(each) for each in objects(body["messages"])]))
     prompt = (text(string(body.get("prompt"))), *_images(body))
-    system = Turn(SYSTEM, (text(string(body.get("system"))),))
+    system = ConversationTurn(SYSTEM, (text(string(body.get("system"))),))
     return Asked(
-        *split([system, Turn(USER, prompt)] if body.get("system") else [Turn(USER, prompt)])
+        *split(
+            [system, ConversationTurn(USER, prompt)]
+            if body.get("system")
+            else [ConversationTurn(USER, prompt)]
+        )
     )
 
 
@@ -47,14 +51,16 @@ def answered(values: Iterable[dict[str, Json]]) -> Answered:
         message = fields(value.get("message"))
         said += [string(message.get("content")), string(value.get("response"))]
         thought += [string(message.get("thinking")), string(value.get("thinking"))]
-        made += chat.calls(message)
+        made += chat_completions.calls(message)
     pieces = (thinking("".join(thought)), text("".join(said)), *made)
-    return Answered(Turn(ASSISTANT, pieces), "" if ended in _WHOLE else ended, error, created)
+    return Answered(
+        ConversationTurn(ASSISTANT, pieces), "" if ended in _WHOLE else ended, error, created
+    )
 
 
-def _turn(message: dict[str, Json]) -> Turn:
-    turn = chat.turn(message)
-    return Turn(turn.role, (*turn.pieces, *_images(message)))
+def _turn(message: dict[str, Json]) -> ConversationTurn:
+    turn = chat_completions.turn(message)
+    return ConversationTurn(turn.role, (*turn.pieces, *_images(message)))
 
 
 def _images(value: dict[str, Json]) -> list[Piece]:

@@ -2,17 +2,16 @@
 
 from collections.abc import Iterable, Iterator
 
-from tapeway.core.json_text import Json, dump
-from tapeway.providers.loose_json import either, error_of, fields, objects, string
-from tapeway.providers.turns import (
+from tapeway.conversations.dialects.loose_json import either, error_of, fields, objects, string
+from tapeway.conversations.model import (
     ASSISTANT,
     SYSTEM,
     TOOL,
     USER,
     Answered,
     Asked,
+    ConversationTurn,
     Piece,
-    Turn,
     attachment,
     call,
     embedded,
@@ -21,6 +20,7 @@ from tapeway.providers.turns import (
     text,
     thinking,
 )
+from tapeway.core.json_text import Json, dump
 
 _WHOLE = frozenset({"", "STOP", "FINISH_REASON_UNSPECIFIED"})
 
@@ -29,7 +29,7 @@ def asked(body: dict[str, Json]) -> Asked:
     """The system instruction and the contents; results of functions are turns of their own."""
     instruction = fields(either(body, "systemInstruction", "system_instruction"))
     contents = [turn for content in objects(body.get("contents")) for turn in _turns(content)]
-    return Asked(*split([Turn(SYSTEM, tuple(_pieces(instruction))), *contents]))
+    return Asked(*split([ConversationTurn(SYSTEM, tuple(_pieces(instruction))), *contents]))
 
 
 def answered(values: Iterable[dict[str, Json]]) -> Answered:
@@ -49,17 +49,17 @@ def answered(values: Iterable[dict[str, Json]]) -> Answered:
                 pieces += _pieces(fields(candidate.get("content")))
                 ended = string(candidate.get("finishReason")) or ended
     notes = (f"{most} more candidates are not shown",) if most else ()
-    turn = Turn(ASSISTANT, tuple(pieces))
+    turn = ConversationTurn(ASSISTANT, tuple(pieces))
     return Answered(turn, "" if ended in _WHOLE else ended, error, created, notes=notes)
 
 
-def _turns(content: dict[str, Json]) -> Iterator[Turn]:
+def _turns(content: dict[str, Json]) -> Iterator[ConversationTurn]:
     pieces = list(_pieces(content))
     if content.get("role") == "model":
-        yield Turn(ASSISTANT, tuple(pieces))
+        yield ConversationTurn(ASSISTANT, tuple(pieces))
         return
-    yield from [Turn(TOOL, (piece,)) for piece in pieces if piece.kind == "result"]
-    yield Turn(USER, tuple([piece for piece in pieces if piece.kind != "result"]))
+    yield from [ConversationTurn(TOOL, (piece,)) for piece in pieces if piece.kind == "result"]
+    yield ConversationTurn(USER, tuple([piece for piece in pieces if piece.kind != "result"]))
 
 
 def _pieces(content: dict[str, Json]) -> Iterator[Piece]:

@@ -1,0 +1,1 @@
+"""The LLM calls of a cassette as conversations."""

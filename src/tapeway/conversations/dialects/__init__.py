@@ -1,0 +1,1 @@
+"""How each provider writes a conversation."""
