@@ -13,9 +13,9 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.findings import Finding
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.formats import native
-from tapeway.formats.fault import shown
-from tapeway.inspection import Inspected, Inspector
+from tapeway.formats.errors import shown
+from tapeway.formats.native.document import decode, encode
+from tapeway.formats.native.secret_scan import Inspected, Inspector
 from tests.canary import sightings
 from tests.core.codings import flushed, pack
 from tests.formats.exchanges import interaction
@@ -26,7 +26,7 @@ KNOWN = KnownValues([Secret("my-key", ENV.encode())])
 
 
 def inspect(document: dict[str, Json]) -> Inspected:
-    return Inspector("run-1", KNOWN).interaction(native.decode(document, 0), document)
+    return Inspector("run-1", KNOWN).interaction(decode(document, 0), document)
 
 
 def places(findings: tuple[Finding, ...]) -> dict[str, str]:
@@ -163,7 +163,7 @@ def test_a_finding_shows_no_more_than_the_beginning(
 @pytest.mark.parametrize(
     "document",
     [
-        native.encode(interaction()),
+        encode(interaction()),
         exchange({}, coded("gzip", b'{"n": 1}')),
         exchange({}, {"json": {"usage": {"total_tokens": 3}, "token": "a"}}),
         exchange(JSON_TYPE | {"json": {"properties": {"password": {"type": "string"}}}}, {}),

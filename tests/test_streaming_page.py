@@ -9,7 +9,7 @@ import pytest
 
 from tapeway.cli.main import main
 from tapeway.core.model.interaction import Interaction
-from tapeway.formats import native
+from tapeway.formats.native import document
 from tapeway.providers import stream_end
 from tapeway.server import lifecycle
 from tapeway.settings.options import Settings
@@ -68,7 +68,7 @@ def test_the_table_of_marks_has_every_endpoint_and_every_mark() -> None:
 
 async def test_failures_written_by_hand_are_replayed() -> None:
     (written,) = [block for block in blocks("docs/streaming.md") if block.language == "json"]
-    cassette = native.load(written.text.encode())
+    cassette = document.load(written.text.encode())
     assert all(isinstance(each, Interaction) for each in cassette.interactions)
     store = MemoryStore()
     await store.save("default", cassette)

@@ -25,7 +25,7 @@ from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import CallMissed, ConfigError, StoreError
-from tapeway.inspection import Inspector
+from tapeway.formats.native.secret_scan import Inspector
 from tapeway.integrations.blocking_cassette import BlockingCassette
 from tapeway.integrations.call_error import document_of, exception_of
 from tapeway.integrations.call_slots import CallSlots, boundary_of, key_of, request_of

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tapeway.admin.route import Route
 from tapeway.core.model.cassette import CassetteHead
-from tapeway.formats.copying import Writer
+from tapeway.formats.jsonl import CopyWriter
 
 BODY = b"a body that is brought in"
 DIGEST = hashlib.sha256(BODY).hexdigest()
@@ -49,7 +49,7 @@ def filled(path: str) -> str:
 
 def copy() -> bytes:
     """A cassette without interactions, line by line."""
-    writer = Writer(CassetteHead("2026-01-02T03:04:05+00:00", "a-run"))
+    writer = CopyWriter(CassetteHead("2026-01-02T03:04:05+00:00", "a-run"))
     return writer.first() + writer.last()
 
 

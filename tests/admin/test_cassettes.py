@@ -9,7 +9,7 @@ import pytest
 from tapeway.admin import cassettes as cassettes_handlers
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import CassetteCorrupt
-from tapeway.formats import native
+from tapeway.formats.native import document
 from tapeway.loaded import LoadedCassettes
 from tapeway.stores.file import FileStore
 from tapeway.stores.memory import MemoryStore
@@ -175,7 +175,7 @@ async def test_an_export_is_the_file_of_the_cassette(open_world: World, loaded: 
     stored = await open_world.broker.store.load("runs/one", writable=False)
     assert stored is not None
     assert response.content_type == "application/json"
-    assert await open_world.octets(export + "?format=json") == native.save(stored)
+    assert await open_world.octets(export + "?format=json") == document.save(stored)
     assert [each["index"] for each in (await response.json())["interactions"]] == [0, 1]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tapeway.formats import native
+from tapeway.formats.native import document
 from tapeway.ports import CassetteStore
 from tapeway.stores.file import FileStore
 from tests.admin.example_calls import INTERACTION
@@ -287,4 +287,4 @@ async def test_a_cassette_of_another_kind_is_kept_as_it_is(open_world: World) ->
     stored = await open_world.broker.store.load("one", writable=False)
 
     assert stored is not None
-    assert native.encode(stored.interactions[0]) == tool
+    assert document.encode(stored.interactions[0]) == tool

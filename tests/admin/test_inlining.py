@@ -6,7 +6,7 @@ import pytest
 
 from tapeway.admin import inlining
 from tapeway.core.model.interaction import Interaction
-from tapeway.formats import native
+from tapeway.formats.native import document
 from tests.admin.world import world
 
 LARGE = b"0123456789abcdef" * 100_000
@@ -21,7 +21,7 @@ async def test_an_exported_cassette_has_its_large_bodies_in_it() -> None:
 
         exported = await open_world.got("/api/v1/cassettes/one")
 
-    first, second = native.load(json.dumps(exported).encode()).interactions
+    first, second = document.load(json.dumps(exported).encode()).interactions
     assert isinstance(first, Interaction)
     assert isinstance(second, Interaction)
     assert (first.response.body, second.response.body) == (LARGE, b"small")

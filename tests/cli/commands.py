@@ -7,7 +7,7 @@ import pytest
 from tapeway.cli.main import main
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
-from tapeway.formats import native
+from tapeway.formats.native import document
 from tests.stores.recordings import HEAD
 
 
@@ -24,5 +24,5 @@ def written(name: str, *items: Interaction | ForeignInteraction) -> Path:
     """A cassette in the folder that is the default store."""
     file = Path("cassettes") / f"{name}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(native.save(StoredCassette(HEAD, items)))
+    file.write_bytes(document.save(StoredCassette(HEAD, items)))
     return file

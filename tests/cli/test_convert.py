@@ -10,13 +10,14 @@ from tapeway.cli import digest
 from tapeway.cli.main import main
 from tapeway.core.agenttape import key
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
-from tapeway.formats import kinds, native
+from tapeway.formats import registry
+from tapeway.formats.native.document import load, save
 from tests.canary import sightings
 from tests.cli.test_scan import KEY, cassette
 from tests.formats.others import text
 
 # DSPy's caches hold no HTTP calls.
-FORMATS = [kind.name for kind in kinds.KINDS if kind.save and kind.name != "dspy"]
+FORMATS = [kind.name for kind in registry.KINDS if kind.save and kind.name != "dspy"]
 TOOL = ForeignInteraction(1, {"kind": "tool", "request": {"name": "f"}, "response": 1})
 
 
@@ -48,7 +49,7 @@ def test_a_cassette_goes_to_a_format_and_comes_back_byte_for_byte(
     assert (there[0], back[0]) == (0, 0)
     assert there[1].startswith("there.json: 3 of 3 interactions, sha256:")
     assert there[1].partition("sha256")[2] == back[1].partition("sha256")[2]
-    assert Path("cassettes/back.json").read_bytes() == native.save(native.load(smoke.read_bytes()))
+    assert Path("cassettes/back.json").read_bytes() == save(load(smoke.read_bytes()))
     assert Path("there.json").stat().st_mode & 0o777 == 0o600
 
 
@@ -61,7 +62,7 @@ def test_the_suffix_says_what_is_written_and_the_text_what_is_read(
     assert run(capsys, "b.txt", "c.json")[0] == 0
 
     assert "log" in json.loads(Path("a.har").read_text())
-    assert native.load(Path("c.json").read_bytes()) == native.load(smoke.read_bytes())
+    assert load(Path("c.json").read_bytes()) == load(smoke.read_bytes())
 
 
 def test_yaml_is_a_cassette_or_vcrs_by_what_it_says(
@@ -75,7 +76,7 @@ def test_yaml_is_a_cassette_or_vcrs_by_what_it_says(
     assert run(capsys, "theirs.yml", "vcr.yaml", "--to", "vcr")[0] == 0
 
     assert Path("ours.yaml").read_text().startswith("version: '1'\n")
-    assert Path("cassettes/again.json").read_bytes() == native.save(native.load(smoke.read_bytes()))
+    assert Path("cassettes/again.json").read_bytes() == save(load(smoke.read_bytes()))
     assert Path("vcr.yaml").read_text().startswith("version: 1\n")
     Path("odd.yaml").write_text("a: [")
     assert "odd.yaml line 2: " in run(capsys, "odd.yaml", "b")[2]
@@ -107,7 +108,7 @@ def test_secrets_of_another_tool_stay_behind(capsys: pytest.CaptureFixture[str])
 
 
 def _key_of(written: bytes) -> str:
-    first = native.load(written).interactions[0]
+    first = load(written).interactions[0]
     assert isinstance(first, Interaction)
     return key.of_http(first.request)
 
@@ -115,8 +116,8 @@ def _key_of(written: bytes) -> str:
 def test_losses_are_named_and_make_another_exit_code(
     capsys: pytest.CaptureFixture[str], smoke: Path
 ) -> None:
-    found = native.load(smoke.read_bytes())
-    smoke.write_bytes(native.save(type(found)(found.head, (*found.interactions, TOOL))))
+    found = load(smoke.read_bytes())
+    smoke.write_bytes(save(type(found)(found.head, (*found.interactions, TOOL))))
 
     code, out, err = run(capsys, "smoke", "a.har")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tapeway.cli.main import main
-from tapeway.formats import kinds
+from tapeway.formats import registry
 from tests.cli.commands import written
 from tests.formats.exchanges import interaction
 from tests.formats.others import text
@@ -49,8 +49,8 @@ def test_the_ways_between_stores_run_as_shown(capsys: pytest.CaptureFixture[str]
     assert len({line.partition("sha256:")[2] for line in out.splitlines()}) == 1
 
 
-@pytest.mark.parametrize("kind", kinds.KINDS, ids=lambda kind: kind.name)
-def test_every_format_is_named(kind: kinds.Kind) -> None:
+@pytest.mark.parametrize("kind", registry.KINDS, ids=lambda kind: kind.name)
+def test_every_format_is_named(kind: registry.Kind) -> None:
     assert f"`{kind.name}`" in _SECTION
     for suffix in kind.suffixes:
         assert f"`{suffix}`" in _SECTION

@@ -13,7 +13,7 @@ from tapeway.core.matching.rules import Rules, of_meta
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
-from tapeway.formats import native
+from tapeway.formats.native import document
 from tests.core.requests import asked, chat
 
 UUID = "3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e8"
@@ -26,7 +26,7 @@ def write(name: str, *requests: Request, meta: dict[str, Json] | None = None) ->
     head = CassetteHead("2026-01-01T00:00:00+00:00", f"run-{name}", meta or {})
     path = Path("cassettes", f"{name}.json")
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(native.save(StoredCassette(head, tuple(found))))
+    path.write_bytes(document.save(StoredCassette(head, tuple(found))))
     return path
 
 
@@ -44,7 +44,7 @@ def diagnosed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
 
 
 def rules_of(path: Path) -> Rules:
-    return of_meta(native.load(path.read_bytes()).head.meta)
+    return of_meta(document.load(path.read_bytes()).head.meta)
 
 
 def test_two_takes_that_match_need_no_rule(capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,7 +151,7 @@ def test_write_puts_the_rules_into_the_first_and_then_they_match(
 
     assert run(capsys, "--write", "one", "two")[::2] == (0, "Added to the rules of one.\n")
     assert rules_of(path) == Rules(ignore=("body.seed", "body.user"))
-    assert native.load(path.read_bytes()).head.meta["mine"] == "kept"
+    assert document.load(path.read_bytes()).head.meta["mine"] == "kept"
     assert other.read_bytes() == before
     assert run(capsys, "one", "two")[:2] == (0, "one and two: 1 call equal\n\nNo rule is needed.\n")
 

@@ -6,7 +6,7 @@ import pytest
 from tapeway.cli.main import main
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import ConfigError, StoreError
-from tapeway.formats import native
+from tapeway.formats.native import document
 from tapeway.server import lifecycle
 from tapeway.settings.options import Settings
 from tests.stores.recordings import HEAD
@@ -112,7 +112,7 @@ def test_an_output_that_takes_nothing_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written = tmp_path / "a.json"
-    written.write_bytes(native.save(StoredCassette(HEAD)))
+    written.write_bytes(document.save(StoredCassette(HEAD)))
     with Path("/dev/full").open("w") as full:
         monkeypatch.setattr("sys.stdout", full)
         with pytest.raises(SystemExit) as ended:

@@ -12,7 +12,7 @@ from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction, fingerprint
 from tapeway.core.model.messages import ResponseChunk
-from tapeway.formats import native
+from tapeway.formats.native.document import load
 from tapeway.ports import CassetteStore
 from tapeway.report import Tally, of_cassette
 from tapeway.stores.opening import open_store
@@ -50,7 +50,7 @@ def report(*items: Interaction | ForeignInteraction, used: int, name: str = "smo
 
 
 def held(name: str = "smoke") -> list[str]:
-    found = native.load(Path(f"cassettes/{name}.json").read_bytes()).interactions
+    found = load(Path(f"cassettes/{name}.json").read_bytes()).interactions
     return [
         f"{each.request.target} {each.response.body.decode()}"
         if isinstance(each, Interaction)
@@ -117,7 +117,7 @@ def test_of_those_that_differ_in_no_answer_the_one_of_that_number_goes(
     )
 
     assert run(capsys, "prune", "--report", "run.json")[0] == 0
-    (left,) = native.load(file.read_bytes()).interactions
+    (left,) = load(file.read_bytes()).interactions
     assert isinstance(left, Interaction)
     assert left.tags == ("a",)
 
@@ -126,7 +126,7 @@ def test_what_answers_in_order_is_no_repeat(capsys: pytest.CaptureFixture[str]) 
     file = written("smoke", *[replace(A1, stored_keys=(ORDERED,))] * 3)
 
     assert run(capsys, "prune", "smoke", "--keep-last=1")[1].startswith("smoke: 0 of 3")
-    assert len(native.load(file.read_bytes()).interactions) == 3
+    assert len(load(file.read_bytes()).interactions) == 3
 
 
 @pytest.mark.parametrize("now", [(A1, A2), (A1, A2, item("/v1/a", b'{"n": 4}')), ()])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.formats import native
+from tapeway.formats.native import document
 from tests.cli.commands import written
 from tests.formats.exchanges import interaction
 from tests.markdown import ROOT, Block, fenced
@@ -34,5 +34,5 @@ def test_what_the_run_did_not_use_is_dropped(tmp_path: Path) -> None:
     assert said[1].splitlines()[-1] == "smoke: 3 of 5 interactions would go, 2 left"
     assert said[2].splitlines()[-1] == "smoke: 3 of 5 interactions dropped, 2 left"
     assert said[3].splitlines()[-1] == "smoke: 1 of 2 interactions dropped, 1 left"
-    (left,) = native.load(file.read_bytes()).interactions
+    (left,) = document.load(file.read_bytes()).interactions
     assert left == used

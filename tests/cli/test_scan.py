@@ -8,7 +8,7 @@ import pytest
 from tapeway.cli.main import main
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import ResponseChunk
-from tapeway.formats import native
+from tapeway.formats.native.document import encode, write
 from tapeway.stores.file import FileStore
 from tests.formats.exchanges import interaction
 from tests.stores.recordings import HEAD, record, recording
@@ -28,11 +28,11 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 def cassette(*texts: str, meta: dict[str, Json] | None = None) -> bytes:
     documents = []
     for text in texts:
-        item = native.encode(interaction(chunks=(ResponseChunk(b"x"),), response_headers=()))
+        item = encode(interaction(chunks=(ResponseChunk(b"x"),), response_headers=()))
         item["response"] = {"status_code": 200, "text": text}
         documents.append(item)
     head = HEAD if meta is None else type(HEAD)(HEAD.created_at, HEAD.run_id, meta)
-    return native.write(head, documents)
+    return write(head, documents)
 
 
 @pytest.fixture
@@ -174,8 +174,8 @@ def test_what_cannot_be_looked_at_is_not_called_clean(
 
 def test_a_name_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     body = b'{"\\u001b[2J\\n": {"password": "correct-horse"}}'
-    document = native.encode(interaction(request_body=body))
-    (folder / "clean.json").write_bytes(native.write(HEAD, [document]))
+    document = encode(interaction(request_body=body))
+    (folder / "clean.json").write_bytes(write(HEAD, [document]))
 
     code, out, _ = run(capsys, "clean")
 

@@ -8,7 +8,7 @@ import pytest
 
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.messages import BodyFile
-from tapeway.formats import native
+from tapeway.formats.native.document import load, save
 from tapeway.stores.file import FileStore
 from tapeway.stores.unfinished import marked
 from tests.cli.commands import run, written
@@ -115,7 +115,7 @@ def test_what_does_not_come_back_is_told(
     def forgetful(item: object) -> dict[str, object]:
         return {"kind": "tool", "request": {}, "response": {}}
 
-    monkeypatch.setattr("tapeway.formats.native.encode", forgetful)
+    monkeypatch.setattr("tapeway.formats.native.document.encode", forgetful)
 
     assert run(capsys, "verify", "a") == (
         1,
@@ -137,8 +137,8 @@ def test_all_are_looked_at_though_one_cannot_be_read(capsys: pytest.CaptureFixtu
 
 def test_the_beginning_of_a_conversion_is_not_whole(capsys: pytest.CaptureFixture[str]) -> None:
     file = written("a", interaction())
-    found = native.load(file.read_bytes())
-    file.write_bytes(native.save(replace(found, head=marked(found.head))))
+    found = load(file.read_bytes())
+    file.write_bytes(save(replace(found, head=marked(found.head))))
 
     code, out, err = run(capsys, "verify")
 

@@ -6,7 +6,7 @@ import pytest
 
 from tapeway.cli.main import main
 from tapeway.cli.places import place
-from tapeway.formats.notation import JSON, YAML
+from tapeway.formats.cassette_file import JSON, YAML
 from tests.cli.test_scan import KEY, cassette
 
 LEAK = "interactions[1].response.text: openai-key, begins with 'sk-p'"

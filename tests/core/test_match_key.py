@@ -13,7 +13,7 @@ from tapeway.core.agenttape import key
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
-from tapeway.formats import native
+from tapeway.formats.native import document
 
 DATA = Path(__file__).parents[1] / "formats" / "data"
 VECTORS: list[dict[str, Any]] = json.loads((DATA / "match_key_vectors.json").read_text())["vectors"]
@@ -32,7 +32,7 @@ def test_every_vector_of_agenttape_gives_its_key(vector: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("name", ["agenttape_http.json", "agenttape_async.json"])
 def test_the_key_of_a_loaded_request_is_the_one_agenttape_wrote(name: str) -> None:
-    cassette = native.load((DATA / name).read_bytes())
+    cassette = document.load((DATA / name).read_bytes())
 
     for interaction in cassette.interactions:
         assert isinstance(interaction, Interaction)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.formats.notation import ENDINGS
+from tapeway.formats.cassette_file import ENDINGS
 
 FOLDER = Path(__file__).parent / "data" / "agenttape"
 FILES = sorted(path for path in FOLDER.glob("0.*/*.*") if path.suffix in ENDINGS)

@@ -7,10 +7,10 @@ import pytest
 
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import Interaction
-from tapeway.formats import kinds
-from tapeway.formats.fault import FormatFault
-from tapeway.formats.kinds import Kind
-from tapeway.formats.loss import Loaded
+from tapeway.formats import registry
+from tapeway.formats.conversion_loss import ImportedCassette
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.registry import Kind
 
 FRESH = CassetteHead("2026-11-22T00:00:00Z", "fresh")
 _FOLDER = Path(__file__).parent / "data" / "others"
@@ -21,16 +21,16 @@ def text(name: str) -> bytes:
 
 
 def kind(name: str) -> Kind:
-    found = kinds.named(name)
+    found = registry.named(name)
     assert found is not None
     return found
 
 
-def load(name: str, content: bytes) -> Loaded:
+def load(name: str, content: bytes) -> ImportedCassette:
     return kind(name).load(content, FRESH)
 
 
-def calls(loaded: Loaded) -> list[Interaction]:
+def calls(loaded: ImportedCassette) -> list[Interaction]:
     found = [each for each in loaded.cassette.interactions if isinstance(each, Interaction)]
     assert len(found) == len(loaded.cassette.interactions)
     return found

@@ -8,8 +8,8 @@ import pytest
 
 from tapeway.core.agenttape import key
 from tapeway.core.model.interaction import ForeignInteraction, Interaction, exchange_of
-from tapeway.formats import native
-from tapeway.formats.notation import JSON, YAML, Notation
+from tapeway.formats.cassette_file import JSON, YAML, Notation
+from tapeway.formats.native import document
 from tests.formats.agenttape import NAMES, loaded
 
 KINDS = {
@@ -25,7 +25,7 @@ KINDS = {
 def test_all_that_a_release_wrote_is_loaded(name: str) -> None:
     cassette = loaded(name)
 
-    documents = [native.encode(each) for each in cassette.interactions]
+    documents = [document.encode(each) for each in cassette.interactions]
     kinds = {str(each["kind"]) for each in documents}
     # The first release had no adapter for embeddings, and took them for any other request.
     more = {"http"} if name == "0.1.0/llm.yaml" else set()
@@ -52,7 +52,7 @@ def test_every_call_of_the_sdk_can_be_answered_over_http(name: str) -> None:
     for item in loaded(name).interactions:
         exchange = exchange_of(item)
         assert exchange is not None
-        assert exchange.stored_keys == (native.encode(item)["match_key"],)
+        assert exchange.stored_keys == (document.encode(item)["match_key"],)
 
 
 @pytest.mark.parametrize("name", ["0.1.8/http.yaml", "0.1.8-json/http.json"])
@@ -122,7 +122,7 @@ def test_a_request_recorded_by_hand_may_be_called_http() -> None:
         "response": {"thing": 2},
     }
 
-    (found,) = native.load(_file(interaction)).interactions
+    (found,) = document.load(_file(interaction)).interactions
 
     assert found == ForeignInteraction(0, interaction)
     assert exchange_of(found) is None
@@ -146,7 +146,7 @@ def test_a_body_that_was_decoded_is_not_said_to_be_coded() -> None:
     answer = {"status_code": 200, "headers": headers, "content": "plain"}
     request = {"method": "GET", "url": "http://h/x", "headers": {}}
 
-    (found,) = native.load(
+    (found,) = document.load(
         _file({"index": 0, "kind": "http", "request": request, "response": answer})
     ).interactions
 

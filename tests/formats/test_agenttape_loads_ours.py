@@ -14,8 +14,8 @@ from tapeway.core.http.headers import stored_request_headers
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
-from tapeway.formats import native
-from tapeway.formats.notation import JSON, YAML, Notation
+from tapeway.formats.cassette_file import JSON, YAML, Notation
+from tapeway.formats.native import document
 from tests.formats.agenttape import NAMES, loaded
 from tests.markdown import ROOT
 
@@ -175,5 +175,5 @@ def test_every_document_of_agenttape_comes_back_from_it_the_same(
             text=True,
         )
         for name, line in zip(NAMES, ran.stdout.splitlines(), strict=True):
-            documents = [native.encode(each) for each in loaded(name).interactions]
+            documents = [document.encode(each) for each in loaded(name).interactions]
             assert json.loads(line) == documents, (name, forced)

@@ -8,7 +8,8 @@ import pytest
 from tapeway.core.matching import rules
 from tapeway.core.matching.key import request_key
 from tapeway.core.model.messages import Request
-from tapeway.formats import aimock, kinds
+from tapeway.formats import registry
+from tapeway.formats.other_tools import aimock
 from tests.formats.others import calls, fault, kind, load, told
 
 TOOL = {"name": "get_weather", "arguments": '{"city": "NYC"}'}
@@ -109,4 +110,4 @@ def test_a_broken_fixture_is_named_with_line_and_place() -> None:
         "fixtures[4].response.status: must be a whole number between 400 and 599, not 200",
         broken[: broken.index(b'"status"')].count(b"\n") + 1,
     )
-    assert kinds.of_text(TEXT) is kind("aimock")
+    assert registry.of_text(TEXT) is kind("aimock")

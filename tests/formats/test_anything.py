@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.messages import Response, ResponseChunk, ResponseHead
-from tapeway.formats import native
-from tapeway.formats.fault import FormatFault
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native.document import load, save
 from tests.formats.exchanges import interaction
 
 CHUNKED = interaction(
@@ -21,7 +21,7 @@ CHUNKED = interaction(
     base="http://h:1/base",
 )
 SEED: Any = json.loads(
-    native.save(StoredCassette(CassetteHead("", "r", {"a": 1}), (interaction(), CHUNKED)))
+    save(StoredCassette(CassetteHead("", "r", {"a": 1}), (interaction(), CHUNKED)))
 )
 
 
@@ -68,12 +68,12 @@ def test_any_value_anywhere_is_read_and_survives_or_is_named(
         parent[place[-1]] = value
 
     try:
-        cassette = native.load(json.dumps(document).encode())
+        cassette = load(json.dumps(document).encode())
     except FormatFault:
         return
 
-    once = native.load(native.save(cassette))
-    assert native.load(native.save(once)) == once
+    once = load(save(cassette))
+    assert load(save(once)) == once
     assert [_said(each) for each in once.interactions] == [
         _said(each) for each in cassette.interactions
     ]

@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 
 from tapeway.core.model.messages import Framing, Response, ResponseChunk, ResponseHead
-from tapeway.formats import arrival
 from tapeway.formats.fields import Fields
+from tapeway.formats.native import chunk_times
 
 EVENTS = "text/event-stream; charset=utf-8"
 
 
 def test_one_piece_under_a_length_only_says_when_it_came() -> None:
-    assert arrival.encode(_response("length", (b"ab", 3.0004))) == {"at_ms": 3.0}
-    assert arrival.encode(_response("length", (b"ab", 0.0))) == {}
+    assert chunk_times.encode(_response("length", (b"ab", 3.0004))) == {"at_ms": 3.0}
+    assert chunk_times.encode(_response("length", (b"ab", 0.0))) == {}
 
 
 def test_several_pieces_say_when_each_came_and_how_long_it_was() -> None:
-    shown = arrival.encode(_response("chunked", (b"a", 1.0), (b"", 1.5), (b"bcd", 2.25)))
+    shown = chunk_times.encode(_response("chunked", (b"a", 1.0), (b"", 1.5), (b"bcd", 2.25)))
 
     assert shown == {"framing": "chunked", "chunks": [[1.0, 1], [2.25, 3]]}
 
@@ -25,14 +25,14 @@ def test_several_pieces_say_when_each_came_and_how_long_it_was() -> None:
 def test_an_untouched_body_is_cut_where_it_was() -> None:
     fields = _fields([[1.0, 1], [2.25, 3]])
 
-    assert arrival.decode(fields, b"abcd", "") == (
+    assert chunk_times.decode(fields, b"abcd", "") == (
         ResponseChunk(b"a", 1.0),
         ResponseChunk(b"bcd", 2.25),
     )
 
 
 def test_a_body_edited_within_its_length_keeps_its_pieces() -> None:
-    assert [c.data for c in arrival.decode(_fields([[1, 1], [2, 3]]), b"wxyz", EVENTS)] == [
+    assert [c.data for c in chunk_times.decode(_fields([[1, 1], [2, 3]]), b"wxyz", EVENTS)] == [
         b"w",
         b"xyz",
     ]
@@ -42,7 +42,7 @@ def test_a_body_edited_within_its_length_keeps_its_pieces() -> None:
 def test_an_edited_event_stream_is_cut_after_each_event(end: bytes) -> None:
     body = b"data: 1" + end + b"data: 22" + end + b"data: 3" + end + b"data: [DONE]"
 
-    chunks = arrival.decode(_fields([[1.0, 5], [2.0, 5]]), body, EVENTS)
+    chunks = chunk_times.decode(_fields([[1.0, 5], [2.0, 5]]), body, EVENTS)
 
     assert [chunk.data for chunk in chunks] == [
         b"data: 1" + end,
@@ -54,7 +54,7 @@ def test_an_edited_event_stream_is_cut_after_each_event(end: bytes) -> None:
 
 
 def test_edited_lines_of_json_are_cut_after_each_line() -> None:
-    chunks = arrival.decode(
+    chunks = chunk_times.decode(
         _fields([[1.0, 5], [2.0, 5], [3.0, 5]]), b'{"a":1}\n\n{"b":2}', "application/x-ndjson"
     )
 
@@ -62,14 +62,14 @@ def test_edited_lines_of_json_are_cut_after_each_line() -> None:
 
 
 def test_any_other_edited_body_is_one_piece() -> None:
-    chunks = arrival.decode(_fields([[1.0, 5], [2.0, 5]]), b"abc", "text/plain")
+    chunks = chunk_times.decode(_fields([[1.0, 5], [2.0, 5]]), b"abc", "text/plain")
 
     assert chunks == (ResponseChunk(b"abc", 1.0),)
 
 
 def test_a_body_edited_away_has_no_pieces() -> None:
     for media in (EVENTS, "application/x-ndjson", "text/plain"):
-        assert arrival.decode(_fields([[1.0, 5]]), b"", media) == ()
+        assert chunk_times.decode(_fields([[1.0, 5]]), b"", media) == ()
 
 
 def _response(framing: Framing, *chunks: tuple[bytes, float]) -> Response:

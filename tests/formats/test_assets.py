@@ -8,8 +8,8 @@ import pytest
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
-from tapeway.formats import assets, native
-from tapeway.formats.fault import FormatFault
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native.document import inline, load
 
 LONG = "é" * 5000
 DIGEST = "sha256:" + hashlib.sha256(LONG.encode()).hexdigest()
@@ -22,7 +22,7 @@ REFERENCE: dict[str, Any] = {
 
 
 def test_a_reference_gives_the_text_beside_the_cassette() -> None:
-    (found,) = native.load(_file(REFERENCE), {DIGEST: LONG.encode()}.get).interactions
+    (found,) = load(_file(REFERENCE), {DIGEST: LONG.encode()}.get).interactions
 
     assert isinstance(found, Interaction)
     assert found.response.body == json.dumps({"long": LONG}, ensure_ascii=False).encode()
@@ -31,20 +31,20 @@ def test_a_reference_gives_the_text_beside_the_cassette() -> None:
 def test_a_lost_or_changed_text_is_said_with_its_place() -> None:
     for content, reason in ((None, "is missing"), (b"other", "was changed")):
         with pytest.raises(FormatFault, match=reason) as caught:
-            native.load(_file(REFERENCE), {DIGEST: content}.get)
+            load(_file(REFERENCE), {DIGEST: content}.get)
         assert str(caught.value).startswith("interactions[0].response.json.long: ")
 
 
 def test_a_reference_cannot_lead_elsewhere() -> None:
     with pytest.raises(FormatFault, match="digest"):
-        native.load(_file(REFERENCE | {"__agenttape_asset__": "sha256:../../etc/passwd"}))
+        load(_file(REFERENCE | {"__agenttape_asset__": "sha256:../../etc/passwd"}))
 
 
 def test_a_call_of_another_kind_holds_what_lies_beside_the_cassette() -> None:
     document = json.loads(_file(REFERENCE))
     document["interactions"][0]["kind"] = "tool"
 
-    (found,) = native.load(json.dumps(document).encode(), {DIGEST: LONG.encode()}.get).interactions
+    (found,) = load(json.dumps(document).encode(), {DIGEST: LONG.encode()}.get).interactions
 
     assert isinstance(found, ForeignInteraction)
     answer = found.document["response"]
@@ -62,7 +62,7 @@ def test_octets_beside_the_cassette_are_held_as_agenttape_writes_small_ones() ->
         "preview": "",
     }
 
-    assert assets.inline({"raw": reference}, {digest: octets}.get, ()) == {
+    assert inline({"raw": reference}, {digest: octets}.get, ()) == {
         "raw": {"__agenttape_bytes__": "AP8="}
     }
 
@@ -78,7 +78,7 @@ def test_what_a_cassette_says_of_itself_may_lie_beside_it_too() -> None:
     document["interactions"][0] |= {"match_key": _reference(key), "kind": _reference("http")}
     beside = {_digest(text): text.encode() for text in (key, "http")}
 
-    cassette = native.load(json.dumps(document).encode(), (beside | {DIGEST: LONG.encode()}).get)
+    cassette = load(json.dumps(document).encode(), (beside | {DIGEST: LONG.encode()}).get)
 
     assert cassette.head.run_id == "run-7"
     assert cassette.head.created_at == "2026-11-22T05:23:41.494318"

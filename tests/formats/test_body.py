@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tapeway.formats import body
 from tapeway.formats.fields import Fields
+from tapeway.formats.native import bodies
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
@@ -42,18 +42,18 @@ SHOWN: list[tuple[str, bytes, dict[str, Any]]] = [
 def test_a_body_is_shown_as_readably_as_its_bytes_allow(
     content_type: str, octets: bytes, shown: dict[str, Any]
 ) -> None:
-    assert body.encode(octets, content_type) == shown
+    assert bodies.encode(octets, content_type) == shown
     assert _read(shown) == octets
 
 
 def test_an_edit_of_the_parsed_value_keeps_the_layout() -> None:
-    shown = body.encode(b'{"a":1,"b":"\\u00e9"}\n', JSON)
+    shown = bodies.encode(b'{"a":1,"b":"\\u00e9"}\n', JSON)
 
     assert _read(shown | {"json": {"a": 2, "b": "è"}}) == b'{"a":2,"b":"\\u00e8"}\n'
 
 
 def test_an_edit_wins_over_the_raw_copy() -> None:
-    shown = body.encode(b'{"a":1e5}', JSON)
+    shown = bodies.encode(b'{"a":1e5}', JSON)
 
     assert _read(shown | {"json": {"a": 3}}) == b'{"a": 3}'
 
@@ -74,7 +74,7 @@ def test_a_raw_copy_counts_though_its_json_is_odd() -> None:
 
 
 def test_an_edited_form_wins_over_its_raw_copy() -> None:
-    shown = body.encode(b"a=%20&b=1", FORM)
+    shown = bodies.encode(b"a=%20&b=1", FORM)
 
     assert _read(shown | {"form": {"a": "x", "b": ["1", "2"]}}) == b"a=x&b=1&b=2"
 
@@ -92,4 +92,4 @@ def test_the_content_field_of_old_cassettes_is_text() -> None:
 
 
 def _read(shown: dict[str, Any]) -> bytes:
-    return body.decode(Fields(shown, ()))
+    return bodies.decode(Fields(shown, ()))

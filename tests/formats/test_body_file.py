@@ -11,8 +11,8 @@ from tapeway.core.agenttape import key
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile, Cuts, PartDigest, Request, Response, ResponseHead
-from tapeway.formats import native
-from tapeway.formats.fault import FormatFault
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native import document
 from tests.formats.exchanges import times
 from tests.stores.recordings import HEAD
 
@@ -36,7 +36,7 @@ def interaction(request: BodyFile | None, response: Response) -> Interaction:
 
 
 def through_the_file(recorded: Interaction) -> Interaction:
-    (found,) = native.load(native.save(StoredCassette(HEAD, (recorded,)))).interactions
+    (found,) = document.load(document.save(StoredCassette(HEAD, (recorded,)))).interactions
     assert isinstance(found, Interaction)
     return found
 
@@ -75,7 +75,7 @@ def test_the_pieces_of_an_answer_come_back_as_they_were(
 def test_very_many_pieces_stand_as_one_text() -> None:
     recorded = interaction(None, answer(Cuts((at / 8, at % 7 + 1) for at in range(20_000))))
 
-    written = native.save(StoredCassette(HEAD, (recorded,)))
+    written = document.save(StoredCassette(HEAD, (recorded,)))
 
     packed = json.loads(written)["interactions"][0]["response"]["chunks"]
     assert packed.startswith("0.0+1 0.125+2 0.25+3 ")
@@ -105,8 +105,8 @@ def test_a_body_under_a_length_came_when_its_last_piece_came() -> None:
 )
 def test_a_mistake_in_it_is_named(change: dict[str, Any], said: str) -> None:
     recorded = interaction(None, answer(Cuts([(1.0, 2), (2.0, 2)])))
-    cassette = json.loads(native.save(StoredCassette(HEAD, (recorded,))))
+    cassette = json.loads(document.save(StoredCassette(HEAD, (recorded,))))
     cassette["interactions"][0]["response"] |= change
 
     with pytest.raises(FormatFault, match=said):
-        native.load(json.dumps(cassette).encode())
+        document.load(json.dumps(cassette).encode())

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.formats.fault import FormatFault
+from tapeway.formats.errors import FormatFault
 from tests.formats.agenttape import FOLDER, loaded
 
 PIECES = [

@@ -8,7 +8,8 @@ import pytest
 from tapeway.cli.digest import digest_of
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
-from tapeway.formats import dspy, native
+from tapeway.formats.native import document
+from tapeway.formats.other_tools import dspy
 from tests.formats.exchanges import interaction
 from tests.formats.others import fault, kind, load, told
 
@@ -99,8 +100,8 @@ def test_a_broken_entry_is_named_with_line_and_place() -> None:
 
 def test_a_recording_is_the_same_one_in_a_store_and_in_a_file() -> None:
     (entry,) = load("dspy", TEXT).cassette.interactions
-    (stored,) = native.load(
-        native.save(StoredCassette(CassetteHead("", "r"), (entry,)))
+    (stored,) = document.load(
+        document.save(StoredCassette(CassetteHead("", "r"), (entry,)))
     ).interactions
 
     assert digest_of(stored) == digest_of(entry)

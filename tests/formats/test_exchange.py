@@ -7,8 +7,8 @@ import pytest
 
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, ResponseHead
-from tapeway.formats import exchange
-from tapeway.formats.fault import FormatFault
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native import http_exchange
 from tests.formats.exchanges import interaction
 
 FRAMING: Headers = (
@@ -21,12 +21,12 @@ FRAMING: Headers = (
 
 def test_framing_is_neither_written_nor_read() -> None:
     framed = _with_head(interaction(), headers=((b"A", b"1"), *FRAMING))
-    document: Any = exchange.encode(framed)
+    document: Any = http_exchange.encode(framed)
 
     assert document["response"]["headers"] == {"A": "1"}
 
     document["response"]["headers"] |= {"content-length": "99", "transfer-encoding": "chunked"}
-    assert exchange.decode(document, 0, ()).response.headers == ((b"A", b"1"),)
+    assert http_exchange.decode(document, 0, ()).response.headers == ((b"A", b"1"),)
 
 
 @pytest.mark.parametrize(("method", "status"), [("HEAD", 200), ("GET", 304)])
@@ -34,7 +34,7 @@ def test_the_length_of_a_body_that_is_not_sent_is_kept(method: str, status: int)
     bodyless = _with_head(interaction(chunks=()), headers=FRAMING, status=status)
     bodyless = replace(bodyless, request=replace(bodyless.request, method=method))
 
-    found = exchange.decode(exchange.encode(bodyless), 0, ())
+    found = http_exchange.decode(http_exchange.encode(bodyless), 0, ())
 
     assert found.response.headers == ((b"Content-Length", b"5"),)
 
@@ -50,11 +50,11 @@ def test_the_length_of_a_body_that_is_not_sent_is_kept(method: str, status: int)
     ],
 )
 def test_a_url_is_told_apart_again(base: str, target: str, url: str, boundary: str | None) -> None:
-    document: Any = exchange.encode(interaction(base=base, target=target))
+    document: Any = http_exchange.encode(interaction(base=base, target=target))
 
     assert document["request"]["url"] == url
     assert document.get("boundary") == boundary
-    found = exchange.decode(document, 0, ()).request
+    found = http_exchange.decode(document, 0, ()).request
     assert (found.base, found.target) == (base, target)
 
 
@@ -63,18 +63,20 @@ def test_a_url_is_told_apart_again(base: str, target: str, url: str, boundary: s
     [("https://h", "/"), ("https://h?a=1", "/?a=1"), ("https://h/x#part", "/x")],
 )
 def test_a_url_of_another_tool_becomes_the_target_that_was_sent(url: str, target: str) -> None:
-    document: Any = exchange.encode(interaction())
+    document: Any = http_exchange.encode(interaction())
     document["request"] = {"method": "GET", "url": url}
 
-    assert exchange.decode(document, 0, ()).request == Request("", "GET", target, base="https://h")
+    assert http_exchange.decode(document, 0, ()).request == Request(
+        "", "GET", target, base="https://h"
+    )
 
 
 def test_a_reason_as_the_requests_library_stores_it_is_read() -> None:
-    document: Any = exchange.encode(interaction())
+    document: Any = http_exchange.encode(interaction())
     document["response"]["reason"] = "Fine"
     del document["response"]["reason_phrase"]
 
-    assert exchange.decode(document, 0, ()).response.head.reason == "Fine"
+    assert http_exchange.decode(document, 0, ()).response.head.reason == "Fine"
 
 
 @pytest.mark.parametrize(
@@ -89,11 +91,11 @@ def test_a_reason_as_the_requests_library_stores_it_is_read() -> None:
 )
 def test_what_could_not_be_read_again_is_not_written(broken: dict[str, Any]) -> None:
     with pytest.raises(FormatFault):
-        exchange.encode(_with_head(interaction(), **broken))
+        http_exchange.encode(_with_head(interaction(), **broken))
 
 
 def test_durations_are_written_to_the_microsecond() -> None:
-    document = exchange.encode(replace(interaction(), latency_ms=1.23456))
+    document = http_exchange.encode(replace(interaction(), latency_ms=1.23456))
 
     assert document["latency_ms"] == 1.235
 

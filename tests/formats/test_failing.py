@@ -19,8 +19,9 @@ from tapeway.core.model.messages import (
     ResponseHead,
     Verdict,
 )
-from tapeway.formats import exchange, native
-from tapeway.formats.fault import FormatFault
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native import http_exchange
+from tapeway.formats.native.document import decode, load, save
 from tests.formats.exchanges import interaction, times
 
 HEAD = CassetteHead("2026-01-01T00:00:00", "run")
@@ -33,7 +34,7 @@ def failed(kind: FailureKind = "cut", response: Response | None = None) -> Inter
 
 
 def through_the_file(recorded: Interaction) -> Interaction:
-    (found,) = native.load(native.save(StoredCassette(HEAD, (recorded,)))).interactions
+    (found,) = load(save(StoredCassette(HEAD, (recorded,)))).interactions
     assert isinstance(found, Interaction)
     return found
 
@@ -65,7 +66,7 @@ def at(piece: tuple[bytes, float]) -> float:
 
 
 def test_a_failure_is_an_error_in_agenttape_s_terms() -> None:
-    document: Any = exchange.encode(failed("timeout"))
+    document: Any = http_exchange.encode(failed("timeout"))
 
     assert document["error"] == {
         "type": "ReadTimeout",
@@ -77,16 +78,16 @@ def test_a_failure_is_an_error_in_agenttape_s_terms() -> None:
 
 
 def test_the_error_of_another_tool_stays_its_own() -> None:
-    document: Any = exchange.encode(failed())
+    document: Any = http_exchange.encode(failed())
     del document["error"]["failure"]
 
-    assert isinstance(native.decode(document, 0), ForeignInteraction)
+    assert isinstance(decode(document, 0), ForeignInteraction)
 
 
 def test_an_error_written_by_hand_needs_only_its_kind() -> None:
-    document: Any = exchange.encode(failed())
+    document: Any = http_exchange.encode(failed())
     document["error"] = {"failure": "reset"}
-    found = native.decode(document, 0)
+    found = decode(document, 0)
 
     assert isinstance(found, Interaction)
     assert found.failure == Failure(
@@ -98,7 +99,7 @@ def test_an_error_written_by_hand_needs_only_its_kind() -> None:
 def test_a_verdict_comes_back_and_none_is_none(verdict: Verdict) -> None:
     recorded = interaction()
     recorded = replace(recorded, response=replace(recorded.response, verdict=verdict))
-    document: Any = exchange.encode(recorded)
+    document: Any = http_exchange.encode(recorded)
 
     assert ("verdict" in document["response"]) is (verdict != "")
     assert through_the_file(recorded) == recorded
@@ -120,17 +121,17 @@ def test_what_is_no_failure_is_named_with_its_place(
     changes: dict[str, Any], place: tuple[str, ...]
 ) -> None:
     whole = Response(ResponseHead(200), (ResponseChunk(b"x"),))
-    document = {**exchange.encode(failed("cut", whole)), **changes}
+    document = {**http_exchange.encode(failed("cut", whole)), **changes}
 
     with pytest.raises(FormatFault) as caught:
-        exchange.decode(document, 0, ())
+        http_exchange.decode(document, 0, ())
     assert caught.value.pointer == place
 
 
 def test_the_pieces_that_had_come_stand_each_on_a_line() -> None:
     chunks = (ResponseChunk(b"one", 1.0), ResponseChunk(b"two", 2.0))
     part = Response(ResponseHead(200, framing="chunked"), chunks)
-    text = native.save(StoredCassette(HEAD, (failed("cut", part),)))
+    text = save(StoredCassette(HEAD, (failed("cut", part),)))
 
     assert b"\n          [1.0, 3],\n" in text
     assert json.loads(text)["interactions"][0]["partial"]["chunks"] == [[1.0, 3], [2.0, 3]]

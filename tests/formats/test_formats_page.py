@@ -3,9 +3,9 @@
 import re
 
 from tapeway.core.json_text import MAX_DEPTH
-from tapeway.formats.notation import JSON, YAML
-from tapeway.formats.yaml_scalar import resolve
-from tapeway.formats.yaml_steps import MAX_SIZE
+from tapeway.formats.cassette_file import JSON, YAML
+from tapeway.formats.yaml.parser import MAX_SIZE
+from tapeway.formats.yaml.scalars import resolve
 from tests.formats.test_documentation import TEXT as CASSETTE_PAGE
 from tests.markdown import ROOT
 

@@ -9,7 +9,7 @@ import pytest
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.messages import Failure, ResponseChunk
-from tapeway.formats import har
+from tapeway.formats.other_tools import har
 from tests.formats.exchanges import interaction
 from tests.formats.others import calls, fault, kind, load, text, told
 

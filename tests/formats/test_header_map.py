@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tapeway.core.model.messages import Headers
-from tapeway.formats import header_map
-from tapeway.formats.fault import FormatFault
+from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields
+from tapeway.formats.native import header_map
 
 SHOWN: list[tuple[Headers, dict[str, Any]]] = [
     ((), {"headers": {}}),

@@ -8,7 +8,7 @@ from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.matching.key import request_key
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.messages import ResponseChunk
-from tapeway.formats.interposed import fingerprint
+from tapeway.formats.other_tools.interposition import fingerprint
 from tests.formats.exchanges import interaction
 from tests.formats.others import calls, fault, kind, load, text, told
 

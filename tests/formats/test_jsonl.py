@@ -4,7 +4,8 @@ import json
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
-from tapeway.formats import jsonl, native
+from tapeway.formats import jsonl
+from tapeway.formats.native import document
 from tests.formats.exchanges import interaction
 from tests.formats.others import FRESH, fault
 
@@ -16,7 +17,7 @@ def test_each_line_is_what_the_cassette_file_says() -> None:
     head, *lines = [json.loads(line) for line in jsonl.write(CASSETTE).splitlines()]
 
     assert head == {"version": "1", "created_at": "then", "run_id": "r", "meta": {"a": 1}}
-    assert lines == json.loads(native.save(CASSETTE))["interactions"]
+    assert lines == json.loads(document.save(CASSETTE))["interactions"]
 
 
 def test_lines_without_a_head_are_a_cassette_too() -> None:

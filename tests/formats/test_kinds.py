@@ -17,8 +17,9 @@ from tapeway.core.model.messages import (
     ResponseChunk,
     ResponseHead,
 )
-from tapeway.formats import kinds, native
-from tapeway.formats.kinds import Kind
+from tapeway.formats import registry
+from tapeway.formats.native import document
+from tapeway.formats.registry import Kind
 from tests.formats.exchanges import headers, interaction, json_like, media, times, typed
 
 FRESH = CassetteHead("2026-11-22T00:00:00Z", "fresh")
@@ -40,7 +41,7 @@ CACHED = ForeignInteraction(
     },
 )
 TOOL = ForeignInteraction(0, {"kind": "tool", "request": {"name": "f"}, "response": 1})
-BOTH_WAYS = [kind for kind in kinds.KINDS if kind.save is not None]
+BOTH_WAYS = [kind for kind in registry.KINDS if kind.save is not None]
 FRAMINGS: tuple[Framing, ...] = ("length", "chunked", "close")
 NAMES = [kind.name for kind in BOTH_WAYS]
 
@@ -108,7 +109,7 @@ def cassettes() -> st.SearchStrategy[StoredCassette]:
 
 def _settled(cassette: StoredCassette) -> StoredCassette:
     # What a recording says of itself is filled in as it is written.
-    return native.load(native.save(cassette))
+    return document.load(document.save(cassette))
 
 
 @pytest.mark.parametrize("kind", BOTH_WAYS, ids=NAMES)
@@ -122,8 +123,10 @@ def test_what_is_written_comes_back_or_is_named(kind: Kind, cassette: StoredCass
     kept = [item for index, item in enumerate(cassette.interactions) if index not in saved.left_out]
     assert loaded.losses == ()
     if kept:
-        assert kinds.of_text(saved.text, ".yaml" if kind is kinds.VCR else "") is kind
-    assert native.save(loaded.cassette) == native.save(replace(cassette, interactions=tuple(kept)))
+        assert registry.of_text(saved.text, ".yaml" if kind is registry.VCR else "") is kind
+    assert document.save(loaded.cassette) == document.save(
+        replace(cassette, interactions=tuple(kept))
+    )
 
 
 @pytest.mark.parametrize("kind", BOTH_WAYS, ids=NAMES)

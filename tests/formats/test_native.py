@@ -20,8 +20,8 @@ from tapeway.core.model.messages import (
     ResponseChunk,
     ResponseHead,
 )
-from tapeway.formats import native
-from tapeway.formats.fault import FormatFault
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native.document import load, read, save, write
 from tests.formats.exchanges import headers, interaction, json_like, media, times, typed
 
 DATA = Path(__file__).parent / "data"
@@ -51,7 +51,7 @@ def test_every_body_header_and_chunk_comes_back(
     request = Request("r", "PUT", "/x?y=1", typed(fields, request_type), request_body, "http://h:1")
     given_one = replace(interaction(), request=request, response=Response(head, chunks))
 
-    (found,) = native.load(native.save(StoredCassette(HEAD, (given_one,)))).interactions
+    (found,) = load(save(StoredCassette(HEAD, (given_one,)))).interactions
 
     assert isinstance(found, Interaction)
     assert found.request == given_one.request
@@ -66,7 +66,7 @@ def test_json_in_any_layout_comes_back_byte_for_byte(
     body = text.encode("utf-8", "surrogatepass")
     given_one = interaction(chunks=(ResponseChunk(body, 1.0),))
 
-    (found,) = native.load(native.save(StoredCassette(HEAD, (given_one,)))).interactions
+    (found,) = load(save(StoredCassette(HEAD, (given_one,)))).interactions
 
     assert isinstance(found, Interaction)
     assert found.response.body == body
@@ -75,26 +75,26 @@ def test_json_in_any_layout_comes_back_byte_for_byte(
 def test_an_interaction_comes_back_whole() -> None:
     cassette = StoredCassette(HEAD, (interaction(), interaction(index=1, base="http://h:8/base/v")))
 
-    assert native.load(native.save(cassette)) == cassette
+    assert load(save(cassette)) == cassette
 
 
 def test_saving_twice_gives_the_same_bytes() -> None:
-    once = native.save(StoredCassette(HEAD, (interaction(), interaction(request_body=b"\xff"))))
+    once = save(StoredCassette(HEAD, (interaction(), interaction(request_body=b"\xff"))))
 
-    assert native.save(native.load(once)) == once
+    assert save(load(once)) == once
 
 
 @pytest.mark.parametrize("name", ["agenttape_http.json", "agenttape_chat.json"])
 def test_a_cassette_of_agenttape_is_written_back_as_it_was(name: str) -> None:
     text = (DATA / name).read_bytes()
-    sheet = native.read(text)
+    sheet = read(text)
 
-    assert native.write(sheet.head, [document for _, document in sheet.documents]) == text
-    assert native.save(native.load(text)) == text
+    assert write(sheet.head, [document for _, document in sheet.documents]) == text
+    assert save(load(text)) == text
 
 
 def test_calls_of_other_kinds_are_kept_as_they_are() -> None:
-    cassette = native.load((DATA / "agenttape_chat.json").read_bytes())
+    cassette = load((DATA / "agenttape_chat.json").read_bytes())
 
     assert all(isinstance(each, ForeignInteraction) for each in cassette.interactions)
 
@@ -102,24 +102,22 @@ def test_calls_of_other_kinds_are_kept_as_they_are() -> None:
 def test_a_recorded_error_is_kept_as_it_is() -> None:
     text = _file({"index": 0, "kind": "http", "request": {}, "error": {"type": "TimeoutError"}})
 
-    (found,) = native.load(text).interactions
+    (found,) = load(text).interactions
 
     assert isinstance(found, ForeignInteraction)
-    assert native.save(native.load(text)) == native.save(
-        native.load(native.save(native.load(text)))
-    )
+    assert save(load(text)) == save(load(save(load(text))))
 
 
 def test_another_tools_recording_is_found_by_its_own_key_and_keeps_it() -> None:
     text = (DATA / "agenttape_async.json").read_bytes()
-    cassette = native.load(text)
+    cassette = load(text)
     first = cassette.interactions[0]
     assert isinstance(first, Interaction)
     # What adopting it does: the key was taken elsewhere and cannot be had again from the request.
     adopted = replace(first, request=replace(first.request, route="openai"))
     adopted = replace(adopted, match_key="", stored_keys=("sha256:theirs",))
 
-    (found,) = native.load(native.save(StoredCassette(HEAD, (adopted,)))).interactions
+    (found,) = load(save(StoredCassette(HEAD, (adopted,)))).interactions
 
     assert isinstance(found, Interaction)
     assert first.stored_keys == (first.match_key,)
@@ -128,10 +126,10 @@ def test_another_tools_recording_is_found_by_its_own_key_and_keeps_it() -> None:
 
 
 def test_the_key_of_an_edited_request_of_ours_is_not_the_old_one() -> None:
-    document = json.loads(native.save(StoredCassette(HEAD, (interaction(),))))
+    document = json.loads(save(StoredCassette(HEAD, (interaction(),))))
     document["interactions"][0]["request"]["json"]["model"] = "other"
 
-    (found,) = native.load(json.dumps(document).encode()).interactions
+    (found,) = load(json.dumps(document).encode()).interactions
 
     assert isinstance(found, Interaction)
     assert found.stored_keys == ()
@@ -140,8 +138,8 @@ def test_the_key_of_an_edited_request_of_ours_is_not_the_old_one() -> None:
 def test_adding_an_interaction_changes_no_line_of_the_others() -> None:
     first, second = interaction(), interaction(index=1, request_body=b'{"big": 1%b}' % (b"0" * 40))
 
-    short = native.save(StoredCassette(HEAD, (first,)))
-    long = native.save(StoredCassette(HEAD, (first, second)))
+    short = save(StoredCassette(HEAD, (first,)))
+    long = save(StoredCassette(HEAD, (first, second)))
 
     assert long.startswith(short.removesuffix(b"\n  ]\n}\n") + b",\n")
 
@@ -150,7 +148,7 @@ def test_fields_stand_in_the_order_people_read_them() -> None:
     chunked = interaction(
         chunks=(ResponseChunk(b"a", 1.0), ResponseChunk(b"b", 2.5)), framing="chunked"
     )
-    document = json.loads(native.save(StoredCassette(HEAD, (chunked,))))
+    document = json.loads(save(StoredCassette(HEAD, (chunked,))))
 
     assert list(document) == ["version", "created_at", "run_id", "meta", "interactions"]
     written = document["interactions"][0]
@@ -172,7 +170,7 @@ def test_a_stream_has_a_line_for_each_chunk_and_a_body_of_that_name_is_left_alon
     body = json.dumps({"chunks": [[1, 2]] * 50 + [0] * 5000 + ["a, b"]}).encode()
     cassette = StoredCassette(HEAD, (stream, interaction(index=1, chunks=(ResponseChunk(body),))))
 
-    text = native.save(cassette)
+    text = save(cassette)
 
     assert (
         b"""
@@ -184,29 +182,29 @@ def test_a_stream_has_a_line_for_each_chunk_and_a_body_of_that_name_is_left_alon
 """
         in text
     )
-    assert native.load(text) == cassette
+    assert load(text) == cassette
 
 
 def test_an_empty_cassette_can_be_written_and_read() -> None:
-    assert native.load(native.save(StoredCassette(HEAD))) == StoredCassette(HEAD)
+    assert load(save(StoredCassette(HEAD))) == StoredCassette(HEAD)
 
 
 def test_positions_number_the_interactions_on_writing() -> None:
     cassette = StoredCassette(HEAD, (interaction(index=7), interaction(index=3)))
 
-    found = native.load(native.save(cassette))
+    found = load(save(cassette))
 
     assert [each.index for each in found.interactions] == [0, 1]
 
 
 def test_an_interaction_copied_by_hand_gets_the_next_free_number() -> None:
-    document = json.loads(native.save(StoredCassette(HEAD, (interaction(), interaction()))))
+    document = json.loads(save(StoredCassette(HEAD, (interaction(), interaction()))))
     copied = [document["interactions"][1], dict(document["interactions"][1])]
     del copied[1]["index"]
     document["interactions"][0]["index"] = 4
     document["interactions"] += [*copied, document["interactions"][0]]
 
-    found = native.load(json.dumps(document).encode())
+    found = load(json.dumps(document).encode())
 
     assert [each.index for each in found.interactions] == [4, 1, 5, 6, 7]
 
@@ -216,14 +214,14 @@ def test_a_body_as_deep_as_json_may_be_is_still_readable_in_its_cassette() -> No
         body = b"[" * depth + b"]" * depth
         cassette = StoredCassette(HEAD, (interaction(chunks=(ResponseChunk(body, 1.0),)),))
 
-        assert native.load(native.save(cassette)) == cassette
+        assert load(save(cassette)) == cassette
 
 
 def test_octets_that_json_cannot_hold_come_back_or_are_percent_encoded() -> None:
     odd = interaction(target="/caf\udce9\x01?q=\udcff")
     odd = replace(odd, response=replace(odd.response, head=ResponseHead(200, "d\udce9j\udce0 vu")))
 
-    (found,) = native.load(native.save(StoredCassette(HEAD, (odd,)))).interactions
+    (found,) = load(save(StoredCassette(HEAD, (odd,)))).interactions
 
     assert isinstance(found, Interaction)
     assert found.request.target == "/caf%E9%01?q=%FF"
@@ -234,7 +232,7 @@ def test_a_body_that_looks_like_a_reference_of_agenttape_is_kept_as_text() -> No
     body = b'{"__agenttape_asset__": "sha256:0"}'
     cassette = StoredCassette(HEAD, (interaction(chunks=(ResponseChunk(body, 1.0),)),))
 
-    assert native.load(native.save(cassette)) == cassette
+    assert load(save(cassette)) == cassette
 
 
 def _file(*documents: dict[str, Any]) -> bytes:
@@ -244,7 +242,7 @@ def _file(*documents: dict[str, Any]) -> bytes:
 
 def _edited(edit: str) -> bytes:
     """The file of one interaction after a person ran `edit` on it."""
-    document = json.loads(native.save(StoredCassette(HEAD, (interaction(),))))
+    document = json.loads(save(StoredCassette(HEAD, (interaction(),))))
     exec(edit, {"i": document["interactions"][0], "root": document})  # noqa: S102
     return json.dumps(document, indent=2, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
@@ -308,7 +306,7 @@ def test_a_mistake_is_named_with_its_line_place_and_reason(
     text = _edited(edit)
 
     with pytest.raises(FormatFault) as caught:
-        native.load(text)
+        load(text)
 
     assert str(caught.value).startswith(f"{place}: " if place else "")
     assert reason in caught.value.reason
@@ -337,7 +335,7 @@ def test_a_text_that_is_no_cassette_is_named_with_its_line(
     text: bytes, line: int, reason: str
 ) -> None:
     with pytest.raises(FormatFault, match=reason) as caught:
-        native.load(text)
+        load(text)
 
     assert caught.value.line == line
 
@@ -345,4 +343,4 @@ def test_a_text_that_is_no_cassette_is_named_with_its_line(
 @given(st.binary(max_size=80) | json_like.map(lambda value: json.dumps(value).encode()))
 def test_no_text_makes_it_raise_anything_but_a_fault(text: bytes) -> None:
     with pytest.raises(FormatFault):
-        native.load(text)
+        load(text)

@@ -8,7 +8,7 @@ import pytest
 from tapeway.core import json_text
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
-from tapeway.formats.notation import JSON, YAML, Notation
+from tapeway.formats.cassette_file import JSON, YAML, Notation
 
 RESULT: Json = {"a": {json_text.NAME: "NaN"}, "b": [{json_text.NAME: "-Infinity"}, 1.5]}
 

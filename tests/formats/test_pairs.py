@@ -12,9 +12,11 @@ from hypothesis import HealthCheck, given, settings
 
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
-from tapeway.formats import kinds, native, vcr_yaml
-from tapeway.formats.interposed import Chunk, Interposed, item_of
-from tapeway.formats.kinds import Kind
+from tapeway.formats import registry
+from tapeway.formats.native import document
+from tapeway.formats.other_tools import vcr
+from tapeway.formats.other_tools.interposition import Chunk, Interposed, item_of
+from tapeway.formats.registry import Kind
 from tests.formats.test_kinds import BOTH_WAYS, CACHED, FRESH, HEAD, NAMES, cassettes
 
 OURS = ("tapeway", "_tapeway")
@@ -43,10 +45,10 @@ def theirs(kind: Kind, cassette: StoredCassette) -> bytes:
     """The file as the tool itself would have written it."""
     assert kind.save is not None
     text = kind.save(cassette).text
-    if kind is kinds.VCR:
-        value = vcr_yaml.parse(text)
+    if kind is registry.VCR:
+        value = vcr.parse(text)
         assert isinstance(value, dict)
-        return vcr_yaml.dump(without_ours(value))
+        return vcr.dump(without_ours(value))
     return json.dumps(without_ours(json.loads(text))).encode()
 
 
@@ -108,7 +110,7 @@ def test_any_pair_of_formats_loses_only_what_is_named(
     one: Kind, other: Kind, cassette: StoredCassette
 ) -> None:
     first = one.load(theirs(one, cassette), FRESH).cassette
-    first = native.load(native.save(first))
+    first = document.load(document.save(first))
     assert other.save is not None
 
     saved = other.save(first)
@@ -116,11 +118,11 @@ def test_any_pair_of_formats_loses_only_what_is_named(
 
     kept = [item for at, item in enumerate(first.interactions) if at not in saved.left_out]
     assert again.losses == ()
-    assert native.save(again.cassette) == native.save(replace(first, interactions=tuple(kept)))
+    assert document.save(again.cassette) == document.save(replace(first, interactions=tuple(kept)))
 
 
 def said(cassette: StoredCassette) -> Any:
-    return json.loads(native.save(native.load(native.save(cassette))))
+    return json.loads(document.save(document.load(document.save(cassette))))
 
 
 @pytest.mark.parametrize("kind", BOTH_WAYS, ids=NAMES)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import ResponseChunk
-from tapeway.formats import native
-from tapeway.formats.patch import patched
+from tapeway.formats.native.document import decode, encode
+from tapeway.formats.native.secret_scan import patched
 from tests.formats.exchanges import interaction
 
 BY_HAND: dict[str, Json] = {
@@ -21,10 +21,10 @@ BY_HAND: dict[str, Json] = {
 
 
 def changed(document: dict[str, Json], change: dict[str, object]) -> dict[str, Json]:
-    item = native.decode(document, 0)
+    item = decode(document, 0)
     assert isinstance(item, Interaction)
     response = replace(item.response, **change)  # type: ignore[arg-type]
-    return patched(document, native.encode(item), native.encode(replace(item, response=response)))
+    return patched(document, encode(item), encode(replace(item, response=response)))
 
 
 def test_what_did_not_change_stays_as_somebody_wrote_it() -> None:
@@ -55,6 +55,6 @@ def test_a_patched_document_says_what_was_changed(old: list[bytes], new: list[by
         chunks = tuple([ResponseChunk(piece, float(at)) for at, piece in enumerate(pieces)])
         return interaction(chunks=chunks, framing="chunked")
 
-    before, after = native.encode(recorded(old)), native.encode(recorded(new))
+    before, after = encode(recorded(old)), encode(recorded(new))
 
-    assert native.decode(patched(before, before, after), 0) == recorded(new)
+    assert decode(patched(before, before, after), 0) == recorded(new)

@@ -15,7 +15,7 @@ from vcr.errors import (  # type: ignore[import-untyped, unused-ignore]
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
-from tapeway.formats.call import keyed
+from tapeway.formats.other_tools.http_call import keyed
 from tests.formats.others import FRESH, kind, load
 
 BASE = "http://api.example"

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.messages import ResponseChunk
-from tapeway.formats import kinds, vcr
+from tapeway.formats import registry
+from tapeway.formats.other_tools import vcr
 from tests.formats.exchanges import interaction
 from tests.formats.others import calls, fault, kind, load, text, told
 
@@ -128,8 +129,8 @@ def test_octets_stand_in_bodies_and_headers_and_nowhere_else() -> None:
 
 
 def test_the_suffix_says_whether_json_is_written() -> None:
-    assert kinds.named("vcr", ".json") is kinds.VCR_JSON
-    assert kinds.named("vcr", ".yaml") is kinds.VCR
-    assert kinds.of_text(text("vcr_requests.yaml"), ".yaml") is kinds.VCR
-    assert kinds.of_text(text("vcr_httpx.json"), ".json") is kinds.VCR_JSON
-    assert kinds.of_text(b"just: text", ".yaml") is None
+    assert registry.named("vcr", ".json") is registry.VCR_JSON
+    assert registry.named("vcr", ".yaml") is registry.VCR
+    assert registry.of_text(text("vcr_requests.yaml"), ".yaml") is registry.VCR
+    assert registry.of_text(text("vcr_httpx.json"), ".json") is registry.VCR_JSON
+    assert registry.of_text(b"just: text", ".yaml") is None

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from tapeway.core.model.messages import Failure
-from tapeway.formats import kinds, wiremock
+from tapeway.formats import registry
+from tapeway.formats.other_tools import wiremock
 from tests.formats.others import calls, fault, load, text, told
 
 
@@ -84,7 +85,7 @@ def test_one_mapping_is_a_file_too_and_a_broken_one_is_named() -> None:
     one = {"request": {"method": "GET", "url": "/"}, "response": {"status": "x"}}
     written = json.dumps(one, indent=1).encode()
 
-    assert kinds.of_text(written) is kinds.named("wiremock")
+    assert registry.of_text(written) is registry.named("wiremock")
     assert fault("wiremock", written) == (
         "response.status: must be a whole number between 0 and 999, not text",
         7,

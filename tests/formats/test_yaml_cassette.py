@@ -20,9 +20,10 @@ from tapeway.core.model.messages import (
     ResponseChunk,
     ResponseHead,
 )
-from tapeway.formats import native, yaml_cassette
-from tapeway.formats.fault import FormatFault
-from tapeway.formats.notation import ENDINGS, JSON, NOTATIONS, YAML
+from tapeway.formats import cassette_file
+from tapeway.formats.cassette_file import ENDINGS, JSON, NOTATIONS, YAML
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native.document import Document
 from tests.formats.exchanges import headers, interaction, media, times, typed
 
 DATA = Path(__file__).parent / "data"
@@ -71,16 +72,16 @@ def test_a_cassette_of_agenttape_goes_to_json_and_back_without_loss(name: str) -
 
 
 def test_the_documents_are_written_in_order_with_their_position_for_number() -> None:
-    documents: list[native.Document] = [{"kind": "tool", "response": None}, {"index": 7, "a": []}]
+    documents: list[Document] = [{"kind": "tool", "response": None}, {"index": 7, "a": []}]
 
-    text = yaml_cassette.write(CassetteHead("now", "r", {}), documents)
+    text = cassette_file.write(CassetteHead("now", "r", {}), documents)
 
     assert text.decode() == (
         "version: '1'\ncreated_at: now\nrun_id: r\nmeta: {}\ninteractions:\n"
         "  - index: 0\n    kind: tool\n    response: null\n"
         "  - index: 1\n    a: []\n"
     )
-    assert yaml_cassette.write(CassetteHead("", ""), []).endswith(b"\ninteractions: []\n")
+    assert cassette_file.write(CassetteHead("", ""), []).endswith(b"\ninteractions: []\n")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_a_call_of_another_tool_is_kept_word_for_word() -> None:
 
 
 def test_what_could_not_be_read_again_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_cassette, "MAX_SIZE", 100)
+    monkeypatch.setattr(cassette_file, "MAX_SIZE", 100)
 
     with pytest.raises(FormatFault, match="too much for YAML"):
         YAML.write(HEAD, [{"kind": "tool", "response": "x" * 100}])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json
-from tapeway.formats.yaml_scalar import number, resolve
+from tapeway.formats.yaml.scalars import number, resolve
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import MAX_DEPTH, Json
-from tapeway.formats.yaml_text import dump
-from tapeway.formats.yaml_value import parse
+from tapeway.formats.yaml.parser import parse
+from tapeway.formats.yaml.writer import dump
 
 PIECES = [
     *(

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import MAX_DEPTH, Json
-from tapeway.formats import yaml_steps
-from tapeway.formats.fault import FormatFault
-from tapeway.formats.yaml_value import line_of, parse
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.yaml import parser as yaml_parser
+from tapeway.formats.yaml.parser import line_of, parse
 
 DATA = Path(__file__).parent / "data"
 
@@ -30,7 +30,7 @@ JSON = st.recursive(
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both of PyYAML's parsers: the compiled one is not everywhere."""
     if request.param == "python":
-        monkeypatch.setattr(yaml_steps, "_PARSER", yaml.BaseLoader)
+        monkeypatch.setattr(yaml_parser, "_PARSER", yaml.BaseLoader)
     elif not yaml.__with_libyaml__:
         pytest.skip("PyYAML was built without libyaml")
 
@@ -77,7 +77,7 @@ def test_a_character_agenttape_writes_as_it_is_comes_back(control: str) -> None:
 def test_a_disguise_is_a_character_the_text_does_not_use() -> None:
     assert parse("a: '\x1b\U000f0000'\n".encode()) == {"a": "\x1b\U000f0000"}
 
-    everything = "".join(map(chr, yaml_steps._PRIVATE))
+    everything = "".join(map(chr, yaml_parser._PRIVATE))
     with pytest.raises(FormatFault, match="control character") as refused:
         parse(f"a: {everything}\nb: '\x1b'\n".encode())
     assert refused.value.line == 2
@@ -135,7 +135,7 @@ def test_what_json_may_nest_may_be_nested() -> None:
 
 
 def test_a_text_beyond_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_steps, "MAX_SIZE", 4)
+    monkeypatch.setattr(yaml_parser, "MAX_SIZE", 4)
 
     assert parse(b"a: 1") == {"a": 1}
     with pytest.raises(FormatFault, match="too much for YAML"):

@@ -15,7 +15,7 @@ from tapeway.core.http.routing import DEFAULT, Route, RouteTable
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
-from tapeway.formats import native
+from tapeway.formats.native import document
 from tapeway.journal import Journal
 from tapeway.live import Policy
 from tapeway.providers.paths import owner
@@ -141,5 +141,5 @@ async def written_and_read(store: MemoryStore) -> MemoryStore:
     for name in await store.names():
         stored = await store.load(name, writable=False)
         assert stored is not None
-        await again.save(name, native.load(native.save(stored)))
+        await again.save(name, document.load(document.save(stored)))
     return again

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from tapeway.core.json_text import Json, dump
-from tapeway.formats import native
+from tapeway.formats.native.document import load
 from tapeway.stores.memory import MemoryStore
 from tests.core.codings import PACKERS, flushed, pack
 from tests.peer import Peer
@@ -148,7 +148,7 @@ async def test_a_coded_body_in_base64_replays_as_it_stands() -> None:
     }
     store = MemoryStore()
     text = b'{"version": "1", "interactions": [%b]}' % dump(document)
-    await store.save("default", native.load(text))
+    await store.save("default", load(text))
     async with stand(store=store, mode="replay") as proxy:
         replayed = await proxy.ask(b"GET /x")
 

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tapeway.formats.notation import JSON, YAML, Notation
+from tapeway.formats.cassette_file import JSON, YAML, Notation
 from tapeway.ports import CassetteStore
 from tapeway.stores.file import FileStore
 from tapeway.stores.memory import MemoryStore

@@ -8,7 +8,7 @@ import pytest
 
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.errors import CassetteCorrupt, CassetteLocked, RequestError, StoreError
-from tapeway.formats.native import Document
+from tapeway.formats.native.document import Document
 from tapeway.stores import pages
 from tapeway.stores.file import FileStore
 from tapeway.stores.pages import Pages

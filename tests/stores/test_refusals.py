@@ -8,18 +8,18 @@ import pytest
 
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import CassetteCorrupt, StoreError
-from tapeway.formats import native
+from tapeway.formats.native import document
 from tapeway.stores.file import FileStore
 from tests.stores.recordings import HEAD, facts, record, recording
 
 
 def _symlink(path: Path) -> None:
-    path.with_name("target").write_bytes(native.save(StoredCassette(HEAD)))
+    path.with_name("target").write_bytes(document.save(StoredCassette(HEAD)))
     path.symlink_to(path.with_name("target"))
 
 
 def _hard_link(path: Path) -> None:
-    path.with_name("target").write_bytes(native.save(StoredCassette(HEAD)))
+    path.with_name("target").write_bytes(document.save(StoredCassette(HEAD)))
     os.link(path.with_name("target"), path)
 
 

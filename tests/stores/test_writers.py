@@ -13,7 +13,7 @@ import pytest
 
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import CassetteEdited, CassetteLocked
-from tapeway.formats import native
+from tapeway.formats.native.document import save
 from tapeway.stores.file import FileStore
 from tapeway.stores.file_cassette import FileCassette
 from tapeway.stores.journal_text import payload_of
@@ -178,7 +178,7 @@ async def test_a_file_that_came_into_being_while_loaded_is_an_edit_too(
     files: FileStore, root: Path
 ) -> None:
     await files.append("x", HEAD, recording(1))
-    (root / "x.json").write_bytes(native.save(StoredCassette(HEAD, (recording(0).interaction,))))
+    (root / "x.json").write_bytes(save(StoredCassette(HEAD, (recording(0).interaction,))))
 
     with pytest.raises(CassetteEdited):
         await files.release("x")

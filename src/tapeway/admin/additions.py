@@ -28,8 +28,8 @@ from tapeway.core.json_text import parse
 from tapeway.core.model.cassette import Held
 from tapeway.editing.additions import Addition, Reference
 from tapeway.errors import AdminError
-from tapeway.formats import native
-from tapeway.formats.fault import FormatFault
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native.document import Document, decode
 
 JSON = frozenset({"application/json"})
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
@@ -100,14 +100,14 @@ def _additions(sent: Additions) -> list[Addition]:
     if len(supersedes) != len(sent.interactions):
         raise AdminError("'supersedes' must say for each of the interactions what it supersedes")
     return [
-        _addition(cast(native.Document, document), number, references)
+        _addition(cast(Document, document), number, references)
         for number, (document, references) in enumerate(
             zip(sent.interactions, supersedes, strict=True)
         )
     ]
 
 
-def _addition(document: native.Document, number: int, references: list[Superseded]) -> Addition:
+def _addition(document: Document, number: int, references: list[Superseded]) -> Addition:
     index = document.get("index")
     if index is not None and not (type(index) is int and 0 <= index <= MAX_INDEX):
         raise AdminError(f"the index of an interaction is a number from 0 to {MAX_INDEX}")
@@ -125,9 +125,9 @@ def _edited(text: bytes, index: int) -> Held:
     return _decoded(document, index, ())
 
 
-def _decoded(document: native.Document, index: int, at: tuple[str | int, ...]) -> Held:
+def _decoded(document: Document, index: int, at: tuple[str | int, ...]) -> Held:
     try:
-        return native.decode(document, index, at)
+        return decode(document, index, at)
     except FormatFault as fault:
         raise unreadable(fault) from fault
 

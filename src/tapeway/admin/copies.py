@@ -20,13 +20,13 @@ from tapeway.core.model.cassette import Held, StoredCassette
 from tapeway.editing.absence import no_cassette
 from tapeway.editing.additions import Walk
 from tapeway.errors import AdminError, TapewayError
-from tapeway.formats import copying
-from tapeway.formats.copying import Reader, Writer
-from tapeway.formats.fault import FormatFault
+from tapeway.formats import jsonl
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.jsonl import CopyWriter, Reader
 from tapeway.paging import bytes_in_memory
 
 MOST_COPIED = 4096 * MIB
-TYPES = frozenset({copying.MEDIA_TYPE})
+TYPES = frozenset({jsonl.MEDIA_TYPE})
 _BATCH = 64
 
 
@@ -38,12 +38,12 @@ async def get_copy(console: Console, call: Call[CopyQuery, Nothing]) -> web.Stre
     batches = _batches(found)
     # What cannot be read at all is still told by a status.
     batch: list[Held] = await anext(batches, [])
-    response = web.StreamResponse(headers={"Content-Type": copying.MEDIA_TYPE})
+    response = web.StreamResponse(headers={"Content-Type": jsonl.MEDIA_TYPE})
     await response.prepare(call.request)
     if call.request.method == "HEAD":
         return response
     try:
-        writer = Writer(found.head)
+        writer = CopyWriter(found.head)
         await response.write(writer.first())
         while batch:
             await response.write(await asyncio.to_thread(writer.lines, batch))
@@ -69,7 +69,7 @@ async def put_copy(console: Console, call: Call[ChangeQuery, Nothing]) -> web.Re
         end = reader.finish()
     except FormatFault as fault:
         raise unreadable(fault) from fault
-    except copying.Cut as cut:
+    except jsonl.Cut as cut:
         raise AdminError(f"{cut}: nothing was kept", status=422, code="cut_copy") from None
     cassette = StoredCassette(end.head, tuple(items))
     changed = await console.broker.editor.put(

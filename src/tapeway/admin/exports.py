@@ -15,10 +15,10 @@ from tapeway.admin.tags import tag
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.editing.digest import digest_of
 from tapeway.errors import AdminError, CassetteCorrupt
-from tapeway.formats import kinds
-from tapeway.formats.fault import FormatFault
-from tapeway.formats.loss import Loss, Saved
-from tapeway.formats.notation import YAML
+from tapeway.formats import registry
+from tapeway.formats.cassette_file import YAML
+from tapeway.formats.conversion_loss import ExportedCassette, Loss
+from tapeway.formats.errors import FormatFault
 
 _TOLD = 20
 _LONGEST = 4096
@@ -55,26 +55,26 @@ async def get_cassette(console: Console, call: Call[ExportQuery, Nothing]) -> we
     return web.Response(body=saved.text, content_type=TYPES[form], headers=headers)
 
 
-def _saved(name: str, form: str, stored: StoredCassette) -> Saved:
+def _saved(name: str, form: str, stored: StoredCassette) -> ExportedCassette:
     try:
         return _SAVE[form](stored)
     except FormatFault as fault:
         raise CassetteCorrupt(f"cassette '{name}' cannot be written as {form}: {fault}") from fault
 
 
-def _yaml(stored: StoredCassette) -> Saved:
-    return Saved(YAML.save(stored))
+def _yaml(stored: StoredCassette) -> ExportedCassette:
+    return ExportedCassette(YAML.save(stored))
 
 
-def _of_kind(name: str) -> Callable[[StoredCassette], Saved]:
-    kind = kinds.named(name)
+def _of_kind(name: str) -> Callable[[StoredCassette], ExportedCassette]:
+    kind = registry.named(name)
     if kind is None or kind.save is None:
         raise ValueError(f"no cassette can be written as {name}")
     return kind.save
 
 
-_SAVE: Mapping[str, Callable[[StoredCassette], Saved]] = {
-    "json": _of_kind(kinds.TAPEWAY.name),
+_SAVE: Mapping[str, Callable[[StoredCassette], ExportedCassette]] = {
+    "json": _of_kind(registry.TAPEWAY.name),
     "yaml": _yaml,
     "jsonl": _of_kind("jsonl"),
     "har": _of_kind("har"),

@@ -15,8 +15,8 @@ from tapeway.admin.route import Call, Plain
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.editing.absence import no_cassette
-from tapeway.formats import native
-from tapeway.formats.fault import FormatFault
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native import document
 
 
 async def get_outline(console: Console, call: Plain) -> Outlined:
@@ -45,6 +45,6 @@ def head_of(sent: Head) -> CassetteHead:
     """What was sent, as a cassette has it. Raises AdminError (422) for what no store could read."""
     head = CassetteHead(sent.created_at, sent.run_id, cast("dict[str, Json]", sent.meta))
     try:
-        return native.sheet_of({**native.root_of(head), "interactions": []}).head
+        return document.sheet_of({**document.root_of(head), "interactions": []}).head
     except FormatFault as fault:
         raise unreadable(fault) from fault

@@ -17,10 +17,10 @@ from tapeway.admin.tags import condition, tag
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.editing.absence import no_cassette
 from tapeway.errors import AdminError
-from tapeway.formats import kinds
-from tapeway.formats.fault import FormatFault
-from tapeway.formats.loss import Loaded
-from tapeway.formats.notation import YAML
+from tapeway.formats import registry
+from tapeway.formats.cassette_file import YAML
+from tapeway.formats.conversion_loss import ImportedCassette
+from tapeway.formats.errors import FormatFault
 
 _MOST_LOSSES = 1000
 
@@ -80,7 +80,7 @@ def unreadable(fault: FormatFault) -> AdminError:
     )
 
 
-def _loaded(form: str, text: bytes) -> Loaded:
+def _loaded(form: str, text: bytes) -> ImportedCassette:
     fresh = CassetteHead(datetime.now(UTC).isoformat(), str(uuid4()))
     try:
         return _LOAD[form](text, fresh)
@@ -88,16 +88,16 @@ def _loaded(form: str, text: bytes) -> Loaded:
         raise unreadable(fault) from fault
 
 
-def _of_kind(name: str) -> Callable[[bytes, CassetteHead], Loaded]:
-    kind = kinds.named(name)
+def _of_kind(name: str) -> Callable[[bytes, CassetteHead], ImportedCassette]:
+    kind = registry.named(name)
     if kind is None:
         raise ValueError(f"there is no format {name}")
     return kind.load
 
 
-_LOAD: Mapping[str, Callable[[bytes, CassetteHead], Loaded]] = {
-    "json": _of_kind(kinds.TAPEWAY.name),
-    "yaml": lambda text, fresh: Loaded(YAML.load(text)),
+_LOAD: Mapping[str, Callable[[bytes, CassetteHead], ImportedCassette]] = {
+    "json": _of_kind(registry.TAPEWAY.name),
+    "yaml": lambda text, fresh: ImportedCassette(YAML.load(text)),
     "jsonl": _of_kind("jsonl"),
     "har": _of_kind("har"),
 }

@@ -15,9 +15,8 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import Held
 from tapeway.editing.absence import no_cassette, no_interaction
 from tapeway.errors import CassetteCorrupt
-from tapeway.formats import native
-from tapeway.formats.fault import FormatFault
-from tapeway.formats.fingerprint import of_document
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native.document import encode, of_document
 from tapeway.paging import PAGE_BYTES, bytes_in_memory
 from tapeway.ports import SharedStore
 
@@ -75,7 +74,7 @@ def _listed(name: str, page: Sequence[Held], following: int | None) -> bytes:
 
 def _document(name: str, held: Held) -> dict[str, Json]:
     try:
-        document = native.encode(held)
+        document = encode(held)
     except FormatFault as fault:
         raise CassetteCorrupt(
             f"interaction {held.index} of cassette '{name}' cannot be written: {fault}"

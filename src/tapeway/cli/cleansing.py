@@ -10,9 +10,9 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.redaction.findings import Finding
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.redaction.leak_guard import Place
-from tapeway.formats import native
-from tapeway.formats.call import keyed
-from tapeway.inspection import Inspector, mended_as
+from tapeway.formats.native.document import Document
+from tapeway.formats.native.secret_scan import Inspector, mended_as
+from tapeway.formats.other_tools.http_call import keyed
 from tapeway.paging import CassetteWalk
 from tapeway.stores.document import document_of
 
@@ -49,7 +49,7 @@ class Cleansing:
             yield item if seen.document is document else self._mended(item, seen.document)
             position += 1
 
-    def _mended(self, item: Held, document: native.Document) -> Held:
+    def _mended(self, item: Held, document: Document) -> Held:
         mended = mended_as(item, document)
         # A key taken before would be a hash over the secret.
         return keyed(mended) if self._foreign and isinstance(mended, Interaction) else mended

@@ -18,8 +18,8 @@ from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Cuts, ResponseChunk
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.formats.kinds import TAPEWAY
-from tapeway.formats.loss import Loss
+from tapeway.formats.conversion_loss import Loss
+from tapeway.formats.registry import TAPEWAY
 from tapeway.paging import CassetteWalk, walk_cassette, walk_over
 from tapeway.stores.unfinished import is_marked, unmarked
 

@@ -18,12 +18,12 @@ from tapeway.cli.sources import load
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import ConfigError, TapewayError
-from tapeway.formats import kinds
+from tapeway.formats import registry
 from tapeway.settings.options import process_secrets
 from tapeway.stores.opening import open_store
 
-_FORMATS = click.Choice([kind.name for kind in kinds.KINDS])
-_WRITTEN = click.Choice([kind.name for kind in kinds.KINDS if kind.save is not None])
+_FORMATS = click.Choice([kind.name for kind in registry.KINDS])
+_WRITTEN = click.Choice([kind.name for kind in registry.KINDS if kind.save is not None])
 
 
 @click.command()

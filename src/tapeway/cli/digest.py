@@ -4,7 +4,7 @@ import hashlib
 
 from tapeway.core.json_text import dump
 from tapeway.core.model.cassette import Held
-from tapeway.formats import native
+from tapeway.formats.native.document import decode, encode
 from tapeway.stores.document import document_of
 
 _MARK = 8
@@ -49,6 +49,6 @@ class Digest:
 def digest_of(item: Held) -> str:
     """The digest of one interaction, wherever it stands. Raises StoreError for one that is none."""
     # What a recording says of itself settles once it is read and written.
-    document = native.encode(native.decode(document_of(item), 0))
+    document = encode(decode(document_of(item), 0))
     document.pop("index", None)
     return hashlib.sha256(dump({"index": 0, **document})).hexdigest()

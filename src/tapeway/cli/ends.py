@@ -7,8 +7,8 @@ from tapeway.cli import foreign_file
 from tapeway.cli.places import is_address
 from tapeway.core.http.routing import valid_cassette_name
 from tapeway.errors import ConfigError
-from tapeway.formats import kinds
-from tapeway.formats.kinds import TAPEWAY, Kind
+from tapeway.formats import registry
+from tapeway.formats.registry import TAPEWAY, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def target(written: str, name: str | None) -> End:
         return _stored(written, name, "--to")
     if name is not None:
         return End(written, _named(name, written))
-    kind = kinds.of_suffix(Path(written).suffix)
+    kind = registry.of_suffix(Path(written).suffix)
     if kind is None and not valid_cassette_name(written):
         raise ConfigError(f"{written}: no format is known for this suffix; {_choice('--to')}")
     return End(written, kind or TAPEWAY)
@@ -68,7 +68,7 @@ def _stored(written: str, name: str | None, flag: str) -> End:
 
 
 def _named(name: str, written: str) -> Kind:
-    kind = kinds.named(name, Path(written).suffix)
+    kind = registry.named(name, Path(written).suffix)
     if kind is None:
         raise ConfigError(f"there is no format '{name}': known are {_names()}")
     return kind
@@ -79,4 +79,4 @@ def _choice(flag: str) -> str:
 
 
 def _names() -> str:
-    return ", ".join([kind.name for kind in kinds.KINDS])
+    return ", ".join([kind.name for kind in registry.KINDS])

@@ -10,8 +10,8 @@ from tapeway.core.redaction.findings import Finding
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.redaction.leak_guard import Place
 from tapeway.errors import StoreError
-from tapeway.formats.native import Document
-from tapeway.inspection import Inspected, Inspector
+from tapeway.formats.native.document import Document
+from tapeway.formats.native.secret_scan import Inspected, Inspector
 from tapeway.stores.pages import Page, Pages
 
 _PIECE = 256 * 1024

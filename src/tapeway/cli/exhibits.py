@@ -7,7 +7,7 @@ from tapeway.conversations.model import ConversationMessage, document
 from tapeway.core.json_text import Json, NotJson, dump, legible, parse
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile, Headers, Request, Response
-from tapeway.formats import native
+from tapeway.formats.native.document import encode
 
 Held = Interaction | ForeignInteraction
 
@@ -36,7 +36,7 @@ def summary(item: Held) -> str:
 def whole(item: Held) -> str:
     """All of it: head and body of both sides, other tools' own records as their document."""
     if isinstance(item, ForeignInteraction):
-        return plain_text.block(dump(native.encode(item), indent=True).decode())
+        return plain_text.block(dump(encode(item), indent=True).decode())
     return plain_text.block("\n".join([summary(item), "", *_request(item), "", *_response(item)]))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import click
 
 from tapeway.core.redaction.findings import Finding
-from tapeway.formats.fault import shown
+from tapeway.formats.errors import shown
 
 CLEAN, FOUND, UNREADABLE = 0, 1, 2
 """The exit codes of the commands that look for secrets."""

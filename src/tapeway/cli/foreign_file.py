@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
-from tapeway.formats import kinds
-from tapeway.formats.fault import FormatFault
-from tapeway.formats.kinds import Kind
-from tapeway.formats.loss import Loaded, Saved
+from tapeway.formats import registry
+from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.registry import Kind
 from tapeway.stores.disk import FILE_MODE, store_error
 
 
@@ -26,12 +26,12 @@ def content(path: Path) -> bytes:
 def kind_of(path: Path) -> Kind | None:
     """The format its text is in. Raises ConfigError, CassetteCorrupt for a broken text in YAML."""
     try:
-        return kinds.of_text(content(path), path.suffix)
+        return registry.of_text(content(path), path.suffix)
     except FormatFault as fault:
         raise _corrupt(path, fault) from fault
 
 
-def read(path: Path, text: bytes, kind: Kind, fresh: CassetteHead) -> Loaded:
+def read(path: Path, text: bytes, kind: Kind, fresh: CassetteHead) -> ImportedCassette:
     """What a file's text says. Raises CassetteCorrupt with file, line, place and reason."""
     try:
         return kind.load(text, fresh)
@@ -39,7 +39,7 @@ def read(path: Path, text: bytes, kind: Kind, fresh: CassetteHead) -> Loaded:
         raise _corrupt(path, fault) from fault
 
 
-def saved(kind: Kind, cassette: StoredCassette) -> Saved:
+def saved(kind: Kind, cassette: StoredCassette) -> ExportedCassette:
     """The text of a file. Raises ConfigError for a format that is only read, StoreError."""
     if kind.save is None:
         raise ConfigError(f"the format '{kind.name}' is only read: give another one with --to")

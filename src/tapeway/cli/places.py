@@ -11,7 +11,7 @@ from pathlib import Path
 from tapeway.core.http.routing import valid_cassette_name
 from tapeway.core.model.cassette import Held, StoredCassette
 from tapeway.errors import ConfigError, StoreError
-from tapeway.formats.notation import ENDINGS
+from tapeway.formats.cassette_file import ENDINGS
 from tapeway.paging import CassetteWalk, walk_cassette
 from tapeway.ports import CassetteStore, SharedStore
 from tapeway.stores.file import FileStore

@@ -18,7 +18,7 @@ from tapeway.cli.targets import Stored, Target, targets
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import TapewayError
-from tapeway.formats.native import Document
+from tapeway.formats.native.document import Document
 from tapeway.settings.options import process_secrets
 from tapeway.stores import pages
 from tapeway.stores.pages import Pages

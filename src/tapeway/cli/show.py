@@ -17,8 +17,8 @@ from tapeway.conversations.transcript import Transcript, read_transcript
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import Held
 from tapeway.errors import CassetteCorrupt, ConfigError
-from tapeway.formats import native
-from tapeway.formats.fault import FormatFault
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native.document import encode
 
 
 @click.command()
@@ -110,7 +110,7 @@ def _tell(said: Transcript, index: int | None, form: str) -> None:
 
 def _document(found: Place, item: Held) -> dict[str, Json]:
     try:
-        written = native.encode(item)
+        written = encode(item)
     except FormatFault as fault:
         raise CassetteCorrupt(f"cassette {found.shown} cannot be shown: {fault}") from fault
     return {"index": item.index, **written, **{"index": item.index}}

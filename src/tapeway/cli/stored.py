@@ -8,7 +8,7 @@ from tapeway.cli.examination import Examination
 from tapeway.cli.places import Place
 from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.inspection import Inspected, Inspector, mended_as
+from tapeway.formats.native.secret_scan import Inspected, Inspector, mended_as
 from tapeway.paging import CassetteWalk, walk_over
 from tapeway.ports import Editable
 from tapeway.stores.document import document_of

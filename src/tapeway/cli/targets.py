@@ -11,7 +11,7 @@ import click
 from tapeway.cli.places import Place, check_lasting, find, is_address, opened
 from tapeway.core.http.routing import valid_cassette_name
 from tapeway.errors import ConfigError
-from tapeway.formats.notation import ENDINGS, JSON, YAML
+from tapeway.formats.cassette_file import ENDINGS, JSON, YAML
 from tapeway.ports import CassetteStore
 from tapeway.stores.file import FileStore
 from tapeway.stores.opening import open_store

@@ -11,8 +11,8 @@ from tapeway.core.model.cassette import CassetteHead, Held
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile, Request, Response
 from tapeway.errors import StoreError
-from tapeway.formats import native
-from tapeway.formats.fault import FormatFault
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native.document import encode, load, write
 from tapeway.paging import large_bodies
 from tapeway.ports import CassetteStore, SharedStore
 
@@ -74,8 +74,8 @@ def _of_key(item: Interaction) -> Iterator[str]:
 
 def _of_the_way_back(item: Held) -> Iterator[str]:
     try:
-        written = native.write(_NO_HEAD, [native.encode(item)])
-        found = native.load(written).interactions[0]
+        written = write(_NO_HEAD, [encode(item)])
+        found = load(written).interactions[0]
     except FormatFault as fault:
         yield f"it cannot be written and read again: {fault}"
         return

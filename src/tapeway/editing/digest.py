@@ -3,7 +3,7 @@
 import asyncio
 
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.formats import fingerprint
+from tapeway.formats.native import document
 
 
 async def digest_of(stored: StoredCassette | None) -> str | None:
@@ -12,8 +12,8 @@ async def digest_of(stored: StoredCassette | None) -> str | None:
         return None
 
     def digest() -> str:
-        return fingerprint.of_cassette(
-            fingerprint.of_head(stored.head), map(fingerprint.of_item, stored.interactions)
+        return document.of_cassette(
+            document.of_head(stored.head), map(document.of_item, stored.interactions)
         )
 
     return await asyncio.to_thread(digest)

@@ -34,7 +34,7 @@ from tapeway.editing.receipts import Appended, Extended, Receipt, Receipts
 from tapeway.editing.screening import Secrets, screened
 from tapeway.editing.workshop import Change, Workshop
 from tapeway.errors import StoreError
-from tapeway.formats import fingerprint
+from tapeway.formats.native import document
 from tapeway.ports import BodyKeeper, CassetteStore
 
 T = TypeVar("T")
@@ -188,7 +188,7 @@ class Editor:
             )
             await self._store.save(name, replace(before, head=found.head))
             await self._store.release(name)
-            return Changed(fingerprint.of_head(found.head), found.replaced), None
+            return Changed(document.of_head(found.head), found.replaced), None
 
         return await self._workshop.change(name, partial(self._careful, name, work))
 
@@ -227,7 +227,7 @@ class Editor:
             if before is None:
                 raise no_cassette(name)
             place = place_of(name, before.interactions, index)
-            condition.check(fingerprint.of_item(before.interactions[place]))
+            condition.check(document.of_item(before.interactions[place]))
             instead: tuple[Held, ...] = ()
             if changed is not None:
                 (item,) = await self._all_placed(name, [changed], before)
@@ -243,7 +243,7 @@ class Editor:
             await self._store.save(name, replace(before, interactions=kept))
             told = None
             if instead:
-                told = Appended(place, fingerprint.of_item(instead[0]))
+                told = Appended(place, document.of_item(instead[0]))
             if loaded is None:
                 await self._store.release(name)
                 return told, None
@@ -281,7 +281,7 @@ class Editor:
     ) -> None:
         await self._claimed(cassette)
         await self._begin(cassette, head)
-        receipt.head = fingerprint.of_head(cassette.head)
+        receipt.head = document.of_head(cassette.head)
         given = [each.item for each in additions]
         items = await self._all_placed(cassette.name, given, None)
         found = await asyncio.to_thread(
@@ -314,7 +314,7 @@ class Editor:
     ) -> None:
         await self._store.append(cassette.name, cassette.head, recording)
         item = recording.interaction
-        receipt.done[number] = Appended(item.index, fingerprint.of_item(item))
+        receipt.done[number] = Appended(item.index, document.of_item(item))
         if isinstance(item, ForeignInteraction):
             cassette.hold(item, recording.supersedes)
             return

@@ -11,7 +11,7 @@ from tapeway.editing.absence import no_interaction
 from tapeway.editing.additions import Reference
 from tapeway.editing.receipts import Appended
 from tapeway.errors import CassetteEdited
-from tapeway.formats import fingerprint
+from tapeway.formats.native import document
 from tapeway.ports import Indexed
 
 
@@ -44,7 +44,7 @@ def sources_of(items: Sequence[Held]) -> frozenset[tuple[str, str]]:
 def same(cassette: CassetteIndex, index: int | None, item: Held) -> Appended | None:
     """The interaction of this index, where it says just the same."""
     held = None if index is None else cassette.get(index)
-    if held is None or (digest := fingerprint.of_item(held)) != fingerprint.of_item(item):
+    if held is None or (digest := document.of_item(held)) != document.of_item(item):
         return None
     return Appended(held.index, digest)
 
@@ -58,9 +58,9 @@ async def held_already(
     for number, item in enumerate(items):
         if not isinstance(item, Interaction):
             continue
-        digest = fingerprint.of_item(item)
+        digest = document.of_item(item)
         for each in await store.find(name, found_under(item, rules.of_meta(head.meta))):
-            if each.item.index not in used and fingerprint.of_item(each.item) == digest:
+            if each.item.index not in used and document.of_item(each.item) == digest:
                 used.add(each.item.index)
                 found[number] = Appended(each.item.index, digest)
                 break
@@ -73,7 +73,7 @@ async def superseded_by(cassette: CassetteIndex, wanted: Sequence[Reference]) ->
     moved: list[str] = []
     for each in wanted:
         held = cassette.get(each.index)
-        if held is not None and each.sha256 == fingerprint.of_item(held):
+        if held is not None and each.sha256 == document.of_item(held):
             found.append(each.index)
         else:
             moved.append(each.sha256)
@@ -86,7 +86,7 @@ async def superseded_by(cassette: CassetteIndex, wanted: Sequence[Reference]) ->
 def _sought(held: Sequence[Held], digests: list[str], used: frozenset[int]) -> list[int]:
     found: list[int] = []
     for each in held:
-        if each.index not in used and (digest := fingerprint.of_item(each)) in digests:
+        if each.index not in used and (digest := document.of_item(each)) in digests:
             digests.remove(digest)
             found.append(each.index)
             if not digests:

@@ -11,9 +11,9 @@ from tapeway.core.redaction.findings import Finding
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.redaction.leak_guard import Place
 from tapeway.errors import AdminError
-from tapeway.formats import native
-from tapeway.formats.fault import shown
-from tapeway.inspection import Inspected, Inspector, mended_as
+from tapeway.formats.errors import shown
+from tapeway.formats.native.document import encode
+from tapeway.formats.native.secret_scan import Inspected, Inspector, mended_as
 
 Secrets = Literal["refuse", "redact", "keep"]
 """What to do where something shows a secret: `keep` does not even look."""
@@ -50,7 +50,7 @@ def screened(
 
     found: list[Held] = []
     for number, item in enumerate(items):
-        document = native.encode(item)
+        document = encode(item)
         seen = inspector.interaction(item, document)
         note(seen, ("interactions", number))
         note(Inspected(document, (), tuple(_in_files(inspector, item))), ("interactions", number))

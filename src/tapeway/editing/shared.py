@@ -18,7 +18,7 @@ from tapeway.editing.outsourcing import outsourced
 from tapeway.editing.receipts import Appended, Extended, Receipt, Receipts
 from tapeway.editing.screening import Secrets, screened
 from tapeway.errors import StoreError
-from tapeway.formats import fingerprint
+from tapeway.formats.native import document
 from tapeway.paging import pages_after
 from tapeway.ports import BodyFinder, BodyKeeper, SharedStore
 
@@ -127,11 +127,9 @@ class SharedEditor:
         self._bodies.forget(name)
         await self._changed()
         digests = await asyncio.to_thread(
-            lambda: [fingerprint.of_item(each) for each in after.interactions]
+            lambda: [document.of_item(each) for each in after.interactions]
         )
-        return Changed(
-            fingerprint.of_cassette(fingerprint.of_head(after.head), digests), found.replaced
-        )
+        return Changed(document.of_cassette(document.of_head(after.head), digests), found.replaced)
 
     async def restate(self, name: str, head: CassetteHead, secrets: Secrets = "refuse") -> Changed:
         """Put another head in force for all instances. Raises AdminError (404)."""
@@ -142,7 +140,7 @@ class SharedEditor:
         )
         await self._store.restate(name, found.head)
         await self._changed()
-        return Changed(fingerprint.of_head(found.head), found.replaced)
+        return Changed(document.of_head(found.head), found.replaced)
 
     async def remove(self, name: str, condition: Condition = ANY) -> None:
         """Delete a cassette for all instances. Raises AdminError (404)."""
@@ -169,7 +167,7 @@ class SharedEditor:
             raise no_cassette(name)
         if (before := await self._store.get(name, index)) is None:
             raise no_interaction(name, index)
-        condition.check(fingerprint.of_item(before.item))
+        condition.check(document.of_item(before.item))
         instead = None
         if changed is not None:
             items = await self._placed(name, [changed], [before.item])
@@ -180,7 +178,7 @@ class SharedEditor:
             instead = replace(item, index=index)
         if not await self._store.edit(name, index, instead):
             raise no_interaction(name, index)
-        return None if instead is None else Appended(index, fingerprint.of_item(instead))
+        return None if instead is None else Appended(index, document.of_item(instead))
 
     async def keep(self, name: str, file: BodyFile) -> None:
         """Bring a large body in that an interaction to come refers to; durable on return."""
@@ -200,7 +198,7 @@ class SharedEditor:
     ) -> None:
         outline = await self._store.outline(name)
         born = outline.head if outline is not None else head or self._new_head()
-        receipt.head = fingerprint.of_head(born)
+        receipt.head = document.of_head(born)
         items = await self._placed(name, [each.item for each in additions])
         found = await asyncio.to_thread(
             partial(screened, born, items, self._known, secrets, meta=False)
@@ -229,11 +227,11 @@ class SharedEditor:
     ) -> None:
         await self._store.append(name, head, step)
         item = step.interaction
-        receipt.done[number] = Appended(item.index, fingerprint.of_item(item))
+        receipt.done[number] = Appended(item.index, document.of_item(item))
 
     async def _holds(self, name: str, wanted: Reference) -> bool:
         found = await self._store.get(name, wanted.index)
-        return found is not None and fingerprint.of_item(found.item) == wanted.sha256
+        return found is not None and document.of_item(found.item) == wanted.sha256
 
     async def _placed(
         self, name: str, items: Sequence[Held], before: Sequence[Held] = ()
@@ -250,5 +248,5 @@ class SharedEditor:
         outline = await self._store.outline(name)
         if outline is None:
             return None
-        digests = [fingerprint.of_item(item) async for item in pages_after(self._store, name, None)]
-        return fingerprint.of_cassette(fingerprint.of_head(outline.head), digests)
+        digests = [document.of_item(item) async for item in pages_after(self._store, name, None)]
+        return document.of_cassette(document.of_head(outline.head), digests)

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TypeVar
 
 from tapeway.core.json_text import Json
-from tapeway.formats.fault import FormatFault, Pointer
+from tapeway.formats.errors import FormatFault, Pointer
 
 T = TypeVar("T")
 

@@ -1,15 +1,36 @@
 """JSON Lines: a cassette's head on the first line, then one interaction a line, as the cassette
 file has it. For tools that stream, filter and count lines.
+
+A cassette line by line on its way from one tapeway to another, large bodies aside.
+
+The first line is its head, each further one an interaction with its index, and the last one counts
+them and gives the digest of the whole: what has no such end is not all of it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from tapeway.core.json_text import Json, NotJson, dump, parse
-from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.formats import extension, native
-from tapeway.formats.extension import Document
-from tapeway.formats.fault import FormatFault
+from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
+from tapeway.formats import conversion_loss
+from tapeway.formats.conversion_loss import Document
+from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields
+from tapeway.formats.native import document
+from tapeway.formats.native.document import (
+    Whole,
+    decode,
+    encode,
+    numbered,
+    of_document,
+    of_head,
+    root_of,
+    sheet_of,
+)
+
+MEDIA_TYPE = "application/jsonl"
+_END = "end"
+_LONGEST = 256 * 1024 * 1024
 
 
 def recognises(value: Json) -> bool:
@@ -25,20 +46,20 @@ def read(text: bytes, fresh: CassetteHead) -> StoredCassette:
     for number, value in _values(text):
         if not documents and _is_head(value):
             fields = Fields(value, ())
-            if str(value["version"]) != native.VERSION:
-                raise FormatFault(f"must be {native.VERSION}", ("version",), line=number)
-            head = extension.head(fields, fresh)
+            if str(value["version"]) != document.VERSION:
+                raise FormatFault(f"must be {document.VERSION}", ("version",), line=number)
+            head = conversion_loss.head(fields, fresh)
         else:
             documents.append(value)
             lines.append(number)
     root: Document = {
-        "version": native.VERSION,
-        **extension.of_head(head),
+        "version": document.VERSION,
+        **conversion_loss.of_head(head),
         "interactions": [*documents],
     }
     try:
         # One text for all, so that what is wrong is told as in a cassette file.
-        return native.load(dump(root))
+        return document.load(dump(root))
     except FormatFault as fault:
         at = fault.pointer[1] if len(fault.pointer) > 1 else None
         line = lines[at] if isinstance(at, int) else 1
@@ -47,9 +68,10 @@ def read(text: bytes, fresh: CassetteHead) -> StoredCassette:
 
 def write(cassette: StoredCassette) -> bytes:
     """The lines, each interaction numbered by its position."""
-    first: Document = {"version": native.VERSION, **extension.of_head(cassette.head)}
+    first: Document = {"version": document.VERSION, **conversion_loss.of_head(cassette.head)}
     rest = [
-        {**native.encode(item), "index": index} for index, item in enumerate(cassette.interactions)
+        {**document.encode(item), "index": index}
+        for index, item in enumerate(cassette.interactions)
     ]
     return b"".join([dump(each) + b"\n" for each in [first, *rest]])
 
@@ -69,3 +91,125 @@ def _values(text: bytes) -> Iterator[tuple[int, Document]]:
         if not isinstance(value, dict):
             raise FormatFault("must be an object", line=number)
         yield number, value
+
+
+class Cut(ValueError):
+    """The copy does not end as it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyEnd:
+    """What a whole copy says: its head, its digest, and, where asked for, that of each interaction."""
+
+    head: CassetteHead
+    digest: str
+    digests: tuple[str, ...]
+
+
+class CopyWriter:
+    """Writes a copy; every method gives some of its lines.
+
+    What it remembers does not grow with the copy, unless it is to remember each digest.
+    """
+
+    def __init__(self, head: CassetteHead, *, remember: bool = False) -> None:
+        self._head = head
+        self._count = 0
+        self._whole = Whole(of_head(head))
+        self._digests: list[str] | None = [] if remember else None
+
+    def first(self) -> bytes:
+        return dump(root_of(self._head)) + b"\n"
+
+    def lines(self, items: Iterable[Held]) -> bytes:
+        """Raises FormatFault for an interaction that could not be read again."""
+        written: list[bytes] = []
+        for item in items:
+            document = encode(item)
+            digest = of_document(document)
+            self._count += 1
+            self._whole.add(digest)
+            if self._digests is not None:
+                self._digests.append(digest)
+            written.append(dump(numbered(item.index, document)) + b"\n")
+        return b"".join(written)
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """Those of the interactions that were written and are remembered."""
+        return tuple(self._digests or ())
+
+    @property
+    def digest(self) -> str:
+        """That of the whole as far as it was written."""
+        return self._whole.digest
+
+    def last(self) -> bytes:
+        end: dict[str, Json] = {"interactions": self._count, "sha256": self.digest}
+        return dump({_END: end}) + b"\n"
+
+
+class Reader:
+    """Reads a copy piece by piece. Raises FormatFault for what cannot be read, and Cut."""
+
+    def __init__(self, *, remember: bool = False) -> None:
+        self._rest: list[bytes] = []
+        self._waiting = 0
+        self._head: CassetteHead | None = None
+        self._count = 0
+        self._whole = Whole("")
+        self._digests: list[str] | None = [] if remember else None
+        self._end: Fields | None = None
+
+    def feed(self, piece: bytes) -> list[Held]:
+        """The interactions that came to their end with this piece."""
+        *ended, rest = piece.split(b"\n")
+        found: list[Held] = []
+        for line in ended:
+            self._rest.append(line)
+            if (item := self._read(b"".join(self._rest))) is not None:
+                found.append(item)
+            self._rest, self._waiting = [], 0
+        if rest:
+            self._rest.append(rest)
+            self._waiting += len(rest)
+            if self._waiting > _LONGEST:
+                raise FormatFault(f"a line of more than {_LONGEST} bytes")
+        return found
+
+    def finish(self) -> CopyEnd:
+        """What it says, once nothing more comes."""
+        if self._head is None or self._end is None or self._rest:
+            raise Cut("the copy ends before its last line")
+        digest = self._whole.digest
+        said = self._end.integer("interactions", low=0, high=2**53), self._end.text("sha256")
+        if said != (self._count, digest):
+            raise Cut("the copy is not what its last line says")
+        return CopyEnd(self._head, digest, tuple(self._digests or ()))
+
+    def _read(self, line: bytes) -> Held | None:
+        if self._end is not None:
+            raise Cut("something follows on the last line of the copy")
+        number = self._count + 2 if self._head is not None else 1
+        try:
+            value = parse(line)
+        except NotJson as exc:
+            raise FormatFault(f"is no JSON: {exc}", line=number) from None
+        fields = Fields.of(value, ())
+        if self._head is None:
+            root: dict[str, Json] = {**fields.values, "interactions": []}
+            self._head = sheet_of(root).head
+            self._whole = Whole(of_head(self._head))
+            return None
+        if _END in fields:
+            self._end = fields.object(_END)
+            return None
+        document = dict(fields.values)
+        index = fields.integer("index", low=0, high=2**53)
+        item = decode(document, index, ("interactions", self._count))
+        digest = of_document(document)
+        self._count += 1
+        self._whole.add(digest)
+        if self._digests is not None:
+            self._digests.append(digest)
+        return item

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from tapeway.core import json_text
 from tapeway.core.json_text import Json
-from tapeway.formats.assets import BYTES
+from tapeway.formats.native.document import BYTES
 
 _CYCLE = "<cycle>"
 

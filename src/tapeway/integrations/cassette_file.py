@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tapeway.errors import ConfigError
-from tapeway.formats.notation import ENDINGS
+from tapeway.formats.cassette_file import ENDINGS
 from tapeway.ports import CassetteStore
 from tapeway.stores.file import FileStore
 

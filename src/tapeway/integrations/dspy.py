@@ -22,8 +22,8 @@ from tapeway.core.misses.differences import differences
 from tapeway.core.redaction.credentials import MIN_VALUE, Secret
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import ConfigError, StoreError
-from tapeway.formats.dspy import IGNORED
-from tapeway.inspection import Inspector
+from tapeway.formats.native.secret_scan import Inspector
+from tapeway.formats.other_tools.dspy import IGNORED
 from tapeway.integrations.blocking_cassette import BlockingCassette
 from tapeway.integrations.dspy_shelves import Entries, FileShelf, Shelf, StoreShelf
 from tapeway.integrations.dspy_values import held, rebuilt

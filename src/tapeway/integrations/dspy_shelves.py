@@ -14,10 +14,11 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import CassetteCorrupt, StoreError
-from tapeway.formats import dspy, kinds
-from tapeway.formats.extension import Document
-from tapeway.formats.fault import FormatFault
+from tapeway.formats import registry
+from tapeway.formats.conversion_loss import Document
+from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields
+from tapeway.formats.other_tools import dspy
 from tapeway.integrations.blocking_cassette import BlockingCassette
 from tapeway.stores import disk
 
@@ -96,7 +97,7 @@ class FileShelf:
             return None
         except OSError as exc:
             raise disk.store_error(exc, self.shown, "read it") from exc
-        kind = kinds.named("dspy")
+        kind = registry.named("dspy")
         assert kind is not None  # noqa: S101 - it is one of ours
         try:
             return kind.load(text, self._known_head()).cassette
@@ -115,7 +116,7 @@ class FileShelf:
         about: dict[str, Json] = dict(before) if isinstance(before, dict) else {}
         about = {"created_at": head.created_at, **about, **self._about, "last_updated": _now()}
         meta = {**head.meta, _ABOUT: about}
-        kind = kinds.named("dspy")
+        kind = registry.named("dspy")
         assert kind is not None  # noqa: S101 - it is one of ours
         assert kind.save is not None  # noqa: S101 - and is written too
         return kind.save(StoredCassette(replace(head, meta=meta), tuple(self._items.values()))).text

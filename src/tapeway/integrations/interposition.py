@@ -20,11 +20,17 @@ from tapeway.core.model.cassette import Held
 from tapeway.core.model.interaction import Interaction as Exchange
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import StoreError, TapewayError
-from tapeway.formats import native
-from tapeway.formats.call import keyed
-from tapeway.formats.fault import FormatFault, shown
-from tapeway.formats.interposed import NOTE, Chunk, Interposed, interposed_of, item_of
-from tapeway.inspection import Inspector
+from tapeway.formats.errors import FormatFault, shown
+from tapeway.formats.native.document import decode, encode
+from tapeway.formats.native.secret_scan import Inspector
+from tapeway.formats.other_tools.http_call import keyed
+from tapeway.formats.other_tools.interposition import (
+    NOTE,
+    Chunk,
+    Interposed,
+    interposed_of,
+    item_of,
+)
 from tapeway.integrations.blocking_cassette import BlockingCassette
 from tapeway.ports import CassetteStore as Store
 from tapeway.settings.options import Settings, process_secrets
@@ -172,7 +178,7 @@ class TapewayCassetteStore:
         item = item_of(_interposed(interaction))
         if self._known is None:
             return item
-        document = native.encode(item)
+        document = encode(item)
         seen = Inspector(self._cassette.head().run_id, self._known).interaction(item, document)
         for finding in seen.findings:
             if _asked(finding.place):
@@ -188,7 +194,7 @@ class TapewayCassetteStore:
             )
         if seen.document is document:
             return item
-        mended = native.decode(seen.document, item.index)
+        mended = decode(seen.document, item.index)
         return keyed(mended) if isinstance(mended, Exchange) else mended
 
 

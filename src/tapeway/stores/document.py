@@ -7,16 +7,16 @@ from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.redaction.leak_guard import Sighted, refusal
 from tapeway.errors import StoreError
-from tapeway.formats import native
-from tapeway.formats.fault import FormatFault, shown
-from tapeway.formats.notation import Notation
+from tapeway.formats.cassette_file import Notation
+from tapeway.formats.errors import FormatFault, shown
+from tapeway.formats.native.document import Document, encode, numbered
 
 _DOCUMENT, _META = 3, 3
 """How deep they lie in a cassette's file or its journal."""
 _NO_JSON = (UnicodeEncodeError, TypeError, RecursionError)
 
 
-def document_of(interaction: Interaction | ForeignInteraction) -> native.Document:
+def document_of(interaction: Interaction | ForeignInteraction) -> Document:
     """The document. Raises StoreError for a recording that no cassette could give back."""
     try:
         if isinstance(interaction, ForeignInteraction):
@@ -24,14 +24,14 @@ def document_of(interaction: Interaction | ForeignInteraction) -> native.Documen
         else:
             require(interaction.usage, depth=_DOCUMENT + 1)
             require(interaction.metadata, depth=_DOCUMENT + 1)
-        return native.encode(interaction)
+        return encode(interaction)
     except FormatFault as fault:
         raise StoreError(f"this answer cannot be kept in a cassette: {fault}") from fault
     except NotJson as exc:
         raise StoreError(f"this cannot be kept in a cassette: {exc}") from exc
 
 
-def text_of(notation: Notation, head: CassetteHead, documents: Iterable[native.Document]) -> bytes:
+def text_of(notation: Notation, head: CassetteHead, documents: Iterable[Document]) -> bytes:
     """The cassette's file. Raises StoreError for one that could not be read again."""
     try:
         require(head.meta, depth=_META)
@@ -42,11 +42,11 @@ def text_of(notation: Notation, head: CassetteHead, documents: Iterable[native.D
         raise StoreError("the cassette cannot be written: it holds what is no JSON") from exc
 
 
-def checked(recording: Recording, write: Callable[[native.Document], bytes]) -> bytes:
+def checked(recording: Recording, write: Callable[[Document], bytes]) -> bytes:
     """A recording's document as it is to be written, checked in the same way."""
     try:
         # One of another kind may have been numbered elsewhere.
-        document = native.numbered(recording.interaction.index, document_of(recording.interaction))
+        document = numbered(recording.interaction.index, document_of(recording.interaction))
         text = write(document)
     except StoreError as exc:
         # It may repeat what the service sent.
@@ -58,7 +58,7 @@ def checked(recording: Recording, write: Callable[[native.Document], bytes]) -> 
     return text
 
 
-def _check(recording: Recording, document: native.Document, text: bytes) -> None:
+def _check(recording: Recording, document: Document, text: bytes) -> None:
     if recording.check is None:
         return
     try:

@@ -15,7 +15,7 @@ from tapeway.core.model.cassette import CassetteHead, CassetteStat, Recording, S
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import StoreError, TapewayError, closed
-from tapeway.formats.notation import JSON, Notation
+from tapeway.formats.cassette_file import JSON, Notation
 from tapeway.stores.disk import store_error
 from tapeway.stores.file_cassette import FileCassette
 from tapeway.stores.journal_text import payload_of

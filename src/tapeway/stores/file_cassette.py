@@ -16,7 +16,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, CassetteEdited
-from tapeway.formats.notation import JSON, Notation
+from tapeway.formats.cassette_file import JSON, Notation
 from tapeway.stores import bodies, snapshot
 from tapeway.stores.bodies import Draft
 from tapeway.stores.claim import Claim

@@ -17,8 +17,8 @@ from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.model.cassette import CassetteHead, CassetteStat, Held, Recording, StoredCassette
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import closed
-from tapeway.formats import native
-from tapeway.formats.notation import JSON
+from tapeway.formats.cassette_file import JSON
+from tapeway.formats.native import document
 from tapeway.paging import Placement
 from tapeway.stores.document import document_of, text_of
 from tapeway.stores.journal_text import payload_of
@@ -90,7 +90,7 @@ class MemoryStore:
     async def stat(self, name: str) -> CassetteStat | None:
         if (found := self._found(name)) is None:
             return None
-        size = len(native.save(_stored(found)))
+        size = len(document.save(_stored(found)))
         return CassetteStat(size, found.at.isoformat(timespec="microseconds"), str(found.change))
 
     def _found(self, name: str) -> _Kept | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tapeway.errors import ConfigError
-from tapeway.formats.notation import NOTATIONS
+from tapeway.formats.cassette_file import NOTATIONS
 from tapeway.ports import CassetteStore
 from tapeway.stores.file import FileStore
 from tapeway.stores.memory import MemoryStore

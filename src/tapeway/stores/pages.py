@@ -8,7 +8,7 @@ from pathlib import Path
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.errors import StoreError
-from tapeway.formats import native
+from tapeway.formats.native.document import Document
 from tapeway.stores import snapshot
 from tapeway.stores.claim import Claim
 from tapeway.stores.document import text_of
@@ -20,7 +20,7 @@ from tapeway.stores.snapshot import Snapshot
 class Page:
     """An interaction as it is written, and what that says."""
 
-    document: native.Document
+    document: Document
     item: Interaction | ForeignInteraction
 
 
@@ -32,7 +32,7 @@ class Pages:
     pages: tuple[Page, ...]
 
 
-Change = Callable[[Pages], tuple[CassetteHead, list[native.Document]] | None]
+Change = Callable[[Pages], tuple[CassetteHead, list[Document]] | None]
 """Gives what to write instead, or None where nothing is to be changed."""
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tapeway.core.http.routing import check_cassette_name, valid_cassette_name
 from tapeway.errors import CassetteCorrupt, StoreError
-from tapeway.formats.notation import ENDINGS, JSON, Notation
+from tapeway.formats.cassette_file import ENDINGS, JSON, Notation
 from tapeway.stores.disk import OPEN_FOLDER, make_folder, make_root, store_error
 
 JOURNAL = ".journal"

@@ -21,8 +21,9 @@ from tapeway.core.model.cassette import (
 )
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteEdited, ConfigError, StoreError, closed
-from tapeway.formats import copying, fingerprint, native
-from tapeway.formats.notation import JSON
+from tapeway.formats import jsonl
+from tapeway.formats.cassette_file import JSON
+from tapeway.formats.native import document
 from tapeway.paging import large_bodies
 from tapeway.stores.document import checked, document_of, text_of
 from tapeway.stores.remote_address import Address
@@ -113,7 +114,7 @@ class RemoteStore:
             return None
         end, items = found
         numbers = [each.index for each in items]
-        known.look(fingerprint.of_head(end.head), map(There, numbers, end.digests))
+        known.look(document.of_head(end.head), map(There, numbers, end.digests))
         return StoredCassette(end.head, tuple(items))
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
@@ -145,7 +146,7 @@ class RemoteStore:
                 before = {"If-Match": f'"{digest}"'}
         digests = await self._put(name, cassette, before or {})
         known.look(
-            fingerprint.of_head(cassette.head),
+            document.of_head(cassette.head),
             [There(at, digest) for at, digest in enumerate(digests)],
         )
 
@@ -211,10 +212,10 @@ class RemoteStore:
             headers=headers,
             body=body,
         )
-        if said.get("head") != fingerprint.of_head(head):
+        if said.get("head") != document.of_head(head):
             raise unexpected(self.url)
         if known.head:
-            known.head = fingerprint.of_head(head)
+            known.head = document.of_head(head)
 
     async def names(self) -> list[str]:
         self._running()
@@ -287,11 +288,11 @@ class RemoteStore:
     async def _put(
         self, name: str, cassette: StoredCassette, before: dict[str, str]
     ) -> Sequence[str]:
-        writer = copying.Writer(cassette.head, remember=True)
+        writer = jsonl.CopyWriter(cassette.head, remember=True)
 
         async def body() -> AsyncIterator[bytes]:
             nonlocal writer
-            writer = copying.Writer(cassette.head, remember=True)
+            writer = jsonl.CopyWriter(cassette.head, remember=True)
             yield writer.first()
             for start in range(0, len(cassette.interactions), _BATCH):
                 batch = cassette.interactions[start : start + _BATCH]
@@ -299,7 +300,7 @@ class RemoteStore:
                 yield await asyncio.to_thread(writer.lines, numbered)
             yield writer.last()
 
-        headers = {"Content-Type": copying.MEDIA_TYPE, **before}
+        headers = {"Content-Type": jsonl.MEDIA_TYPE, **before}
 
         async def put() -> dict[str, Json]:
             return await self._caller.ask(
@@ -346,8 +347,8 @@ class RemoteStore:
         return self._tasks
 
 
-def _settled(cassette: StoredCassette) -> copying.Writer:
+def _settled(cassette: StoredCassette) -> jsonl.CopyWriter:
     """What a recording says of itself settles once it is read and written."""
-    writer = copying.Writer(cassette.head, remember=True)
-    writer.lines([native.decode(native.encode(each), 0) for each in cassette.interactions])
+    writer = jsonl.CopyWriter(cassette.head, remember=True)
+    writer.lines([document.decode(document.encode(each), 0) for each in cassette.interactions])
     return writer

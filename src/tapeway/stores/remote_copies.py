@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack
 
 from tapeway.core.model.cassette import Held, TakenRecording
 from tapeway.errors import StoreAway, StoreError
-from tapeway.formats import copying
-from tapeway.formats.fault import FormatFault
+from tapeway.formats import jsonl
+from tapeway.formats.errors import FormatFault
 from tapeway.stores.remote_bodies import RemoteBodies
 from tapeway.stores.remote_caller import Caller, path_of
 from tapeway.stores.remote_refusals import Refused
@@ -38,11 +38,11 @@ class Copies:
         if (way := self._open.pop(name, None)) is not None:
             await way.close()
 
-    async def whole(self, name: str) -> tuple[copying.End, list[Held]] | None:
+    async def whole(self, name: str) -> tuple[jsonl.CopyEnd, list[Held]] | None:
         """All of it, or None where there is none. Raises StoreError."""
 
-        async def attempt() -> tuple[copying.End, list[Held]]:
-            reader, items = copying.Reader(remember=True), list[Held]()
+        async def attempt() -> tuple[jsonl.CopyEnd, list[Held]]:
+            reader, items = jsonl.Reader(remember=True), list[Held]()
             async with self._caller.pieces(f"{path_of(name)}/copy") as pieces:
                 async for piece in pieces:
                     items += await asyncio.to_thread(reader.feed, piece)
@@ -103,7 +103,7 @@ class _Way:
         self._caller = caller
         self._name = name
         self._stack = AsyncExitStack()
-        self._reader = copying.Reader()
+        self._reader = jsonl.Reader()
         self._pieces: AsyncIterator[bytes] | None = None
         self._waiting: deque[Held] = deque()
         self._ended = False
@@ -135,8 +135,8 @@ class _Way:
         return taken
 
 
-def _ended(reader: copying.Reader, shown: str, name: str) -> copying.End:
+def _ended(reader: jsonl.Reader, shown: str, name: str) -> jsonl.CopyEnd:
     try:
         return reader.finish()
-    except copying.Cut as exc:
+    except jsonl.Cut as exc:
         raise StoreAway(f"{shown}: cassette '{name}' came cut ({exc})") from exc

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tapeway.core.json_text import Json
-from tapeway.formats import fingerprint
+from tapeway.formats.native import document
 from tapeway.paging import Placement
 
 
@@ -41,7 +41,7 @@ class Knowledge:
         if not self.head:
             return None
         digests = [there.sha256 for _, there in self.items.items()]
-        return fingerprint.of_cassette(self.head, digests)
+        return document.of_cassette(self.head, digests)
 
     def look(self, head: str, there: Iterable[There]) -> None:
         """It was loaded: everything has the index that it has there."""

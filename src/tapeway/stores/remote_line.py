@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import CassetteHead, Held, Recording
 from tapeway.errors import StoreError, TapewayError, describe
-from tapeway.formats import fingerprint, native
+from tapeway.formats.native.document import decode, encode, of_item
 from tapeway.paging import large_bodies
 from tapeway.stores.remote_bodies import Lent, RemoteBodies
 from tapeway.stores.remote_caller import Caller, path_of
@@ -164,11 +164,11 @@ def _there(said: Json) -> There | None:
 
 
 def _same(item: Held, digest: str) -> bool:
-    if fingerprint.of_item(item) == digest:
+    if of_item(item) == digest:
         return True
     # What a recording says of itself settles once it is read and written.
-    document = native.encode(item)
-    return fingerprint.of_item(native.decode(document, item.index)) == digest
+    document = encode(item)
+    return of_item(decode(document, item.index)) == digest
 
 
 def _fail(batch: Sequence[Waiting], exc: TapewayError) -> None:

@@ -10,8 +10,8 @@ from tapeway.core.matching.rules import NONE, Rules, RulesFault
 from tapeway.core.model.cassette import CassetteHead, Held, Recording
 from tapeway.core.model.interaction import exchange_of
 from tapeway.errors import CassetteCorrupt, StoreError
-from tapeway.formats import native
-from tapeway.formats.fault import FormatFault
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native import document
 from tapeway.stores.document import checked
 
 
@@ -47,7 +47,7 @@ def brought_in(item: Held) -> str:
 
 def numbered(text: str, index: int) -> str:
     """The document under another number."""
-    return dump(native.numbered(index, _document(text))).decode()
+    return dump(document.numbered(index, _document(text))).decode()
 
 
 def row_of(item: Held, text: str, under: Rules) -> Row:
@@ -81,7 +81,7 @@ def column(text: str) -> str:
 def held_of(text: str, index: int, place: str) -> Held:
     """The interaction a document says. Raises CassetteCorrupt, naming the place."""
     try:
-        return native.decode(_document(text), index)
+        return document.decode(_document(text), index)
     except (FormatFault, NotJson) as exc:
         raise CassetteCorrupt(
             f"{place}, interaction {index}: {exc}; it was left as it is: edit or remove it"
@@ -116,7 +116,7 @@ def rules_of(meta: str) -> Rules:
         raise StoreError(f"the cassette's meta cannot be used: {exc}") from exc
 
 
-def _document(text: str) -> native.Document:
+def _document(text: str) -> document.Document:
     value = parse(text)
     if not isinstance(value, dict):
         raise NotJson("it is no object")

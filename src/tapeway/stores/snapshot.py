@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import CassetteCorrupt, StoreError
-from tapeway.formats import native
-from tapeway.formats.fault import FormatFault
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native.document import Document, Sheet, decode
 from tapeway.paging import Placement
 from tapeway.stores import bodies, journal_text
 from tapeway.stores.disk import Content, read_file, signature_of, store_error
@@ -29,7 +29,7 @@ class Snapshot:
     paths: Paths
     file: Content | None
     digest: str | None
-    sheet: native.Sheet
+    sheet: Sheet
     journal: Journal | None
     journal_digest: str | None
     entries: tuple[Entry, ...]
@@ -43,7 +43,7 @@ class Snapshot:
         """Two snapshots agree in it if nothing was recorded or edited between them."""
         return self.digest, self.journal_digest
 
-    def documents(self) -> list[native.Document]:
+    def documents(self) -> list[Document]:
         """All interactions in order, as they are written."""
         return _merge(self.sheet.documents, self.entries, lambda document, _: document)
 
@@ -59,7 +59,7 @@ class Snapshot:
         except FormatFault as fault:
             raise _corrupt(self.paths.shown(self.paths.cassette), fault) from fault
         try:
-            items = _merge([(each.index, each) for each in found], self.entries, native.decode)
+            items = _merge([(each.index, each) for each in found], self.entries, decode)
         except FormatFault as fault:
             raise _corrupt(self.paths.shown(self.paths.journal), fault) from fault
         found_bodies = [bodies.placed(folder, self.paths, item) for item in items]
@@ -118,7 +118,7 @@ def _snapshot(paths: Paths, file: Content | None, journal_data: bytes | None) ->
             "was left as it is: restore it, or move it away to go on without them"
         ) from damage
     head = journal.header.head if journal else CassetteHead("", "")
-    sheet, digest = native.Sheet(head, ()), None
+    sheet, digest = Sheet(head, ()), None
     if file is not None:
         digest = _digest(file.data)
         try:
@@ -140,7 +140,7 @@ def _digest(data: bytes) -> str:
 def _merge(
     items: Iterable[tuple[int, T]],
     entries: Iterable[Entry],
-    make: Callable[[native.Document, int], T],
+    make: Callable[[Document, int], T],
 ) -> list[T]:
     placement = Placement(items)
     # A file edited meanwhile may have given the number of a recording to something else.

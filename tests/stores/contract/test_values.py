@@ -13,7 +13,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, Held, Recording, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import Failure, Request, Response, ResponseChunk, ResponseHead
-from tapeway.formats import native
+from tapeway.formats.native import document
 from tapeway.ports import BodyKeeper, CassetteStore
 from tests.formats.exchanges import interaction
 from tests.stores.contract.conftest import opened
@@ -76,8 +76,8 @@ async def test_every_kind_of_interaction_comes_back_as_it_was(place: Place, save
 
 def _settled(cassette: StoredCassette) -> StoredCassette:
     # A file says an octet of a path as `%FF`, however it came, and the next one has a key for that.
-    once = native.load(native.save(cassette))
-    return native.load(native.save(once))
+    once = document.load(document.save(cassette))
+    return document.load(document.save(once))
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -14,11 +14,10 @@ from tapeway.core.cassette import cursors
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
-from tapeway.formats import extension
-from tapeway.formats.extension import Document
-from tapeway.formats.fault import FormatFault
+from tapeway.formats import conversion_loss
+from tapeway.formats.conversion_loss import Document, Loss
+from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields
-from tapeway.formats.loss import Loss
 
 IGNORED = ("api_key", "api_base", "base_url")
 """The arguments that are in no key, and that an entry had better not hold."""
@@ -67,7 +66,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     rest = {name: said for name, said in about.values.items() if name != EXTENSION}
     fresh = replace(fresh, meta=cursors.in_meta(fresh.meta, "last"))
     began = replace(fresh, created_at=about.text("created_at") or fresh.created_at)
-    head = extension.head(about.object(EXTENSION), began)
+    head = conversion_loss.head(about.object(EXTENSION), began)
     if rest:
         head = replace(head, meta={**head.meta, _META: rest})
     return StoredCassette(head, tuple(found)), []
@@ -93,7 +92,7 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
     meta = dict(cassette.head.meta)
     kept = meta.pop(_META, None)
     about: Document = dict(kept) if isinstance(kept, dict) else {}
-    about[EXTENSION] = extension.of_head(replace(cassette.head, meta=meta))
+    about[EXTENSION] = conversion_loss.of_head(replace(cassette.head, meta=meta))
     return {"metadata": about, "entries": entries}, losses
 
 

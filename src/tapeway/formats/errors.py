@@ -1,4 +1,7 @@
-"""The line of a JSON text on which a value stands, for messages about it."""
+"""What is wrong with a cassette's text, and where.
+
+The line of a JSON text on which a value stands, for messages about it.
+"""
 
 import json
 import math
@@ -6,10 +9,31 @@ import re
 from collections.abc import Iterator
 
 from tapeway.core.json_text import MAX_DEPTH, NotJson
-from tapeway.formats.fault import FormatFault, Pointer
 
+Pointer = tuple[str | int, ...]
+"""The way from the root to a value: `("interactions", 3, "response", "status_code")`."""
 _LEXEME = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 _PLACED = re.compile(r"line (\d+) column \d+: (.*)", re.DOTALL)
+
+
+class FormatFault(ValueError):
+    """A text is no cassette; tells the place in it, the line where that is known, and the reason."""
+
+    def __init__(self, reason: str, pointer: Pointer = (), *, line: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.pointer = pointer
+        self.line = line
+
+    def __str__(self) -> str:
+        place = shown(self.pointer)
+        return f"{place}: {self.reason}" if place else self.reason
+
+
+def shown(pointer: Pointer) -> str:
+    """A pointer as people write it: `interactions[3].response.status_code`."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in pointer)
+    return text.removeprefix(".")
 
 
 def line_of(text: str, pointer: Pointer) -> int:

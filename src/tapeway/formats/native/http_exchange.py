@@ -1,6 +1,10 @@
 """One HTTP exchange as an interaction of a cassette, and back.
 
 Encoding refuses what decoding would refuse, so that nothing is written that cannot be read again.
+
+What a cassette says of a body that lies in a file beside it, named by its SHA-256.
+
+A recorded failure: AgentTape's `error`, which its tools raise, and what had come until then.
 """
 
 import re
@@ -12,20 +16,50 @@ from tapeway.core.http.content_codings import coding_of, decoder, may_be_read, u
 from tapeway.core.http.headers import OWN, end_to_end, find
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Headers, Request, Response, ResponseHead, Verdict
-from tapeway.formats import arrival, body, body_file, failing, header_map
-from tapeway.formats.fault import FormatFault, Pointer
+from tapeway.core.model.messages import (
+    MESSAGES,
+    BodyFile,
+    Failure,
+    FailureKind,
+    Headers,
+    PartDigest,
+    Request,
+    Response,
+    ResponseHead,
+    Verdict,
+)
+from tapeway.formats.errors import FormatFault, Pointer
 from tapeway.formats.fields import Fields, millis
+from tapeway.formats.native import bodies, chunk_times, header_map
 
+BODY_FILE = "body_file"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_BODY_FILE_FIELDS = ("sha256", "size", "parts")
+_PART_FIELDS = ("name", "filename", "type", "sha256")
+_LARGEST = 2**53
+
+FAILURE_FIELDS = ("type", "module", "message", "failure")
+"""All fields of the error; `failure` is what tells ours from another tool's."""
+
+PARTIAL = "partial"
+"""The field beside the error with what had come. AgentTape reads over it."""
+_MODULE = "httpx"
+_TYPES: Mapping[FailureKind, str] = {
+    "cut": "RemoteProtocolError",
+    "reset": "ReadError",
+    "timeout": "ReadTimeout",
+}
+_KINDS: Mapping[str, FailureKind] = {kind: kind for kind in _TYPES}
 INTERACTION = (
-    *("index", "kind", "boundary", "request", "response", "error", failing.PARTIAL),
+    *("index", "kind", "boundary", "request", "response", "error", PARTIAL),
     *("match_key", "latency_ms", "usage", "tags", "metadata"),
 )
-REQUEST = ("method", "url", *header_map.NAMES, *body.NAMES, "route", "base", "credentials")
+REQUEST = ("method", "url", *header_map.NAMES, *bodies.NAMES, "route", "base", "credentials")
 RESPONSE = (
     *("status_code", "reason_phrase", "reason", "reason_latin1", "http_version"),
-    *(*header_map.NAMES, *body.NAMES, *arrival.NAMES, "verdict"),
+    *(*header_map.NAMES, *bodies.NAMES, *chunk_times.NAMES, "verdict"),
 )
+
 ANNOUNCED = "length"
 """Stands beside a body that is shorter than its head had said."""
 _VERDICTS: Mapping[str, Verdict] = {
@@ -38,8 +72,90 @@ _VERSION = re.compile(r"HTTP/[0-9](\.[0-9])?")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _ORIGIN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)")
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
+
 # What JSON cannot hold (octets that are no UTF-8) and what no URL may (control characters).
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+def encode_body_file(file: BodyFile) -> dict[str, Json]:
+    """The field that refers to the file."""
+    reference: dict[str, Json] = {"sha256": file.digest, "size": file.size}
+    if file.parts is not None:
+        reference["parts"] = [_encode_part_digest(part) for part in file.parts]
+    return {BODY_FILE: reference}
+
+
+def decode_body_file(fields: Fields) -> BodyFile | None:
+    """The file a request's or response's fields refer to; where it lies, its store knows.
+
+    None where they refer to none, or to an empty one: that is no body. Raises FormatFault.
+    """
+    if BODY_FILE not in fields:
+        return None
+    reference = fields.object(BODY_FILE)
+    reference.only(_BODY_FILE_FIELDS)
+    reference.require("sha256", "size")
+    parts = reference.list("parts")
+    file = BodyFile(
+        path="",
+        size=reference.integer("size", low=0, high=_LARGEST),
+        digest=_digest(reference),
+        parts=tuple(
+            [
+                _decode_part_digest(Fields.of(part, (*reference.at, "parts", position)))
+                for position, part in enumerate(parts)
+            ]
+        )
+        if "parts" in reference
+        else None,
+    )
+    return file if file.size else None
+
+
+def _encode_part_digest(part: PartDigest) -> Json:
+    said = {"name": part.name, "filename": part.filename, "type": part.content_type}
+    fields: dict[str, Json] = {name: value for name, value in said.items() if value is not None}
+    return fields | {"sha256": part.digest}
+
+
+def _decode_part_digest(fields: Fields) -> PartDigest:
+    fields.only(_PART_FIELDS)
+    name, filename, kind = [
+        fields.text(each) if each in fields else None for each in ("name", "filename", "type")
+    ]
+    return PartDigest(name, filename, kind, _digest(fields))
+
+
+def _digest(fields: Fields) -> str:
+    digest = fields.text("sha256")
+    if not _DIGEST.fullmatch(digest):
+        raise FormatFault("must be 64 hexadecimal digits, lower case", (*fields.at, "sha256"))
+    return digest
+
+
+def encode_failure(failure: Failure) -> dict[str, Json]:
+    """The error. In AgentTape's terms it is what httpx raises for such an upstream."""
+    return {
+        "type": _TYPES[failure.kind],
+        "module": _MODULE,
+        "message": failure.message,
+        "failure": failure.kind,
+    }
+
+
+def decode_failure(fields: Fields) -> Failure:
+    """The failure an error says. Raises FormatFault."""
+    fields.only(FAILURE_FIELDS)
+    said = fields.text("failure")
+    if said not in _KINDS:
+        raise fields.fault("failure", f"must be one of {', '.join(_KINDS)}, not '{said}'")
+    kind = _KINDS[said]
+    return Failure(kind, fields.text("message") or MESSAGES[kind])
+
+
+def is_ours(error: Json) -> bool:
+    """Whether an error is a failure that can be replayed, and not another tool's exception."""
+    return isinstance(error, dict) and "failure" in error
 
 
 def encode(interaction: Interaction) -> dict[str, Json]:
@@ -53,9 +169,9 @@ def encode(interaction: Interaction) -> dict[str, Json]:
     if interaction.failure is None:
         document["response"] = _encode_response(interaction.response, request.method)
     else:
-        document["error"] = failing.encode(interaction.failure)
+        document["error"] = encode_failure(interaction.failure)
         if interaction.response.status:
-            document[failing.PARTIAL] = _encode_part(interaction.response, request.method)
+            document[PARTIAL] = _encode_part(interaction.response, request.method)
     key = interaction.stored_keys[0] if foreign else of_http(request)
     if key:
         document["match_key"] = key
@@ -73,8 +189,8 @@ def decode(document: Mapping[str, Json], index: int, at: Pointer) -> Interaction
     """The interaction a document says. Raises FormatFault with the place of what is wrong."""
     fields = Fields(document, at)
     fields.only(INTERACTION)
-    failure = failing.decode(fields.object("error")) if "error" in fields else None
-    unfit, needed = ("response", ()) if failure else (failing.PARTIAL, ("response",))
+    failure = decode_failure(fields.object("error")) if "error" in fields else None
+    unfit, needed = ("response", ()) if failure else (PARTIAL, ("response",))
     if unfit in fields:
         raise fields.fault(unfit, "says otherwise than the 'response' or 'error' beside it")
     fields.require("request", *needed)
@@ -107,9 +223,9 @@ def _encode_request(request: Request, url: str, *, foreign: bool) -> dict[str, J
     headers = header_map.encode(request.headers, "request")
     fields["headers"] = headers.pop("headers")
     if request.file is not None:
-        fields |= body_file.encode(request.file)
+        fields |= encode_body_file(request.file)
     else:
-        fields |= body.encode(request.body, _content_type(request.headers))
+        fields |= bodies.encode(request.body, _content_type(request.headers))
     if request.credentials:
         fields["credentials"] = dict(request.credentials)
     # The route is what tells a recording of ours from another tool's.
@@ -138,9 +254,9 @@ def decode_request(fields: Fields) -> Request:
         method=method,
         target=target,
         headers=header_map.decode(fields),
-        body=body.decode(fields),
+        body=bodies.decode(fields),
         base=base,
-        file=body_file.decode(fields),
+        file=decode_body_file(fields),
         credentials=tuple(_texts(fields.object("credentials"))),
     )
 
@@ -175,10 +291,10 @@ def _encode_response(response: Response, method: str) -> dict[str, Json]:
     fields["reason_phrase"] = head.reason
     fields["http_version"] = head.version
     if response.file is not None:
-        fields |= body_file.encode(response.file)
+        fields |= encode_body_file(response.file)
     else:
-        fields |= body.encode(response.body, _content_type(kept))
-    fields |= arrival.encode(response) | headers
+        fields |= bodies.encode(response.body, _content_type(kept))
+    fields |= chunk_times.encode(response) | headers
     if response.verdict:
         fields["verdict"] = response.verdict
     if _UNWRITABLE.search(head.reason):
@@ -196,9 +312,9 @@ def _encode_part(response: Response, method: str) -> dict[str, Json]:
 
 
 def _decode_part(interaction: Fields, method: str) -> Response:
-    if failing.PARTIAL not in interaction:
+    if PARTIAL not in interaction:
         return Response(ResponseHead(0))
-    fields = interaction.object(failing.PARTIAL)
+    fields = interaction.object(PARTIAL)
     plain = {name: value for name, value in fields.values.items() if name != ANNOUNCED}
     part = _decode_response(Fields(plain, fields.at), method)
     if ANNOUNCED not in fields:
@@ -216,14 +332,14 @@ def _decode_response(fields: Fields, method: str) -> Response:
     if fields.flag("reason_latin1"):
         reason = reason.encode("latin-1", "replace").decode("utf-8", "surrogateescape")
     headers = _replayable(header_map.decode(fields), method, status)
-    framing = arrival.framing(fields)
+    framing = chunk_times.framing(fields)
     version = fields.text("http_version", "HTTP/1.1")
     head = ResponseHead(status, reason, headers, framing, version)
-    if (file := body_file.decode(fields)) is not None:
-        body.decode(fields)
-        cuts = arrival.cuts(fields, file.size)
+    if (file := decode_body_file(fields)) is not None:
+        bodies.decode(fields)
+        cuts = chunk_times.cuts(fields, file.size)
         return Response(head, file=file, cuts=cuts, verdict=_verdict(fields))
-    chunks = arrival.decode(fields, body.decode(fields), _content_type(headers))
+    chunks = chunk_times.decode(fields, bodies.decode(fields), _content_type(headers))
     return Response(head, chunks, verdict=_verdict(fields))
 
 

@@ -3,10 +3,14 @@
 A body that is no UTF-8 stands in a document as a string with half surrogate pairs for its odd
 octets, which is what becomes `!!binary` in YAML and cannot be written in JSON. VCR.py answers each
 recording once.
+
+VCR.py's documents as YAML, where a body that is no UTF-8 stands as `!!binary`.
 """
 
 import base64
 import binascii
+import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -14,25 +18,27 @@ from tapeway.core.cassette import cursors
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
-from tapeway.formats import body, exchange, extension
-from tapeway.formats.call import Call, keyed, octets, readable, whole
-from tapeway.formats.extension import Document, Held
-from tapeway.formats.fault import FormatFault, Pointer
+from tapeway.formats import conversion_loss
+from tapeway.formats.conversion_loss import Document, ExtensionField, Loss, dropped, unfit
+from tapeway.formats.errors import FormatFault, Pointer
 from tapeway.formats.fields import Fields
-from tapeway.formats.loss import Loss, dropped
-from tapeway.formats.skipping import unfit
+from tapeway.formats.native import bodies, http_exchange
+from tapeway.formats.other_tools.http_call import HttpCall, keyed, octets, readable, whole
+from tapeway.formats.yaml import parser, writer
+from tapeway.formats.yaml.parser import Tags
+from tapeway.formats.yaml.scalars import resolve
 
-HELD = Held(
-    ("method", "url", "headers", *body.NAMES),
-    ("status_code", "reason_phrase", "headers", *body.NAMES),
+HELD = ExtensionField(
+    ("method", "url", "headers", *bodies.NAMES),
+    ("status_code", "reason_phrase", "headers", *bodies.NAMES),
 )
 EXTENSION = "tapeway"
 VERSION = 1
 _ROOT = ("version", "interactions", EXTENSION)
 _INTERACTION = ("request", "response", EXTENSION)
+
 ONCE = "VCR.py answers each recording once, and then fails unless allow_playback_repeats is set"
 """What a conversion says of a cassette that goes on answering."""
-
 _OF_OCTETS = frozenset(
     {
         *(("request", "body"), ("request", "headers")),
@@ -40,9 +46,11 @@ _OF_OCTETS = frozenset(
     }
 )
 _NOTE = "vcr"
+
 _EMPTY = "empty_body"
 """In a recording's metadata: its request had a body without bytes, as httpx sends it, and not none
 at all. VCR.py tells them apart where it matches bodies."""
+_NO_NUMBER = re.compile(r"-?[0-9]+[eE].*|-?[0-9.]+[eE][0-9]+")
 
 
 def recognises(value: Json) -> bool:
@@ -77,7 +85,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
         found.append(_read_interaction(len(found), fields, status))
     losses += dropped(root, _ROOT)
     fresh = replace(fresh, meta=cursors.in_meta(fresh.meta, "miss"))
-    return StoredCassette(extension.head(root.object(EXTENSION), fresh), tuple(found)), losses
+    return StoredCassette(conversion_loss.head(root.object(EXTENSION), fresh), tuple(found)), losses
 
 
 def write(cassette: StoredCassette, *, binary: bool = False) -> tuple[Document, list[Loss]]:
@@ -95,7 +103,7 @@ def write(cassette: StoredCassette, *, binary: bool = False) -> tuple[Document, 
         written.append(_interaction(item))
     if written and cursors.of_meta(cassette.head.meta) != "miss":
         losses.append(Loss((), ONCE))
-    head = extension.of_head(cassette.head)
+    head = conversion_loss.of_head(cassette.head)
     return {"version": VERSION, "interactions": written, EXTENSION: head}, losses
 
 
@@ -110,7 +118,7 @@ def _not_text(item: Interaction | ForeignInteraction) -> str:
 
 
 def _interaction(item: Interaction) -> Document:
-    document = exchange.encode(item)
+    document = http_exchange.encode(item)
     request, response = _object(document["request"]), _object(document["response"])
     return {
         "request": {
@@ -153,7 +161,7 @@ def _read_interaction(index: int, fields: Fields, status: int) -> Interaction:
     request.require("method", "uri")
     if not request.text("uri").startswith(("http://", "https://", "/")):
         raise request.fault("uri", "must be an absolute URL")
-    call = Call(
+    call = HttpCall(
         method=request.text("method"),
         url=request.text("uri"),
         request_headers=octets(_pairs(request)),
@@ -222,3 +230,61 @@ def _base64(fields: Fields) -> bytes:
         return base64.b64decode("".join(fields.text("base64_string").split()), validate=True)
     except (binascii.Error, ValueError):
         raise FormatFault("is not valid base64", (*fields.at, "base64_string")) from None
+
+
+def parse(text: bytes) -> Json:
+    """The document. Raises FormatFault with line and reason; other tags than `!!binary` are refused."""
+    return parser.parse(text, _TAGS, _meaning)
+
+
+def line_of(text: bytes, pointer: Pointer) -> int:
+    """The line a value stands on."""
+    return parser.line_of(text, pointer, _TAGS)
+
+
+def dump(document: Document) -> bytes:
+    """The text that VCR.py reads as this document."""
+    binary: dict[str, str] = {}
+    text = writer.dump(_marked(document, binary))
+    for mark, content in binary.items():
+        text = text.replace(mark, content)
+    return text.encode()
+
+
+def _marked(value: Json, binary: dict[str, str]) -> Json:
+    """The value with a mark, plain in YAML, for each text that holds odd octets."""
+    if isinstance(value, dict):
+        return {name: _marked(inner, binary) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_marked(inner, binary) for inner in value]
+    if isinstance(value, str) and not _is_text(value):
+        octets = value.encode("utf-8", "surrogateescape")
+        # Nobody can have written a hash of the very bytes that stand in its place.
+        mark = f"binary_{hashlib.sha256(octets).hexdigest()}"
+        binary[mark] = f'!!binary "{base64.b64encode(octets).decode("ascii")}"'
+        return mark
+    return value
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _meaning(text: str) -> Json:
+    # PyYAML writes the text `1e5` without quotes: its numbers have a dot, and a sign before exponents.
+    return text if _NO_NUMBER.fullmatch(text) else resolve(text)
+
+
+def _binary(text: str) -> str:
+    try:
+        octets = base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("what stands under !!binary is not valid base64") from None
+    return octets.decode("utf-8", "surrogateescape")
+
+
+_TAGS: Tags = {"tag:yaml.org,2002:binary": _binary}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tapeway.core import json_text
 from tapeway.core.json_text import Json
-from tapeway.formats.yaml_scalar import number
+from tapeway.formats.yaml.scalars import number
 
 _PLAIN = re.compile(r"[A-Za-z_](?:[A-Za-z0-9 _./@+-]*[A-Za-z0-9_./@+-])?")
 # Words that some reader takes for a truth value or for nothing.

@@ -13,16 +13,15 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import Headers
-from tapeway.formats import body, exchange, extension
-from tapeway.formats.call import Call, keyed, octets, readable, texts, whole
-from tapeway.formats.extension import Document, Held
+from tapeway.formats import conversion_loss
+from tapeway.formats.conversion_loss import Document, ExtensionField, Loss, unfit
 from tapeway.formats.fields import Fields
-from tapeway.formats.loss import Loss
-from tapeway.formats.skipping import unfit
+from tapeway.formats.native import bodies, http_exchange
+from tapeway.formats.other_tools.http_call import HttpCall, keyed, octets, readable, texts, whole
 
-HELD = Held(
-    ("method", "url", "headers", "header_order", *body.NAMES),
-    ("status_code", "reason_phrase", "http_version", "headers", "header_order", *body.NAMES),
+HELD = ExtensionField(
+    ("method", "url", "headers", "header_order", *bodies.NAMES),
+    ("status_code", "reason_phrase", "http_version", "headers", "header_order", *bodies.NAMES),
 )
 EXTENSION = "_tapeway"
 STARTED = "started_at"
@@ -60,7 +59,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
         found.append(_read_entry(len(found), fields))
     if found and EXTENSION not in log:
         losses.append(Loss((), WHOLE))
-    return StoredCassette(extension.head(log.object(EXTENSION), fresh), tuple(found)), losses
+    return StoredCassette(conversion_loss.head(log.object(EXTENSION), fresh), tuple(found)), losses
 
 
 def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
@@ -89,14 +88,14 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
         "name": "tapeway",
         "version": str(cassette.head.meta.get("tapeway_version", "")),
     }
-    head = extension.of_head(cassette.head)
+    head = conversion_loss.of_head(cassette.head)
     return {
         "log": {"version": "1.2", "creator": creator, "entries": entries, EXTENSION: head}
     }, losses
 
 
 def _entry(item: Interaction, created: str) -> Document:
-    document = exchange.encode(item)
+    document = http_exchange.encode(item)
     started = item.metadata.get(STARTED)
     took = item.latency_ms
     failed = item.failure is not None
@@ -199,7 +198,7 @@ def _read_entry(index: int, fields: Fields) -> Interaction:
     took = fields.number("time") if fields.values.get("time") != -1 else 0.0
     started = fields.text("startedDateTime")
     failed = ours and response.values.get("status") == 0
-    call = Call(
+    call = HttpCall(
         method=request.text("method"),
         url=request.text("url"),
         request_headers=octets(_pairs(request)),

@@ -2,8 +2,15 @@
 
 A recording of kind `llm` holds the arguments of a method and the object it returned; an error is
 told as the exception that the application saw. The document stays what is kept of them.
+
+Objects that AgentTape wrote down as Python shows them, taken back to what they say.
+
+An application that puts a message of the SDK back into the conversation, as tool loops do, leaves
+`ChatCompletionMessage(content=None, role='assistant', …)` in a YAML cassette. It is read and never
+run: only names, literals and what they are nested in.
 """
 
+import ast
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -22,10 +29,12 @@ from tapeway.core.model.messages import (
     ResponseChunk,
     ResponseHead,
 )
-from tapeway.formats import exchange, header_map, python_repr
-from tapeway.formats.fault import Pointer
+from tapeway.formats.errors import Pointer
 from tapeway.formats.fields import Fields
+from tapeway.formats.native import header_map, http_exchange
 
+_OBJECT = re.compile(r"[A-Z]\w*\(\w+=")
+_LONGEST = 1024 * 1024
 Document = Mapping[str, Json]
 _Answer = tuple[Response, Failure | None]
 
@@ -69,6 +78,53 @@ _DECIDED = (b"x-should-retry", b"false")
 _RAW = "http_response"
 
 
+class _Unread(ValueError):
+    """It says something else than an object of literals."""
+
+
+def read(text: str) -> Json:
+    """The object with what was None left out, as the SDK sends it; other text as it is."""
+    if not _OBJECT.match(text) or len(text) > _LONGEST:
+        return text
+    try:
+        return _value(ast.parse(text, mode="eval").body)
+    except (_Unread, SyntaxError, ValueError, RecursionError, MemoryError):
+        return text
+
+
+def literal(text: str) -> Json:
+    """What a dictionary says that Python shows so, None for anything else."""
+    if not text.startswith("{") or len(text) > _LONGEST:
+        return None
+    try:
+        return _value(ast.parse(text, mode="eval").body)
+    except (_Unread, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _value(node: ast.expr) -> Json:
+    match node:
+        case ast.Constant(value=bool() | int() | float() | str() | None as value):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+            return -value
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_value(each) for each in items]
+        case ast.Dict(keys=names, values=values):
+            return {_name(name): _value(each) for name, each in zip(names, values, strict=True)}
+        case ast.Call(func=ast.Name(), args=[], keywords=fields):
+            found = {field.arg or "": _value(field.value) for field in fields}
+            return {name: value for name, value in found.items() if value is not None}
+        case _:
+            raise _Unread
+
+
+def _name(node: ast.expr | None) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    raise _Unread
+
+
 def exchange_of(document: Document, index: int, at: Pointer) -> Interaction | None:
     """What answers the same call over HTTP, None for a call that is made in another way.
 
@@ -86,7 +142,7 @@ def failed(document: Document, index: int, at: Pointer) -> Interaction:
     """The exchange that ended in another tool's error. Raises FormatFault with the place."""
     fields = Fields(document, at)
     fields.require("request")
-    request = exchange.decode_request(fields.object("request"))
+    request = http_exchange.decode_request(fields.object("request"))
     return _interaction(fields, index, request, _error(fields.object("error").values))
 
 
@@ -107,7 +163,7 @@ def _request(fields: Fields) -> Request | None:
 def _sent(endpoint: str, name: str, value: Json) -> Json:
     # Texts are no messages, but objects that were written down as text.
     if (endpoint, name) in _MESSAGES and isinstance(value, list):
-        return [python_repr.read(each) if isinstance(each, str) else each for each in value]
+        return [read(each) if isinstance(each, str) else each for each in value]
     return value
 
 
@@ -152,7 +208,7 @@ def _error(error: Mapping[str, Json], *, wrapped: bool = False) -> _Answer:
         said = {"error": said}
     if said is None and (told := _TOLD.fullmatch(message)):
         # AgentTape 0.1.0 kept of an error what the SDK says, which repeats the body.
-        status, said = status or int(told[1]), python_repr.literal(told[2])
+        status, said = status or int(told[1]), literal(told[2])
     if said is None:
         said = _shape(attrs, message or kind)
     text = said.encode() if isinstance(said, str) else dump(said)

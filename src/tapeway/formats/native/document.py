@@ -2,9 +2,20 @@
 
 Reading is in two steps, so that what nobody changed is written back as it was found: `read` gives
 the documents of the interactions, `decode` what one of them says. `write` numbers them anew.
+
+Texts and octets that AgentTape keeps beside a cassette, brought back to where they belong.
+
+AgentTape writes all that have more than 4 KiB into `NAME.assets/` and leaves a reference with its digest.
+
+What tells whether a cassette, or one of its interactions, is the same as it was.
+
+It does not depend on how interactions are numbered, but on what they say and on their order.
 """
 
-from collections.abc import Iterable, Sequence
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import count
@@ -14,19 +25,73 @@ from tapeway.core.cassette import cursors
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import RulesFault
-from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
-from tapeway.formats import assets, exchange, failing, json_lines, sdk_document
-from tapeway.formats.fault import FormatFault, Pointer
+from tapeway.formats import errors
+from tapeway.formats.errors import FormatFault, Pointer
 from tapeway.formats.fields import Fields
+from tapeway.formats.native import http_exchange, sdk_calls
 
+Fetch = Callable[[str], bytes | None]
+"""Gives the content behind a digest `sha256:…`, or None where there is none."""
+
+BYTES = "__agenttape_bytes__"
+"""The only name in an object that stands for octets, in base64: how AgentTape writes small ones."""
+_MARKER = "__agenttape_asset__"
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 VERSION = "1"
 KINDS = ("llm", "tool", "retrieval", "memory_read", "memory_write", "http")
 
 Document = dict[str, Json]
 """An interaction as it stands in the file."""
-
 _ROOT = ("version", "created_at", "run_id", "meta", "interactions")
+
+
+def mentioned(text: bytes) -> bool:
+    """Whether a cassette's text may hold a reference at all."""
+    return _MARKER.encode() in text
+
+
+def inline(value: Json, fetch: Fetch, at: Pointer) -> Json:
+    """The value with every reference replaced by its content. Raises FormatFault for a lost one."""
+    if isinstance(value, dict):
+        if _MARKER in value:
+            return _content(value, fetch, at)
+        return {name: inline(inner, fetch, (*at, name)) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [inline(inner, fetch, (*at, index)) for index, inner in enumerate(value)]
+    return value
+
+
+def recalled(value: Json) -> Json:
+    """The value with each reference replaced whose text is short enough to stand in it whole."""
+    if isinstance(value, dict):
+        preview = value.get("preview")
+        if _MARKER in value and isinstance(preview, str) and value.get("encoding") == "utf-8":
+            return (
+                preview if len(preview.encode("utf-8", "replace")) == value.get("size") else value
+            )
+        return {name: recalled(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [recalled(inner) for inner in value]
+    return value
+
+
+def _content(reference: dict[str, Json], fetch: Fetch, at: Pointer) -> Json:
+    digest = reference[_MARKER]
+    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        raise FormatFault("is a reference without a sha256 digest", at)
+    content = fetch(digest)
+    if content is None:
+        raise FormatFault(f"the file of {digest} beside the cassette is missing: restore it", at)
+    if "sha256:" + hashlib.sha256(content).hexdigest() != digest:
+        raise FormatFault(f"the file of {digest} beside the cassette was changed: restore it", at)
+    if reference.get("encoding") == "base64":
+        return {BYTES: base64.b64encode(content).decode("ascii")}
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise FormatFault(f"the file of {digest} beside the cassette is no text", at) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +107,7 @@ def no_assets(digest: str) -> bytes | None:
     return None
 
 
-def load(text: bytes, fetch: assets.Fetch = no_assets) -> StoredCassette:
+def load(text: bytes, fetch: Fetch = no_assets) -> StoredCassette:
     """The cassette a file holds. Raises FormatFault with line, place and reason."""
     sheet = read(text)
     return StoredCassette(sheet.head, tuple(decode_all(text, sheet, fetch)))
@@ -58,26 +123,22 @@ def read(text: bytes) -> Sheet:
     try:
         value = parse(text, constant=json_text.held)
     except NotJson as exc:
-        raise json_lines.explain(text, exc) from None
+        raise errors.explain(text, exc) from None
     try:
         return sheet_of(value)
     except FormatFault as exc:
         raise _placed(exc, text) from None
 
 
-def decode_all(
-    text: bytes, sheet: Sheet, fetch: assets.Fetch
-) -> list[Interaction | ForeignInteraction]:
+def decode_all(text: bytes, sheet: Sheet, fetch: Fetch) -> list[Interaction | ForeignInteraction]:
     """What all the documents of a file say. Raises FormatFault with line, place and reason."""
     try:
-        return decode_sheet(sheet, fetch if assets.mentioned(text) else None)
+        return decode_sheet(sheet, fetch if mentioned(text) else None)
     except FormatFault as exc:
         raise _placed(exc, text) from None
 
 
-def decode_sheet(
-    sheet: Sheet, fetch: assets.Fetch | None
-) -> list[Interaction | ForeignInteraction]:
+def decode_sheet(sheet: Sheet, fetch: Fetch | None) -> list[Interaction | ForeignInteraction]:
     """The same, in whatever way the file writes its values. Raises FormatFault with the place."""
     return [
         decode(document, index, ("interactions", position), fetch)
@@ -86,11 +147,11 @@ def decode_sheet(
 
 
 def decode(
-    document: Document, index: int, at: Pointer = (), fetch: assets.Fetch | None = None
+    document: Document, index: int, at: Pointer = (), fetch: Fetch | None = None
 ) -> Interaction | ForeignInteraction:
     """What a document says; kinds that HTTP does not carry, and other tools' errors, stay as they are."""
     if fetch is not None:
-        inlined = assets.inline(document, fetch, at)
+        inlined = inline(document, fetch, at)
         document = inlined if isinstance(inlined, dict) else document
     fields = Fields(document, at)
     fields.require("kind")
@@ -102,10 +163,10 @@ def decode(
     if "error" not in fields and "response" not in document:
         raise FormatFault("there is neither a 'response' nor an 'error'", at)
     if kind != "http" or _is_custom(document.get("request")):
-        return ForeignInteraction(index, document, sdk_document.exchange_of(document, index, at))
-    if "error" in fields and not failing.is_ours(document.get("error")):
-        return ForeignInteraction(index, document, sdk_document.failed(document, index, at))
-    return exchange.decode(document, index, at)
+        return ForeignInteraction(index, document, sdk_calls.exchange_of(document, index, at))
+    if "error" in fields and not http_exchange.is_ours(document.get("error")):
+        return ForeignInteraction(index, document, sdk_calls.failed(document, index, at))
+    return http_exchange.decode(document, index, at)
 
 
 def _is_custom(request: Json) -> bool:
@@ -117,7 +178,7 @@ def encode(interaction: Interaction | ForeignInteraction) -> Document:
     """The document of an interaction. Raises FormatFault for one that could not be read again."""
     if isinstance(interaction, ForeignInteraction):
         return dict(interaction.document)
-    return exchange.encode(interaction)
+    return http_exchange.encode(interaction)
 
 
 def write(head: CassetteHead, documents: Iterable[Document]) -> bytes:
@@ -147,7 +208,7 @@ def numbered(index: int, document: Document) -> Document:
 
 def _indented(index: int, document: Document) -> bytes:
     text = dump(numbered(index, document), indent=True)
-    match document.get("response", document.get(failing.PARTIAL)):
+    match document.get("response", document.get(http_exchange.PARTIAL)):
         case {"chunks": [[int() | float(), int()], *_] as chunks}:
             text = text.replace(*_spread_and_narrow(chunks))
     # A line break inside a string is an escape, so each one here begins a line.
@@ -190,7 +251,7 @@ def _root(value: Json) -> Fields:
     fields = Fields.of(value, ())
     # Told to keep nearly everything beside the cassette, AgentTape does so with what it says itself.
     said = {
-        name: each if name == "interactions" else assets.recalled(each)
+        name: each if name == "interactions" else recalled(each)
         for name, each in fields.values.items()
     }
     return Fields(said, ())
@@ -217,5 +278,43 @@ def _indexes(documents: Sequence[Fields]) -> list[int]:
 
 
 def _placed(fault: FormatFault, text: bytes) -> FormatFault:
-    line = json_lines.line_of(text.decode("utf-8"), fault.pointer)
+    line = errors.line_of(text.decode("utf-8"), fault.pointer)
     return FormatFault(fault.reason, fault.pointer, line=line)
+
+
+def of_document(document: Mapping[str, Json]) -> str:
+    """The digest of an interaction's document, its number aside."""
+    plain = {name: value for name, value in document.items() if name != "index"}
+    return hashlib.sha256(dump(plain)).hexdigest()
+
+
+def of_item(item: Held) -> str:
+    """The same for what a document says. Raises FormatFault for what none could say."""
+    return of_document(encode(item))
+
+
+def of_head(head: CassetteHead) -> str:
+    """The digest of what a cassette says of itself."""
+    return hashlib.sha256(dump(root_of(head))).hexdigest()
+
+
+class Whole:
+    """The digest of a whole cassette as it grows, from that of its head and of its interactions."""
+
+    def __init__(self, head: str) -> None:
+        self._found = hashlib.sha256(head.encode())
+
+    def add(self, digest: str) -> None:
+        self._found.update(b"\n" + digest.encode())
+
+    @property
+    def digest(self) -> str:
+        return self._found.hexdigest()
+
+
+def of_cassette(head: str, digests: Iterable[str]) -> str:
+    """The same for all of them, in order."""
+    whole = Whole(head)
+    for each in digests:
+        whole.add(each)
+    return whole.digest

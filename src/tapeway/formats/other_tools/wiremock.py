@@ -19,10 +19,10 @@ from tapeway.core.matching.key import request_key
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import Failure, Headers
-from tapeway.formats.call import Call, keyed, octets, whole
-from tapeway.formats.fault import Pointer
+from tapeway.formats.conversion_loss import Loss
+from tapeway.formats.errors import Pointer
 from tapeway.formats.fields import Fields
-from tapeway.formats.loss import Loss
+from tapeway.formats.other_tools.http_call import HttpCall, keyed, octets, whole
 
 _PRIORITY = 5
 """That of a mapping that says none; 1 is the highest."""
@@ -42,7 +42,7 @@ _BODIED = ("POST", "PUT", "PATCH")
 _LIVELY = ("delayDistribution", "chunkedDribbleDelay", "transformers", "transformerParameters")
 
 
-class _Unusable(Exception):
+class _UnusableStub(Exception):
     """A mapping that no recording can say."""
 
 
@@ -74,7 +74,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     for fields in _mappings(value):
         try:
             stubs.append(_stub(fields))
-        except _Unusable as why:
+        except _UnusableStub as why:
             losses.append(Loss(fields.at, f"{why}: left out", left_out=True))
             continue
         losses += _narrowed(fields)
@@ -168,19 +168,19 @@ def _call(fields: Fields) -> Interaction:
     request, response = fields.object("request"), fields.object("response")
     headers, body = _wanted(request)
     if "proxyBaseUrl" in response:
-        raise _Unusable("is answered by another server")
+        raise _UnusableStub("is answered by another server")
     if "bodyFileName" in response:
-        raise _Unusable(f"its answer lies in the file '{response.text('bodyFileName')}'")
+        raise _UnusableStub(f"its answer lies in the file '{response.text('bodyFileName')}'")
     fault = response.text("fault")
     if fault and fault not in _RESETS:
-        raise _Unusable(f"answers with the fault '{fault}'")
+        raise _UnusableStub(f"answers with the fault '{fault}'")
     status = response.integer("status", low=0, high=999) if "status" in response else 200
     if not 200 <= status < 600:
-        raise _Unusable(f"has the status {status}, which is no answer by itself")
+        raise _UnusableStub(f"has the status {status}, which is no answer by itself")
     content, added = _content(response)
     named = octets(_pairs(response.object("headers")))
     delay = response.number("fixedDelayMilliseconds")
-    found = Call(
+    found = HttpCall(
         method=_method(request),
         url=_url(request),
         request_headers=headers,
@@ -197,17 +197,17 @@ def _call(fields: Fields) -> Interaction:
 def _method(request: Fields) -> str:
     method = request.text("method", "ANY")
     if method == "ANY":
-        raise _Unusable("takes any method")
+        raise _UnusableStub("takes any method")
     return method
 
 
 def _url(request: Fields) -> str:
     for name in (*_OPEN_URLS, *_OPEN):
         if name in request:
-            raise _Unusable(f"matches requests by '{name}'")
+            raise _UnusableStub(f"matches requests by '{name}'")
     given = [name for name in _URLS if name in request]
     if not given:
-        raise _Unusable("takes any path")
+        raise _UnusableStub("takes any path")
     url = request.text(given[0])
     pairs = [
         f"{quote_plus(name)}={quote_plus(value)}"
@@ -221,7 +221,7 @@ def _equal(matchers: Fields) -> Iterator[tuple[str, str]]:
     for name in matchers.values:
         matcher = matchers.object(name)
         if set(matcher.values) - {"caseInsensitive"} != {"equalTo"}:
-            raise _Unusable(f"matches '{name}' by something else than 'equalTo'")
+            raise _UnusableStub(f"matches '{name}' by something else than 'equalTo'")
         yield name, matcher.text("equalTo")
 
 
@@ -238,11 +238,13 @@ def _wanted(request: Fields) -> tuple[Headers, bytes]:
             case ["binaryEqualTo"]:
                 said.append(((), pattern.base64("binaryEqualTo")))
             case names:
-                raise _Unusable(f"matches bodies by {' and '.join(map(repr, names)) or 'nothing'}")
+                raise _UnusableStub(
+                    f"matches bodies by {' and '.join(map(repr, names)) or 'nothing'}"
+                )
         if any(pattern.flag(name) for name in _LENIENT if name in pattern):
-            raise _Unusable("matches bodies that are not quite equal")
+            raise _UnusableStub("matches bodies that are not quite equal")
     if len(said) > 1:
-        raise _Unusable("matches bodies by several patterns")
+        raise _UnusableStub("matches bodies by several patterns")
     headers, body = said[0] if said else ((), b"")
     stated = find(octets(_stated(request)), b"content-type")
     return (((b"Content-Type", stated),) if stated else headers), body
@@ -267,7 +269,7 @@ def _json(pattern: Fields) -> bytes:
         except NotJson as exc:
             raise pattern.fault("equalToJson", f"is no JSON: {exc}") from None
     if "${json-unit." in dump(value).decode():
-        raise _Unusable("matches bodies by placeholders")
+        raise _UnusableStub("matches bodies by placeholders")
     return dump(value)
 
 

@@ -16,9 +16,9 @@ from tapeway.core.matching.rules import Rules, in_meta
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import Headers
-from tapeway.formats.call import Call, keyed, whole
+from tapeway.formats.conversion_loss import Loss, dropped
 from tapeway.formats.fields import Fields
-from tapeway.formats.loss import Loss, dropped
+from tapeway.formats.other_tools.http_call import HttpCall, keyed, whole
 
 RULES = Rules(
     ignore=tuple(
@@ -46,7 +46,7 @@ _MATCH = ("userMessage", "inputText", "sequenceIndex")
 _ANSWER = ("content", "toolCalls", "error", "status", "embedding", "model", "usage", "id")
 
 
-class _Unusable(Exception):
+class _UnusableFixture(Exception):
     """A fixture that no recording can say."""
 
 
@@ -68,7 +68,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
         fields.require("match", "response")
         try:
             call = _call(fields, position).interaction(0, fields.at)
-        except _Unusable as why:
+        except _UnusableFixture as why:
             losses.append(Loss(fields.at, f"{why}: left out", left_out=True))
             continue
         fixture = _Fixture(position, fields, _turn(fields.object("match")), call)
@@ -126,11 +126,11 @@ def _answering(group: list[_Fixture], losses: list[Loss]) -> Iterator[_Fixture]:
     yield from kept
 
 
-def _call(fields: Fields, position: int) -> Call:
+def _call(fields: Fields, position: int) -> HttpCall:
     match, response = fields.object("match"), fields.object("response")
     for name in match.values:
         if name not in _MATCH:
-            raise _Unusable(f"matches requests by '{name}'")
+            raise _UnusableFixture(f"matches requests by '{name}'")
     model = response.text("model", "aimock")
     if "inputText" in match:
         path = "/embeddings"
@@ -139,9 +139,9 @@ def _call(fields: Fields, position: int) -> Call:
         message: Json = {"role": "user", "content": match.text("userMessage")}
         path, asked = "/chat/completions", {"model": model, "messages": [message]}
     else:
-        raise _Unusable("takes any request")
+        raise _UnusableFixture("takes any request")
     status, answer = _answer(response, model, position)
-    return Call(
+    return HttpCall(
         method="POST",
         url=_URL + path,
         request_headers=_JSON,
@@ -161,7 +161,7 @@ def _answer(response: Fields, model: str, position: int) -> tuple[int, Json]:
         one: Json = {"object": "embedding", "index": 0, "embedding": response.list("embedding")}
         return 200, {"object": "list", "data": [one], "model": model, "usage": usage}
     if "content" not in response and "toolCalls" not in response:
-        raise _Unusable("its answer is none of content, toolCalls, error and embedding")
+        raise _UnusableFixture("its answer is none of content, toolCalls, error and embedding")
     calls = list(_tool_calls(response, position))
     message: dict[str, Json] = {"role": "assistant", "content": response.text("content") or None}
     if calls:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Headers
-from tapeway.formats.fault import FormatFault
+from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields
 
 NAMES = ("headers", "header_order", "latin1")

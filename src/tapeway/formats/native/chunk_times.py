@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Cuts, Framing, Response, ResponseChunk
-from tapeway.formats.fault import FormatFault
+from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields, millis
 
 NAMES = ("framing", "at_ms", "chunks")

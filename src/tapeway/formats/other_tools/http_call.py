@@ -15,8 +15,8 @@ from tapeway.core.http.headers import end_to_end
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
-from tapeway.formats import exchange
-from tapeway.formats.fault import FormatFault, Pointer
+from tapeway.formats.errors import FormatFault, Pointer
+from tapeway.formats.native import http_exchange
 
 _ORIGIN = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _VERSION = re.compile(r"(?:http/)?h?([0-9])(?:\.([0-9]))?", re.IGNORECASE)
@@ -25,7 +25,7 @@ _FRAMING = frozenset({b"host", b"content-length"})
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class HttpCall:
     """What nearly every tool knows of a call; the URL is absolute, or a path where no host is known."""
 
     method: str
@@ -68,7 +68,7 @@ class Call:
         )
         try:
             # Encoding checks all that a cassette could not hold.
-            return exchange.decode(exchange.encode(found), index, at)
+            return http_exchange.decode(http_exchange.encode(found), index, at)
         except FormatFault as fault:
             raise FormatFault(fault.reason, at) from None
 

@@ -9,20 +9,11 @@ from dataclasses import dataclass
 
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.formats import (
-    aimock,
-    dspy,
-    har,
-    interposition,
-    json_lines,
-    jsonl,
-    native,
-    vcr,
-    vcr_yaml,
-    wiremock,
-)
-from tapeway.formats.fault import FormatFault
-from tapeway.formats.loss import Loaded, Loss, Saved
+from tapeway.formats import errors, jsonl
+from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette, Loss
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native import document as native
+from tapeway.formats.other_tools import aimock, dspy, har, interposition, vcr, wiremock
 
 _Read = Callable[[Json, CassetteHead], tuple[StoredCassette, list[Loss]]]
 _YAML = (".yaml", ".yml")
@@ -41,8 +32,8 @@ class Kind:
     name: str
     suffixes: tuple[str, ...]
     recognises: Callable[[Json], bool]
-    load: Callable[[bytes, CassetteHead], Loaded]
-    save: Callable[[StoredCassette], Saved] | None
+    load: Callable[[bytes, CassetteHead], ImportedCassette]
+    save: Callable[[StoredCassette], ExportedCassette] | None
 
 
 def named(name: str, suffix: str = "") -> Kind | None:
@@ -63,7 +54,7 @@ def of_text(text: bytes, suffix: str = "") -> Kind | None:
     Raises FormatFault for what is neither YAML nor JSON, where the suffix says it is YAML.
     """
     if suffix.lower() in _YAML and not _is_json(text):
-        value = vcr_yaml.parse(text)
+        value = vcr.parse(text)
         return VCR if vcr.recognises(value) else TAPEWAY if _is_native(value) else None
     try:
         return _of_value(parse(text))
@@ -91,43 +82,43 @@ def _json(text: bytes) -> Json:
     try:
         return parse(text)
     except NotJson as exc:
-        raise json_lines.explain(text, exc) from None
+        raise errors.explain(text, exc) from None
 
 
-def _loader(read: _Read) -> Callable[[bytes, CassetteHead], Loaded]:
-    def load(text: bytes, fresh: CassetteHead) -> Loaded:
+def _loader(read: _Read) -> Callable[[bytes, CassetteHead], ImportedCassette]:
+    def load(text: bytes, fresh: CassetteHead) -> ImportedCassette:
         value = _json(text)
         try:
             cassette, losses = read(value, fresh)
         except FormatFault as fault:
-            line = json_lines.line_of(text.decode("utf-8"), fault.pointer)
+            line = errors.line_of(text.decode("utf-8"), fault.pointer)
             raise FormatFault(fault.reason, fault.pointer, line=line) from None
-        return Loaded(cassette, tuple(losses))
+        return ImportedCassette(cassette, tuple(losses))
 
     return load
 
 
-def _load_vcr(text: bytes, fresh: CassetteHead) -> Loaded:
+def _load_vcr(text: bytes, fresh: CassetteHead) -> ImportedCassette:
     if _is_json(text):
         return _loader(vcr.read)(text, fresh)
-    value = vcr_yaml.parse(text)
+    value = vcr.parse(text)
     try:
         cassette, losses = vcr.read(value, fresh)
     except FormatFault as fault:
-        line = vcr_yaml.line_of(text, fault.pointer)
+        line = vcr.line_of(text, fault.pointer)
         raise FormatFault(fault.reason, fault.pointer, line=line) from None
-    return Loaded(cassette, tuple(losses))
+    return ImportedCassette(cassette, tuple(losses))
 
 
-def _save_vcr(cassette: StoredCassette) -> Saved:
+def _save_vcr(cassette: StoredCassette) -> ExportedCassette:
     document, losses = vcr.write(cassette, binary=True)
-    return Saved(vcr_yaml.dump(document), tuple(losses))
+    return ExportedCassette(vcr.dump(document), tuple(losses))
 
 
-def _saver(write: _Write) -> Callable[[StoredCassette], Saved]:
-    def save(cassette: StoredCassette) -> Saved:
+def _saver(write: _Write) -> Callable[[StoredCassette], ExportedCassette]:
+    def save(cassette: StoredCassette) -> ExportedCassette:
         document, losses = write(cassette)
-        return Saved(dump(document, indent=True) + b"\n", tuple(losses))
+        return ExportedCassette(dump(document, indent=True) + b"\n", tuple(losses))
 
     return save
 
@@ -146,8 +137,8 @@ TAPEWAY = Kind(
     "tapeway",
     (".json", *_YAML),
     _is_native,
-    lambda text, fresh: Loaded(native.load(text)),
-    lambda cassette: Saved(native.save(cassette)),
+    lambda text, fresh: ImportedCassette(native.load(text)),
+    lambda cassette: ExportedCassette(native.save(cassette)),
 )
 """A cassette file; where it lies in a store, the store reads and writes it."""
 
@@ -160,8 +151,8 @@ JSONL = Kind(
     "jsonl",
     (".jsonl", ".ndjson"),
     jsonl.recognises,
-    lambda text, fresh: Loaded(jsonl.read(text, fresh)),
-    lambda cassette: Saved(jsonl.write(cassette)),
+    lambda text, fresh: ImportedCassette(jsonl.read(text, fresh)),
+    lambda cassette: ExportedCassette(jsonl.write(cassette)),
 )
 
 KINDS = (

@@ -2,10 +2,12 @@
 
 Whatever redaction would replace is a finding, so that there is one opinion on what a secret is. What
 it leaves is searched once more: every string and name, and inside what is encoded.
+
+A document changed only where a change says so: whatever else stands in it stays as it stands.
 """
 
 import base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tapeway.core.http.content_codings import (
@@ -32,16 +34,63 @@ from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.redaction.leak_guard import HIDDEN, Place
 from tapeway.core.redaction.patterns import LONGEST
 from tapeway.core.redaction.redactor import Redactor
-from tapeway.formats import native
-from tapeway.formats.assets import BYTES
-from tapeway.formats.patch import patched
+from tapeway.formats.native import bodies, chunk_times, header_map, http_exchange
+from tapeway.formats.native.document import BYTES, Document, decode, encode
+
+_MESSAGES = ("request", "response", http_exchange.PARTIAL)
+
+# Fields that say one thing together.
+_GROUPS = (bodies.NAMES, header_map.NAMES, chunk_times.NAMES)
+
+
+def patched(
+    document: Mapping[str, Json], before: Mapping[str, Json], after: Mapping[str, Json]
+) -> dict[str, Json]:
+    """The document of an interaction with what differs between two encodings of it.
+
+    A document may leave out much and say things otherwise than it would be encoded.
+    """
+    result = dict(document)
+    for name, new in after.items():
+        old, own = before.get(name), document.get(name)
+        if name not in document or old == new:
+            continue
+        if name in _MESSAGES and all(isinstance(each, dict) for each in (old, new, own)):
+            result[name] = _message(_object(own), _object(old), _object(new))
+        else:
+            result[name] = new
+    return result
+
+
+def _message(
+    own: dict[str, Json], before: dict[str, Json], after: dict[str, Json]
+) -> dict[str, Json]:
+    grouped = {name for group in _GROUPS for name in group}
+    alone = [(name,) for name in {**before, **after} if name not in grouped]
+    for group in (*_GROUPS, *alone):
+        new = {name: after[name] for name in group if name in after}
+        if new != {name: before[name] for name in group if name in before}:
+            own = _instead(own, group, new)
+    return own
+
+
+def _instead(own: dict[str, Json], group: tuple[str, ...], new: dict[str, Json]) -> dict[str, Json]:
+    result: dict[str, Json] = {}
+    for name, value in own.items():
+        # All of the group where its first one stood.
+        result |= new if name in group else {name: value}
+    return result | new
+
+
+def _object(value: Json) -> dict[str, Json]:
+    return value if isinstance(value, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
     """A document without its secrets, what was replaced, and what redaction could not reach."""
 
-    document: native.Document
+    document: Document
     replaced: tuple[Finding, ...] = ()
     left: tuple[Finding, ...] = ()
 
@@ -59,9 +108,7 @@ class Inspector:
         self._run_id = run_id
         self._known = known
 
-    def interaction(
-        self, item: Interaction | ForeignInteraction, document: native.Document
-    ) -> Inspected:
+    def interaction(self, item: Interaction | ForeignInteraction, document: Document) -> Inspected:
         """What its document shows. One that shows nothing is left exactly as it stands."""
         if isinstance(item, ForeignInteraction):
             return self.document(document)
@@ -82,12 +129,12 @@ class Inspector:
         )
         named = Redactor(self._run_id, shown, self._known).in_body(plain.request)
         redactor = Redactor(self._run_id, [*shown, *named], self._known)
-        mended = native.encode(_redacted(plain, redactor))
-        replaced = (*_userinfo(item.request), *replacements(native.encode(plain), mended))
+        mended = encode(_redacted(plain, redactor))
+        replaced = (*_userinfo(item.request), *replacements(encode(plain), mended))
         secrets = KnownValues(redactor.secrets)
         inside = tuple(_inside(item, secrets))
         if replaced:
-            mended = patched(document, native.encode(item), mended)
+            mended = patched(document, encode(item), mended)
             return Inspected(mended, replaced, (*sightings(mended, secrets), *inside))
         left = tuple(sightings(document, secrets))
         # A stale copy of what was edited by hand is gone once it is written anew.
@@ -97,7 +144,7 @@ class Inspector:
             return Inspected(mended, gone, (*stays, *inside))
         return Inspected(document, (), (*left, *inside))
 
-    def document(self, document: native.Document) -> Inspected:
+    def document(self, document: Document) -> Inspected:
         """The same for JSON of any kind, such as what a cassette says about itself."""
         redactor = Redactor(self._run_id, (), self._known)
         mended = _mended(document, redactor)
@@ -131,16 +178,17 @@ class Inspector:
 
 
 _UNBOUNDED = 1 << 62
+
 # How many characters may stand for one, behind eight backslashes.
 _CHARACTER = 13
 _BASE64 = ENCODED | {"raw_b64"}
 
 
 def mended_as(
-    item: Interaction | ForeignInteraction, document: native.Document
+    item: Interaction | ForeignInteraction, document: Document
 ) -> Interaction | ForeignInteraction:
     """What a document says that was made of this interaction's, with its large bodies."""
-    mended = native.decode(document, item.index)
+    mended = decode(document, item.index)
     if isinstance(mended, Interaction) and isinstance(item, Interaction):
         return replace(
             mended,

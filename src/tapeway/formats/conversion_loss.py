@@ -1,28 +1,87 @@
-"""What another tool's format has no field for, in a field of ours that its tool reads over.
+"""What a conversion between formats could not carry, and where it stood.
+
+Why an interaction has no place in a format that knows only requests and their answers.
+
+What another tool's format has no field for, in a field of ours that its tool reads over.
 
 It holds what a cassette's document says besides the fields the format has itself. Read back, those
 go first: an edit with the other tool, or by hand, always wins.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tapeway.core.json_text import Json
-from tapeway.core.model.cassette import CassetteHead
-from tapeway.core.model.interaction import Interaction
-from tapeway.formats import exchange, failing
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.formats.errors import Pointer, shown
 from tapeway.formats.fields import Fields
+from tapeway.formats.native import http_exchange
 
 Document = dict[str, Json]
-
 _ROOT = ("latency_ms", "usage", "tags", "metadata", "match_key")
-_FAILED = ("error", failing.PARTIAL)
+_FAILED = ("error", http_exchange.PARTIAL)
+
 _BASE_URL = "base_url"
 """The URL a target lies below, for formats that know no host."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Loss:
+    """One thing that is no more after a conversion; `left_out` where it is a whole interaction."""
+
+    place: Pointer
+    what: str
+    left_out: bool = False
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, [shown(self.place), self.what]))
+
+
+def dropped(fields: Fields, known: Collection[str]) -> Iterator[Loss]:
+    """A loss for each field that says something and has no place in a cassette."""
+    for name, value in fields.values.items():
+        if name not in known and value not in (None, "", [], {}):
+            yield Loss((*fields.at, name), "is not kept")
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedCassette:
+    """What a file of another tool says, as a cassette, and what that cannot hold."""
+
+    cassette: StoredCassette
+    losses: tuple[Loss, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedCassette:
+    """The file of a cassette in another tool's format, and what that cannot hold."""
+
+    text: bytes
+    losses: tuple[Loss, ...] = ()
+
+    @property
+    def left_out(self) -> frozenset[int]:
+        """The positions of the interactions that are not in the file."""
+        places = [loss.place for loss in self.losses if loss.left_out]
+        return frozenset([at[1] for at in places if len(at) > 1 and isinstance(at[1], int)])
+
+
+def unfit(item: Interaction | ForeignInteraction, tool: str, *, failures: bool = False) -> str:
+    """The reason, or "" for one that fits; `failures` where the format can tell of those."""
+    if isinstance(item, ForeignInteraction):
+        said = item.document.get("kind")
+        kind = "another tool's error" if said == "http" else f"a recording of kind '{said}'"
+        return f"is {kind}, and {tool} holds only requests and their answers"
+    if item.failure is not None and not failures:
+        return f"is a recorded failure, which {tool} has no way to tell"
+    if item.request.file is not None or item.response.file is not None:
+        return f"its large body lies in a file beside the cassette, and {tool} holds bodies in the text"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionField:
     """The fields of a cassette's request and response that a format has itself."""
 
     request: Collection[str]
@@ -46,7 +105,7 @@ class Held:
         if not self.host and _BASE_URL in request:
             based = replace(plain.request, base=request.text(_BASE_URL))
             plain = replace(plain, request=based)
-        own = exchange.encode(plain)
+        own = http_exchange.encode(plain)
         document: Document = {name: own[name] for name in ("index", "kind")}
         document["request"] = {
             **_only(own["request"], self.request),
@@ -58,7 +117,7 @@ class Held:
                 **_without(response.values, self.response),
             }
         document |= {name: rest.values[name] for name in (*_FAILED, *_ROOT) if name in rest}
-        return exchange.decode(document, plain.index, rest.at)
+        return http_exchange.decode(document, plain.index, rest.at)
 
 
 def of_head(head: CassetteHead) -> Document:

@@ -1,0 +1,1 @@
+"""tapeway's own cassette document, in AgentTape's schema."""

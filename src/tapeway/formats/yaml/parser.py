@@ -1,0 +1,244 @@
+"""A YAML text taken apart by PyYAML's parser, step by step, before anything is made of it.
+
+Nothing here builds objects, so a text cannot run code, and none is read further than its bounds:
+size, depth, one document, no tags, no aliases (a few lines of which can stand for gigabytes).
+
+A YAML text read as a JSON value, and the lines its values stand on.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Literal, NamedTuple, Protocol
+
+import yaml
+
+from tapeway.core.json_text import MAX_DEPTH, Json
+from tapeway.formats.errors import FormatFault, Pointer
+from tapeway.formats.yaml.scalars import resolve
+
+MAX_SIZE = 256 * 1024 * 1024
+"""A larger text is not read: it would take gigabytes of memory and minutes."""
+
+# libyaml is five times as fast as PyYAML's own parser, and not everywhere compiled in.
+_PARSER: "Callable[[str], _Parser]" = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+# YAML forbids them or, before 1.2, takes them for line breaks; AgentTape writes them as they are.
+_MISREAD = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]|\r(?!\n)"
+)
+_PRIVATE = (0xF0000, 0xF8000, 0x100000, 0x108000)
+
+Tags = Mapping[str, Callable[[str], str]]
+"""The tags that are read, each with what makes a text of the text behind it."""
+NO_TAGS: Tags = MappingProxyType({})
+
+
+class _Parser(Protocol):
+    def get_event(self) -> yaml.Event | None: ...
+
+
+class YamlEvent(NamedTuple):
+    """A text, or where an object or a list begins or ends; lines are counted from 1."""
+
+    kind: Literal["text", "object", "list", "end"]
+    text: str
+    quoted: bool
+    line: int
+
+
+def steps(data: bytes, tags: Tags = NO_TAGS) -> Iterator[YamlEvent]:
+    """The steps of the one document in a text. Raises FormatFault with the line.
+
+    A tag's function raises ValueError for a text it cannot read.
+    """
+    if len(data) > MAX_SIZE:
+        reason = f"it has more than {MAX_SIZE >> 20} MiB, too much for YAML: split it, or use JSON"
+        raise FormatFault(reason)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        line = data.count(b"\n", 0, exc.start) + 1
+        raise FormatFault(f"not UTF-8 at byte {exc.start}", line=line) from None
+    text, plain = _readable(text)
+    try:
+        yield from _steps(_PARSER(text), plain, tags)
+    except yaml.MarkedYAMLError as exc:
+        mark = exc.problem_mark or exc.context_mark
+        reason = f"{exc.problem or exc.context}: this is not YAML"
+        raise FormatFault(reason, line=mark.line + 1 if mark else None) from None
+    except yaml.YAMLError:
+        raise FormatFault("this is not YAML") from None
+
+
+def _steps(parser: "_Parser", plain: Callable[[str], str], tags: Tags) -> Iterator[YamlEvent]:
+    depth, documents = 0, 0
+    while (event := parser.get_event()) is not None:
+        line = event.start_mark.line + 1 if event.start_mark else 1
+        match event:
+            case yaml.ScalarEvent():
+                yield _text(event, plain(event.value), tags, line)
+            case yaml.CollectionEndEvent():
+                depth -= 1
+                yield YamlEvent("end", "", False, line)
+            case yaml.CollectionStartEvent():
+                _refuse_tag(event.tag, line)
+                depth += 1
+                if depth > MAX_DEPTH:
+                    raise FormatFault(f"nested deeper than {MAX_DEPTH} levels", line=line)
+                is_object = isinstance(event, yaml.MappingStartEvent)
+                yield YamlEvent("object" if is_object else "list", "", False, line)
+            case yaml.AliasEvent():
+                reason = "an alias is not read here: write the value in its place"
+                raise FormatFault(reason, line=line)
+            case yaml.DocumentStartEvent():
+                documents += 1
+                if documents > 1:
+                    raise FormatFault("a second document begins: one is read", line=line)
+
+
+def _text(event: yaml.ScalarEvent, text: str, tags: Tags, line: int) -> YamlEvent:
+    if (read := tags.get(event.tag or "")) is None:
+        _refuse_tag(event.tag, line)
+        return YamlEvent("text", text, bool(event.style), line)
+    try:
+        return YamlEvent("text", read(text), True, line)
+    except ValueError as exc:
+        raise FormatFault(str(exc), line=line) from None
+
+
+def _refuse_tag(tag: str | None, line: int) -> None:
+    if tag is not None:
+        raise FormatFault("a tag is not read here: write the value without it", line=line)
+
+
+def _readable(text: str) -> tuple[str, Callable[[str], str]]:
+    # What YAML would misread goes through the parser in disguise: as characters that nobody uses.
+    found = _MISREAD.search(text)
+    if found is None:
+        return text, str
+    misread = sorted(set(_MISREAD.findall(text)))
+    for start in _PRIVATE:
+        disguises = {each: chr(start + number) for number, each in enumerate(misread)}
+        if not any(each in text for each in disguises.values()):
+            disguised = _MISREAD.sub(partial(_lookup, disguises), text)
+            back = {ord(disguise): each for each, disguise in disguises.items()}
+            return disguised, partial(_translated, back)
+    line = text.count("\n", 0, found.start()) + 1
+    raise FormatFault("there is a control character: write it as an escape in quotes", line=line)
+
+
+def _lookup(table: dict[str, str], found: re.Match[str]) -> str:
+    return table[found[0]]
+
+
+def _translated(table: dict[int, str], text: str) -> str:
+    return text.translate(table)
+
+
+def parse(text: bytes, tags: Tags = NO_TAGS, meaning: Callable[[str], Json] = resolve) -> Json:
+    """The value. Raises FormatFault with line and reason where there is none that JSON could hold.
+
+    A key is the text that stands there, also `1` or `true`; a repeated one is refused.
+    """
+    composer = _Composer(meaning)
+    for step in steps(text, tags):
+        composer.take(step)
+    return composer.value
+
+
+def line_of(text: bytes, pointer: Pointer, tags: Tags = NO_TAGS) -> int:
+    """The line of the value, or of the innermost one around it that is there; counted from 1."""
+    best, depth = 1, -1
+    for place, line in _lines(text, tags):
+        if len(place) > depth and pointer[: len(place)] == place:
+            best, depth = line, len(place)
+    return best
+
+
+class _Composer:
+    def __init__(self, meaning: Callable[[str], Json]) -> None:
+        self.value: Json = None
+        self._meaning = meaning
+        self._open: list[dict[str, Json] | list[Json]] = []
+        self._keys: list[str | None] = []
+
+    def take(self, step: YamlEvent) -> None:
+        kind, text, quoted, line = step
+        if kind == "end":
+            self._open.pop()
+            self._keys.pop()
+        elif self._open and isinstance(self._open[-1], dict) and self._keys[-1] is None:
+            self._name(step, self._open[-1])
+        elif kind == "text":
+            self._put(text if quoted else self._resolved(text, line))
+        else:
+            container: dict[str, Json] | list[Json] = {} if kind == "object" else []
+            self._put(container)
+            self._open.append(container)
+            self._keys.append(None)
+
+    def _name(self, step: YamlEvent, into: dict[str, Json]) -> None:
+        if step.kind != "text":
+            raise FormatFault("a key must be text", self._place(), line=step.line)
+        if step.text in into:
+            place = (*self._place(), step.text)
+            raise FormatFault("a key stands twice in one object", place, line=step.line)
+        self._keys[-1] = step.text
+
+    def _put(self, value: Json) -> None:
+        if not self._open:
+            self.value = value
+            return
+        into, key = self._open[-1], self._keys[-1]
+        if isinstance(into, list):
+            into.append(value)
+        elif key is not None:
+            into[key] = value
+            self._keys[-1] = None
+
+    def _resolved(self, text: str, line: int) -> Json:
+        try:
+            return self._meaning(text)
+        except ValueError as exc:
+            raise FormatFault(str(exc), self._place(here=True), line=line) from None
+
+    def _place(self, *, here: bool = False) -> Pointer:
+        # A name stays in `_keys` only until its value is put: those of what is open are sought.
+        steps: list[str | int] = []
+        for outer, inner in zip(self._open, self._open[1:], strict=False):
+            if isinstance(outer, list):
+                steps.append(len(outer) - 1)
+            else:
+                steps.append(next(name for name, value in outer.items() if value is inner))
+        if here and self._open:
+            into, key = self._open[-1], self._keys[-1]
+            steps.append(len(into) if key is None else key)
+        return tuple(steps)
+
+
+def _lines(text: bytes, tags: Tags) -> Iterator[tuple[Pointer, int]]:
+    path: list[str | int | None] = []
+    key_line = 0
+    for kind, said, _, line in steps(text, tags):
+        if kind == "end":
+            path.pop()
+            _pass_on(path)
+        elif path and path[-1] is None:
+            path[-1], key_line = said, line
+        else:
+            # A value below its key stands, for people, where the key does.
+            under_key = bool(path) and isinstance(path[-1], str)
+            place = tuple([each for each in path if each is not None])
+            yield place, key_line if under_key else line
+            if kind == "text":
+                _pass_on(path)
+            else:
+                path.append(None if kind == "object" else 0)
+
+
+def _pass_on(path: list[str | int | None]) -> None:
+    if path:
+        last = path[-1]
+        path[-1] = last + 1 if isinstance(last, int) else None
