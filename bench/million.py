@@ -19,7 +19,7 @@ from tapeway.core.cassette.index import found_under
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
-from tapeway.stores.sqlite import SqliteStore
+from tapeway.stores.sqlite.store import SqliteStore
 
 FEW, MANY = 100, 1_000_000
 BATCH = 2_000

@@ -21,7 +21,7 @@ from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tapeway.core.redaction.credentials import Secret
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 
 MARKS = (10, 1_000, 20_000)
 SAMPLES = 41

@@ -23,7 +23,7 @@ from tapeway.core.model.messages import Headers, Request
 from tapeway.live import Policy
 from tapeway.ports import CassetteStore
 from tapeway.stores.memory import MemoryStore
-from tapeway.stores.sqlite import SqliteStore
+from tapeway.stores.sqlite.store import SqliteStore
 from tests.fakes.responder import FakeResponder
 from tests.formats.agenttape import loaded
 

@@ -17,7 +17,7 @@ from tapeway.core.model.messages import Request, Response, ResponseChunk, Respon
 from tapeway.errors import CassetteCorrupt, CassetteEdited, StoreError
 from tapeway.live import Policy
 from tapeway.loaded import LoadedCassettes
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tests.fakes.responder import FakeResponder
 from tests.fakes.world import HEAD, ROUTES, until
 

@@ -23,7 +23,7 @@ from tapeway.core.model.messages import Headers, Request, Response, ResponseChun
 from tapeway.errors import UpstreamError
 from tapeway.ports import CassetteStore
 from tapeway.stores.memory import MemoryStore
-from tapeway.stores.sqlite import SqliteStore
+from tapeway.stores.sqlite.store import SqliteStore
 from tests.fakes.responder import FakeAnswer
 from tests.fakes.sites import Said, Sent, Site, site
 

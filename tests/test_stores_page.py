@@ -13,7 +13,7 @@ import pytest
 from tapeway.cli.main import main
 from tapeway.server import lifecycle
 from tapeway.settings.options import Settings
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tapeway.workers import supervision
 from tests.logging_state import logging_restored
 from tests.markdown import ROOT, blocks

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tapeway.core.model.cassette import CassetteStat
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tapeway.watching import Watched, changed
 from tests.stores.recordings import record
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tapeway.errors import StoreFull
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tests.admin.world import World, world
 

@@ -11,7 +11,7 @@ from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.editing.receipts import REMEMBERED
 from tapeway.errors import StoreFull
 from tapeway.ports import CassetteStore
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tests.admin.test_imports import SECRET, cassette, put, said
 from tests.admin.world import World, world

@@ -11,9 +11,9 @@ from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import CassetteCorrupt
 from tapeway.formats.native import document
 from tapeway.loaded import LoadedCassettes
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
-from tapeway.stores.sqlite import SqliteStore
+from tapeway.stores.sqlite.store import SqliteStore
 from tests.admin.world import World, world
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tapeway.formats.native import document
 from tapeway.ports import CassetteStore
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tests.admin.example_calls import INTERACTION
 from tests.admin.world import World, world
 

@@ -13,7 +13,7 @@ from tapeway.conversations.transcript import Transcript, transcript
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile, Request
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tests.admin.world import world
 from tests.providers.dialogues import CHAT, assistant, call, chat, user

@@ -13,7 +13,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile, ResponseChunk
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tests.formats.exchanges import interaction
 from tests.shell import background
 from tests.stores.postgres_server import run as statement

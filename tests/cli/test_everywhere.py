@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from tapeway.cli.main import main
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tests.cli.commands import run, written
 from tests.cli.everything import LARGE, NAME, STORES, everything, store_of
 from tests.formats.exchanges import interaction

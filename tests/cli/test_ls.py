@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tests.cli.commands import run, written
 from tests.formats.exchanges import interaction
 from tests.stores.recordings import HEAD, recording

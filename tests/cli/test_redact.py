@@ -8,7 +8,7 @@ import pytest
 
 from tapeway.cli.main import main
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tests.canary import sightings
 from tests.cli.test_scan import KEY, cassette
 from tests.stores.recordings import facts

@@ -9,7 +9,7 @@ import pytest
 from tapeway.cli import carriage
 from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette, TakenRecording
 from tapeway.errors import StoreAway
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tapeway.stores.unfinished import is_marked, marked
 from tests.cli.commands import run, written
 from tests.cli.test_transfer import ITEMS, THERE, stores

@@ -9,7 +9,7 @@ from tapeway.cli.main import main
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import ResponseChunk
 from tapeway.formats.native.document import encode, write
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tests.formats.exchanges import interaction
 from tests.stores.recordings import HEAD, record, recording
 

@@ -9,7 +9,7 @@ import pytest
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.messages import BodyFile
 from tapeway.formats.native.document import load, save
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tapeway.stores.unfinished import marked
 from tests.cli.commands import run, written
 from tests.fakes.shared import BitByBitStore

@@ -19,7 +19,7 @@ from tapeway.core.model.cassette import (
 from tapeway.core.model.control import Control, CursorState
 from tapeway.core.model.interaction import Interaction, exchange_of
 from tapeway.errors import Fenced
-from tapeway.stores.journal_text import payload_of
+from tapeway.stores.file.journal import payload_of
 from tests.fakes.shared import BitByBitStore
 
 _Key = tuple[str, int, bytes]

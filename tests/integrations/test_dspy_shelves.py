@@ -122,7 +122,7 @@ def test_a_write_that_fails_leaves_what_was_there(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tapeway.stores.disk.write_all", full)
+    monkeypatch.setattr("tapeway.stores.shared.durable_files.write_all", full)
     with pytest.raises(StoreError, match="no room to write the recording"):
         shelf.put("k2", entry("b", "2"))
 

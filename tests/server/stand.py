@@ -23,8 +23,8 @@ from tapeway.server.connection import ProxyServer
 from tapeway.server.manners import Manners
 from tapeway.server.proxy import Proxy
 from tapeway.stores.memory import MemoryStore
+from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.client import Limits, UpstreamClient
-from tapeway.upstream.guard import AddressGuard
 from tests.raw_client import Answer, RawClient
 
 KIB = 1024

@@ -9,7 +9,7 @@ import pytest
 
 from tapeway.core.model.control import Mode
 from tapeway.live import LiveCall
-from tapeway.upstream.answer import UpstreamAnswer
+from tapeway.upstream.response import UpstreamAnswer
 from tests.canary import canary
 from tests.peer import OK, Peer
 from tests.server.stand import Stand, stand

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from aiohttp import ClientSession, web
 from yarl import URL
 
-from tapeway.stores.remote import RemoteStore
-from tapeway.stores.remote_address import address_of
+from tapeway.stores.remote.client import address_of
+from tapeway.stores.remote.store import RemoteStore
 from tests.stores.far_side import PATIENCE_S
 
 Forward = Callable[[], Awaitable[web.Response]]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tapeway.ports import SharedStore
-from tapeway.stores.file import FileStore
-from tapeway.stores.postgres import PostgresStore
+from tapeway.stores.file.store import FileStore
+from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.postgres_server import fresh
 from tests.stores.shared import NewInstance, instances
 
@@ -31,7 +31,7 @@ def new_instance(request: pytest.FixtureRequest, tmp_path: Path) -> NewInstance:
     if request.param == "postgresql":
         url: str = request.getfixturevalue("postgres_url")
         return lambda: PostgresStore(url)
-    sqlite = pytest.importorskip("tapeway.stores.sqlite")
+    sqlite = pytest.importorskip("tapeway.stores.sqlite.store")
     return lambda: sqlite.SqliteStore(tmp_path / "cassettes.db")
 
 

@@ -14,8 +14,8 @@ from tapeway.core.model.cassette import CassetteHead
 from tapeway.journal import Journal
 from tapeway.live import Policy
 from tapeway.ports import CassetteStore
-from tapeway.stores.remote import RemoteStore
-from tapeway.stores.remote_address import address_of
+from tapeway.stores.remote.client import address_of
+from tapeway.stores.remote.store import RemoteStore
 from tests.admin.world import Service
 
 PATIENCE_S = 0.3

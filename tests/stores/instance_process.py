@@ -15,7 +15,7 @@ from pathlib import Path
 from tapeway.core.model.cassette import Lease, Recording
 from tapeway.core.model.control import Control
 from tapeway.errors import StoreError
-from tapeway.stores.postgres import PostgresStore
+from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.recordings import HEAD, recording
 from tests.stores.shared import WANTED, key, moved, stepped
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tapeway.formats.cassette_file import JSON, YAML, Notation
 from tapeway.ports import CassetteStore
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
-from tapeway.stores.postgres import PostgresStore
-from tapeway.stores.sqlite import SqliteStore
+from tapeway.stores.postgres.store import PostgresStore
+from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.far_side import far_side
 from tests.stores.postgres_server import fresh
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 
 from tapeway.errors import StoreError, StoreFull
-from tapeway.stores.sqlite import SqliteStore
+from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.large_bodies import large
 from tests.stores.recordings import HEAD, recording
 

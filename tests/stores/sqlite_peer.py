@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tapeway.stores.sqlite import SqliteStore
+from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, recording
 from tests.stores.shared import WANTED, moved
 

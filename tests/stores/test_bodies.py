@@ -15,7 +15,7 @@ from tapeway.body_files import pieces
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError, StoreFull
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tests.stores.large_bodies import assets, body, contents, large, name
 from tests.stores.mounts import small_disk

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tapeway.stores.file_cassette import FileCassette
-from tapeway.stores.journal_text import payload_of
+from tapeway.stores.file.cassette import FileCassette
+from tapeway.stores.file.journal import payload_of
 from tests.stores.recordings import HEAD, recording
 
 MEASURED = (10, 1_000, 20_000)

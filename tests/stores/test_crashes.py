@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.stores.file_cassette import FileCassette
-from tapeway.stores.journal_text import payload_of
+from tapeway.stores.file.cassette import FileCassette
+from tapeway.stores.file.journal import payload_of
 from tests.stores.disk_model import WatchedDisk
 from tests.stores.recordings import HEAD, answers, bodies, recording
 from tests.stores.writer import AT_ONCE

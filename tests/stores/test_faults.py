@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from tapeway.errors import CassetteEdited, StoreError, StoreFull, StorePoisoned
-from tapeway.stores.file import FileStore
-from tapeway.stores.file_cassette import FileCassette
-from tapeway.stores.journal_text import payload_of
+from tapeway.stores.file.cassette import FileCassette
+from tapeway.stores.file.journal import payload_of
+from tapeway.stores.file.store import FileStore
 from tests.stores.mounts import small_disk
 from tests.stores.recordings import HEAD, answers, bodies, record, recording
 

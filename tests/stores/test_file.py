@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tapeway.errors import CassetteCorrupt, StoreError
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tests.stores.mounts import read_only
 from tests.stores.recordings import HEAD, answers, bodies, facts, record, recording
 

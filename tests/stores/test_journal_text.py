@@ -5,19 +5,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapeway.core.model.cassette import CassetteHead
-from tapeway.stores import journal_text
-from tapeway.stores.journal_text import Commit, Entry, Header, JournalDamaged
+from tapeway.stores.file import journal as file_journal
+from tapeway.stores.file.journal import Commit, Header, JournalDamaged, JournaledRecording
 
 HEADER = Header(CassetteHead("2026", "run", {"a": [1]}), "base-digest")
-FIRST = Entry({"index": 0, "kind": "http", "text": 'with "quotes"\n and é'}, ())
-SECOND = Entry({"index": 1, "kind": "http"}, (0, 7))
-THIRD = Entry({"index": 2, "kind": "tool"}, ())
+FIRST = JournaledRecording({"index": 0, "kind": "http", "text": 'with "quotes"\n and é'}, ())
+SECOND = JournaledRecording({"index": 1, "kind": "http"}, (0, 7))
+THIRD = JournaledRecording({"index": 2, "kind": "tool"}, ())
 
 
-def _written(*batches: list[Header | Entry | Commit]) -> list[bytes]:
+def _written(*batches: list[Header | JournaledRecording | Commit]) -> list[bytes]:
     lines: list[bytes] = []
     for batch in batches:
-        lines += journal_text.lines([journal_text.payload(step) for step in batch], len(lines))
+        lines += file_journal.lines([file_journal.payload(step) for step in batch], len(lines))
     return lines
 
 
@@ -26,7 +26,7 @@ WHOLE = b"".join(LINES)
 
 
 def test_what_was_written_is_read() -> None:
-    journal = journal_text.read(WHOLE)
+    journal = file_journal.read(WHOLE)
 
     assert journal is not None
     assert journal.header == HEADER
@@ -43,7 +43,7 @@ def test_a_tail_torn_at_any_octet_is_told_and_left_out() -> None:
     for size in range(len(WHOLE) + 1):
         whole = max(end for end in ends if end <= size)
 
-        journal = journal_text.read(WHOLE[:size])
+        journal = file_journal.read(WHOLE[:size])
 
         if ends[whole] == 0:
             assert journal is None
@@ -62,13 +62,13 @@ def test_a_flipped_bit_is_never_taken_for_a_recording(bit: int) -> None:
     in_the_tail = bit // 8 >= len(WHOLE) - len(LINES[-1])
 
     if in_the_tail:
-        journal = journal_text.read(bytes(flipped))
+        journal = file_journal.read(bytes(flipped))
         assert journal is not None
         assert journal.steps == (FIRST, SECOND, Commit("digest"))
         assert journal.torn == len(LINES[-1])
     else:
         with pytest.raises(JournalDamaged):
-            journal_text.read(bytes(flipped))
+            file_journal.read(bytes(flipped))
 
 
 @given(st.integers(0, len(WHOLE)), st.integers(1, 40), st.booleans())
@@ -78,7 +78,7 @@ def test_octets_lost_or_put_in_are_never_taken_for_a_recording(
     changed = WHOLE[:at] + (WHOLE[at + length :] if lose else b"\0" * length + WHOLE[at:])
 
     try:
-        journal = journal_text.read(changed)
+        journal = file_journal.read(changed)
     except JournalDamaged:
         return
     steps = journal.steps if journal else ()
@@ -89,7 +89,7 @@ def test_blocks_of_one_unfinished_batch_may_arrive_in_any_order() -> None:
     """A power cut may keep a later block of one write and lose an earlier one: not damage."""
     lost = b"\0" * len(LINES[2])
 
-    journal = journal_text.read(b"".join(LINES[:2]) + lost + LINES[3])
+    journal = file_journal.read(b"".join(LINES[:2]) + lost + LINES[3])
 
     assert journal is not None
     assert journal.steps == (FIRST,)
@@ -97,62 +97,62 @@ def test_blocks_of_one_unfinished_batch_may_arrive_in_any_order() -> None:
 
 def test_a_line_is_missed_where_it_was_durable() -> None:
     with pytest.raises(JournalDamaged, match="line 3"):
-        journal_text.read(b"".join([*LINES[:2], LINES[4]]))
+        file_journal.read(b"".join([*LINES[:2], LINES[4]]))
 
 
 def test_a_line_break_lost_between_the_last_two_batches_is_damage() -> None:
     whole = b"".join(LINES[:4]).removesuffix(b"\n") + b" " + LINES[4]
 
     with pytest.raises(JournalDamaged, match="line 4"):
-        journal_text.read(whole)
+        file_journal.read(whole)
 
 
 @pytest.mark.parametrize("stranger", [b"dear diary\n", b"{}\n", b"\n", LINES[1]])
 def test_a_file_of_somebody_else_is_not_taken_for_a_torn_journal(stranger: bytes) -> None:
     with pytest.raises(JournalDamaged, match="line 1: this is not the first line"):
-        journal_text.read(stranger)
+        file_journal.read(stranger)
 
 
 @pytest.mark.parametrize("torn", [b"", LINES[0][:40], b"\0" * 300, b"\0" * 300 + LINES[1]])
 def test_a_journal_torn_in_its_first_line_holds_nothing(torn: bytes) -> None:
-    assert journal_text.read(torn) is None
+    assert file_journal.read(torn) is None
 
 
 def test_a_journal_of_a_newer_version_is_refused_with_advice() -> None:
-    line = journal_text.lines([b'{"journal":2,"base":null,"head":{}}'], 0)
+    line = file_journal.lines([b'{"journal":2,"base":null,"head":{}}'], 0)
 
     with pytest.raises(JournalDamaged, match="newer tapeway"):
-        journal_text.read(line[0])
+        file_journal.read(line[0])
 
 
 @pytest.mark.parametrize("payload", [b'{"other":1}', b'{"interaction":1,"supersedes":[]}'])
 def test_a_line_that_is_no_step_is_refused(payload: bytes) -> None:
-    lines = journal_text.lines([journal_text.payload(HEADER), payload], 0)
+    lines = file_journal.lines([file_journal.payload(HEADER), payload], 0)
 
     with pytest.raises(JournalDamaged, match="line 2"):
-        journal_text.read(b"".join(lines))
+        file_journal.read(b"".join(lines))
 
 
 def test_entries_before_the_commit_of_this_very_file_are_in_it() -> None:
-    journal = journal_text.read(WHOLE)
+    journal = file_journal.read(WHOLE)
     assert journal is not None
 
-    assert journal_text.pending(journal, "digest", []) == [THIRD]
-    assert journal_text.pending(journal, "base-digest", []) == [FIRST, SECOND, THIRD]
+    assert file_journal.pending(journal, "digest", []) == [THIRD]
+    assert file_journal.pending(journal, "base-digest", []) == [FIRST, SECOND, THIRD]
 
 
 def test_in_a_file_edited_since_those_entries_are_that_stand_there() -> None:
-    journal = journal_text.read(WHOLE)
+    journal = file_journal.read(WHOLE)
     assert journal is not None
     renumbered = {**FIRST.document, "index": 9}
 
-    assert journal_text.pending(journal, "edited", [renumbered]) == [SECOND, THIRD]
-    assert journal_text.pending(journal, None, []) == [FIRST, SECOND, THIRD]
+    assert file_journal.pending(journal, "edited", [renumbered]) == [SECOND, THIRD]
+    assert file_journal.pending(journal, None, []) == [FIRST, SECOND, THIRD]
 
 
 def test_one_that_stands_there_once_accounts_for_one() -> None:
-    twice = b"".join(_written([HEADER, FIRST, Entry(FIRST.document | {"index": 1})]))
-    journal = journal_text.read(twice)
+    twice = b"".join(_written([HEADER, FIRST, JournaledRecording(FIRST.document | {"index": 1})]))
+    journal = file_journal.read(twice)
     assert journal is not None
 
-    assert len(journal_text.pending(journal, "edited", [FIRST.document])) == 1
+    assert len(file_journal.pending(journal, "edited", [FIRST.document])) == 1

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from tapeway.stores.lane import Lane
+from tapeway.stores.shared.serial_executor import SerialExecutor
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 async def test_pieces_are_done_in_order_and_never_two_at_once(pool: ThreadPoolExecutor) -> None:
-    lane, at_work, done = Lane(pool), threading.Lock(), []
+    lane, at_work, done = SerialExecutor(pool), threading.Lock(), []
 
     def work(number: int) -> int:
         assert at_work.acquire(blocking=False)
@@ -34,7 +34,7 @@ async def test_pieces_are_done_in_order_and_never_two_at_once(pool: ThreadPoolEx
 async def test_a_failure_goes_to_the_one_who_asked_and_the_next_goes_on(
     pool: ThreadPoolExecutor,
 ) -> None:
-    lane = Lane(pool)
+    lane = SerialExecutor(pool)
 
     failed, fine = await asyncio.gather(
         lane.run(lambda: 1 / 0), lane.run(lambda: "fine"), return_exceptions=True
@@ -45,7 +45,7 @@ async def test_a_failure_goes_to_the_one_who_asked_and_the_next_goes_on(
 
 
 async def test_who_leaves_does_not_call_the_work_off(pool: ThreadPoolExecutor) -> None:
-    lane, go_on, done = Lane(pool), threading.Event(), threading.Event()
+    lane, go_on, done = SerialExecutor(pool), threading.Event(), threading.Event()
     lane.submit(go_on.wait)
 
     async with asyncio.TaskGroup() as tasks:
@@ -61,7 +61,7 @@ async def test_who_leaves_does_not_call_the_work_off(pool: ThreadPoolExecutor) -
 
 
 async def test_a_held_up_lane_holds_up_no_other(pool: ThreadPoolExecutor) -> None:
-    held, free, go_on = Lane(pool), Lane(pool), threading.Event()
+    held, free, go_on = SerialExecutor(pool), SerialExecutor(pool), threading.Event()
     waiting = held.submit(go_on.wait)
 
     assert await free.run(lambda: "free") == "free"

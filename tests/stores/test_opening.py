@@ -3,10 +3,10 @@
 import pytest
 
 from tapeway.errors import ConfigError
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.opening import open_store
-from tapeway.stores.sqlite import SqliteStore
+from tapeway.stores.sqlite.store import SqliteStore
 
 
 @pytest.mark.parametrize(

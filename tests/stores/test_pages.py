@@ -9,9 +9,9 @@ import pytest
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.errors import CassetteCorrupt, CassetteLocked, RequestError, StoreError
 from tapeway.formats.native.document import Document
-from tapeway.stores import pages
-from tapeway.stores.file import FileStore
-from tapeway.stores.pages import Pages
+from tapeway.stores.file import offline
+from tapeway.stores.file.offline import Pages
+from tapeway.stores.file.store import FileStore
 from tests.stores.recordings import HEAD, answers, bodies, exchanges, facts, record, recording
 
 Change = Callable[[Pages], tuple[CassetteHead, list[Document]] | None]
@@ -32,7 +32,7 @@ async def test_a_cassette_and_its_journal_are_read_as_one(tmp_path: Path) -> Non
     await record(store, 0, name="a/x")
     await store.append("a/x", HEAD, recording(1))
 
-    found = pages.read(tmp_path, "a/x")
+    found = offline.read(tmp_path, "a/x")
 
     assert [each.response.body for each in exchanges([page.item for page in found.pages])] == (
         answers(0, 1)
@@ -49,7 +49,7 @@ async def test_a_change_takes_the_place_of_file_and_journal(tmp_path: Path) -> N
     await store.close()
     before = (tmp_path / "x.json").read_bytes()
 
-    pages.rewrite(tmp_path, "x", second_answer("changed"))
+    offline.rewrite(tmp_path, "x", second_answer("changed"))
 
     after = (tmp_path / "x.json").read_bytes()
     assert bodies(await FileStore(tmp_path).load("x", writable=False)) == [
@@ -70,7 +70,7 @@ async def test_nothing_is_touched_where_nothing_changes(tmp_path: Path) -> None:
     await store.close()
     before = facts(tmp_path / "x.json")
 
-    pages.rewrite(tmp_path, "x", lambda found: None)
+    offline.rewrite(tmp_path, "x", lambda found: None)
 
     assert facts(tmp_path / "x.json") == before
 
@@ -81,8 +81,8 @@ async def test_a_cassette_that_is_recorded_into_is_read_and_not_changed(tmp_path
     await store.append("x", HEAD, recording(0))
 
     with pytest.raises(CassetteLocked, match="records into this cassette"):
-        pages.rewrite(tmp_path, "x", lambda found: (found.head, []))
-    assert len(pages.read(tmp_path, "x").pages) == 1
+        offline.rewrite(tmp_path, "x", lambda found: (found.head, []))
+    assert len(offline.read(tmp_path, "x").pages) == 1
     await store.close()
     assert bodies(await FileStore(tmp_path).load("x", writable=False)) == answers(0)
 
@@ -90,7 +90,7 @@ async def test_a_cassette_that_is_recorded_into_is_read_and_not_changed(tmp_path
 def test_what_cannot_be_read_is_named_and_left(tmp_path: Path) -> None:
     (tmp_path / "broken.json").write_text('{"interactions": 1}')
 
-    for work in (pages.read, lambda root, name: pages.rewrite(root, name, lambda found: None)):
+    for work in (offline.read, lambda root, name: offline.rewrite(root, name, lambda found: None)):
         with pytest.raises(StoreError, match=r"x\.json: there is no such cassette"):
             work(tmp_path, "x")
         with pytest.raises(StoreError, match=r"x\.json: there is no such cassette"):

@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from tapeway.errors import StoreAway, StoreError
-from tapeway.stores import postgres_bodies, postgres_house
-from tapeway.stores.postgres import PostgresStore
-from tapeway.stores.postgres_pool import Session
+from tapeway.stores.postgres.bodies import sweep
+from tapeway.stores.postgres.coordination import instance
+from tapeway.stores.postgres.pool import Session
+from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.large_bodies import contents, large
 from tests.stores.postgres_server import run
 from tests.stores.recordings import HEAD, answers, bodies, recording
@@ -148,7 +149,7 @@ async def test_a_body_no_recording_refers_to_goes_and_others_stay(
     unused = await store.keep("x", lost)
 
     async def swept(session: Session) -> tuple[int, int]:
-        await postgres_bodies.sweep(session, 0)
+        await sweep(session, 0)
         found = await session.row(
             "SELECT (SELECT count(*) FROM @body) AS bodies, (SELECT count(*) FROM @piece) AS pieces"
         )
@@ -175,7 +176,7 @@ async def test_a_body_that_was_kept_twice_lies_there_once(store: PostgresStore) 
     del first, second
 
     async def count(session: Session) -> int:
-        await postgres_house.sweep(session)
+        await instance.sweep(session)
         found = await session.row("SELECT count(*) AS count FROM @piece")
         assert found is not None
         return int(found["count"])

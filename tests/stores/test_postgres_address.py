@@ -3,8 +3,8 @@
 import pytest
 
 from tapeway.errors import ConfigError
-from tapeway.stores import postgres_address as addresses
 from tapeway.stores.opening import open_store
+from tapeway.stores.postgres.address import read
 
 SECRET = "synthetic-secret"
 
@@ -34,15 +34,15 @@ SECRET = "synthetic-secret"
 def test_the_driver_gets_what_it_knows_and_people_see_no_password(
     url: str, dsn: str, shown: str
 ) -> None:
-    address = addresses.read(url)
+    address = read(url)
 
     assert (address.dsn, address.shown) == (dsn, shown)
     assert SECRET not in f"{address.shown} {address!r}"
 
 
 def test_what_the_driver_does_not_know_is_read_here() -> None:
-    address = addresses.read("postgresql://h/db?schema=team_a&connections=3&lease=2")
-    other = addresses.read("postgresql://h/db")
+    address = read("postgresql://h/db?schema=team_a&connections=3&lease=2")
+    other = read("postgresql://h/db")
 
     assert (address.schema, address.connections, address.lease_s) == ("team_a", 3, 2)
     assert address.dsn == other.dsn == "postgresql://h/db"
@@ -50,7 +50,7 @@ def test_what_the_driver_does_not_know_is_read_here() -> None:
 
 
 def test_every_form_of_the_password_is_masked() -> None:
-    address = addresses.read(f"postgresql://u:{SECRET}%2F@h/db?sslpassword=another")
+    address = read(f"postgresql://u:{SECRET}%2F@h/db?sslpassword=another")
 
     for form in (f"{SECRET}/", f"{SECRET}%2F", "another"):
         assert address.hide(f"no way in with '{form}'") == "no way in with '***'"
@@ -87,7 +87,7 @@ def test_an_address_that_cannot_be_used_is_refused_without_showing_it(url: str) 
 def test_without_the_driver_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    for name in [name for name in sys.modules if name.startswith("tapeway.stores.postgres")]:
+    for name in [name for name in sys.modules if name.startswith("tapeway.stores.postgres.store")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "asyncpg", None)
 

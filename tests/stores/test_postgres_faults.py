@@ -10,9 +10,10 @@ from tapeway.core.model.cassette import Lease, StoredCassette
 from tapeway.core.model.control import Control, with_mode, with_take
 from tapeway.errors import StoreAway, StoreError
 from tapeway.ports import SharedStore
-from tapeway.stores import postgres_driver, postgres_hints, postgres_pool
-from tapeway.stores.postgres import PostgresStore
-from tapeway.stores.postgres_pool import Session
+from tapeway.stores.postgres import pool
+from tapeway.stores.postgres.coordination import notifications
+from tapeway.stores.postgres.pool import Session
+from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.postgres_server import PASSWORD, QUOTED, PostgresServer, run
 from tests.stores.recordings import HEAD, bodies, indexes, recording
 from tests.stores.shared import (
@@ -103,7 +104,7 @@ async def test_what_was_acknowledged_is_there_after_the_server_crashed_under_loa
 async def test_every_method_says_that_the_server_is_away_and_works_again_by_itself(
     server: PostgresServer, pair: list[PostgresStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tapeway.stores.postgres.PATIENCE_S", 0.2)
+    monkeypatch.setattr("tapeway.stores.postgres.store.PATIENCE_S", 0.2)
     store, other = pair
     await store.join(WANTED, lambda _: None)
     lease = await store.claim("x", key(7))
@@ -232,10 +233,10 @@ async def claimed(store: SharedStore) -> Lease:
 def no_hints(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody hears another instance."""
 
-    async def lose(_: postgres_hints.Hints) -> None:
+    async def lose(_: notifications.Notifications) -> None:
         return
 
-    monkeypatch.setattr(postgres_hints.Hints, "_send", lose)
+    monkeypatch.setattr(notifications.Notifications, "_send", lose)
 
 
 @pytest.mark.usefixtures("no_hints")
@@ -361,7 +362,7 @@ async def test_one_connection_is_enough_for_leaders_and_those_who_wait(postgres_
 async def test_connections_that_are_all_in_use_are_not_waited_for_without_end(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_driver, "COMMAND_S", 0.2)
+    monkeypatch.setattr(pool, "COMMAND_S", 0.2)
     async with instances(lambda: PostgresStore(f"{postgres_url}&connections=1"), 1) as (store,):
         assert isinstance(store, PostgresStore)
         held, release = asyncio.Event(), asyncio.Event()
@@ -379,4 +380,4 @@ async def test_connections_that_are_all_in_use_are_not_waited_for_without_end(
             await holding
 
         assert await store.names() == []
-    assert postgres_pool.PATIENCE_S > postgres_driver.COMMAND_S
+    assert pool.PATIENCE_S > pool.COMMAND_S

@@ -13,7 +13,7 @@ from typing import IO
 import pytest
 
 from tapeway.core.model.control import Control, with_mode
-from tapeway.stores.postgres import PostgresStore
+from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.postgres_server import PASSWORD, QUOTED, PostgresServer, as_unprivileged, fresh
 from tests.stores.recordings import HEAD, indexes
 from tests.stores.shared import WANTED, again, found_indexes, instances, key, stepped

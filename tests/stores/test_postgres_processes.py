@@ -10,7 +10,7 @@ import pytest
 from tapeway.core.model.cassette import Lease
 from tapeway.core.model.control import with_mode
 from tapeway.ports import SharedStore
-from tapeway.stores.postgres import PostgresStore
+from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.instance_process import InstanceProcess, instance_process
 from tests.stores.recordings import HEAD, answers, bodies, indexes
 from tests.stores.shared import WANTED, again, found_bodies, instances, key, stepped

@@ -7,7 +7,7 @@ import pytest
 import trustme
 
 from tapeway.errors import StoreError
-from tapeway.stores.postgres import PostgresStore
+from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.postgres_server import PostgresServer, run
 from tests.stores.recordings import HEAD, recording
 

@@ -9,7 +9,7 @@ import pytest
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.native import document
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tests.stores.recordings import HEAD, facts, record, recording
 
 

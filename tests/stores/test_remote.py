@@ -9,12 +9,12 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import CassetteEdited, CassetteLocked, ConfigError, StoreError
 from tapeway.paging import walk_cassette
 from tapeway.ports import BodyKeeper, Restatable
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.opening import open_store
-from tapeway.stores.remote import RemoteStore
-from tapeway.stores.remote_address import address_of
-from tapeway.stores.sqlite import SqliteStore
+from tapeway.stores.remote.client import address_of
+from tapeway.stores.remote.store import RemoteStore
+from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.between import between, broken, changed
 from tests.stores.contract.conftest import opened
 from tests.stores.far_side import far_side
@@ -205,7 +205,7 @@ async def test_what_the_far_side_serves_itself_stays_in() -> None:
 
 
 async def test_names_come_by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tapeway.stores.remote._PAGE", "2")
+    monkeypatch.setattr("tapeway.stores.remote.store._PAGE", "2")
     async with far_side(MemoryStore()) as far, opened(far.store()) as store:
         for name in ("b", "a/b", "a", "c", "d"):
             await store.append(name, HEAD, recording(0))

@@ -4,8 +4,8 @@ import pytest
 
 from tapeway.errors import ConfigError
 from tapeway.stores.opening import open_store
-from tapeway.stores.remote import RemoteStore
-from tapeway.stores.remote_address import address_of
+from tapeway.stores.remote.client import address_of
+from tapeway.stores.remote.store import RemoteStore
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from tapeway.errors import (
     StorePoisoned,
 )
 from tapeway.stores.memory import MemoryStore
-from tapeway.stores.sqlite import SqliteStore
+from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.between import (
     Between,
     Forward,

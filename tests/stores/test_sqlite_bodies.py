@@ -12,7 +12,7 @@ from tapeway.body_files import PIECE, pieces
 from tapeway.core.model.cassette import Recording, StoredCassette
 from tapeway.core.model.messages import BodyFile, Cuts, Response, ResponseHead
 from tapeway.errors import CassetteCorrupt, StoreError
-from tapeway.stores.sqlite import SqliteStore
+from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.large_bodies import body, contents, large
 from tests.stores.recordings import HEAD, answers, exchanges, recording
 from tests.stores.shared import key

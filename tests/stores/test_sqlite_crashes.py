@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.stores.sqlite import SqliteStore
+from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.large_bodies import contents
 from tests.stores.recordings import HEAD, recording
 from tests.stores.sqlite_errand import LARGE

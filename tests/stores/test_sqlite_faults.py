@@ -15,8 +15,10 @@ from tapeway.errors import (
     StoreFull,
     StorePoisoned,
 )
-from tapeway.stores import sqlite_connection, sqlite_shared, sqlite_writer
-from tapeway.stores.sqlite import SqliteStore
+from tapeway.stores.sqlite import connection as sqlite_connection
+from tapeway.stores.sqlite import writer
+from tapeway.stores.sqlite.coordination import shared_file
+from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.mounts import small_disk
 from tests.stores.recordings import HEAD, answers, bodies, recording
 from tests.stores.shared import found_indexes, key, take_in
@@ -142,7 +144,7 @@ async def test_after_a_failed_sync_nothing_is_acknowledged_until_it_is_written_a
 ) -> None:
     await take_in(store, 0)
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite_writer, "writing", _failing)
+        patch.setattr(writer, "writing", _failing)
         with pytest.raises(StorePoisoned, match="check the disk"):
             await take_in(store, 1)
     assert _poisoned(store)
@@ -164,7 +166,7 @@ async def test_loading_to_record_mends_what_can_be_mended(
 ) -> None:
     await take_in(store, 0)
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite_writer, "writing", _failing)
+        patch.setattr(writer, "writing", _failing)
         with pytest.raises(StorePoisoned):
             await take_in(store, 1)
 
@@ -213,7 +215,7 @@ async def test_a_disk_that_takes_its_time_holds_up_neither_replay_nor_the_loop(
 async def test_a_shared_file_that_somebody_holds_is_said_so(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_shared, "BUSY_MS", 60)
+    monkeypatch.setattr(shared_file, "BUSY_MS", 60)
     store = SqliteStore(file)
     await store.open()
     try:

@@ -10,8 +10,9 @@ import apsw
 import pytest
 
 from tapeway.errors import CassetteCorrupt, CassetteEdited, ConfigError, StoreError
-from tapeway.stores import sqlite_connection, sqlite_place, sqlite_trouble
-from tapeway.stores.sqlite import SqliteStore
+from tapeway.stores.sqlite import connection as sqlite_connection
+from tapeway.stores.sqlite import location
+from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.mounts import read_only
 from tests.stores.recordings import HEAD, answers, bodies, recording
 from tests.stores.shared import WANTED, key, take_in
@@ -287,7 +288,7 @@ async def test_a_network_file_system_is_refused(
         f"31 30 0:41 / {tmp_path}/here rw - tmpfs tmpfs rw\n"
     )
     (tmp_path / "here").mkdir()
-    monkeypatch.setattr(sqlite_place, "MOUNTS", table)
+    monkeypatch.setattr(location, "MOUNTS", table)
 
     with pytest.raises(ConfigError, match=r"network file system \(nfs4\)"):
         await recorded(tmp_path / "calls.db")
@@ -308,10 +309,10 @@ async def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
 )
 def test_a_sqlite_that_loses_commits_is_refused(version: str, good: bool) -> None:
     if good:
-        sqlite_trouble.refuse_old(version)
+        sqlite_connection.refuse_old(version)
         return
     with pytest.raises(ConfigError, match=r"brings 3\.51\.3 or newer"):
-        sqlite_trouble.refuse_old(version)
+        sqlite_connection.refuse_old(version)
 
 
 async def test_a_setting_that_does_not_take_is_noticed(file: Path) -> None:

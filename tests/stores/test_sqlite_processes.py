@@ -14,9 +14,9 @@ import pytest
 
 from tapeway.core.model.control import Control, with_mode, with_take
 from tapeway.errors import Fenced
-from tapeway.stores.sqlite import SqliteStore
-from tapeway.stores.sqlite_instances import STALE_S
-from tapeway.stores.sqlite_watch import LOST_S
+from tapeway.stores.sqlite.coordination.heartbeat import LOST_S
+from tapeway.stores.sqlite.coordination.members import STALE_S
+from tapeway.stores.sqlite.store import SqliteStore
 from tests.process.serving import eventually
 from tests.stores.recordings import HEAD, recording
 from tests.stores.shared import WANTED, found_indexes, key, stepped

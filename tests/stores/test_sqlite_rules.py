@@ -12,8 +12,8 @@ import pytest
 from tapeway.core.cassette.index import found_under
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import Rules
-from tapeway.stores import sqlite_rows
-from tapeway.stores.sqlite import SqliteStore
+from tapeway.stores.sqlite import writes
+from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, recording
 from tests.stores.shared import found_indexes, key, take_in
 
@@ -28,7 +28,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def store(file: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SqliteStore]:
-    monkeypatch.setattr(sqlite_rows, "BATCH", 5)
+    monkeypatch.setattr(writes, "BATCH", 5)
     store = SqliteStore(file)
     await store.open()
     yield store
@@ -70,7 +70,7 @@ async def test_until_all_of_them_are_the_rules_before_are_in_force(
     """A process that dies on the way leaves the cassette as it was."""
     await take_in(store, *range(30))
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite_rows, "rekey", _dying(sqlite_rows.rekey, 3))
+        patch.setattr(writes, "rekey", _dying(writes.rekey, 3))
         with pytest.raises(RuntimeError, match="died"):
             await store.restate("x", NEW)
 

@@ -10,7 +10,7 @@ from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.paging import _WALK_BYTES, count_of, walk_cassette
 from tapeway.ports import CassetteStore
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tests.fakes.shared import BitByBitStore
 from tests.stores.recordings import HEAD, recording

@@ -14,9 +14,9 @@ import pytest
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import CassetteEdited, CassetteLocked
 from tapeway.formats.native.document import save
-from tapeway.stores.file import FileStore
-from tapeway.stores.file_cassette import FileCassette
-from tapeway.stores.journal_text import payload_of
+from tapeway.stores.file.cassette import FileCassette
+from tapeway.stores.file.journal import payload_of
+from tapeway.stores.file.store import FileStore
 from tests.stores.recordings import HEAD, answers, bodies, record, recording
 
 PROJECT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import CassetteCorrupt, CassetteEdited, StoreError
 from tapeway.formats import cassette_file
 from tapeway.formats.cassette_file import JSON, YAML
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tests.formats.test_yaml_cassette import DATA
 from tests.stores.large_bodies import assets, body, contents, large
 from tests.stores.recordings import HEAD, answers, bodies, facts, record, recording

@@ -7,8 +7,8 @@ import asyncio
 import sys
 from itertools import count
 
-from tapeway.stores import sqlite_connection
 from tapeway.stores.opening import open_store
+from tapeway.stores.sqlite import connection
 from tests.stores.recordings import HEAD, recording
 
 AT_ONCE = 8
@@ -36,5 +36,5 @@ async def record(url: str, name: str, start: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[4:] == ["careless"]:
-        sqlite_connection._FULL = 0
+        connection._FULL = 0
     asyncio.run(record(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tapeway.core.model.control import Mode
+from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.client import Limits
-from tapeway.upstream.guard import AddressGuard
 from tests.peer import OK, Peer
 from tests.raw_client import Answer
 from tests.server.stand import Stand, stand

@@ -6,7 +6,7 @@ import pytest
 from aiohttp.abc import ResolveResult
 
 from tapeway.errors import UpstreamError
-from tapeway.upstream.guard import AddressGuard
+from tapeway.upstream.address_guard import AddressGuard
 from tests.peer import Peer
 from tests.server.stand import stand
 from tests.upstream.names import Names

@@ -23,8 +23,8 @@ from tapeway.admin.routes import TABLE
 from tapeway.broker import Broker
 from tapeway.core.json_text import dump
 from tapeway.errors import AdminError, TapewayError, describe
-from tapeway.hops import HEADER, HOPS, MOST
 from tapeway.journal import Journal
+from tapeway.stores.remote.loop_guard import HEADER, HOPS, MOST
 
 log = logging.getLogger(__name__)
 

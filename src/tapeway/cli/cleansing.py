@@ -14,7 +14,7 @@ from tapeway.formats.native.document import Document
 from tapeway.formats.native.secret_scan import Inspector, mended_as
 from tapeway.formats.other_tools.http_call import keyed
 from tapeway.paging import CassetteWalk
-from tapeway.stores.document import document_of
+from tapeway.stores.shared.serialize import document_of
 
 REPLACED, LEFT = "replaced", "still there"
 

@@ -5,7 +5,7 @@ import hashlib
 from tapeway.core.json_text import dump
 from tapeway.core.model.cassette import Held
 from tapeway.formats.native.document import decode, encode
-from tapeway.stores.document import document_of
+from tapeway.stores.shared.serialize import document_of
 
 _MARK = 8
 

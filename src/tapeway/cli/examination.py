@@ -12,7 +12,7 @@ from tapeway.core.redaction.leak_guard import Place
 from tapeway.errors import StoreError
 from tapeway.formats.native.document import Document
 from tapeway.formats.native.secret_scan import Inspected, Inspector
-from tapeway.stores.pages import Page, Pages
+from tapeway.stores.file.offline import Page, Pages
 
 _PIECE = 256 * 1024
 

@@ -12,7 +12,7 @@ from tapeway.formats import registry
 from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.registry import Kind
-from tapeway.stores.disk import FILE_MODE, store_error
+from tapeway.stores.shared.durable_files import FILE_MODE, store_error
 
 
 def content(path: Path) -> bytes:

@@ -14,7 +14,7 @@ from tapeway.errors import ConfigError, StoreError
 from tapeway.formats.cassette_file import ENDINGS
 from tapeway.paging import CassetteWalk, walk_cassette
 from tapeway.ports import CassetteStore, SharedStore
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tapeway.stores.opening import open_store
 
 _STORE = re.compile(

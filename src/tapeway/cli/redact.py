@@ -20,8 +20,8 @@ from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import TapewayError
 from tapeway.formats.native.document import Document
 from tapeway.settings.options import process_secrets
-from tapeway.stores import pages
-from tapeway.stores.pages import Pages
+from tapeway.stores.file import offline
+from tapeway.stores.file.offline import Pages
 
 
 @click.command()
@@ -64,7 +64,7 @@ def _redacted(target: Target | Stored, known: KnownValues) -> list[Found]:
         found.extend(_told(seen, target.shown))
         return (seen.head, seen.documents) if seen.replaced else None
 
-    pages.rewrite(target.root, target.name, change)
+    offline.rewrite(target.root, target.name, change)
     return found
 
 

@@ -18,7 +18,7 @@ from tapeway.core.redaction.findings import Finding
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import TapewayError
 from tapeway.settings.options import process_secrets
-from tapeway.stores import pages
+from tapeway.stores.file import offline
 
 
 @click.command()
@@ -58,7 +58,7 @@ def _found(target: Target | Stored, known: KnownValues) -> list[Found]:
     if target.beside is not None:
         seen = examine_file(target.beside, known)
     else:
-        seen = examine(pages.read(target.root, target.name), known).findings
+        seen = examine(offline.read(target.root, target.name), known).findings
     return [Found(target.shown, each) for each in seen]
 
 

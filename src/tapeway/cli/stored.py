@@ -11,7 +11,7 @@ from tapeway.core.redaction.known_values import KnownValues
 from tapeway.formats.native.secret_scan import Inspected, Inspector, mended_as
 from tapeway.paging import CassetteWalk, walk_over
 from tapeway.ports import Editable
-from tapeway.stores.document import document_of
+from tapeway.stores.shared.serialize import document_of
 
 
 async def examine(found: Place, known: KnownValues) -> Examination:

@@ -13,9 +13,9 @@ from tapeway.core.http.routing import valid_cassette_name
 from tapeway.errors import ConfigError
 from tapeway.formats.cassette_file import ENDINGS, JSON, YAML
 from tapeway.ports import CassetteStore
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.paths import find_names
+from tapeway.stores.file.store import FileStore
 from tapeway.stores.opening import open_store
-from tapeway.stores.paths import find_names
 
 # In YAML a test's `cassettes` often are VCR.py's, which have interactions of no kind.
 _MARKS = {

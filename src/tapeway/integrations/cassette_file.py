@@ -6,7 +6,7 @@ from pathlib import Path
 from tapeway.errors import ConfigError
 from tapeway.formats.cassette_file import ENDINGS
 from tapeway.ports import CassetteStore
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 
 
 def store_of_file(path: Path) -> tuple[CassetteStore, str]:

@@ -20,7 +20,7 @@ from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields
 from tapeway.formats.other_tools import dspy
 from tapeway.integrations.blocking_cassette import BlockingCassette
-from tapeway.stores import disk
+from tapeway.stores.shared import durable_files
 
 Entries = dict[str, Mapping[str, Json]]
 _ABOUT = "dspy"
@@ -79,7 +79,7 @@ class FileShelf:
             try:
                 _replace(folder, self._path.name, text)
             except OSError as exc:
-                raise disk.store_error(exc, self.shown, "write the recording") from exc
+                raise durable_files.store_error(exc, self.shown, "write the recording") from exc
 
     def close(self) -> None: ...
 
@@ -96,7 +96,7 @@ class FileShelf:
         except FileNotFoundError:
             return None
         except OSError as exc:
-            raise disk.store_error(exc, self.shown, "read it") from exc
+            raise durable_files.store_error(exc, self.shown, "read it") from exc
         kind = registry.named("dspy")
         assert kind is not None  # noqa: S101 - it is one of ours
         try:
@@ -127,7 +127,7 @@ class FileShelf:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as exc:
-            raise disk.store_error(exc, str(self._path.parent), "open the folder") from exc
+            raise durable_files.store_error(exc, str(self._path.parent), "open the folder") from exc
         try:
             # The folder's own lock leaves no file behind.
             fcntl.flock(folder, fcntl.LOCK_EX)
@@ -185,11 +185,11 @@ def _replace(folder: int, name: str, text: bytes) -> None:
     draft = f".{name}.{os.getpid()}.tmp"
     with suppress(FileNotFoundError):
         os.unlink(draft, dir_fd=folder)
-    fd = disk.create_file(folder, draft, os.O_WRONLY)
+    fd = durable_files.create_file(folder, draft, os.O_WRONLY)
     try:
         try:
-            disk.write_all(fd, text)
-            disk.sync_data(fd)
+            durable_files.write_all(fd, text)
+            durable_files.sync_data(fd)
         finally:
             os.close(fd)
         os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -197,7 +197,7 @@ def _replace(folder: int, name: str, text: bytes) -> None:
         with suppress(OSError):
             os.unlink(draft, dir_fd=folder)
         raise
-    disk.sync_folder(folder)
+    durable_files.sync_folder(folder)
 
 
 def _now() -> str:

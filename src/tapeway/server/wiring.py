@@ -30,8 +30,8 @@ from tapeway.server.manners import Manners
 from tapeway.server.proxy import Proxy
 from tapeway.settings.options import Settings, process_secrets, resolve_routes
 from tapeway.stores.opening import open_store
+from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.client import Limits, UpstreamClient
-from tapeway.upstream.guard import AddressGuard
 
 VERSION = version("tapeway")
 

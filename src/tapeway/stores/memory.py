@@ -20,8 +20,8 @@ from tapeway.errors import closed
 from tapeway.formats.cassette_file import JSON
 from tapeway.formats.native import document
 from tapeway.paging import Placement
-from tapeway.stores.document import document_of, text_of
-from tapeway.stores.journal_text import payload_of
+from tapeway.stores.file.journal import payload_of
+from tapeway.stores.shared.serialize import document_of, text_of
 
 
 @dataclass(slots=True)

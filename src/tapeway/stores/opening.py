@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from tapeway.errors import ConfigError
 from tapeway.formats.cassette_file import NOTATIONS
 from tapeway.ports import CassetteStore
-from tapeway.stores.file import FileStore
+from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
@@ -70,15 +70,15 @@ def _file(path: str, url: str) -> CassetteStore:
             f"the store '{url}' is a folder: name a file in it, sqlite:{path.rstrip('/')}/calls.db"
         )
     # Only here: it takes a while to load.
-    from tapeway.stores.sqlite import SqliteStore
+    from tapeway.stores.sqlite.store import SqliteStore
 
     return SqliteStore(Path(path))
 
 
 def _remote(url: str, token: str | None, ca: str | None) -> CassetteStore:
     # Only here: files need no client of HTTP.
-    from tapeway.stores.remote import RemoteStore
-    from tapeway.stores.remote_address import CA, TOKEN, address_of
+    from tapeway.stores.remote.client import CA, TOKEN, address_of
+    from tapeway.stores.remote.store import RemoteStore
 
     # What cannot be read is refused before it is compared.
     address_of(url)
@@ -104,7 +104,7 @@ def _is_meant(url: str, store: str) -> bool:
 def _database(url: str) -> CassetteStore:
     try:
         # Only here: not everybody has the driver.
-        from tapeway.stores.postgres import PostgresStore
+        from tapeway.stores.postgres.store import PostgresStore
     except ModuleNotFoundError as exc:
         if exc.name != "asyncpg":
             raise

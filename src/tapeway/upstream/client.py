@@ -1,9 +1,12 @@
-"""One client for every upstream: it sends a request once, as the app wrote it."""
+"""One client for every upstream: it sends a request once, as the app wrote it.
+
+A large request body on its way to an upstream, read from its file piece by piece.
+"""
 
 import base64
 import ipaddress
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from ssl import SSLContext
@@ -13,19 +16,20 @@ from urllib.parse import unquote, urlsplit
 from weakref import WeakSet
 
 import aiohttp
-from aiohttp import hdrs
+from aiohttp import Payload, hdrs
+from aiohttp.abc import AbstractStreamWriter
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from yarl import URL
 
+from tapeway.body_files import stream
 from tapeway.core.http.headers import end_to_end, find
 from tapeway.core.http.routing import CASSETTE_HEADER, without_userinfo
-from tapeway.core.model.messages import Request
+from tapeway.core.model.messages import BodyFile, Request
 from tapeway.errors import UpstreamError
-from tapeway.upstream.answer import Clock, UpstreamAnswer, WatchedResponse
+from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.faults import translated
-from tapeway.upstream.guard import AddressGuard
-from tapeway.upstream.upload import Upload
+from tapeway.upstream.response import Clock, UpstreamAnswer, WatchedResponse
 
 KIB = 1024
 MAX_LINE = 16 * KIB
@@ -34,9 +38,27 @@ MAX_FIELDS = 256
 
 _NOT_FORWARDED = frozenset({b"host", b"expect", CASSETTE_HEADER})
 """Host becomes the upstream's, and an expectation was already met here."""
-
 _AUTO = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.USER_AGENT, hdrs.CONTENT_TYPE)
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+
+
+class Upload(Payload):
+    """A body in a file, as aiohttp's client sends it."""
+
+    _autoclose = True
+
+    def __init__(self, file: BodyFile) -> None:
+        super().__init__(file)
+        self._file = file
+        self._size = file.size
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        raise TypeError("a body this large is not held in memory")
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        async with aclosing(stream(self._file)) as pieces:
+            async for piece in pieces:
+                await writer.write(piece)
 
 
 @dataclass(frozen=True, slots=True)

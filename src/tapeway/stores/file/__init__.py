@@ -1,0 +1,1 @@
+"""Cassettes as files in a folder."""

@@ -1,0 +1,97 @@
+"""A file that is only appended to, durable after every append.
+
+A line that could not be written leaves no trace; a sync that failed leaves the disk's state
+unknown, and nothing is acknowledged any more (a second sync would say "done" about lost pages).
+"""
+
+import os
+from collections.abc import Sequence
+
+from tapeway.errors import CassetteEdited, StorePoisoned
+from tapeway.stores.shared.durable_files import (
+    FILE_MODE,
+    create_file,
+    is_full,
+    open_file,
+    store_error,
+    sync_data,
+    write_all,
+)
+
+_DEED = "write the recording"
+
+
+class AppendLog:
+    """An open log of `lines` lines in `size` bytes, all of them durable."""
+
+    def __init__(self, fd: int, place: str, *, size: int = 0, lines: int = 0) -> None:
+        self._fd = fd
+        self._place = place
+        self.size = size
+        self.lines = lines
+        self.poisoned = False
+
+    @classmethod
+    def create(cls, folder: int, name: str, place: str) -> "AppendLog":
+        """A new log; its name is durable once the folder is synced. Raises OSError."""
+        return cls(create_file(folder, name, os.O_WRONLY | os.O_APPEND), place)
+
+    @classmethod
+    def resume(cls, folder: int, name: str, place: str, *, size: int, lines: int) -> "AppendLog":
+        """A log found on the disk, cut to what was whole in it. Raises OSError."""
+        fd = open_file(folder, name, os.O_WRONLY | os.O_APPEND, place)
+        try:
+            os.fchmod(fd, FILE_MODE)
+            if os.fstat(fd).st_size > size:
+                os.ftruncate(fd, size)
+            # What a killed process wrote may have been read back from memory alone.
+            sync_data(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        return cls(fd, place, size=size, lines=lines)
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        """Add lines, durable on return, all or none.
+
+        Raises StoreFull, after which it works again once there is room, StorePoisoned, after which
+        nothing does, and CassetteEdited when the file was taken away.
+        """
+        if self.poisoned:
+            raise StorePoisoned(
+                f"{self._place}: an earlier sync failed, so nothing more is acknowledged; "
+                "check the disk, then eject the cassette to write it anew"
+            )
+        if os.fstat(self._fd).st_nlink == 0:
+            raise CassetteEdited(f"{self._place} was removed meanwhile: eject and record again")
+        try:
+            for line in lines:
+                write_all(self._fd, line)
+            sync_data(self._fd)
+        except OSError as exc:
+            self._undo(exc)
+        self.size += sum(map(len, lines))
+        self.lines += len(lines)
+
+    def disown(self) -> None:
+        """Take nothing of it for durable: its name may not be."""
+        self.size = self.lines = 0
+        self.poisoned = True
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def _undo(self, cause: OSError) -> None:
+        if is_full(cause):
+            try:
+                os.ftruncate(self._fd, self.size)
+                sync_data(self._fd)
+            except OSError:
+                self.poisoned = True
+            raise store_error(cause, self._place, _DEED) from cause
+        self.poisoned = True
+        said = cause.strerror or str(cause)
+        raise StorePoisoned(
+            f"{self._place}: could not {_DEED} ({said}), so nothing more is acknowledged; "
+            "check the disk, then eject the cassette to write it anew"
+        ) from cause

@@ -1,0 +1,176 @@
+"""Large bodies beside a cassette, each in a file of `NAME.assets/` named by its SHA-256.
+
+A body is whole and durable before it has its name, and has its name before any recording refers to
+it; it is removed only when the cassette's file, durable and alone, no longer speaks of it.
+"""
+
+import hashlib
+import os
+import re
+import secrets
+import stat
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import replace
+
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import BodyFile
+from tapeway.errors import CassetteCorrupt
+from tapeway.stores.file.paths import Paths
+from tapeway.stores.shared.durable_files import (
+    create_file,
+    read_file,
+    store_error,
+    sync_data,
+    sync_folder,
+    write_all,
+)
+
+_DEED = "write a large body"
+_DIGEST = re.compile(rb"[0-9a-f]{64}")
+_NAME = re.compile(r"sha256-[0-9a-f]{64}")
+_TEMPORARY = re.compile(r"\.[0-9a-f]{8}\.tmp")
+
+
+class Draft:
+    """A body on its way into a cassette's folder, under a passing name until it is adopted."""
+
+    def __init__(self, folder: int, paths: Paths) -> None:
+        """Raises StoreError where its file cannot be made."""
+        self._place = paths.shown(paths.assets)
+        self._name = f".{secrets.token_hex(4)}.tmp"
+        self._size = 0
+        self._digest = hashlib.sha256()
+        try:
+            self._assets = paths.open_assets(folder, create=True)
+            try:
+                self._fd = create_file(self._assets, self._name, os.O_WRONLY)
+            except BaseException:
+                os.close(self._assets)
+                raise
+        except OSError as exc:
+            raise store_error(exc, self._place, _DEED) from exc
+
+    def write(self, pieces: Iterable[bytes]) -> None:
+        """Durable on return, but for its name. Raises StoreError, and whatever `pieces` raises."""
+        for piece in pieces:
+            self._digest.update(piece)
+            self._size += len(piece)
+            try:
+                write_all(self._fd, piece)
+            except OSError as exc:
+                raise store_error(exc, self._place, _DEED) from exc
+        try:
+            sync_data(self._fd)
+        except OSError as exc:
+            raise store_error(exc, self._place, _DEED) from exc
+
+    def adopt(self) -> BodyFile:
+        """Give it its name, durably. Where that is there already, it is the same body."""
+        digest = self._digest.hexdigest()
+        name = f"sha256-{digest}"
+        try:
+            if _size(self._assets, name) != self._size:
+                os.rename(self._name, name, src_dir_fd=self._assets, dst_dir_fd=self._assets)
+            sync_folder(self._assets)
+        except OSError as exc:
+            raise store_error(exc, self._place, _DEED) from exc
+        return BodyFile(f"{self._place}/{name}", self._size, digest)
+
+    def close(self) -> None:
+        """Leave nothing behind but what was adopted."""
+        with suppress(OSError):
+            os.unlink(self._name, dir_fd=self._assets)
+        for fd in (self._fd, self._assets):
+            with suppress(OSError):
+                os.close(fd)
+
+
+def placed(
+    folder: int, paths: Paths, item: Interaction | ForeignInteraction
+) -> Interaction | ForeignInteraction:
+    """The interaction with its large bodies found. Raises CassetteCorrupt for one that is lost."""
+    if isinstance(item, ForeignInteraction):
+        return item
+    request, response = item.request, item.response
+    if request.file is not None:
+        request = replace(request, file=_placed(folder, paths, request.file))
+    if response.file is not None:
+        response = replace(response, file=_placed(folder, paths, response.file))
+    if request is item.request and response is item.response:
+        return item
+    return replace(item, request=request, response=response)
+
+
+def sweep(folder: int, paths: Paths, spared: Collection[str] = ()) -> None:
+    """Remove the bodies whose digests are neither in the cassette's file nor spared.
+
+    Call it when that file is durable and there is no journal. Raises OSError, StoreError.
+    """
+    try:
+        assets = paths.open_assets(folder)
+    except FileNotFoundError:
+        return
+    try:
+        names = [name for name in os.listdir(assets) if _NAME.fullmatch(name)]
+        kept = {*spared, *_spoken_of(folder, paths)} if names else set()
+        unused = [name for name in names if name.removeprefix("sha256-") not in kept]
+        if unused:
+            # A journal that came back after a crash would refer to them.
+            sync_folder(folder)
+        for name in unused:
+            os.unlink(name, dir_fd=assets)
+    finally:
+        os.close(assets)
+    with suppress(OSError):
+        # It goes when it is empty, and stays when it is not.
+        os.rmdir(paths.assets, dir_fd=folder)
+
+
+def remove_leftovers(folder: int, paths: Paths) -> None:
+    """Remove what a crash left half written; call it holding the lock. Raises OSError."""
+    try:
+        assets = paths.open_assets(folder)
+    except FileNotFoundError:
+        return
+    try:
+        for name in os.listdir(assets):
+            if _TEMPORARY.fullmatch(name):
+                os.unlink(name, dir_fd=assets)
+    finally:
+        os.close(assets)
+
+
+def _spoken_of(folder: int, paths: Paths) -> set[str]:
+    file = read_file(folder, paths.cassette, paths.shown(paths.cassette))
+    return {found[0].decode() for found in _DIGEST.finditer(file.data)} if file else set()
+
+
+def _placed(folder: int, paths: Paths, file: BodyFile) -> BodyFile:
+    name = f"sha256-{file.digest}"
+    path = paths.shown(f"{paths.assets}/{name}")
+    try:
+        assets = paths.open_assets(folder)
+        try:
+            size = _size(assets, name)
+        finally:
+            os.close(assets)
+    except FileNotFoundError:
+        size = None
+    except OSError as exc:
+        raise store_error(exc, path, "look at a large body") from exc
+    if size is None:
+        raise CassetteCorrupt(f"{path} is missing, and a recording refers to it: restore it")
+    if size != file.size:
+        raise CassetteCorrupt(
+            f"{path} has {size} bytes, not the {file.size} that were recorded: restore it"
+        )
+    return replace(file, path=path)
+
+
+def _size(assets: int, name: str) -> int | None:
+    try:
+        found = os.stat(name, dir_fd=assets, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else -1

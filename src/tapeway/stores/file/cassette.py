@@ -1,0 +1,182 @@
+"""One cassette on disk, loaded for replay or for recording.
+
+    load ─► append … append ─► release      the journal grows, the file is left alone
+                                  └─► fold: file + journal ─► a new file, then no journal
+
+Nothing here waits for anything but the disk; it runs in a thread, one call at a time.
+"""
+
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import BodyFile
+from tapeway.errors import CassetteCorrupt, CassetteEdited
+from tapeway.formats.cassette_file import JSON, Notation
+from tapeway.stores.file import bodies, snapshot
+from tapeway.stores.file.bodies import Draft
+from tapeway.stores.file.paths import Paths
+from tapeway.stores.file.snapshot import Snapshot
+from tapeway.stores.file.writer import CassetteWriter
+from tapeway.stores.shared.serialize import document_of, text_of
+
+
+class FileCassette:
+    """The files of one cassette. Every method may raise StoreError or one of its children."""
+
+    def __init__(self, root: Path, name: str, notation: Notation = JSON) -> None:
+        self._paths = Paths(root, name, notation)
+        self._claim: CassetteWriter | None = None
+        self._seen: tuple[str | None, str | None] | None = None
+        self._suspect = False
+        self._guard = threading.Lock()
+        self._kept: set[str] = set()
+
+    @property
+    def poisoned(self) -> bool:
+        """Whether a sync failed and what it was about has not been written anew since."""
+        return self._suspect or (self._claim is not None and self._claim.poisoned)
+
+    def load(self, *, writable: bool) -> StoredCassette | None:
+        """All that was ever acknowledged; claimed for writing if asked for."""
+        if self._claim is not None and self._claim.poisoned:
+            self.release()
+        if writable and self._claim is None:
+            self._claim, found = self._take_claim()
+            return found
+        if self._claim is not None:
+            return self._read(self._claim.folder, self._claim.snapshot())
+        return self._load_for_replay()
+
+    def append(self, head: CassetteHead, payloads: Sequence[bytes]) -> None:
+        """Add recordings, durable on return, all or none; claims first what was only read."""
+        self._claimed().append(head, payloads)
+
+    def check(self, interaction: Interaction) -> None:
+        """Raise CassetteCorrupt where a large body it refers to is not beside the cassette."""
+        if interaction.request.file is not None or interaction.response.file is not None:
+            bodies.placed(self._claimed().folder, self._paths, interaction)
+
+    def claim(self) -> None:
+        """Claim it for writing, if it is not yet."""
+        self._claimed()
+
+    def keep(self, pieces: Iterable[bytes]) -> BodyFile:
+        """A large body, durable beside the cassette; call it when claimed, in any thread."""
+        folder = self._paths.make_folder()
+        try:
+            with self._guard:
+                draft = Draft(folder, self._paths)
+            try:
+                draft.write(pieces)
+                with self._guard:
+                    file = draft.adopt()
+                    self._kept.add(file.digest)
+                return file
+            finally:
+                draft.close()
+        finally:
+            with suppress(OSError):
+                os.close(folder)
+
+    def save(self, cassette: StoredCassette) -> None:
+        """Put this in the place of everything there is."""
+        documents = [document_of(each) for each in cassette.interactions]
+        claim = self._claimed()
+        text = text_of(self._paths.notation, cassette.head, documents)
+        for each in cassette.interactions:
+            if isinstance(each, Interaction):
+                self.check(each)
+        with self._guard:
+            claim.replace(text)
+            # A body may be there whose recording is not yet.
+            claim.sweep(self._kept)
+
+    def remove(self) -> bool:
+        """Delete all there is of it, also what cannot be read, and let go; False for nothing."""
+        folder = self._paths.open_folder()
+        if folder is None:
+            return False
+        os.close(folder)
+        claim, self._claim = self._claim or CassetteWriter.take(self._paths), None
+        self._seen, self._suspect = None, False
+        try:
+            with self._guard:
+                return claim.remove()
+        finally:
+            self._kept.clear()
+            claim.close()
+
+    def release(self) -> None:
+        """Fold the journal into the file and let go; the latter in any case."""
+        self._seen = None
+        claim, self._claim = self._claim, None
+        if claim is None:
+            return
+        self._suspect = claim.poisoned
+        try:
+            recorded = claim.recorded or self._kept
+            with self._guard:
+                claim.fold()
+                if recorded:
+                    claim.sweep()
+            self._suspect = False
+        finally:
+            self._kept.clear()
+            claim.close()
+
+    def _load_for_replay(self) -> StoredCassette | None:
+        folder = self._paths.open_folder()
+        if folder is None:
+            self._seen = (None, None)
+            return None
+        try:
+            snapshot.settle(folder, self._paths)
+            while True:
+                now = snapshot.take(folder, self._paths)
+                self._seen = now.state
+                try:
+                    return self._read(folder, now)
+                except CassetteCorrupt:
+                    # Somebody who records may just have removed a body that was replaced.
+                    if snapshot.take(folder, self._paths).state == now.state:
+                        raise
+        finally:
+            os.close(folder)
+
+    def _claimed(self) -> CassetteWriter:
+        if self._claim is None:
+            self._claim, _ = self._take_claim()
+        return self._claim
+
+    def _take_claim(self) -> tuple[CassetteWriter, StoredCassette | None]:
+        claim = CassetteWriter.take(self._paths)
+        try:
+            now = snapshot.take(claim.folder, self._paths)
+            self._refuse_if_changed(now)
+            found = self._read(claim.folder, now)
+            claim.resume(now)
+            if self._suspect:
+                # The journal may be whole in memory only: nothing is added before it is rewritten.
+                claim.fold()
+                self._suspect = False
+                found = self._read(claim.folder, claim.snapshot())
+        except BaseException:
+            claim.close()
+            raise
+        self._seen = None
+        return claim, found
+
+    def _refuse_if_changed(self, now: Snapshot) -> None:
+        if self._seen not in (None, now.state):
+            raise CassetteEdited(
+                f"{self._paths.shown(self._paths.cassette)} was changed or recorded into by "
+                "somebody since it was loaded for replay: eject it, so that it is loaded anew"
+            )
+
+    def _read(self, folder: int, now: Snapshot) -> StoredCassette | None:
+        return now.cassette(folder) if now.exists else None

@@ -1,0 +1,212 @@
+"""The text of a cassette's journal: one checksummed line a step, only ever appended to.
+
+    crc32    seq durable JSON
+    9f1c20aa 0   0       {"journal": 1, "base": "sha256…", "head": {…}}       the first line
+    51b2c8d0 1   0       {"interaction": {…}, "supersedes": [3]}              a recording
+    0a77e41c 2   2       {"commit": "sha256…"}             it was all folded into a file like this
+
+`durable` counts the lines that were on the disk before this one was written. It tells a torn tail
+(nothing of it was ever acknowledged: cut) from damage to what was (refused).
+"""
+
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tapeway.core.json_text import Json, NotJson, dump, parse
+from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.formats.native.document import Document
+from tapeway.stores.shared.serialize import checked
+
+VERSION = 1
+_LINE = re.compile(rb"([0-9a-f]{8}) (\d{1,15}) (\d{1,15}) (\{.*\})\Z", re.DOTALL)
+_START = re.compile(rb"[0-9a-f]{8} \d{1,15} \d{1,15} \{")
+
+
+class JournalDamaged(ValueError):
+    """Something that was on the disk is no longer what it was; tells the line."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the journal goes on from: the digest of the cassette's file, None where there is none."""
+
+    head: CassetteHead
+    base: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JournaledRecording:
+    """A recording as a document, and the indexes it takes the place of."""
+
+    document: Document
+    supersedes: tuple[int, ...] = ()
+
+    @property
+    def index(self) -> int:
+        index = self.document.get("index")
+        return index if isinstance(index, int) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """All entries before this one are in the file with this digest, if that came into being."""
+
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class CassetteJournal:
+    """A journal read back: its whole lines, how many bytes they take, and what a tear left over."""
+
+    header: Header
+    steps: tuple[JournaledRecording | Commit, ...]
+    size: int
+    torn: int
+
+
+def payload(step: Header | JournaledRecording | Commit) -> bytes:
+    """What a line says, as JSON."""
+    match step:
+        case Header(CassetteHead(created_at, run_id, meta), base):
+            head: Json = {"created_at": created_at, "run_id": run_id, "meta": dict(meta)}
+            return dump({"journal": VERSION, "base": base, "head": head})
+        case JournaledRecording(document, supersedes):
+            return dump({"interaction": document, "supersedes": list(supersedes)})
+        case Commit(digest):
+            return dump({"commit": digest})
+
+
+def lines(payloads: Iterable[bytes], durable: int) -> list[bytes]:
+    """The next lines of a journal of which so many are durable."""
+    return [_line(durable + at, durable, text) for at, text in enumerate(payloads)]
+
+
+def _line(sequence: int, durable: int, text: bytes) -> bytes:
+    checked = b"%d %d %b" % (sequence, durable, text)
+    return b"%08x %b\n" % (zlib.crc32(checked), checked)
+
+
+def read(data: bytes) -> CassetteJournal | None:
+    """The journal, or None where not even its first line was written whole.
+
+    Raises JournalDamaged for anything wrong before the tail.
+    """
+    values: list[Json] = []
+    size = 0
+    for start, end in _lines(data):
+        found = _check(data[start:end], len(values))
+        if found is None:
+            break
+        values.append(found[1])
+        size = end + 1
+    if size < len(data):
+        _refuse_damage(data[size:], len(values))
+    if not values:
+        _refuse_stranger(data)
+        return None
+    steps = [_step(value, number) for number, value in enumerate(values[1:], 2)]
+    return CassetteJournal(_header(values[0]), tuple(steps), size, len(data) - size)
+
+
+def _lines(data: bytes) -> Iterator[tuple[int, int]]:
+    start = 0
+    while (end := data.find(b"\n", start)) >= 0:
+        yield start, end
+        start = end + 1
+
+
+def _check(text: bytes, sequence: int) -> tuple[int, Json] | None:
+    found = _LINE.match(text)
+    if found is None or found[1] != b"%08x" % zlib.crc32(text[9:]) or int(found[2]) != sequence:
+        return None
+    try:
+        return int(found[3]), parse(found[4])
+    except NotJson:
+        return None
+
+
+def _refuse_damage(rest: bytes, sequence: int) -> None:
+    # A whole line further on that was written when the missing one was on the disk already.
+    for start in _START.finditer(rest):
+        end = rest.find(b"\n", start.start())
+        if end < 0:
+            return
+        text = rest[start.start() : end]
+        _, number, durable, _ = text.split(b" ", 3)
+        if _check(text, int(number)) is not None and int(durable) > sequence:
+            raise JournalDamaged(
+                sequence + 1, "this line is damaged or missing, and later ones rest on it"
+            )
+
+
+def _refuse_stranger(data: bytes) -> None:
+    # A journal torn in its first line is a part of that line, or blocks that were never written.
+    if b"\n" in data and b"\0" not in data:
+        raise JournalDamaged(1, "this is not the first line of a journal")
+
+
+def _header(value: Json) -> Header:
+    match value:
+        case {"journal": int(version)} if version > VERSION:
+            raise JournalDamaged(1, f"a newer tapeway wrote it (version {version}): use that one")
+        case {
+            "base": (str() | None) as base,
+            "head": {"created_at": str(created_at), "run_id": str(run_id), "meta": dict(meta)},
+        }:
+            return Header(CassetteHead(created_at, run_id, meta), base)
+        case _:
+            raise JournalDamaged(1, "this is not the first line of a journal")
+
+
+def _step(value: Json, number: int) -> JournaledRecording | Commit:
+    match value:
+        case {"commit": str(digest)}:
+            return Commit(digest)
+        case {"interaction": dict(document), "supersedes": list(supersedes)}:
+            return JournaledRecording(
+                document, tuple([each for each in supersedes if isinstance(each, int)])
+            )
+        case _:
+            raise JournalDamaged(number, "this is no step of a journal")
+
+
+def pending(
+    journal: CassetteJournal, digest: str | None, documents: Iterable[Document]
+) -> list[JournaledRecording]:
+    """The entries that are not in the cassette's file yet, given that file's digest and documents.
+
+    After a crash between the file's renaming and the journal's removal they are in it already. If
+    somebody edited the file since, no digest tells: then those are that stand there as recorded.
+    """
+    entries: list[JournaledRecording] = []
+    for step in journal.steps:
+        if isinstance(step, JournaledRecording):
+            entries.append(step)
+        elif step.digest == digest:
+            entries.clear()
+    if not entries or digest == journal.header.base:
+        return entries
+    present = Counter(_content(document) for document in documents)
+    return [entry for entry in entries if not _taken(present, _content(entry.document))]
+
+
+def _taken(present: "Counter[bytes]", content: bytes) -> bool:
+    present[content] -= 1
+    return present[content] >= 0
+
+
+def _content(document: Document) -> bytes:
+    return dump({name: value for name, value in document.items() if name != "index"})
+
+
+def payload_of(recording: Recording) -> bytes:
+    """What the journal holds, checked. Raises StoreError like `document_of`, and for a credential."""
+    return checked(
+        recording, lambda document: payload(JournaledRecording(document, recording.supersedes))
+    )

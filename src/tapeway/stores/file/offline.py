@@ -1,0 +1,81 @@
+"""A cassette's documents, for tools that look at them or change them while nobody records."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.errors import StoreError
+from tapeway.formats.native.document import Document
+from tapeway.stores.file import snapshot
+from tapeway.stores.file.paths import Paths
+from tapeway.stores.file.snapshot import Snapshot
+from tapeway.stores.file.writer import CassetteWriter
+from tapeway.stores.shared.serialize import text_of
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An interaction as it is written, and what that says."""
+
+    document: Document
+    item: Interaction | ForeignInteraction
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """A cassette, with what its journal adds."""
+
+    head: CassetteHead
+    pages: tuple[Page, ...]
+
+
+Change = Callable[[Pages], tuple[CassetteHead, list[Document]] | None]
+"""Gives what to write instead, or None where nothing is to be changed."""
+
+
+def read(root: Path, name: str) -> Pages:
+    """The cassette, unlocked. Raises StoreError, CassetteCorrupt, RequestError for no name."""
+    paths = Paths(root, name)
+    folder = paths.open_folder()
+    if folder is None:
+        raise _missing(paths)
+    try:
+        snapshot.settle(folder, paths)
+        return _pages(snapshot.take(folder, paths), folder, paths)
+    finally:
+        os.close(folder)
+
+
+def rewrite(root: Path, name: str, change: Change) -> None:
+    """Change a cassette in its place, atomically; nothing is touched where there is no change.
+
+    Raises CassetteLocked while somebody records into it, and all that `read` and a write raise.
+    """
+    read(root, name)
+    paths = Paths(root, name)
+    claim = CassetteWriter.take(paths)
+    try:
+        now = snapshot.take(claim.folder, paths)
+        changed = change(_pages(now, claim.folder, paths))
+        if changed is not None:
+            claim.resume(now)
+            head, documents = changed
+            claim.replace(text_of(paths.notation, head, documents))
+    finally:
+        claim.close()
+
+
+def _pages(now: Snapshot, folder: int, paths: Paths) -> Pages:
+    if not now.exists:
+        raise _missing(paths)
+    items = now.cassette(folder).interactions
+    documents = now.documents()
+    pages = [Page(document, item) for document, item in zip(documents, items, strict=True)]
+    return Pages(now.sheet.head, tuple(pages))
+
+
+def _missing(paths: Paths) -> StoreError:
+    return StoreError(f"{paths.shown(paths.cassette)}: there is no such cassette", status=404)

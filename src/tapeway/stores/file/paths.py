@@ -1,0 +1,179 @@
+"""From a cassette's name to its files.
+
+smoke/login ─► ROOT/smoke/login.json       the cassette, or login.yaml, login.yml
+               ROOT/smoke/login.journal    what was recorded since
+               ROOT/smoke/.login.lock      held by the one who records
+               ROOT/smoke/login.assets/    its large bodies
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from tapeway.core.http.routing import check_cassette_name, valid_cassette_name
+from tapeway.errors import CassetteCorrupt, StoreError
+from tapeway.formats.cassette_file import ENDINGS, JSON, Notation
+from tapeway.stores.shared.durable_files import OPEN_FOLDER, make_folder, make_root, store_error
+
+JOURNAL = ".journal"
+_DEEPEST = 8
+
+
+class Paths:
+    """The files of one cassette. Raises RequestError for a name that is none.
+
+    Its file is the one that `settle` found, or is to be in the notation given.
+    """
+
+    def __init__(self, root: Path, name: str, notation: Notation = JSON) -> None:
+        self._root = root
+        *self._folders, self._stem = check_cassette_name(name).split("/")
+        self._preferred = self._stem + notation.endings[0]
+        self.cassette = self._preferred
+        self.journal = self._stem + JOURNAL
+        self.lock = f".{self._stem}.lock"
+        self.assets = f"{self._stem}.assets"
+        self.candidates = tuple([self._stem + ending for ending in ENDINGS])
+
+    @property
+    def notation(self) -> Notation:
+        """How its file is written."""
+        return ENDINGS[self.cassette.removeprefix(self._stem)]
+
+    def settle(self, folder: int) -> None:
+        """Find out which file is there. Raises CassetteCorrupt where there are several, OSError."""
+        found = [file for file in self.candidates if _is_there(folder, file)]
+        if len(found) > 1:
+            raise CassetteCorrupt(
+                f"{self.shown(found[0])} and {found[1]} are both there, and a cassette is one file: "
+                "move one of them away"
+            )
+        self.cassette = found[0] if found else self._preferred
+
+    def shown(self, file: str) -> str:
+        """A file's path for messages."""
+        return str(self._root.joinpath(*self._folders, file))
+
+    def open_folder(self) -> int | None:
+        """A descriptor of the cassette's folder, or None where there is none.
+
+        Below the root no symbolic link is followed. Raises StoreError.
+        """
+        try:
+            return self._open_folder(create=False)
+        except FileNotFoundError:
+            return None
+
+    def make_folder(self) -> int:
+        """The same, making what is missing. Raises StoreError."""
+        try:
+            return self._open_folder(create=True)
+        except FileNotFoundError as exc:
+            raise store_error(exc, self.shown(""), "make the folder") from exc
+
+    def _open_folder(self, *, create: bool) -> int:
+        path = self._root
+        try:
+            if create:
+                make_root(path)
+            folder = os.open(path, OPEN_FOLDER)
+            for segment in self._folders:
+                path /= segment
+                folder = _step(folder, segment, path, create=create)
+        except FileNotFoundError:
+            raise
+        except OSError as exc:
+            if exc.errno in (errno.ELOOP, errno.ENOTDIR):
+                message = f"{path} is no folder, or a symbolic link to one: move it away"
+                raise StoreError(message, status=503) from exc
+            raise store_error(exc, str(path), "open the folder") from exc
+        return folder
+
+    def open_assets(self, folder: int, *, create: bool = False) -> int:
+        """A descriptor of the folder beside the cassette. Raises OSError, CassetteCorrupt."""
+        if create:
+            make_folder(folder, self.assets)
+        try:
+            return os.open(self.assets, OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+        except OSError as exc:
+            if exc.errno in (errno.ELOOP, errno.ENOTDIR):
+                place = self.shown(self.assets)
+                raise CassetteCorrupt(f"{place} is no folder, or a link: move it away") from exc
+            raise
+
+    def refuse_twin(self, folder: int) -> None:
+        """Raise StoreError where the name is taken by one that differs only in case."""
+        _refuse_twin(folder, {*self.candidates, self.journal}, self.shown(""))
+
+    def temporary(self, mark: str) -> str:
+        """The name of a file under construction."""
+        return f".{self._stem}.{mark}.tmp"
+
+    def leftovers(self, folder: int) -> list[str]:
+        """Files under construction that a crash left behind; call it holding the lock."""
+        start, end = self.temporary("\0").split("\0")
+        # A mark has no dot, so the leftovers of `a.b` are not taken for those of `a`.
+        return [
+            file
+            for file in os.listdir(folder)
+            if file.startswith(start)
+            and file.endswith(end)
+            and "." not in file[len(start) : -len(end)]
+        ]
+
+
+def find_names(root: Path) -> list[str]:
+    """The names of all cassettes below the root, sorted. Raises OSError."""
+    return sorted(set(_names_below(root, ())))
+
+
+def _names_below(folder: Path, above: tuple[str, ...]) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as found:
+            entries = list(found)
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False) and len(above) < _DEEPEST - 1:
+            yield from _names_below(folder / entry.name, (*above, entry.name))
+        elif entry.is_file(follow_symlinks=False):
+            stem, ending = os.path.splitext(entry.name)
+            name = "/".join((*above, stem))
+            if ending in (*ENDINGS, JOURNAL) and valid_cassette_name(name):
+                yield name
+
+
+def _is_there(folder: int, file: str) -> bool:
+    try:
+        found = os.stat(file, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    # A folder is the one of other cassettes, whose names begin like that.
+    return not stat.S_ISDIR(found.st_mode)
+
+
+def _step(folder: int, segment: str, path: Path, *, create: bool) -> int:
+    try:
+        if create:
+            _refuse_twin(folder, {segment}, str(path.parent))
+            make_folder(folder, segment)
+        return os.open(segment, OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _refuse_twin(folder: int, names: set[str], place: str) -> None:
+    # On a file system that does not tell letter case apart the two would be one cassette.
+    present = os.listdir(folder)
+    if names.intersection(present):
+        return
+    lowered = {name.lower() for name in names}
+    for taken in present:
+        if taken.lower() in lowered:
+            raise StoreError(
+                f"'{taken}' in {place} differs from the new name only in case: use one of them",
+                status=409,
+                code="cassette_name_taken",
+            )

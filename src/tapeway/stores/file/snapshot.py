@@ -1,0 +1,182 @@
+"""A cassette's file and journal as they were at one moment, read without a lock."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.errors import CassetteCorrupt, StoreError
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native.document import Document, Sheet, decode
+from tapeway.paging import Placement
+from tapeway.stores.file import bodies
+from tapeway.stores.file.journal import (
+    CassetteJournal,
+    JournalDamaged,
+    JournaledRecording,
+    pending,
+    read,
+)
+from tapeway.stores.file.paths import Paths
+from tapeway.stores.shared.durable_files import Content, read_file, signature_of, store_error
+
+T = TypeVar("T")
+
+_ATTEMPTS = 100
+_DEED = "read the cassette"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The file, the journal, and the entries of the journal that the file does not hold yet."""
+
+    paths: Paths
+    file: Content | None
+    digest: str | None
+    sheet: Sheet
+    journal: CassetteJournal | None
+    journal_digest: str | None
+    entries: tuple[JournaledRecording, ...]
+
+    @property
+    def exists(self) -> bool:
+        return self.file is not None or bool(self.entries)
+
+    @property
+    def state(self) -> tuple[str | None, str | None]:
+        """Two snapshots agree in it if nothing was recorded or edited between them."""
+        return self.digest, self.journal_digest
+
+    def documents(self) -> list[Document]:
+        """All interactions in order, as they are written."""
+        return _merge(self.sheet.documents, self.entries, lambda document, _: document)
+
+    def cassette(self, folder: int) -> StoredCassette:
+        """What they say. Raises CassetteCorrupt with file, line and reason."""
+
+        def fetch(digest: str) -> bytes | None:
+            return _asset(folder, self.paths, digest)
+
+        try:
+            text = self.file.data if self.file else b""
+            found = self.paths.notation.decode_all(text, self.sheet, fetch)
+        except FormatFault as fault:
+            raise _corrupt(self.paths.shown(self.paths.cassette), fault) from fault
+        try:
+            items = _merge([(each.index, each) for each in found], self.entries, decode)
+        except FormatFault as fault:
+            raise _corrupt(self.paths.shown(self.paths.journal), fault) from fault
+        found_bodies = [bodies.placed(folder, self.paths, item) for item in items]
+        return StoredCassette(self.sheet.head, tuple(found_bodies))
+
+
+def take(folder: int, paths: Paths, *, journal_size: int | None = None) -> Snapshot:
+    """The cassette as it is now, its journal up to a size if one is given.
+
+    Another process may fold the journal into the file while it is read: then it is read again.
+    Raises StoreError, CassetteCorrupt.
+    """
+    try:
+        for _ in range(_ATTEMPTS):
+            before = _marks(folder, paths)
+            file = read_file(folder, paths.cassette, paths.shown(paths.cassette))
+            journal = read_file(folder, paths.journal, paths.shown(paths.journal))
+            if _marks(folder, paths) == before:
+                data = journal.data[:journal_size] if journal else None
+                return _snapshot(paths, file, data)
+    except OSError as exc:
+        raise store_error(exc, paths.shown(paths.cassette), _DEED) from exc
+    raise StoreError(f"{paths.shown(paths.cassette)} changes faster than it can be read: try again")
+
+
+def settle(folder: int, paths: Paths) -> None:
+    """Find out which of its files the cassette has. Raises StoreError, CassetteCorrupt."""
+    try:
+        paths.settle(folder)
+    except OSError as exc:
+        raise store_error(exc, paths.shown(paths.cassette), _DEED) from exc
+
+
+def digest_of(folder: int, paths: Paths) -> str | None:
+    """The digest of the cassette's file alone, None where there is none. Raises StoreError."""
+    place = paths.shown(paths.cassette)
+    try:
+        file = read_file(folder, paths.cassette, place)
+    except OSError as exc:
+        raise store_error(exc, place, _DEED) from exc
+    return _digest(file.data) if file else None
+
+
+def _marks(folder: int, paths: Paths) -> tuple[object, object]:
+    journal = signature_of(folder, paths.journal)
+    # A journal that grows is read up to its last whole line; one that is another one is not.
+    return signature_of(folder, paths.cassette), journal[:2] if journal else None
+
+
+def _snapshot(paths: Paths, file: Content | None, journal_data: bytes | None) -> Snapshot:
+    try:
+        journal = read(journal_data) if journal_data else None
+    except JournalDamaged as damage:
+        raise CassetteCorrupt(
+            f"{paths.shown(paths.journal)} {damage}; it holds recordings that are nowhere else and "
+            "was left as it is: restore it, or move it away to go on without them"
+        ) from damage
+    head = journal.header.head if journal else CassetteHead("", "")
+    sheet, digest = Sheet(head, ()), None
+    if file is not None:
+        digest = _digest(file.data)
+        try:
+            sheet = paths.notation.read(file.data)
+        except FormatFault as fault:
+            raise _corrupt(paths.shown(paths.cassette), fault) from fault
+    entries: list[JournaledRecording] = []
+    if journal is not None:
+        documents = [document for _, document in sheet.documents]
+        entries = pending(journal, digest, documents)
+    journal_digest = _digest(journal_data) if journal_data else None
+    return Snapshot(paths, file, digest, sheet, journal, journal_digest, tuple(entries))
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _merge(
+    items: Iterable[tuple[int, T]],
+    entries: Iterable[JournaledRecording],
+    make: Callable[[Document, int], T],
+) -> list[T]:
+    placement = Placement(items)
+    # A file edited meanwhile may have given the number of a recording to something else.
+    given: dict[int, int] = {}
+    for entry in entries:
+        wanted = entry.index
+        index = given[wanted] = placement.next_free if wanted in placement else wanted
+        supersedes = [given.get(each, each) for each in entry.supersedes]
+        placement.add(index, make(entry.document, index), supersedes)
+    return [item for _, item in placement.items()]
+
+
+def _asset(folder: int, paths: Paths, digest: str) -> bytes | None:
+    name = digest.replace(":", "-")
+    place = paths.shown(f"{paths.assets}/{name}")
+    try:
+        assets = paths.open_assets(folder)
+        try:
+            content = read_file(assets, name, place)
+        finally:
+            os.close(assets)
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise store_error(exc, place, _DEED) from exc
+    return content.data if content else None
+
+
+def _corrupt(place: str, fault: FormatFault) -> CassetteCorrupt:
+    line = f" line {fault.line}" if fault.line else ""
+    return CassetteCorrupt(
+        f"{place}{line}: {fault}; the file was left as it is: mend it, or move it away to record anew"
+    )

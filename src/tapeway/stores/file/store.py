@@ -1,0 +1,221 @@
+"""Cassettes as files in a folder, one readable document each, safe against crashes."""
+
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from tapeway.core.model.cassette import CassetteHead, CassetteStat, Recording, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import BodyFile
+from tapeway.errors import StoreError, TapewayError, closed
+from tapeway.formats.cassette_file import JSON, Notation
+from tapeway.stores.file.cassette import FileCassette
+from tapeway.stores.file.journal import payload_of
+from tapeway.stores.file.paths import Paths, find_names
+from tapeway.stores.shared.durable_files import store_error
+from tapeway.stores.shared.serial_executor import SerialExecutor, outcome
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Threads wait for the disk, not for a processor: this many cassettes can sync at once.
+_THREADS = 16
+
+
+class FileStore:
+    """A folder of cassettes. Each one has a lane of its own: a slow one does not hold up others.
+
+    A file that is there keeps its notation, a new one is written in the one given.
+    """
+
+    durability = "disk"
+
+    def __init__(self, root: Path, notation: Notation = JSON) -> None:
+        self.url = f"file:{root}" if notation is JSON else f"file:{root}?format={notation.name}"
+        self._root = root
+        self._notation = notation
+        self._pool = _threads()
+        self._open: dict[str, _OpenCassette] = {}
+        self._closed = False
+
+    @property
+    def root(self) -> Path:
+        """The folder."""
+        return self._root
+
+    @property
+    def poisoned(self) -> bool:
+        """Whether there is a cassette for which nothing is acknowledged until it is ejected."""
+        return any(each.cassette.poisoned for each in self._open.values())
+
+    @property
+    def scratch(self) -> str | None:
+        for folder in (self._root, *self._root.parents):
+            if folder.is_dir():
+                return str(folder) if os.access(folder, os.W_OK) else None
+        return None
+
+    async def open(self) -> None:
+        if self._closed:
+            self._pool, self._open, self._closed = _threads(), {}, False
+        try:
+            other = self._root.exists() and not self._root.is_dir()
+        except OSError as exc:
+            raise store_error(exc, str(self._root), "look at the folder") from exc
+        if other:
+            raise StoreError(f"{self._root} is not a folder: give --store another one", status=503)
+
+    async def close(self) -> None:
+        failed: list[StoreError] = []
+        try:
+            for name in list(self._open):
+                try:
+                    await self.release(name)
+                except StoreError as exc:
+                    log.error("cassette '%s' at stop: %s", name, exc.message)
+                    failed.append(exc)
+        finally:
+            self._closed = True
+            self._pool.shutdown()
+        if failed:
+            raise failed[0]
+
+    async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
+        opened = self._opened(name)
+        return await opened.lane.run(partial(opened.cassette.load, writable=writable))
+
+    async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
+        await self._opened(name).append(head, recording)
+
+    async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
+        opened = self._opened(name)
+        await opened.lane.run(opened.cassette.claim)
+        # Beside the lane: what takes seconds does not hold up other recordings.
+        return await outcome(self._pool.submit(partial(opened.cassette.keep, pieces)))
+
+    async def save(self, name: str, cassette: StoredCassette) -> None:
+        opened = self._opened(name)
+        await opened.lane.run(partial(opened.cassette.save, cassette))
+
+    async def release(self, name: str) -> None:
+        opened = self._opened(name)
+        try:
+            await opened.lane.run(opened.cassette.release)
+        finally:
+            # One that came back meanwhile is in use again; a suspect one has to be remembered.
+            if opened.lane.idle and not opened.cassette.poisoned:
+                self._open.pop(name, None)
+
+    async def remove(self, name: str) -> bool:
+        opened = self._opened(name)
+        try:
+            return await opened.lane.run(opened.cassette.remove)
+        finally:
+            if opened.lane.idle:
+                self._open.pop(name, None)
+
+    async def names(self) -> list[str]:
+        return await self._apart(partial(find_names, self._root), "list the cassettes")
+
+    async def stat(self, name: str) -> CassetteStat | None:
+        return await self._apart(partial(_stat, Paths(self._root, name)), "look at the cassette")
+
+    def _opened(self, name: str) -> "_OpenCassette":
+        self._refuse_when_closed()
+        if (opened := self._open.get(name)) is None:
+            cassette = FileCassette(self._root, name, self._notation)
+            opened = self._open[name] = _OpenCassette(cassette, SerialExecutor(self._pool))
+        return opened
+
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise closed(self.url)
+
+    async def _apart(self, work: Callable[[], T], deed: str) -> T:
+        self._refuse_when_closed()
+        try:
+            return await outcome(self._pool.submit(work))
+        except OSError as exc:
+            raise store_error(exc, str(self._root), deed) from exc
+
+
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="tapeway-store")
+
+
+class _OpenCassette:
+    """A cassette in use and the recordings that wait to be synced together."""
+
+    def __init__(self, cassette: FileCassette, lane: SerialExecutor) -> None:
+        self.cassette = cassette
+        self.lane = lane
+        self._waiting: deque[tuple[CassetteHead, Recording, Future[None]]] = deque()
+
+    async def append(self, head: CassetteHead, recording: Recording) -> None:
+        done: Future[None] = Future()
+        self._waiting.append((head, recording, done))
+        self.lane.submit(self._write_waiting)
+        await outcome(done)
+
+    def _write_waiting(self) -> None:
+        payloads: list[bytes] = []
+        told: list[Future[None]] = []
+        while self._waiting:
+            head, recording, done = self._waiting.popleft()
+            try:
+                if isinstance(recording.interaction, Interaction):
+                    self.cassette.check(recording.interaction)
+                payloads.append(payload_of(recording))
+            except BaseException as exc:
+                done.set_exception(exc)
+            else:
+                told.append(done)
+        if not told:
+            return
+        try:
+            self.cassette.append(head, payloads)
+        except BaseException as exc:
+            for done in told:
+                done.set_exception(_another(exc))
+        else:
+            for done in told:
+                done.set_result(None)
+
+
+def _another(exc: BaseException) -> BaseException:
+    # One exception raised in several tasks would mix up their tracebacks.
+    if isinstance(exc, TapewayError):
+        return type(exc)(exc.message, status=exc.status, code=exc.code)
+    return exc
+
+
+def _stat(paths: Paths) -> CassetteStat | None:
+    folder = paths.open_folder()
+    if folder is None:
+        return None
+    found: dict[str, os.stat_result] = {}
+    try:
+        for file in (*paths.candidates, paths.journal):
+            with suppress(FileNotFoundError):
+                found[file] = os.stat(file, dir_fd=folder, follow_symlinks=False)
+    finally:
+        os.close(folder)
+    if not found:
+        return None
+    modified = datetime.fromtimestamp(max(each.st_mtime for each in found.values()), UTC)
+    size = sum(each.st_size for each in found.values())
+    mark = " ".join([f"{file}:{_mark(each)}" for file, each in found.items()])
+    return CassetteStat(size, modified.isoformat(timespec="microseconds"), mark)
+
+
+def _mark(found: os.stat_result) -> str:
+    # The time of the last change of the inode: a copy that keeps the older times is noticed too.
+    return f"{found.st_ino}.{found.st_ctime_ns}.{found.st_size}"

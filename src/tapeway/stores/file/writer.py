@@ -1,0 +1,318 @@
+"""The right to write one cassette: its lock, its journal, and the replacement of its file.
+
+A fold (file + journal ─► a new file, then no journal) may be broken off after each of its steps:
+write the new file under another name and sync it; say its digest in the journal; rename it; sync
+the folder; remove the journal.
+
+One writer a cassette: a lock the kernel lets go of when its holder dies.
+"""
+
+import errno
+import fcntl
+import hashlib
+import logging
+import os
+import secrets
+import time
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.errors import CassetteEdited, CassetteLocked, StoreError
+from tapeway.stores.file import bodies, snapshot
+from tapeway.stores.file.append_log import AppendLog
+from tapeway.stores.file.journal import Commit, Header, lines, payload
+from tapeway.stores.file.paths import Paths
+from tapeway.stores.file.snapshot import Snapshot
+from tapeway.stores.shared.durable_files import (
+    FILE_MODE,
+    create_file,
+    open_file,
+    signature_of,
+    store_error,
+    sync_data,
+    sync_folder,
+    write_all,
+)
+from tapeway.stores.shared.serialize import text_of
+
+log = logging.getLogger(__name__)
+
+
+class WriterLock:
+    """Held from `take` to `close`. The file itself stays: replacing it would let two in."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    @classmethod
+    def take(cls, folder: int, name: str, place: str) -> "WriterLock":
+        """The lock. Raises CassetteLocked where another holds it, OSError, CassetteCorrupt."""
+        fd = open_file(folder, name, os.O_RDWR | os.O_CREAT, place)
+        try:
+            _lock(fd, place)
+            os.fchmod(fd, FILE_MODE)
+        except BaseException:
+            os.close(fd)
+            raise
+        # Who holds it is only said in a message: a full disk may keep it out.
+        with suppress(OSError):
+            os.ftruncate(fd, 0)
+            write_all(fd, b"%d\n" % os.getpid())
+        return cls(fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def _lock(fd: int, place: str) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as exc:
+        holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
+        who = f"process {holder}" if holder.isdigit() else "another process"
+        raise CassetteLocked(
+            f"{who} records into this cassette (it holds {place}): stop that one, "
+            "use another cassette, or replay only"
+        ) from exc
+
+
+class CassetteWriter:
+    """Held from `take` to `close`. Every method may raise StoreError or one of its children."""
+
+    def __init__(self, paths: Paths, folder: int, lock: WriterLock) -> None:
+        self.folder = folder
+        self._paths = paths
+        self._lock = lock
+        self._file = paths.shown(paths.cassette)
+        self._base: str | None = None
+        self._journal: AppendLog | None = None
+
+    @classmethod
+    def take(cls, paths: Paths) -> "CassetteWriter":
+        """The claim, the folder made if need be. Raises CassetteLocked where another has it."""
+        folder = paths.make_folder()
+        try:
+            paths.refuse_twin(folder)
+            _refuse_unwritable(folder)
+            lock = WriterLock.take(folder, paths.lock, paths.shown(paths.lock))
+            try:
+                paths.settle(folder)
+                _remove_leftovers(folder, paths)
+            except BaseException:
+                lock.close()
+                raise
+        except OSError as exc:
+            os.close(folder)
+            raise store_error(exc, paths.shown(paths.lock), "take the lock to record") from exc
+        except BaseException:
+            os.close(folder)
+            raise
+        return cls(paths, folder, lock)
+
+    @property
+    def poisoned(self) -> bool:
+        return self._journal is not None and self._journal.poisoned
+
+    @property
+    def recorded(self) -> bool:
+        """Whether there are recordings that the file does not hold yet."""
+        return self._journal is not None
+
+    def snapshot(self) -> Snapshot:
+        """The cassette as it is now, with all that was acknowledged and nothing else."""
+        size = self._journal.size if self._journal else 0
+        return snapshot.take(self.folder, self._paths, journal_size=size)
+
+    def resume(self, found: Snapshot) -> None:
+        """Go on from what was found: cut a torn tail, remove a journal that is folded in already."""
+        self._base = found.digest
+        place = self._paths.shown(self._paths.journal)
+        try:
+            if found.journal is None or not found.entries:
+                with suppress(FileNotFoundError):
+                    os.unlink(self._paths.journal, dir_fd=self.folder)
+                return
+            self._journal = AppendLog.resume(
+                self.folder,
+                self._paths.journal,
+                place,
+                size=found.journal.size,
+                lines=len(found.journal.steps) + 1,
+            )
+        except OSError as exc:
+            raise store_error(exc, place, "go on with the journal") from exc
+        if found.journal.torn:
+            log.warning(
+                "%s: the last %d bytes were an unfinished recording, never acknowledged; cut off",
+                place,
+                found.journal.torn,
+            )
+        if found.digest != found.journal.header.base:
+            log.warning(
+                "%s was changed since %s began; its recordings go on top", self._file, place
+            )
+
+    def append(self, head: CassetteHead, payloads: Sequence[bytes]) -> None:
+        """Add recordings, durable on return, all or none."""
+        if self._journal is None:
+            self._begin(head, payloads)
+        else:
+            self._journal.append(lines(payloads, self._journal.lines))
+
+    def fold(self) -> None:
+        """Bring the journal's recordings into the file. Raises CassetteEdited."""
+        if self._journal is not None:
+            now = self._unedited()
+            data = None
+            if now.entries:
+                data = text_of(self._paths.notation, now.sheet.head, now.documents())
+            self._replace(now, data)
+
+    def replace(self, data: bytes) -> None:
+        """Put these bytes in the place of file and journal. Raises CassetteEdited."""
+        self._replace(self._unedited(), data)
+
+    def remove(self) -> bool:
+        """Remove journal, file and large bodies, durably; False where there was nothing."""
+        try:
+            # The journal first: without its file it would be a cassette of its own.
+            found = [self._unlinked(each) for each in (self._paths.journal, self._paths.cassette)]
+            if self._journal is not None:
+                self._close_journal()
+            sync_folder(self.folder)
+        except OSError as exc:
+            raise store_error(exc, self._file, "remove the cassette") from exc
+        self._base = None
+        self.sweep()
+        return any(found)
+
+    def _unlinked(self, name: str) -> bool:
+        try:
+            os.unlink(name, dir_fd=self.folder)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def close(self) -> None:
+        # What was acknowledged was synced before: a close has nothing left to lose.
+        for close in (self._close_journal, self._lock.close, lambda: os.close(self.folder)):
+            with suppress(OSError):
+                close()
+
+    def _begin(self, head: CassetteHead, payloads: Sequence[bytes]) -> None:
+        place = self._paths.shown(self._paths.journal)
+        try:
+            journal = AppendLog.create(self.folder, self._paths.journal, place)
+        except OSError as exc:
+            raise store_error(exc, place, "begin a journal") from exc
+        self._journal = journal
+        try:
+            journal.append(lines([payload(Header(head, self._base)), *payloads], 0))
+            sync_folder(self.folder)
+        except OSError as exc:
+            journal.disown()
+            raise store_error(exc, place, "begin a journal") from exc
+        except BaseException:
+            if not journal.poisoned:
+                self._drop_journal()
+            raise
+
+    def _unedited(self) -> Snapshot:
+        # Before it is parsed: an edit may have left it unreadable.
+        if snapshot.digest_of(self.folder, self._paths) != self._base:
+            raise self._edited()
+        now = self.snapshot()
+        if self._journal and self._journal.size > (now.journal.size if now.journal else 0):
+            place = self._paths.shown(self._paths.journal)
+            raise CassetteEdited(f"{place} was removed or cut meanwhile: what it held is gone")
+        return now
+
+    def sweep(self, spared: Collection[str] = ()) -> None:
+        """Remove the large bodies that the file does not speak of, once there is no journal."""
+        try:
+            bodies.sweep(self.folder, self._paths, spared)
+        except (OSError, StoreError) as exc:
+            # Only room is lost, and the next time it is tried again.
+            said = exc.message if isinstance(exc, StoreError) else exc.strerror
+            log.warning("%s: unused bodies could not be removed: %s", self._file, said)
+
+    def _edited(self) -> CassetteEdited:
+        journal = self._paths.shown(self._paths.journal)
+        kept = f"; what was recorded is in {journal}" if self._journal else ""
+        return CassetteEdited(
+            f"{self._file} was changed by somebody while it was loaded and left as it is{kept}: "
+            "load it again to go on from the change"
+        )
+
+    def _replace(self, now: Snapshot, data: bytes | None) -> None:
+        try:
+            if data is not None and (now.file is None or now.file.data != data):
+                self._rename_over(now, data)
+            self._drop_journal()
+        except OSError as exc:
+            raise store_error(exc, self._file, "write the cassette") from exc
+
+    def _rename_over(self, now: Snapshot, data: bytes) -> None:
+        digest = hashlib.sha256(data).hexdigest()
+        temporary = self._paths.temporary(secrets.token_hex(4))
+        try:
+            _write_new(self.folder, temporary, data)
+            self._commit(digest)
+            self._refuse_if_edited_since(now)
+            os.rename(
+                temporary, self._paths.cassette, src_dir_fd=self.folder, dst_dir_fd=self.folder
+            )
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=self.folder)
+            raise
+        self._base = digest
+        sync_folder(self.folder)
+
+    def _commit(self, digest: str) -> None:
+        journal = self._journal
+        if journal is not None and not journal.poisoned:
+            journal.append(lines([payload(Commit(digest))], journal.lines))
+
+    def _refuse_if_edited_since(self, now: Snapshot) -> None:
+        before = now.file.signature if now.file else None
+        if signature_of(self.folder, self._paths.cassette) != before:
+            raise self._edited()
+
+    def _drop_journal(self) -> None:
+        # Not synced: should it come back after a crash, its last line says that it is folded in.
+        if self._journal is not None:
+            os.unlink(self._paths.journal, dir_fd=self.folder)
+            with suppress(OSError):
+                self._close_journal()
+
+    def _close_journal(self) -> None:
+        journal, self._journal = self._journal, None
+        if journal is not None:
+            journal.close()
+
+
+def _write_new(folder: int, name: str, data: bytes) -> None:
+    fd = create_file(folder, name, os.O_WRONLY)
+    try:
+        write_all(fd, data)
+        # By itself a file system's clock stands still for milliseconds: two that are written one
+        # after the other would not be told apart by their times.
+        now = time.time_ns()
+        os.utime(fd, ns=(now, now))
+        sync_data(fd)
+    finally:
+        os.close(fd)
+
+
+def _remove_leftovers(folder: int, paths: Paths) -> None:
+    for leftover in paths.leftovers(folder):
+        os.unlink(leftover, dir_fd=folder)
+    bodies.remove_leftovers(folder, paths)
+
+
+def _refuse_unwritable(folder: int) -> None:
+    # A lock file that is there can be opened where no journal could be made beside it.
+    if not os.access(".", os.W_OK, dir_fd=folder):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))

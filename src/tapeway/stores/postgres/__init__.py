@@ -1,0 +1,1 @@
+"""Cassettes in PostgreSQL, shared by instances on many machines."""

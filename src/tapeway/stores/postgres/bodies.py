@@ -1,0 +1,203 @@
+"""Large bodies in pieces, by digest; handed out as temporary files.
+
+A body comes in under a passing name, and is there for recordings once it is whole.
+"""
+
+import asyncio
+import hashlib
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from uuid import UUID, uuid4
+
+from tapeway.body_files import PIECE, Temporary
+from tapeway.core.model.cassette import TakenRecording
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import BodyFile
+from tapeway.errors import CassetteCorrupt, StoreError
+from tapeway.stores.postgres.pool import Pool, Session
+
+_AT_ONCE = 4
+_GRACE_S = 3600.0
+"""So long a body waits for the recording it was kept for."""
+
+_PUT = "INSERT INTO @piece (upload, number, data) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
+_ADOPT = """
+INSERT INTO @body AS body (digest, size, upload) VALUES ($1, $2, $3)
+ON CONFLICT (digest) DO UPDATE SET idle = clock_timestamp() RETURNING upload
+"""
+_GET = """
+SELECT p.number, p.data FROM @body b JOIN @piece p ON p.upload = b.upload
+WHERE b.digest = $1 AND p.number >= $2 ORDER BY p.number LIMIT $3
+"""
+_OF_CASSETTE = """
+SELECT size FROM @body b WHERE digest = $1 AND EXISTS (
+  SELECT 1 FROM @body_use u JOIN @cassette c ON c.id = u.cassette
+  WHERE u.digest = b.digest AND c.name = $2)
+"""
+_UNUSED = "NOT EXISTS (SELECT 1 FROM @body_use u WHERE u.digest = body.digest)"
+_SWEEP = (
+    f"UPDATE @body AS body SET idle = clock_timestamp() WHERE idle IS NULL AND {_UNUSED}",  # noqa: S608
+    f"UPDATE @body AS body SET idle = NULL WHERE idle IS NOT NULL AND NOT {_UNUSED}",  # noqa: S608
+)
+_REMOVE = f"""
+WITH gone AS (
+  DELETE FROM @body AS body WHERE idle < clock_timestamp() - $1 * interval '1 s' AND {_UNUSED}
+  RETURNING upload)
+DELETE FROM @piece USING gone WHERE piece.upload = gone.upload
+"""  # noqa: S608
+_ABANDONED = """
+DELETE FROM @piece AS piece WHERE upload IN (
+  SELECT upload FROM @piece GROUP BY upload
+  HAVING max(came) < clock_timestamp() - $1 * interval '1 s')
+AND NOT EXISTS (SELECT 1 FROM @body b WHERE b.upload = piece.upload)
+"""
+
+
+class _PostgresDraft:
+    """A body on its way, with a copy at hand for whoever keeps it."""
+
+    def __init__(self) -> None:
+        self.copy = Temporary(None)
+        self.digest = hashlib.sha256()
+        self.size = 0
+        self.number = 0
+
+    def take(self, source: Iterator[bytes]) -> list[bytes]:
+        batch = list(islice(source, _AT_ONCE))
+        for piece in batch:
+            self.copy.write(piece)
+            self.digest.update(piece)
+            self.size += len(piece)
+        return batch
+
+
+class Bodies:
+    """Those of a store. One that is in use already is not fetched again."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._fetched: weakref.WeakValueDictionary[str, Temporary] = weakref.WeakValueDictionary()
+
+    async def keep(self, pieces: Iterable[bytes]) -> BodyFile:
+        """A body, durable on return. No connection is held while the next piece is waited for."""
+        upload, draft, source = uuid4(), _PostgresDraft(), _cut(pieces)
+        try:
+            while batch := await asyncio.to_thread(draft.take, source):
+                await self._put(upload, draft.number, batch)
+                draft.number += len(batch)
+            digest = draft.digest.digest()
+            await self._adopt(upload, digest, draft.size)
+        except BaseException:
+            await asyncio.shield(self._drop(upload))
+            raise
+        self._fetched[digest.hex()] = draft.copy
+        return BodyFile("", draft.size, digest.hex(), hold=draft.copy)
+
+    async def find(self, name: str, digest: str, where: str) -> BodyFile | None:
+        """A body that a recording of this cassette refers to. Raises CassetteCorrupt."""
+
+        async def find(session: Session) -> int | None:
+            line = await session.row(_OF_CASSETTE, bytes.fromhex(digest), name)
+            return None if line is None else int(line["size"])
+
+        size = await self._pool.read("look for a large body", find)
+        return None if size is None else await self._at_hand(BodyFile("", size, digest), where)
+
+    async def placed(
+        self, found: Sequence[TakenRecording], where: str, *, asked: bool = True
+    ) -> Sequence[TakenRecording]:
+        """The recordings with their large bodies at hand, those of requests only if `asked` for.
+
+        Raises CassetteCorrupt for a lost one.
+        """
+        return [
+            replace(each, item=await self._placed(each.item, where, asked))
+            if isinstance(each.item, Interaction)
+            else each
+            for each in found
+        ]
+
+    async def _placed(self, item: Interaction, where: str, asked: bool) -> Interaction:
+        request, response = item.request, item.response
+        if asked and request.file is not None:
+            request = replace(request, file=await self._at_hand(request.file, where))
+        if response.file is not None:
+            response = replace(response, file=await self._at_hand(response.file, where))
+        if request is item.request and response is item.response:
+            return item
+        return replace(item, request=request, response=response)
+
+    async def _at_hand(self, file: BodyFile, where: str) -> BodyFile:
+        if (held := self._fetched.get(file.digest)) is None:
+            held = await self._fetch(file, where)
+            self._fetched[file.digest] = held
+        return replace(file, hold=held)
+
+    async def _fetch(self, file: BodyFile, where: str) -> Temporary:
+        temporary, number, size = Temporary(None), 0, 0
+        digest = bytes.fromhex(file.digest)
+        while size < file.size:
+
+            async def some(session: Session, number: int = number) -> list[bytes]:
+                found = await session.rows(_GET, digest, number, _AT_ONCE)
+                return [line["data"] for line in found]
+
+            data = b"".join(await self._pool.read("read a large body", some))
+            if not data:
+                break
+            await asyncio.to_thread(temporary.write, data)
+            number, size = number + _AT_ONCE, size + len(data)
+        if size != file.size:
+            raise CassetteCorrupt(
+                f"{where}: the large body sha256-{file.digest} has {size} bytes, not the "
+                f"{file.size} that were recorded: restore it"
+            )
+        return temporary
+
+    async def _put(self, upload: UUID, number: int, batch: Sequence[bytes]) -> None:
+        async def put(session: Session) -> None:
+            for at, data in enumerate(batch, number):
+                await session.run(_PUT, upload, at, data)
+
+        await self._pool.write("keep a large body", put, durable=False)
+
+    async def _adopt(self, upload: UUID, digest: bytes, size: int) -> None:
+        async def adopt(session: Session) -> None:
+            found = await session.row(_ADOPT, digest, size, upload)
+            if found is not None and found["upload"] != upload:
+                await session.run("DELETE FROM @piece WHERE upload = $1", upload)
+
+        await self._pool.write("keep a large body", adopt)
+
+    async def _drop(self, upload: UUID) -> None:
+        async def drop(session: Session) -> None:
+            await session.run(
+                "DELETE FROM @piece WHERE upload = $1 AND NOT EXISTS "
+                "(SELECT 1 FROM @body WHERE upload = $1)",
+                upload,
+            )
+
+        with suppress(StoreError):
+            await self._pool.write("drop a large body", drop, durable=False)
+
+
+async def sweep(session: Session, grace_s: float = _GRACE_S) -> None:
+    """Remove what no recording has referred to for a while."""
+    for sql in _SWEEP:
+        await session.run(sql)
+    await session.run(_REMOVE, grace_s)
+    await session.run(_ABANDONED, grace_s)
+
+
+def _cut(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    waiting = bytearray()
+    for piece in pieces:
+        waiting += piece
+        while len(waiting) >= PIECE:
+            yield bytes(waiting[:PIECE])
+            del waiting[:PIECE]
+    if waiting:
+        yield bytes(waiting)

@@ -1,0 +1,1 @@
+"""What instances on one database share: cursors, leases, mode."""

@@ -1,0 +1,76 @@
+"""The right to ask the upstream for all instances: a row with an owner, a fence and an end.
+
+An owner that was stopped for longer than its leases last finds that its fence is gone, whatever its
+own clock says: all times are the server's.
+"""
+
+from uuid import UUID
+
+from tapeway.core.model.cassette import Lease
+from tapeway.stores.postgres import rows
+from tapeway.stores.postgres.coordination.notifications import hint_of
+from tapeway.stores.postgres.pool import Session
+
+_CLAIM = """
+INSERT INTO @lease AS lease (name, key, owner, attempt, fence, expires)
+VALUES ($1, $2, $3, $4, nextval('@fence'), clock_timestamp() + $5 * interval '1 second')
+ON CONFLICT (name, key) DO UPDATE SET owner = excluded.owner, attempt = excluded.attempt,
+  fence = excluded.fence, expires = excluded.expires
+WHERE lease.expires <= clock_timestamp() OR lease.attempt = excluded.attempt
+RETURNING fence
+"""
+_GIVE_BACK = "DELETE FROM @lease WHERE name = $1 AND key = $2 AND owner = $3 AND fence = $4"
+_HELD = "SELECT 1 FROM @lease WHERE name = $1 AND key = $2 AND expires > clock_timestamp()"
+_FENCES = "SELECT fence FROM @lease WHERE name = $1 AND expires > clock_timestamp()"
+_RENEW = """
+UPDATE @lease SET expires = clock_timestamp() + $3 * interval '1 second'
+WHERE owner = $1 AND fence = ANY($2::text[]::bigint[])
+"""
+
+
+class HeldLeases:
+    """Those one instance holds."""
+
+    def __init__(self, owner: UUID, expiry_s: float) -> None:
+        self.owner = owner
+        self.expiry_s = expiry_s
+        self._held: dict[int, Lease] = {}
+
+    async def claim(self, session: Session, name: str, key: bytes, attempt: UUID) -> Lease | None:
+        found = await session.row(_CLAIM, name, rows.short(key), self.owner, attempt, self.expiry_s)
+        if found is None:
+            return None
+        lease = Lease(name, key, found["fence"])
+        self._held[lease.fence] = lease
+        return lease
+
+    def forget(self, lease: Lease) -> None:
+        """Renew it no more."""
+        self._held.pop(lease.fence, None)
+
+    async def give_back(self, session: Session, lease: Lease) -> None:
+        await session.run(_GIVE_BACK, lease.name, rows.short(lease.key), self.owner, lease.fence)
+
+    async def renew(self, session: Session) -> None:
+        """All of them in one statement."""
+        if self._held:
+            fences = [str(fence) for fence in self._held]
+            await session.run(_RENEW, self.owner, fences, self.expiry_s)
+
+    async def leave(self, session: Session) -> None:
+        """Give back what is left."""
+        self._held.clear()
+        await session.run("DELETE FROM @lease WHERE owner = $1", self.owner)
+
+    def hints(self) -> list[str]:
+        """What others may wait for."""
+        return [hint_of(lease.name, lease.key) for lease in self._held.values()]
+
+
+async def is_held(session: Session, name: str, key: bytes) -> bool:
+    return await session.row(_HELD, name, rows.short(key)) is not None
+
+
+async def fences(session: Session, name: str) -> frozenset[int]:
+    """Those of the leases that have not ended."""
+    return frozenset([line["fence"] for line in await session.rows(_FENCES, name)])

@@ -1,0 +1,165 @@
+"""Recordings where they lie.
+
+Whether the tables of a store agree with each other.
+"""
+
+from collections.abc import Sequence
+
+from tapeway.core.model.cassette import Titled
+from tapeway.errors import CassetteEdited
+from tapeway.stores.postgres import rows
+from tapeway.stores.postgres.pool import DriverRow, Session
+
+MOST_NEAR = 8 * 1024 * 1024
+_OF = "cassette = (SELECT id FROM @cassette WHERE name = $1)"
+_IN_ORDER = "ORDER BY place, index"
+
+# By arrays and not by a join: without statistics, as in a new database, that is planned as a scan
+# of the whole cassette.
+_FIND = f"""
+{rows.FIND} WHERE {_OF} AND index = ANY(ARRAY(
+  SELECT index FROM @key WHERE {_OF} AND key {rows.AMONG.format("$2")}))
+{_IN_ORDER}
+"""  # noqa: S608
+
+_BEHIND = f"""
+{rows.FIND} WHERE {_OF} AND (place, index) > ($2, $3) {_IN_ORDER} LIMIT $4
+"""
+_WEIGHTS = f"SELECT index, weight FROM @interaction WHERE {_OF} AND http AND weight IS NOT NULL"  # noqa: S608
+_NEWEST = "ORDER BY place DESC, index DESC LIMIT $2"
+_SOME = f"{rows.FIND} WHERE {_OF} AND index = ANY($2::text[]::bigint[]) {_IN_ORDER}"
+
+_UNTOUCHED = f"""
+FROM @interaction i WHERE {_OF} AND http AND NOT EXISTS (
+  SELECT 1 FROM @touched t WHERE t.name = $1 AND t.take = $2 AND t.index = i.index)
+"""  # noqa: S608
+_UNUSED = f"SELECT index, method, path, query {_UNTOUCHED} {_IN_ORDER} LIMIT $3"
+
+_UNUSED_COUNT = f"""
+SELECT coalesce((SELECT sum(count) FROM @tally WHERE http AND {_OF}), 0)::bigint - (
+  SELECT count(*) FROM @touched t JOIN @interaction i ON i.index = t.index
+  WHERE t.name = $1 AND t.take = $2 AND i.http AND {_OF}) AS count
+"""  # noqa: S608
+
+_DUPLICATES = f"""
+SELECT array_to_string(array_agg(index::text ORDER BY place, index), ' ') AS indexes
+FROM @key k JOIN @interaction i USING (cassette, index)
+WHERE {_OF} AND http AND octet_length(k.key) = 32 GROUP BY k.key, i.route HAVING count(*) > 1
+ORDER BY min(place), min(index) LIMIT $2
+"""  # noqa: S608
+_TITLES = f"{rows.TITLE} WHERE {_OF} AND index = ANY($2::text[]::bigint[]) {_IN_ORDER}"
+
+_MISCOUNTED = """
+SELECT c.name, coalesce(t.count, 0) AS counted, coalesce(i.count, 0) AS there
+FROM @cassette c
+LEFT JOIN (SELECT cassette, sum(count)::bigint AS count FROM @tally GROUP BY cassette) t
+  ON t.cassette = c.id
+LEFT JOIN (SELECT cassette, count(*) AS count FROM @interaction GROUP BY cassette) i
+  ON i.cassette = c.id
+WHERE coalesce(t.count, 0) <> coalesce(i.count, 0) ORDER BY c.name
+"""
+
+_UNFINDABLE = """
+SELECT c.name, i.index FROM @interaction i JOIN @cassette c ON c.id = i.cassette
+WHERE i.http AND NOT EXISTS (
+  SELECT 1 FROM @key k WHERE k.cassette = i.cassette AND k.index = i.index)
+ORDER BY c.name, i.index
+"""
+
+_CHANGED = """
+SELECT c.name, i.index FROM @interaction i JOIN @cassette c ON c.id = i.cassette
+WHERE sha256(i.document) <> i.sha256 ORDER BY c.name, i.index
+"""
+
+_CUT = """
+SELECT encode(b.digest, 'hex') AS digest, b.size,
+  coalesce((SELECT sum(length(data)) FROM @piece p WHERE p.upload = b.upload), 0)::bigint AS there
+FROM @body b WHERE b.size <> coalesce(
+  (SELECT sum(length(data)) FROM @piece p WHERE p.upload = b.upload), 0)
+ORDER BY b.digest
+"""
+
+
+async def every(session: Session, name: str) -> Sequence[DriverRow]:
+    """All there are, as they were at one moment."""
+    return await session.rows(f"{rows.FIND} WHERE {_OF} {_IN_ORDER}", name)
+
+
+async def find(session: Session, name: str, keys: Sequence[bytes]) -> Sequence[DriverRow]:
+    return await session.rows(_FIND, name, rows.listed(keys)) if keys else []
+
+
+async def get(session: Session, name: str, index: int) -> Sequence[DriverRow]:
+    return await session.rows(f"{rows.FIND} WHERE {_OF} AND index = $2", name, index)
+
+
+async def page(session: Session, name: str, after: int | None, limit: int) -> Sequence[DriverRow]:
+    """Raises CassetteEdited behind one that is gone."""
+    place, index = -1, -1
+    if after is not None:
+        found = await session.row(
+            f"SELECT place FROM @interaction WHERE {_OF} AND index = $2",  # noqa: S608
+            *(name, after),
+        )
+        if found is None:
+            raise CassetteEdited(
+                f"interaction {after} of cassette '{name}' is gone since it was read: read it again"
+            )
+        place, index = found["place"], after
+    return await session.rows(_BEHIND, name, place, index, limit)
+
+
+async def near(
+    session: Session, name: str, method: str, path: str, limit: int
+) -> Sequence[DriverRow]:
+    """The newest of a method and path, then the newest of others, as many as fit."""
+    spot = rows.spot(method, path)
+    weighed = await session.rows(f"{_WEIGHTS} AND spot = $3 {_NEWEST}", name, limit, spot)
+    if (missing := limit - len(weighed)) > 0:
+        others = f"{_WEIGHTS} AND spot <> $3 {_NEWEST}"
+        weighed = [*weighed, *await session.rows(others, name, missing, spot)]
+    left, chosen = MOST_NEAR, []
+    for line in weighed:
+        left -= line["weight"]
+        if left < 0:
+            break
+        chosen.append(str(line["index"]))
+    return await session.rows(_SOME, name, chosen) if chosen else []
+
+
+async def unused(session: Session, name: str, take: int, limit: int) -> Sequence[Titled]:
+    return rows.titled(await session.rows(_UNUSED, name, take, limit))
+
+
+async def unused_count(session: Session, name: str, take: int) -> int:
+    found = await session.row(_UNUSED_COUNT, name, take)
+    return 0 if found is None else found["count"]
+
+
+async def duplicates(session: Session, name: str, limit: int) -> Sequence[Sequence[Titled]]:
+    groups = await session.rows(_DUPLICATES, name, limit)
+    indexes = [line["indexes"].split(" ") for line in groups]
+    return [rows.titled(await session.rows(_TITLES, name, each)) for each in indexes]
+
+
+async def check(session: Session) -> Sequence[str]:
+    """What is wrong, a sentence each."""
+    return [
+        *[
+            f"cassette '{line['name']}' counts {line['counted']} interactions and has "
+            f"{line['there']}: save it anew"
+            for line in await session.rows(_MISCOUNTED)
+        ],
+        *[
+            f"cassette '{line['name']}', interaction {line['index']}: no key finds it"
+            for line in await session.rows(_UNFINDABLE)
+        ],
+        *[
+            f"cassette '{line['name']}', interaction {line['index']}: it is not what was recorded"
+            for line in await session.rows(_CHANGED)
+        ],
+        *[
+            f"the large body sha256-{line['digest']} has {line['there']} of {line['size']} bytes"
+            for line in await session.rows(_CUT)
+        ],
+    ]

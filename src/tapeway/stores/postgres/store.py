@@ -1,0 +1,374 @@
+"""Cassettes in a PostgreSQL database, which any number of instances on any machines share.
+
+Who does what: `postgres_pool` keeps connections and makes transactions, `postgres_instance` knows
+of the others, with `postgres_line` as the connection that says it is alive and keeps its leases;
+the rest are named after what they put into tables.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+from uuid import uuid4
+
+from tapeway.core.http.routing import check_cassette_name
+from tapeway.core.model.cassette import (
+    CassetteHead,
+    CassetteStat,
+    Held,
+    Lease,
+    Outline,
+    Recording,
+    StoredCassette,
+    TakenRecording,
+    Titled,
+)
+from tapeway.core.model.control import Control, CursorState
+from tapeway.core.model.messages import BodyFile
+from tapeway.errors import closed
+from tapeway.stores.postgres import address, cassettes, pool, queries, rows, writes
+from tapeway.stores.postgres.bodies import Bodies
+from tapeway.stores.postgres.coordination import cursors, leases
+from tapeway.stores.postgres.coordination.control import OUT_OF_TOUCH_S
+from tapeway.stores.postgres.coordination.instance import PostgresInstance
+from tapeway.stores.postgres.coordination.sequences import Sequences
+from tapeway.stores.postgres.pool import PATIENCE_S, DriverRow, Session, Work
+from tapeway.stores.shared import columns
+
+T = TypeVar("T")
+
+_APART = 256 * 1024
+"""Documents with more bytes than this are read in a thread."""
+
+
+class PostgresStore:
+    """Cassettes in one schema of a database; each instance has a store of its own.
+
+    `lease_s` is how long a lease outlives its instance, `touch_s` for how long an instance goes on
+    without a word from the database; all instances have the same.
+    """
+
+    scratch = None
+
+    def __init__(
+        self, url: str, *, lease_s: float | None = None, touch_s: float = OUT_OF_TOUCH_S
+    ) -> None:
+        self._address = address.read(url)
+        self._times = float(lease_s or self._address.lease_s), float(touch_s)
+        self._opened: PostgresInstance | None = None
+        self._durability = "primary"
+
+    @property
+    def url(self) -> str:
+        return self._address.shown
+
+    @property
+    def durability(self) -> str:
+        """`primary`: on the disk of the primary; `server`: no further than its memory."""
+        return self._durability
+
+    async def open(self) -> None:
+        """Make the tables where nobody has. Raises StoreAway, StoreError."""
+        if self._opened is not None:
+            return
+        instance = PostgresInstance(self._address, *self._times)
+        await instance.open()
+        self._durability = instance.pool.durability
+        self._places, self._bodies = Sequences(instance.pool), Bodies(instance.pool)
+        self._opened = instance
+
+    async def close(self) -> None:
+        instance, self._opened = self._opened, None
+        if instance is not None:
+            await instance.close()
+
+    # Whole cassettes.
+
+    async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
+        """All of it at one moment. Writable or not is the same: nobody is kept from recording."""
+
+        async def all_of(session: Session) -> tuple[Outline | None, Sequence[DriverRow]]:
+            outline = await cassettes.outline(session, name, self._place(name))
+            return outline, [] if outline is None else await queries.every(session, name)
+
+        outline, lines = await self._read(name, "load", all_of, limit=pool.LONG_S)
+        if outline is None:
+            return None
+        found = await self._found(name, lines)
+        return StoredCassette(outline.head, tuple([each.item for each in found]))
+
+    async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
+        """The order of concurrent ones is that of their calls. Raises Fenced too."""
+        instance = self._at(name)
+        text, lease = columns.text_of(recording), recording.lease
+        await instance.errands.run(self._append(instance, name, head, recording, text))
+        if lease is not None:
+            instance.tell(lease)
+
+    async def _append(
+        self,
+        instance: PostgresInstance,
+        name: str,
+        head: CassetteHead,
+        recording: Recording,
+        text: str,
+    ) -> None:
+        until, attempt = time.monotonic() + PATIENCE_S, uuid4()
+        place = await self._places.at_end(name, recording.interaction.index, until)
+
+        async def record(session: Session) -> None:
+            await writes.record(
+                *(session, name, head, recording, text, place),
+                owner=instance.id,
+                attempt=attempt,
+            )
+
+        patience = until - time.monotonic()
+        await instance.pool.write(f"record into '{name}'", record, patience=patience)
+
+    async def save(self, name: str, cassette: StoredCassette) -> None:
+        """Keys that stand somewhere in a take begin anew: they counted other recordings."""
+
+        async def save(session: Session) -> None:
+            await writes.save(session, name, cassette)
+
+        await self._write(name, "save", save, limit=pool.LONG_S)
+
+    async def release(self, name: str) -> None:
+        """Nothing: a cassette is always in its final form, and keeps its indexes."""
+        self._at(name)
+
+    async def remove(self, name: str) -> bool:
+        async def remove(session: Session) -> bool:
+            return await cassettes.remove(session, name)
+
+        return await self._write(name, "remove", remove, limit=pool.LONG_S)
+
+    async def supplant(self, name: str, by: str) -> None:
+        self._at(by)
+
+        async def supplant(session: Session) -> None:
+            await cassettes.supplant(session, name, by)
+
+        await self._write(name, "put another one in the place of", supplant, limit=pool.LONG_S)
+
+    async def names(self) -> Sequence[str]:
+        return await self._instance().pool.read("list the cassettes", cassettes.names)
+
+    async def stat(self, name: str) -> CassetteStat | None:
+        async def stat(session: Session) -> CassetteStat | None:
+            return await cassettes.stat(session, name)
+
+        return await self._read(name, "look at", stat)
+
+    async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
+        """In pieces of 256 KiB. What no recording refers to for an hour is removed."""
+        self._at(name)
+        return await self._bodies.keep(pieces)
+
+    # Recordings where they lie.
+
+    async def outline(self, name: str) -> Outline | None:
+        async def outline(session: Session) -> Outline | None:
+            return await cassettes.outline(session, name, self._place(name))
+
+        return await self._read(name, "look at", outline)
+
+    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
+        """A large body of a request is named only: whoever asks has it."""
+
+        async def find(session: Session) -> Sequence[DriverRow]:
+            return await queries.find(session, name, keys)
+
+        return await self._found(name, await self._read(name, "look into", find), asked=False)
+
+    async def get(self, name: str, index: int) -> TakenRecording | None:
+        async def get(session: Session) -> Sequence[DriverRow]:
+            return await queries.get(session, name, index)
+
+        found = await self._found(name, await self._read(name, "look into", get))
+        return found[0] if found else None
+
+    async def body(self, name: str, digest: str) -> BodyFile | None:
+        self._at(name)
+        return await self._bodies.find(name, digest, f"{self.url}, cassette '{name}'")
+
+    async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[TakenRecording]:
+        """Raises CassetteEdited where the one to go on from is gone."""
+
+        async def page(session: Session) -> Sequence[DriverRow]:
+            return await queries.page(session, name, after, limit)
+
+        return await self._found(name, await self._read(name, "look into", page))
+
+    async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[TakenRecording]:
+        async def near(session: Session) -> Sequence[DriverRow]:
+            return await queries.near(
+                session, name, columns.column(method), columns.column(path), limit
+            )
+
+        return await self._found(name, await self._read(name, "look into", near))
+
+    async def unused(self, name: str, take: int, limit: int) -> Sequence[Titled]:
+        async def unused(session: Session) -> Sequence[Titled]:
+            return await queries.unused(session, name, take, limit)
+
+        return await self._read(name, "look into", unused)
+
+    async def unused_count(self, name: str, take: int) -> int:
+        async def count(session: Session) -> int:
+            return await queries.unused_count(session, name, take)
+
+        return await self._read(name, "look into", count, limit=pool.LONG_S)
+
+    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[Titled]]:
+        async def duplicates(session: Session) -> Sequence[Sequence[Titled]]:
+            return await queries.duplicates(session, name, limit)
+
+        return await self._read(name, "look into", duplicates, limit=pool.LONG_S)
+
+    async def reserve(self, name: str) -> int:
+        self._at(name)
+        return await self._places.reserve(name)
+
+    async def restate(self, name: str, head: CassetteHead) -> None:
+        """Its cost is that of reading all of it; who records meanwhile waits."""
+
+        async def restate(session: Session) -> None:
+            await writes.restate(session, name, head, self._place(name))
+
+        await self._write(name, "put rules in force in", restate, limit=pool.LONG_S)
+
+    async def edit(self, name: str, index: int, changed: Held | None) -> bool:
+        attempt = uuid4()
+
+        async def edit(session: Session) -> bool:
+            if await writes.attempted(session, attempt):
+                return True
+            done = await writes.edit(session, name, index, changed)
+            if not done:
+                await writes.take_back(session, attempt)
+            return done
+
+        return await self._write(name, "edit", edit)
+
+    async def extend(self, name: str, head: CassetteHead, items: Sequence[Held]) -> None:
+        instance = self._at(name)
+        texts = writes.brought_in(items)
+        index, place = await self._places.block(name, len(items))
+        numbered = writes.numbered(texts, index)
+        attempt = uuid4()
+
+        async def extend(session: Session) -> None:
+            if not await writes.attempted(session, attempt):
+                await writes.extend(session, name, head, numbered, place)
+
+        work = instance.pool.write(
+            f"add to '{name}'", extend, patience=PATIENCE_S, limit=pool.LONG_S
+        )
+        await instance.errands.run(work)
+
+    async def check(self) -> Sequence[str]:
+        """Whether what is counted, keyed and kept in pieces is what there is."""
+        return await self._instance().pool.read("check", queries.check, limit=pool.LONG_S)
+
+    # Turns.
+
+    async def turns(
+        self, name: str, take: int, keys: Sequence[bytes]
+    ) -> Mapping[bytes, CursorState]:
+        async def stand(session: Session) -> Mapping[bytes, CursorState]:
+            return await cursors.turns(session, name, take, keys)
+
+        return await self._read(name, "see the turns of", stand)
+
+    async def look(
+        self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
+    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
+        async def look(session: Session) -> tuple[Mapping[bytes, CursorState], Sequence[DriverRow]]:
+            stand = await cursors.turns(session, name, take, keys)
+            return stand, await queries.find(session, name, digests)
+
+        stand, lines = await self._read(name, "look into", look)
+        return stand, await self._found(name, lines, asked=False)
+
+    async def advance(
+        self,
+        name: str,
+        take: int,
+        key: bytes,
+        before: CursorState | None,
+        state: bytes,
+        touched: int,
+    ) -> bool:
+        attempt = uuid4()
+
+        async def advance(session: Session) -> bool:
+            return await cursors.advance(session, name, take, key, before, state, touched, attempt)
+
+        return await self._read(name, "take a turn of", advance)
+
+    # Other instances.
+
+    async def claim(self, name: str, key: bytes) -> Lease | None:
+        return await self._at(name).claim(name, key)
+
+    async def lapsed(self, name: str, key: bytes) -> None:
+        await self._at(name).lapsed(name, key)
+
+    async def give_back(self, lease: Lease) -> None:
+        await self._instance().give_back(lease)
+
+    async def fences(self, name: str) -> frozenset[int]:
+        async def fences(session: Session) -> frozenset[int]:
+            return await leases.fences(session, name)
+
+        return await self._read(name, "see who records into", fences)
+
+    async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:
+        return await self._instance().join(wanted, apply)
+
+    async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
+        return await self._instance().steer(change)
+
+    @property
+    def in_touch(self) -> bool:
+        return self._opened is not None and self._opened.in_touch
+
+    def _instance(self) -> PostgresInstance:
+        if self._opened is None:
+            raise closed(self.url)
+        return self._opened
+
+    def _at(self, name: str) -> PostgresInstance:
+        instance = self._instance()
+        check_cassette_name(name)
+        return instance
+
+    def _place(self, name: str) -> str:
+        return f"cassette '{name}' in {self.url}"
+
+    async def _read(
+        self, name: str, deed: str, work: "Work[T]", *, limit: float = pool.COMMAND_S
+    ) -> T:
+        return await self._at(name).pool.read(f"{deed} '{name}'", work, limit=limit)
+
+    async def _write(
+        self, name: str, deed: str, work: "Work[T]", *, limit: float = pool.COMMAND_S
+    ) -> T:
+        instance = self._at(name)
+        return await instance.errands.run(
+            instance.pool.write(f"{deed} '{name}'", work, limit=limit)
+        )
+
+    async def _found(
+        self, name: str, lines: Sequence[DriverRow], *, asked: bool = True
+    ) -> Sequence[TakenRecording]:
+        if not lines:
+            return []
+        where = self._place(name)
+        if sum([len(line["document"]) for line in lines]) > _APART:
+            found = await asyncio.to_thread(rows.found, lines, where)
+        else:
+            found = rows.found(lines, where)
+        return await self._bodies.placed(found, where, asked=asked)

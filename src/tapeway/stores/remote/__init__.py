@@ -1,0 +1,1 @@
+"""Cassettes at another tapeway, through its admin API."""

@@ -1,0 +1,249 @@
+"""Calls another tapeway's admin API: bounded in time, repeated where that is safe.
+
+A call is repeated when the far side could not be reached, broke off, was silent, or said that it
+cannot at the moment; so each one is made such that it may be carried out twice.
+
+Where another tapeway's admin listener is, and with which token it is called.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TypeVar
+from urllib.parse import quote, unquote, urlsplit
+
+import aiohttp
+from yarl import URL
+
+from tapeway.core.http.routing import check_cassette_name
+from tapeway.core.json_text import Json
+from tapeway.errors import ConfigError, StoreAway, closed
+from tapeway.stores.remote.errors import refusal, unexpected, value_of
+from tapeway.stores.remote.loop_guard import HEADER, HOPS
+
+TOKEN = "TAPEWAY_STORE_TOKEN"  # noqa: S105 - a name
+CA = "TAPEWAY_STORE_CA"
+T = TypeVar("T")
+
+Body = Callable[[], AsyncIterator[bytes]]
+"""Makes a body anew for each time it is sent."""
+API = "/api/v1"
+
+ATTEMPT = "Tapeway-Attempt"
+"""Which try of a call this is: from the second on it may have been carried out before."""
+
+PATIENCE_S = 8.0
+"""So long a call is tried again before the store counts as away."""
+
+SILENCE_S = 20.0
+"""So long the far side may say nothing."""
+_CONNECT_S = 3.0
+_FIRST_PAUSE_S = 0.1
+_MOST_ANSWER = 16 * 1024 * 1024
+_PIECE = 256 * 1024
+_UNTRUSTED = aiohttp.ClientConnectorCertificateError
+_ANOTHER_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
+_ERRORS = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteAddress:
+    """`root` is what paths of the API are put behind; `shown` says no token."""
+
+    root: str
+    token: str | None = field(default=None, repr=False)
+    ca: str | None = None
+
+    @property
+    def shown(self) -> str:
+        return self.root
+
+    def tls(self) -> ssl.SSLContext | bool:
+        """What certificates are checked against. Raises ConfigError for what holds none."""
+        if self.ca is None:
+            return True
+        try:
+            context = ssl.create_default_context()
+            context.load_verify_locations(self.ca)
+        except OSError as exc:
+            raise ConfigError(f"{CA} {self.ca} cannot be read as PEM certificates") from exc
+        return context
+
+
+def address_of(url: str, token: str | None = None, ca: str | None = None) -> RemoteAddress:
+    """The address in `http(s)://[TOKEN@]HOST[:PORT][/PREFIX]`; a token in it wins.
+
+    Raises ConfigError, which does not repeat the token.
+    """
+    try:
+        parts = urlsplit(url)
+        # Looked at here, since it may raise.
+        port = parts.port
+        host = parts.hostname
+    except ValueError:
+        raise _unusable("its host or port cannot be read") from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise _unusable("it names no host")
+    if parts.query or parts.fragment:
+        raise _unusable("it takes no query")
+    userinfo = parts.netloc.rpartition("@")[0]
+    if userinfo:
+        # `:TOKEN@` as well as `TOKEN@`: some tools write the one, some the other.
+        token = unquote(userinfo.removeprefix(":"))
+    if token is not None and (not token or not token.isascii() or not token.isprintable()):
+        raise _unusable("its token is empty, or no visible ASCII")
+    bracketed = f"[{host}]" if ":" in host else host
+    place = bracketed if port is None else f"{bracketed}:{port}"
+    return RemoteAddress(f"{parts.scheme}://{place}{parts.path.rstrip('/')}", token, ca)
+
+
+def _unusable(why: str) -> ConfigError:
+    return ConfigError(
+        f"the store http(s)://… cannot be used, {why}: give the address of another tapeway's admin "
+        "listener, such as http://tapeway.internal:8081"
+    )
+
+
+class RemoteClient:
+    """A client of one admin listener, from `open` to `close`."""
+
+    def __init__(
+        self, address: RemoteAddress, patience_s: float = PATIENCE_S, silence_s: float = SILENCE_S
+    ) -> None:
+        self.shown = address.shown
+        self._address = address
+        self._patience_s = patience_s
+        self._silence_s = silence_s
+        self._session: aiohttp.ClientSession | None = None
+
+    def another(self) -> "RemoteClient":
+        """One of the same address for another event loop, not yet open."""
+        return RemoteClient(self._address, self._patience_s, self._silence_s)
+
+    async def open(self) -> None:
+        """Raises ConfigError for certificates that cannot be read."""
+        headers = {"Accept-Encoding": "identity"}
+        if self._address.token is not None:
+            headers["Authorization"] = f"Bearer {self._address.token}"
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=_CONNECT_S, connect=None, sock_read=self._silence_s
+        )
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=self._address.tls(), limit=16),
+            headers=headers,
+            timeout=timeout,
+            auto_decompress=False,
+        )
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Body | None = None,
+        once: bool = False,
+    ) -> dict[str, Json]:
+        """What a call answers. Raises StoreAway, Refused, other StoreErrors, ConfigError.
+
+        `once` tries it one time only.
+        """
+
+        tries = count(1)
+
+        async def attempt() -> dict[str, Json]:
+            sent = {**(headers or {}), ATTEMPT: str(next(tries))}
+            async with self._asked(method, path, query, sent, body) as response:
+                return value_of(self.shown, await self._text(response))
+
+        return await self.again(attempt, once=once)
+
+    async def again(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        *,
+        once: bool = False,
+        patience_s: float | None = None,
+    ) -> T:
+        """What an attempt gives, tried again as long as the far side may still come back.
+
+        Raises StoreAway, and whatever else an attempt raises.
+        """
+        loop = asyncio.get_running_loop()
+        patience_s = self._patience_s if patience_s is None else patience_s
+        end, pause = loop.time() + patience_s, _FIRST_PAUSE_S
+        while True:
+            try:
+                return await attempt()
+            except (StoreAway, *_ERRORS) as exc:
+                away = exc if isinstance(exc, StoreAway) else self._away(exc)
+                untrusted = isinstance(exc, _UNTRUSTED) or isinstance(exc.__cause__, _UNTRUSTED)
+                if once or untrusted or loop.time() + pause > end:
+                    raise away from exc.__cause__ if exc is away else exc
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 1.0)
+
+    @asynccontextmanager
+    async def pieces(
+        self, path: str, query: Mapping[str, str] | None = None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The body of a GET as it comes, to be used in an attempt. Raises what `ask` does."""
+        async with self._asked("GET", path, query, None, None) as response:
+            yield response.content.iter_chunked(_PIECE)
+
+    @asynccontextmanager
+    async def _asked(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
+        body: Body | None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        if self._session is None:
+            raise closed(self.shown)
+        async with self._session.request(
+            method,
+            # As it is written: a name's slash is encoded, and stays so.
+            URL(self._address.root + API + path, encoded=True).update_query(query or {}),
+            headers={**(headers or {}), HEADER: str(HOPS.get() + 1)},
+            data=None if body is None else body(),
+            allow_redirects=False,
+        ) as response:
+            if response.status != 200:
+                raise refusal(self.shown, response.status, await self._text(response))
+            yield response
+
+    async def _text(self, response: aiohttp.ClientResponse) -> bytes:
+        found = bytearray()
+        async for piece in response.content.iter_any():
+            found += piece
+            if len(found) > _MOST_ANSWER:
+                raise unexpected(self.shown)
+        return bytes(found)
+
+    def _away(self, exc: BaseException) -> StoreAway:
+        why = "did not answer in time" if isinstance(exc, TimeoutError) else "cannot be reached"
+        if isinstance(exc, _UNTRUSTED):
+            why = "has a certificate nobody here vouches for (TAPEWAY_STORE_CA names a bundle)"
+            if getattr(exc.certificate_error, "verify_code", None) in _ANOTHER_NAME:
+                why = "has a certificate of another name: use that"
+        elif isinstance(exc, aiohttp.ClientSSLError):
+            why = "could not agree with us on TLS"
+        elif isinstance(exc, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError):
+            why = "broke off its answer"
+        return StoreAway(f"{self.shown} {why}: see whether tapeway runs there")
+
+
+def path_of(name: str) -> str:
+    """Where a cassette is found below the API. Raises RequestError for a name that is none."""
+    return f"/cassettes/{quote(check_cassette_name(name), safe='')}"

@@ -1,0 +1,89 @@
+"""What an error of the far side means here."""
+
+from tapeway.core.json_text import Json, NotJson, parse
+from tapeway.errors import (
+    CassetteCorrupt,
+    CassetteEdited,
+    CassetteLocked,
+    StoreAway,
+    StoreError,
+    StoreFull,
+    StorePoisoned,
+)
+
+_CHILDREN: dict[str, type[StoreError]] = {
+    "cassette_corrupt": CassetteCorrupt,
+    "cassette_edited": CassetteEdited,
+    "cassette_locked": CassetteLocked,
+    "precondition_failed": CassetteEdited,
+}
+
+
+class RemoteRefused(StoreError):
+    """Something that is for the caller to understand: `said` is the far side's own code."""
+
+    def __init__(self, message: str, said: str) -> None:
+        super().__init__(message)
+        self.said = said
+
+
+class NotAllowed(StoreError):
+    """The far side does not let us in."""
+
+
+def refusal(shown: str, status: int, text: bytes) -> StoreError:
+    """The error an answer becomes that is no success."""
+    code, message = _said(text)
+    if status == 401:
+        return NotAllowed(
+            f"{shown} does not take this token: set TAPEWAY_STORE_TOKEN to the one of its "
+            "--admin-token"
+        )
+    if not code:
+        return StoreError(
+            f"{shown} answered {status} and not as a tapeway does: give the address of an admin "
+            "listener, and nothing in between that answers for it"
+        )
+    message = f"{shown}: {message}"
+    if status == 403:
+        return NotAllowed(message)
+    if code in _CHILDREN:
+        return _CHILDREN[code](message)
+    if status == 507:
+        return StoreFull(message)
+    if status == 503 and code == "recording_failed":
+        return StorePoisoned(message)
+    if status in (429, 503):
+        return StoreAway(message)
+    return RemoteRefused(message, code)
+
+
+def value_of(shown: str, text: bytes) -> dict[str, Json]:
+    """The object a success says. Raises StoreError for anything else."""
+    try:
+        value = parse(text)
+    except NotJson:
+        value = None
+    if not isinstance(value, dict):
+        raise unexpected(shown)
+    return value
+
+
+def unexpected(shown: str) -> StoreError:
+    """The error for a success that does not say what it must."""
+    return StoreError(
+        f"{shown} answered what no tapeway of this version answers: see what runs there, and that "
+        "nothing in between changes it"
+    )
+
+
+def _said(text: bytes) -> tuple[str, str]:
+    try:
+        value = parse(text)
+    except NotJson:
+        return "", ""
+    match value:
+        case {"error": {"code": str(code), "message": str(message)}, "tapeway": dict()}:
+            return code, message
+        case _:
+            return "", ""

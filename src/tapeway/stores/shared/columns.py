@@ -1,0 +1,123 @@
+"""What a database keeps of one interaction: its document, and beside it what is asked for."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tapeway.core.cassette.index import found_under
+from tapeway.core.json_text import NotJson, dump, parse, require
+from tapeway.core.matching import rules
+from tapeway.core.matching.rules import NONE, Rules, RulesFault
+from tapeway.core.model.cassette import CassetteHead, Held, Recording
+from tapeway.core.model.interaction import exchange_of
+from tapeway.errors import CassetteCorrupt, StoreError
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native import document
+from tapeway.stores.shared.serialize import checked
+
+
+@dataclass(frozen=True, slots=True)
+class InteractionColumns:
+    """An interaction's columns. Those about a request are empty where HTTP did not carry it.
+
+    `weight` is how many bytes of bodies the text holds, None where it is no exchange or some lie
+    in files; `bodies` are the digests of those.
+    """
+
+    text: str
+    exchange: bool
+    keys: tuple[bytes, ...] = ()
+    route: str = ""
+    base: str = ""
+    method: str = ""
+    path: str = ""
+    query: str = ""
+    weight: int | None = None
+    bodies: tuple[str, ...] = ()
+
+
+def text_of(recording: Recording) -> str:
+    """The document of a recording, checked. Raises StoreError, also for a credential in it."""
+    return checked(recording, dump).decode()
+
+
+def brought_in(item: Held) -> str:
+    """The document of an interaction that others made. Raises StoreError."""
+    return checked(Recording(item), dump).decode()
+
+
+def numbered(text: str, index: int) -> str:
+    """The document under another number."""
+    return dump(document.numbered(index, _document(text))).decode()
+
+
+def row_of(item: Held, text: str, under: Rules) -> InteractionColumns:
+    """What is kept of an interaction with this document, found under these rules."""
+    exchange = exchange_of(item)
+    if exchange is None:
+        return InteractionColumns(text, exchange=False)
+    request, response = exchange.request, exchange.response
+    files = [file for file in (request.file, response.file) if file is not None]
+    path, mark, query = column(request.target).partition("?")
+    inside = len(request.body) + sum([len(chunk.data) for chunk in response.chunks])
+    return InteractionColumns(
+        text,
+        exchange=True,
+        keys=tuple(dict.fromkeys(found_under(exchange, under))),
+        route=column(request.route),
+        base=column(request.base),
+        method=column(request.method),
+        path=path,
+        query=mark + query,
+        weight=None if files else inside,
+        bodies=tuple(dict.fromkeys([file.digest for file in files])),
+    )
+
+
+def column(text: str) -> str:
+    """A text as a column can hold it: what is no UTF-8 is escaped, the same way each time."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def held_of(text: str, index: int, place: str) -> Held:
+    """The interaction a document says. Raises CassetteCorrupt, naming the place."""
+    try:
+        return document.decode(_document(text), index)
+    except (FormatFault, NotJson) as exc:
+        raise CassetteCorrupt(
+            f"{place}, interaction {index}: {exc}; it was left as it is: edit or remove it"
+        ) from exc
+
+
+def head_text(head: CassetteHead) -> str:
+    """What a head says besides `created_at` and `run_id`. Raises StoreError."""
+    try:
+        require(head.meta, depth=3)
+        return dump(dict(head.meta)).decode()
+    except (NotJson, UnicodeEncodeError, TypeError, RecursionError) as exc:
+        raise StoreError("this cassette's meta cannot be kept: it is no JSON") from exc
+
+
+def head_of(created_at: str, run_id: str, meta: str, place: str) -> CassetteHead:
+    """The head again. Raises CassetteCorrupt."""
+    try:
+        return CassetteHead(created_at, run_id, _document(meta))
+    except NotJson as exc:
+        raise CassetteCorrupt(f"{place}: its meta is no JSON ({exc})") from exc
+
+
+@lru_cache(maxsize=64)
+def rules_of(meta: str) -> Rules:
+    """The rules a head states. Raises StoreError where they cannot be used."""
+    if '"rules"' not in meta:
+        return NONE
+    try:
+        return rules.of_meta(_document(meta))
+    except (RulesFault, NotJson) as exc:
+        raise StoreError(f"the cassette's meta cannot be used: {exc}") from exc
+
+
+def _document(text: str) -> document.Document:
+    value = parse(text)
+    if not isinstance(value, dict):
+        raise NotJson("it is no object")
+    return value

@@ -1,0 +1,89 @@
+"""Work that waits for a disk, one piece after another, off the event loop."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class SerialExecutor:
+    """Runs what it is given in order, never two at once, in some thread of the pool.
+
+    Who waits for a result may leave: the work is done all the same.
+    """
+
+    def __init__(self, pool: Executor) -> None:
+        self._pool = pool
+        self._guard = threading.Lock()
+        self._steps: deque[Callable[[], None]] = deque()
+        self._running = False
+        self._unfinished = 0
+
+    @property
+    def idle(self) -> bool:
+        return self._unfinished == 0
+
+    def submit(self, work: Callable[[], T]) -> "Future[T]":
+        future: Future[T] = Future()
+
+        def step() -> None:
+            try:
+                result = work()
+            except BaseException as exc:
+                self._finish()
+                future.set_exception(exc)
+            else:
+                self._finish()
+                future.set_result(result)
+
+        with self._guard:
+            self._unfinished += 1
+            self._steps.append(step)
+            start, self._running = not self._running, True
+        if start:
+            self._pool.submit(self._run)
+        return future
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return await outcome(self.submit(work))
+
+    def _finish(self) -> None:
+        # Before the result is told: who was waiting for it finds the lane idle.
+        with self._guard:
+            self._unfinished -= 1
+
+    def _run(self) -> None:
+        while True:
+            with self._guard:
+                if not self._steps:
+                    self._running = False
+                    return
+                step = self._steps.popleft()
+            step()
+
+
+async def outcome(future: "Future[T]") -> T:
+    """The result of work in a thread; giving up waiting does not call it off.
+
+    One step of the event loop: what `asyncio.shield` and `wrap_future` take are three.
+    """
+    if not future.done():
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+
+        def tell(_: object) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_wake, waiter)
+
+        future.add_done_callback(tell)
+        await waiter
+    return future.result()
+
+
+def _wake(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)

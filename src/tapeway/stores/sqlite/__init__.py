@@ -1,0 +1,1 @@
+"""Cassettes in one SQLite file, shared by the processes of a machine."""

@@ -1,0 +1,1 @@
+"""What processes on one SQLite store share: cursors, leases, mode."""

@@ -1,0 +1,136 @@
+"""What is in force for all processes of a store, and which of them have applied it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import apsw
+
+from tapeway.core.json_text import Json, dump, parse
+from tapeway.core.model.control import RULES, Control, Mode
+from tapeway.errors import StoreError
+from tapeway.stores.sqlite.connection import rows
+from tapeway.stores.sqlite.coordination import cursors, members
+from tapeway.stores.sqlite.coordination.members import ProcessMember
+
+
+def join(
+    instance: ProcessMember, wanted: Control, takes: int, now: float, connection: apsw.Connection
+) -> Control:
+    """Become one that applies changes: what is in force, or what is wanted where nobody else is.
+
+    `takes` is how many ever began, as far as the recordings tell.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    members.bury(now, connection)
+    control = read(connection)
+    others = connection.execute(
+        "SELECT count(*) FROM instance WHERE joined AND id <> ?", (instance.id,)
+    ).get
+    if control is None or not others:
+        takes = max(takes, control.takes if control else 0) + 1
+        generation = (control.generation if control else 0) + 1
+        control = replace(
+            wanted, takes=takes, since=takes, cassette_takes={}, generation=generation
+        )
+        _write(control, connection)
+    members.enter(instance, now, connection)
+    connection.execute(
+        "UPDATE instance SET joined = 1, generation = ? WHERE id = ?",
+        (control.generation, instance.id),
+    )
+    connection.execute("COMMIT")
+    return control
+
+
+def steer(change: Callable[[Control], Control], connection: apsw.Connection) -> Control:
+    """Put the change of what is in force in force."""
+    connection.execute("BEGIN IMMEDIATE")
+    before = read(connection)
+    if before is None:
+        raise StoreError("nothing is in force in this store yet: join it first", status=503)
+    control = replace(change(before), generation=before.generation + 1)
+    _write(control, connection)
+    cursors.forget_before(before, connection)
+    connection.execute("COMMIT")
+    return control
+
+
+def read(connection: apsw.Connection) -> Control | None:
+    """What is in force, None as long as nobody joined."""
+    found = connection.execute("SELECT document, takes, generation FROM control").fetchone()
+    if found is None:
+        return None
+    document, takes, generation = found
+    return _control(parse(document), takes, generation)
+
+
+def generation(connection: apsw.Connection) -> int:
+    """Which change is in force."""
+    return connection.execute("SELECT generation FROM control").get or 0
+
+
+def applied(
+    instance: ProcessMember, generation: int, now: float, connection: apsw.Connection
+) -> None:
+    """Say that an instance acts on a change, also one that was taken for gone."""
+    connection.execute("BEGIN IMMEDIATE")
+    members.enter(instance, now, connection)
+    connection.execute(
+        "UPDATE instance SET seen = ?, joined = 1, generation = ? WHERE id = ?",
+        (now, generation, instance.id),
+    )
+    connection.execute("COMMIT")
+
+
+def laggards(generation: int, now: float, connection: apsw.Connection) -> list[str]:
+    """Those alive that do not act on a change yet."""
+    members.bury(now, connection)
+    found = rows(
+        connection,
+        "SELECT id FROM instance WHERE joined AND generation < ? ORDER BY id",
+        (generation,),
+    )
+    return [id_ for (id_,) in found]
+
+
+def _write(control: Control, connection: apsw.Connection) -> None:
+    document: Json = {
+        "mode": control.mode,
+        "active": control.active,
+        "since": control.since,
+        "modes": dict(control.modes),
+        "cassette_takes": dict(control.cassette_takes),
+    }
+    connection.execute("DELETE FROM control")
+    connection.execute(
+        "INSERT INTO control VALUES (?, ?, ?)",
+        (control.generation, control.takes, dump(document).decode()),
+    )
+
+
+def _control(document: Json, takes: int, generation: int) -> Control:
+    match document:
+        case {
+            "mode": str(mode),
+            "active": str(active),
+            "since": int(since),
+            "modes": dict(modes),
+            "cassette_takes": dict(cassette_takes),
+        }:
+            return Control(
+                _mode(mode),
+                active,
+                takes,
+                since,
+                {name: _mode(each) for name, each in modes.items()},
+                {name: each for name, each in cassette_takes.items() if isinstance(each, int)},
+                generation,
+            )
+        case _:
+            raise StoreError("what is in force in this store cannot be read", status=503)
+
+
+def _mode(text: Json) -> Mode:
+    if text not in RULES:
+        raise StoreError(f"there is no mode '{text}': another tapeway set it", status=503)
+    return text

@@ -1,0 +1,167 @@
+"""The file beside a store in which its processes tell each other how they stand.
+
+It need not survive a power loss, and outlives no process that uses it: each one holds a lock that
+the kernel lets go of at its end, and who finds nobody else makes the file anew.
+"""
+
+import fcntl
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import apsw
+
+from tapeway.errors import StoreError
+from tapeway.stores.shared.durable_files import FILE_MODE, make_root, store_error
+from tapeway.stores.sqlite.connection import BUSY_MS, rows, set_and_check
+from tapeway.stores.sqlite.location import StoreLocation
+
+TABLES = """
+CREATE TABLE turn (
+    name TEXT NOT NULL, take INTEGER NOT NULL, key BLOB NOT NULL,
+    state BLOB NOT NULL, version INTEGER NOT NULL, PRIMARY KEY (name, take, key)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE touched (
+    name TEXT NOT NULL, take INTEGER NOT NULL, number INTEGER NOT NULL,
+    PRIMARY KEY (name, take, number)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE numbering (name TEXT PRIMARY KEY, next INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE lease (
+    name TEXT NOT NULL, key BLOB NOT NULL, fence INTEGER NOT NULL, instance TEXT NOT NULL,
+    PRIMARY KEY (name, key)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE instance (
+    id TEXT PRIMARY KEY, pid INTEGER NOT NULL, space INTEGER NOT NULL, seen REAL NOT NULL,
+    joined INTEGER NOT NULL, generation INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE control (
+    generation INTEGER NOT NULL, takes INTEGER NOT NULL, document TEXT NOT NULL
+) STRICT;
+CREATE TABLE counter (fence INTEGER NOT NULL, version INTEGER NOT NULL) STRICT;
+"""
+
+_ATTEMPTS = 20
+
+
+class SharedFile:
+    """Open from the first use to `close`. Its connections belong to who asked for them."""
+
+    def __init__(self, place: StoreLocation, highest_fence: Callable[[], int]) -> None:
+        self._place = place
+        self._highest_fence = highest_fence
+        self._lock: int | None = None
+        self.path = place.beside(".shared")
+
+    def connect(self) -> apsw.Connection:
+        """A connection to it, made anew where nobody uses it. Raises apsw.Error, StoreError."""
+        self._hold()
+        return _connect(self.path)
+
+    def close(self) -> None:
+        """Let go, and leave nothing where nobody else uses it."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            with suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(self.path)
+            os.close(lock)
+
+    def _hold(self) -> None:
+        if self._lock is not None:
+            return
+        try:
+            path = self._place.lock
+            if self._place.writable:
+                make_root(self._place.folder)
+            else:
+                # What cannot be written can be replayed all the same, by several processes.
+                path = _elsewhere(self._place.path)
+                self.path = path.with_name("shared")
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            lock = os.open(path, flags, FILE_MODE)
+        except OSError as exc:
+            raise store_error(exc, str(self._place), "take the lock beside it") from exc
+        try:
+            os.fchmod(lock, FILE_MODE)
+            self._enter(lock)
+        except BaseException:
+            os.close(lock)
+            raise
+        self._lock = lock
+
+    def _enter(self, lock: int) -> None:
+        for _ in range(_ATTEMPTS):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                pass
+            else:
+                self._make()
+            # Between the two locks another one may make it anew: nobody has used it until then.
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            if self._is_whole():
+                return
+            fcntl.flock(lock, fcntl.LOCK_UN)
+        raise StoreError(f"{self.path} cannot be read: remove it and start again", status=503)
+
+    def _make(self) -> None:
+        _remove(self.path)
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+        os.chmod(self.path, FILE_MODE)
+        connection = _connect(self.path)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(TABLES)
+            connection.execute("INSERT INTO counter VALUES (?, 0)", (self._highest_fence(),))
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+
+    def _is_whole(self) -> bool:
+        try:
+            connection = _connect(self.path)
+        except apsw.Error:
+            return False
+        try:
+            return rows(connection, "SELECT count(*) FROM counter") == [(1,)]
+        except apsw.Error:
+            return False
+        finally:
+            connection.close()
+
+
+def _connect(path: Path) -> apsw.Connection:
+    plain = path.parent.resolve() / path.name
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
+    connection = apsw.Connection(str(plain), flags=flags)
+    try:
+        connection.set_busy_timeout(BUSY_MS)
+        # Where there is no such log, who reads waits for who writes.
+        connection.pragma("journal_mode", "wal")
+        set_and_check(connection, "synchronous", 0)
+        set_and_check(connection, "trusted_schema", 0)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _remove(path: Path) -> None:
+    for ending in ("", "-wal", "-shm", "-journal"):
+        with suppress(FileNotFoundError):
+            os.unlink(path.with_name(path.name + ending))
+
+
+def _elsewhere(path: Path) -> Path:
+    """A lock in a folder of this user alone, the same for all processes that use this file."""
+    name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16]
+    folder = Path(tempfile.gettempdir()) / f"tapeway-{os.getuid()}-{name}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = os.lstat(folder)
+    if found.st_uid != os.getuid() or not folder.is_dir() or folder.is_symlink():
+        raise StoreError(f"{folder} belongs to somebody else: remove it", status=503)
+    return folder / "lock"

@@ -1,0 +1,160 @@
+"""Where a SQLite store lies: its file, and the files beside it.
+
+calls.db           the recordings          calls.db-wal, -shm    SQLite's own
+calls.db.shared    turns, leases, mode     calls.db.lock         who uses those; what was told
+"""
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
+from tapeway.stores.shared.durable_files import FILE_MODE, make_root, store_error, sync_folder
+
+MOUNTS = Path("/proc/self/mountinfo")
+
+_BESIDE = ("", "-wal", "-shm", "-journal", ".shared", ".shared-wal", ".shared-shm", ".lock")
+# Locks of one machine are not seen on another, and SQLite's memory of the log is not shared.
+_NETWORK = frozenset(
+    {
+        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "beegfs"),
+        *("fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse"),
+    }
+)
+
+
+class StoreFileAbsent(Exception):
+    """There is no file, or nothing in it yet."""
+
+
+class StoreLocation:
+    """A store's file. What is there is looked at and never opened here.
+
+    A process that closed a second descriptor of it would lose SQLite's locks on it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def folder(self) -> Path:
+        return self.path.parent
+
+    @property
+    def lock(self) -> Path:
+        return self.beside(".lock")
+
+    def beside(self, ending: str) -> Path:
+        """One of the files beside it."""
+        return self.path.with_name(self.path.name + ending)
+
+    @property
+    def writable(self) -> bool:
+        """Whether its folder, made or not yet, and where there is one the file may be written."""
+        folder = self.folder
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
+        return os.access(folder, os.W_OK) and (
+            not self.path.exists() or os.access(self.path, os.W_OK)
+        )
+
+    def refuse_read_only(self) -> None:
+        """Raise StoreError where nothing can be recorded."""
+        if not self.writable:
+            raise StoreError(
+                f"{self} cannot be written: check the permissions, or replay only", status=503
+            )
+
+    def look(self) -> os.stat_result:
+        """What is there. Raises Absent, CassetteCorrupt, StoreError for what cannot be a store."""
+        try:
+            found = [self._file(ending) for ending in _BESIDE]
+        except OSError as exc:
+            if exc.errno == errno.ENOTDIR:
+                raise StoreError(
+                    f"{self.folder} is not a folder: give --store another one", status=503
+                ) from exc
+            raise store_error(exc, str(self), "look at the file") from exc
+        if found[0] is not None:
+            return found[0]
+        if (log := found[1]) is not None and log.st_size:
+            raise CassetteCorrupt(
+                f"{self.beside('-wal')} is there and {self} is not: put that back, or move the "
+                "other away to begin anew"
+            )
+        raise StoreFileAbsent
+
+    def refuse_network(self) -> None:
+        """Raise ConfigError where the file would lie on another machine's disk."""
+        kind = _file_system(self.folder, MOUNTS)
+        if kind in _NETWORK:
+            raise ConfigError(
+                f"{self} lies on a network file system ({kind}), where SQLite can lose recordings: "
+                "use a local disk, or postgresql://… for several machines"
+            )
+
+    def make(self) -> None:
+        """Make an empty file, its folder too, where there is none. Raises StoreError."""
+        try:
+            make_root(self.folder)
+            made = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+        except FileExistsError:
+            return
+        except OSError as exc:
+            raise store_error(exc, str(self), "make the file") from exc
+        try:
+            os.fchmod(made, FILE_MODE)
+            folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                sync_folder(folder)
+            finally:
+                os.close(folder)
+        except OSError as exc:
+            raise store_error(exc, str(self), "make the file") from exc
+        finally:
+            os.close(made)
+
+    def close_to_others(self) -> None:
+        """Leave the file to its owner alone; SQLite gives those beside it the same mode."""
+        with suppress(OSError):
+            if stat.S_IMODE(os.stat(self.path).st_mode) & 0o077:
+                os.chmod(self.path, FILE_MODE)
+
+    def _file(self, ending: str) -> os.stat_result | None:
+        path = self.beside(ending)
+        try:
+            found = os.lstat(path)
+        except FileNotFoundError:
+            return None
+        if stat.S_ISLNK(found.st_mode):
+            raise CassetteCorrupt(f"{path} is a symbolic link: put the file itself there")
+        if not stat.S_ISREG(found.st_mode):
+            raise CassetteCorrupt(f"{path} is not a regular file: move it away")
+        if found.st_nlink > 1:
+            raise CassetteCorrupt(f"{path} has a second name (a hard link): put a copy there")
+        return found
+
+
+def _file_system(folder: Path, mounts: Path) -> str:
+    """The kind of file system a folder lies on, empty where the machine does not tell."""
+    try:
+        lines = mounts.read_text().splitlines()
+    except OSError:
+        return ""
+    there = folder.resolve()
+    best, kind = -1, ""
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        fields = before.split(" ")
+        if len(fields) < 5 or not after:
+            continue
+        mounted = Path(fields[4].encode().decode("unicode_escape"))
+        # Of two on one folder the later one is on top.
+        if there.is_relative_to(mounted) and len(mounted.parts) >= best:
+            best, kind = len(mounted.parts), after.split(" ", 1)[0]
+    return kind

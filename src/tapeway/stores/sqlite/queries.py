@@ -1,0 +1,258 @@
+"""What is read of a SQLite store, each as one snapshot, at a cost that its index bounds."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import apsw
+
+from tapeway.core.model.cassette import (
+    CassetteStat,
+    Outline,
+    StoredCassette,
+    TakenRecording,
+    Titled,
+)
+from tapeway.errors import CassetteEdited
+from tapeway.stores.shared.columns import column, head_of, held_of
+from tapeway.stores.sqlite.bodies import Library
+from tapeway.stores.sqlite.connection import rows, snapshot
+
+NEAR_BYTES = 8 * 1024 * 1024
+"""What the bodies of all that is near may come to."""
+
+KNOWN = 256
+KNOWN_TEXT = 64 * 1024
+"""So many of the last recordings that were found are kept, unless they are larger: 16 MiB at most."""
+
+_KEYS = 500
+_OUTLINE = "SELECT id, created_at, run_id, meta, count FROM cassette WHERE name = ?"
+_FIND = """
+SELECT i.place, i.number, i.take, i.document
+FROM cassette c JOIN key k ON k.cassette = c.id AND k.generation = c.generation
+JOIN interaction i ON i.id = k.interaction
+WHERE c.name = ? AND k.digest IN ({})
+"""
+_GET = """
+SELECT number, take, document FROM interaction
+WHERE cassette = (SELECT id FROM cassette WHERE name = ?) AND number = ?
+"""
+_PAGE = """
+SELECT number, take, document FROM interaction
+WHERE cassette = (SELECT id FROM cassette WHERE name = ?) AND place > ? ORDER BY place LIMIT ?
+"""
+_NEAR = """
+SELECT number, weight FROM interaction
+WHERE cassette = ? AND method = ? AND path = ? ORDER BY number DESC LIMIT ?
+"""
+_NEWEST = """
+SELECT number, weight FROM interaction WHERE cassette = ? AND exchange
+ORDER BY number DESC LIMIT ?
+"""
+_TITLE = "number, method, path || query"
+_UNUSED = f"""
+SELECT {_TITLE} FROM interaction
+WHERE cassette = (SELECT id FROM cassette WHERE name = ?1) AND exchange
+AND NOT EXISTS (SELECT 1 FROM shared.touched t
+    WHERE t.name = ?1 AND t.take = ?2 AND t.number = interaction.number)
+ORDER BY place LIMIT ?3
+"""  # noqa: S608 - no value of anybody's
+_UNUSED_COUNT = """
+SELECT c.exchanges - (
+    SELECT count(*) FROM shared.touched t JOIN interaction i
+    ON i.cassette = c.id AND i.number = t.number AND i.exchange
+    WHERE t.name = ?1 AND t.take = ?2
+) FROM cassette c WHERE c.name = ?1
+"""
+_DUPLICATES = """
+SELECT k.digest, i.route FROM cassette c
+JOIN key k ON k.cassette = c.id AND k.generation = c.generation
+JOIN interaction i ON i.id = k.interaction
+WHERE c.name = ?1 AND k.digest IN (
+    SELECT digest FROM key WHERE cassette = c.id AND generation = c.generation
+    AND length(digest) = 32 GROUP BY digest HAVING count(*) > 1
+)
+GROUP BY k.digest, i.route HAVING count(*) > 1 ORDER BY min(i.place) LIMIT ?2
+"""
+_ALIKE = f"""
+SELECT {_TITLE} FROM cassette c JOIN key k ON k.cassette = c.id AND k.generation = c.generation
+JOIN interaction i ON i.id = k.interaction
+WHERE c.name = ? AND k.digest = ? AND i.route = ? ORDER BY i.place LIMIT ?
+"""  # noqa: S608 - the same
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Reads what a file holds; bodies are handed out by its library."""
+
+    place: str
+    library: Library
+
+    def outline(self, name: str, connection: apsw.Connection) -> Outline | None:
+        """A cassette without its recordings."""
+        with snapshot(connection):
+            found = connection.execute(_OUTLINE, (name,)).fetchone()
+            if found is None:
+                return None
+            id_, created_at, run_id, meta, count = found
+            sources = rows(connection, "SELECT route, base FROM source WHERE cassette = ?", (id_,))
+        head = head_of(created_at, run_id, meta, self._shown(name))
+        return Outline(head, count, frozenset(sources))
+
+    def find(
+        self, name: str, keys: Sequence[bytes], connection: apsw.Connection
+    ) -> list[TakenRecording]:
+        """All that is found under any of these keys, in order."""
+        found: dict[int, tuple[int, int, int, str]] = {}
+        for start in range(0, len(keys), _KEYS):
+            some = keys[start : start + _KEYS]
+            asked = _FIND.format(", ".join("?" * len(some)))
+            for row in connection.execute(asked, (name, *some)):
+                found[row[1]] = row
+        return [self._known(name, *row[1:]) for row in sorted(found.values())]
+
+    def get(self, name: str, index: int, connection: apsw.Connection) -> TakenRecording | None:
+        """One recording."""
+        row = connection.execute(_GET, (name, index)).fetchone()
+        return None if row is None else self._found(name, *row)
+
+    def page(
+        self, name: str, after: int | None, limit: int, connection: apsw.Connection
+    ) -> list[TakenRecording]:
+        """Some in order, behind one or from the first on. Raises CassetteEdited."""
+        with snapshot(connection):
+            place = 0
+            if after is not None:
+                place = connection.execute(
+                    "SELECT place FROM interaction WHERE number = ? AND cassette = "
+                    "(SELECT id FROM cassette WHERE name = ?)",
+                    (after, name),
+                ).get
+                if place is None:
+                    raise CassetteEdited(
+                        f"{self._shown(name)} was changed while it was gone through, and "
+                        f"interaction {after} is gone: begin again"
+                    )
+            found = rows(connection, _PAGE, (name, place, limit))
+        return [self._found(name, *row) for row in found]
+
+    def load(self, name: str, connection: apsw.Connection) -> StoredCassette | None:
+        """All of it."""
+        with snapshot(connection):
+            outline = self.outline(name, connection)
+            if outline is None:
+                return None
+            found = connection.execute(_PAGE, (name, 0, -1))
+            items = tuple([self._found(name, *row).item for row in found])
+        return StoredCassette(outline.head, items)
+
+    def near(
+        self, name: str, method: str, path: str, limit: int, connection: apsw.Connection
+    ) -> list[TakenRecording]:
+        """The newest exchanges of a method and path, then the newest of others, within bounds."""
+        with snapshot(connection):
+            id_ = connection.execute("SELECT id FROM cassette WHERE name = ?", (name,)).get
+            asked = (id_, column(method), column(path), limit)
+            newest = dict(rows(connection, _NEAR, asked))
+            for number, weight in rows(connection, _NEWEST, (id_, limit)):
+                if len(newest) < limit:
+                    newest.setdefault(number, weight)
+            found = [
+                row
+                for number in _within(newest.items())
+                for row in rows(
+                    connection,
+                    "SELECT place, number, take, document FROM interaction "
+                    "WHERE cassette = ? AND number = ?",
+                    (id_, number),
+                )
+            ]
+        return [self._found(name, *row[1:]) for row in sorted(found)]
+
+    def unused(self, name: str, take: int, limit: int, connection: apsw.Connection) -> list[Titled]:
+        """The first exchanges that a take has not touched."""
+        return [Titled(*row) for row in connection.execute(_UNUSED, (name, take, limit))]
+
+    def unused_count(self, name: str, take: int, connection: apsw.Connection) -> int:
+        """How many those are."""
+        return connection.execute(_UNUSED_COUNT, (name, take)).get or 0
+
+    def duplicates(self, name: str, limit: int, connection: apsw.Connection) -> list[list[Titled]]:
+        """Those found under one key on one route."""
+        with snapshot(connection):
+            groups = connection.execute(_DUPLICATES, (name, limit)).fetchall()
+            return [
+                [Titled(*row) for row in connection.execute(_ALIKE, (name, digest, route, _KEYS))]
+                for digest, route in groups
+            ]
+
+    def next_number(self, name: str, connection: apsw.Connection) -> int:
+        """A number above all there were."""
+        return connection.execute("SELECT next FROM cassette WHERE name = ?", (name,)).get or 0
+
+    def is_changing(self, name: str, connection: apsw.Connection) -> bool:
+        """Whether rules are on their way."""
+        found = connection.execute(
+            "SELECT coming_generation FROM cassette WHERE name = ?", (name,)
+        ).get
+        return found is not None
+
+    def names(self, connection: apsw.Connection) -> list[str]:
+        """All cassettes, sorted."""
+        found = connection.execute("SELECT name FROM cassette WHERE name IS NOT NULL ORDER BY name")
+        return [name for (name,) in found]
+
+    def stat(self, name: str, connection: apsw.Connection) -> CassetteStat | None:
+        """What a list of cassettes shows."""
+        row = connection.execute(
+            "SELECT size, modified_at, state.id, changed FROM cassette, state WHERE name = ?",
+            (name,),
+        ).fetchone()
+        if row is None:
+            return None
+        size, modified_at, store, changed = row
+        return CassetteStat(size, modified_at, f"{store}-{changed}")
+
+    def takes(self, connection: apsw.Connection) -> int:
+        """How many takes ever began."""
+        return connection.execute("SELECT takes FROM state").get or 0
+
+    def highest_fence(self, connection: apsw.Connection) -> int:
+        """The highest a lease ever had that was taken from its owner."""
+        return connection.execute("SELECT max(fence) FROM fence").get or 0
+
+    def check(self, connection: apsw.Connection) -> list[str]:
+        """What SQLite finds wrong in the whole file."""
+        try:
+            found = [str(said) for (said,) in connection.execute("PRAGMA integrity_check")]
+            if found == ["ok"]:
+                lost = connection.execute("PRAGMA foreign_key_check").fetchall()
+                found = [f"a row of '{table}' refers to what is gone" for table, *_ in lost]
+        except apsw.CorruptError as exc:
+            found = [str(exc)]
+        return [f"{self.place}: {said}" for said in found]
+
+    def _found(self, name: str, number: int, take: int, text: str) -> TakenRecording:
+        item = held_of(text, number, self._shown(name))
+        return TakenRecording(self.library.lend(item), take)
+
+    def _known(self, name: str, number: int, take: int, text: str) -> TakenRecording:
+        """The same, the very object where it was read lately: what is made of it may be kept."""
+        if len(text) > KNOWN_TEXT:
+            return self._found(name, number, take, text)
+        item = _held(text, number, self._shown(name))
+        return TakenRecording(self.library.lend(item), take)
+
+    def _shown(self, name: str) -> str:
+        return f"{self.place}, cassette '{name}'"
+
+
+_held = lru_cache(maxsize=KNOWN)(held_of)
+
+
+def _within(newest: Iterable[tuple[int, int | None]]) -> Iterator[int]:
+    left = NEAR_BYTES
+    for number, weight in newest:
+        if weight is not None and weight <= left:
+            left -= weight
+            yield number
