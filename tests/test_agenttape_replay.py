@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.broker import Broker
 from tapeway.core.cassette.plan import Incoming, Miss, Replay
 from tapeway.core.http.routing import Route, RouteTable
 from tapeway.core.json_text import Json
@@ -20,7 +19,8 @@ from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.messages import Headers, Request
-from tapeway.live import Policy
+from tapeway.engine.broker import Broker
+from tapeway.engine.recorder import Policy
 from tapeway.ports import CassetteStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.sqlite.store import SqliteStore

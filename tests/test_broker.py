@@ -9,10 +9,10 @@ from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tapeway.core.redaction.credentials import Secret
+from tapeway.engine.recorder import Policy
 from tapeway.errors import (
     NoRoute,
 )
-from tapeway.live import Policy
 from tests.fakes.responder import FakeAnswer
 from tests.fakes.world import Served, recorded, world
 

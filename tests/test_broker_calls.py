@@ -7,6 +7,7 @@ import pytest
 
 from tapeway.core.cassette.plan import Ask, Incoming
 from tapeway.core.model.messages import Request
+from tapeway.engine.recorder import Policy
 from tapeway.errors import (
     Draining,
     StoreFull,
@@ -14,7 +15,6 @@ from tapeway.errors import (
     TapewayError,
     UpstreamError,
 )
-from tapeway.live import Policy
 from tests.fakes.responder import FakeAnswer
 from tests.fakes.store import FakeStore
 from tests.fakes.world import Served, World, recorded, until, world

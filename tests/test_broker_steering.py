@@ -7,6 +7,7 @@ import pytest
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import ForeignInteraction
+from tapeway.engine.recorder import Policy
 from tapeway.errors import (
     AdminError,
     CassetteCorrupt,
@@ -16,7 +17,6 @@ from tapeway.errors import (
     StoreFull,
     TapewayError,
 )
-from tapeway.live import Policy
 from tests.fakes.store import FakeStore
 from tests.fakes.world import Served, recorded, world
 

@@ -3,15 +3,14 @@
 import asyncio
 
 from tapeway.core.model.messages import ResponseChunk, ResponseHead
-from tapeway.feed import Feed
-from tapeway.tape import Tape
+from tapeway.engine.response_buffer import ResponseBuffer, ResponseReader
 from tests.fakes.world import until
 
 HEAD = ResponseHead(200, framing="chunked")
 
 
-def begun() -> tuple[Feed, Tape]:
-    feed, tape = Feed(), Tape(HEAD)
+def begun() -> tuple[ResponseReader, ResponseBuffer]:
+    feed, tape = ResponseReader(), ResponseBuffer(HEAD)
     feed.begin(tape, "recorded", 7)
     return feed, tape
 
@@ -48,7 +47,7 @@ async def test_who_reads_late_gets_all_that_was_given_out_and_nothing_behind_it(
 
 
 async def test_one_that_never_began_has_no_head() -> None:
-    feed = Feed()
+    feed = ResponseReader()
     feed.close()
 
     assert await feed.head() is None

@@ -7,8 +7,8 @@ import pytest
 from tapeway.core.cassette.plan import Ask, Incoming
 from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import Request
+from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import AdminError, Draining, Fenced, StoreAway, UpstreamError
-from tapeway.feed import Feed
 from tests.fakes.fleet import fleet, start, together
 
 
@@ -181,7 +181,7 @@ async def test_a_stream_that_was_begun_is_broken_off_when_its_owner_is_fenced_ou
         _, plan = await one.broker.decide("default", Incoming(asked))
         assert isinstance(plan, Ask)
         found.responder.gate.clear()
-        feed = Feed()
+        feed = ResponseReader()
         pending = one.broker.follow(plan, feed)
         await found.responder.reached(1)
         one.store.steal(plan.key)

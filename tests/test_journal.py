@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from tapeway.core.matching.key import key_text
-from tapeway.journal import Entry, Feed, Journal
+from tapeway.engine.journal import Feed, RequestJournal, ServedRequest
 
 
-def make_entry(number: int) -> Entry:
-    return Entry(
+def make_entry(number: int) -> ServedRequest:
+    return ServedRequest(
         id=f"tw-{number}",
         at=float(number),
         cassette="c",
@@ -24,11 +24,11 @@ def make_entry(number: int) -> Entry:
     )
 
 
-def ids(entries: Journal | list[Entry]) -> list[int]:
+def ids(entries: RequestJournal | list[ServedRequest]) -> list[int]:
     return [int(entry.id.removeprefix("tw-")) for entry in entries]
 
 
-def taken(feed: Feed) -> list[Entry | None]:
+def taken(feed: Feed) -> list[ServedRequest | None]:
     found = []
     while not feed.empty():
         found.append(feed.get_nowait())
@@ -36,7 +36,7 @@ def taken(feed: Feed) -> list[Entry | None]:
 
 
 def test_the_newest_entries_are_kept_and_come_first() -> None:
-    journal = Journal(3)
+    journal = RequestJournal(3)
     for number in range(5):
         journal.add(make_entry(number))
 
@@ -47,7 +47,7 @@ def test_the_newest_entries_are_kept_and_come_first() -> None:
 
 
 def test_a_journal_of_no_size_keeps_nothing_and_still_tells() -> None:
-    journal = Journal(0)
+    journal = RequestJournal(0)
     with journal.follow() as feed:
         journal.add(make_entry(1))
 
@@ -63,7 +63,7 @@ def test_an_entry_shows_its_key_without_the_route() -> None:
 
 
 async def test_followers_get_what_comes_from_now_on_in_order() -> None:
-    journal = Journal(10)
+    journal = RequestJournal(10)
     journal.add(make_entry(0))
     with journal.follow() as first:
         journal.add(make_entry(1))
@@ -77,7 +77,7 @@ async def test_followers_get_what_comes_from_now_on_in_order() -> None:
 
 
 def test_a_follower_that_left_is_told_nothing_more() -> None:
-    journal = Journal(10)
+    journal = RequestJournal(10)
     with pytest.raises(LookupError), journal.follow() as feed:
         raise LookupError
     journal.add(make_entry(1))
@@ -87,9 +87,9 @@ def test_a_follower_that_left_is_told_nothing_more() -> None:
 
 
 def test_a_follower_that_lags_too_far_behind_is_let_go_and_the_others_are_not() -> None:
-    journal = Journal(10)
+    journal = RequestJournal(10)
     with journal.follow() as slow, journal.follow() as fast:
-        told: list[Entry | None] = []
+        told: list[ServedRequest | None] = []
         for number in range(5_000):
             journal.add(make_entry(number))
             told += taken(fast)
@@ -102,7 +102,7 @@ def test_a_follower_that_lags_too_far_behind_is_let_go_and_the_others_are_not() 
 
 
 async def test_closing_ends_those_who_follow_and_those_who_come_after() -> None:
-    journal = Journal(10)
+    journal = RequestJournal(10)
     with journal.follow() as waiting:
         journal.add(make_entry(1))
         journal.close()
@@ -116,7 +116,7 @@ async def test_closing_ends_those_who_follow_and_those_who_come_after() -> None:
 
 
 def test_a_full_feed_is_told_the_end_all_the_same() -> None:
-    journal = Journal(10)
+    journal = RequestJournal(10)
     with journal.follow() as feed:
         for number in range(feed.maxsize):
             journal.add(make_entry(number))
@@ -126,7 +126,7 @@ def test_a_full_feed_is_told_the_end_all_the_same() -> None:
 
 
 def test_two_equal_entries_are_both_kept() -> None:
-    journal = Journal(10)
+    journal = RequestJournal(10)
     for _ in range(2):
         journal.add(make_entry(1))
 

@@ -23,8 +23,8 @@ from tapeway.core.model.messages import (
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
+from tapeway.engine.large_bodies import BodyRedaction, digest_of
 from tapeway.errors import StoreError
-from tapeway.keeping import Keeping, digest_of
 from tapeway.stores.memory import MemoryStore
 
 KEY = b"tok-0123456789-abcdefghij"
@@ -37,9 +37,9 @@ shards = st.sampled_from([KEY, KEY[:9], KEY[9:], KEY * 2, b"x" * 3000, b"text "]
 bodies = st.lists(shards, max_size=12).map(b"".join)
 
 
-def keeping(*, guard: LeakGuard | None = None, limit: int = 2**20) -> Keeping:
+def keeping(*, guard: LeakGuard | None = None, limit: int = 2**20) -> BodyRedaction:
     guard = guard or LeakGuard(SECRETS)
-    return Keeping(MemoryStore(), "x", Redactor("salt", SECRETS), guard, limit)
+    return BodyRedaction(MemoryStore(), "x", Redactor("salt", SECRETS), guard, limit)
 
 
 def cut(body: bytes, borders: list[int]) -> list[bytes]:

@@ -18,8 +18,8 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import LARGE_BODY, Headers, Request
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor, Windowed
+from tapeway.engine.recorder import LiveCall, Policy
 from tapeway.errors import Draining, StoreFull, TapewayError, UpstreamError
-from tapeway.live import LiveCall, Policy
 from tests.canary import canary, sightings
 from tests.core.codings import flushed
 from tests.fakes.responder import FakeAnswer, FakeResponder

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.broker import Broker
 from tapeway.core.cassette.plan import Incoming, Replay
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.engine.broker import Broker
+from tapeway.engine.memory_cassettes import LoadedCassettes
+from tapeway.engine.recorder import Policy
 from tapeway.errors import CassetteCorrupt, CassetteEdited, StoreError
-from tapeway.live import Policy
-from tapeway.loaded import LoadedCassettes
 from tapeway.stores.file.store import FileStore
 from tests.fakes.responder import FakeResponder
 from tests.fakes.world import HEAD, ROUTES, until
@@ -146,7 +146,7 @@ async def test_a_change_seen_while_nothing_records_is_not_overwritten_later(file
 async def test_it_looks_by_itself_and_goes_on_when_it_cannot(
     file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("tapeway.loaded.EVERY_S", 0.0)
+    monkeypatch.setattr("tapeway.engine.memory_cassettes.EVERY_S", 0.0)
     async with serving(file) as broker, asyncio.timeout(10):
         await replayed(broker)
         look, failed = broker.store.stat, 0
@@ -156,7 +156,7 @@ async def test_it_looks_by_itself_and_goes_on_when_it_cannot(
             failed += 1
             raise StoreError("the folder cannot be read")
 
-        with caplog.at_level(logging.WARNING, "tapeway.loaded"):
+        with caplog.at_level(logging.WARNING, "tapeway.engine.memory_cassettes"):
             monkeypatch.setattr(broker.store, "stat", away)
             await until(lambda: failed >= 5)
             monkeypatch.setattr(broker.store, "stat", look)

@@ -6,7 +6,7 @@ import pytest
 
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Mode
-from tapeway.live import Policy
+from tapeway.engine.recorder import Policy
 from tests.fakes.store import FakeStore
 from tests.fakes.world import recorded, world
 

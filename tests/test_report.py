@@ -13,7 +13,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
-from tapeway.report import MOST_MISSES, CassetteReport, Item, Tally, of_cassette
+from tapeway.engine.report import MOST_MISSES, CassetteReport, Item, Tally, of_cassette
 
 
 def make_interaction(

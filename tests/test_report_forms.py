@@ -5,8 +5,7 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.report import CassetteReport, Item
-from tapeway.report_forms import junit, markdown, text
+from tapeway.engine.report import CassetteReport, Item, junit, markdown, text
 
 
 def report(name: str = "suite/one", **fields: object) -> CassetteReport:

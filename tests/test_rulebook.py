@@ -8,8 +8,8 @@ import pytest
 from tapeway.core.json_text import Json
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.engine.recorder import Policy
 from tapeway.errors import CassetteCorrupt
-from tapeway.live import Policy
 from tests.fakes.responder import FakeAnswer
 from tests.fakes.store import FakeStore
 from tests.fakes.world import recorded, world

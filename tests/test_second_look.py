@@ -11,8 +11,8 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
-from tapeway.live import Policy
-from tapeway.second_look import FEW, SMALL_BODY, SecondLook, Seen
+from tapeway.engine.correlation import FEW, SMALL_BODY, Correlation, Seen
+from tapeway.engine.recorder import Policy
 from tests.core.keys import JSON
 from tests.fakes.responder import FakeAnswer
 from tests.fakes.store import FakeStore
@@ -197,7 +197,7 @@ async def test_what_was_recorded_meanwhile_answers(monkeypatch: pytest.MonkeyPat
             assert (await ask(around, turn("new"))).outcome == "recorded"
             return Seen()
 
-        monkeypatch.setattr(SecondLook, "look", look)
+        monkeypatch.setattr(Correlation, "look", look)
 
         assert (await ask(around, turn("new"))).outcome == "replayed"
 
@@ -211,7 +211,7 @@ async def test_a_cassette_that_was_let_go_meanwhile_is_loaded_anew(
             await around.broker.eject()
             return Seen()
 
-        monkeypatch.setattr(SecondLook, "look", look)
+        monkeypatch.setattr(Correlation, "look", look)
 
         assert (await ask(around, turn("new"))).outcome == "recorded"
         assert len(around.held()) == 4

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tapeway.body_files import whole
 from tapeway.core.model.messages import LARGE_BODY, Cuts, ResponseChunk, ResponseHead
+from tapeway.engine.response_buffer import ResponseBuffer
 from tapeway.errors import StoreError
-from tapeway.tape import Tape
 
 
-def tape(*pieces: bytes, framing: str = "chunked") -> Tape:
-    made = Tape(ResponseHead(200, framing=framing))  # type: ignore[arg-type]
+def tape(*pieces: bytes, framing: str = "chunked") -> ResponseBuffer:
+    made = ResponseBuffer(ResponseHead(200, framing=framing))  # type: ignore[arg-type]
     for at, piece in enumerate(pieces):
         made.add(ResponseChunk(piece, float(at)))
     return made
@@ -61,7 +61,7 @@ async def test_a_large_body_lies_in_a_file_and_reads_as_before(
     framing: str, tmp_path: Path
 ) -> None:
     piece = os.urandom(300_001)
-    made = Tape(ResponseHead(200, framing=framing), str(tmp_path))  # type: ignore[arg-type]
+    made = ResponseBuffer(ResponseHead(200, framing=framing), str(tmp_path))  # type: ignore[arg-type]
     most = read = 0
     for at in range(20):
         made.add(ResponseChunk(piece, float(at)))
@@ -100,7 +100,7 @@ async def test_a_piece_that_comes_while_others_are_moved_is_not_lost(tmp_path: P
 
 
 async def test_where_no_file_can_be_made_it_says_so(tmp_path: Path) -> None:
-    made = Tape(ResponseHead(200), str(tmp_path / "gone"))
+    made = ResponseBuffer(ResponseHead(200), str(tmp_path / "gone"))
     made.add(ResponseChunk(b"x"))
 
     with pytest.raises(StoreError, match="could not write a large body"):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tapeway.core.model.cassette import CassetteHead, Recording
-from tapeway.editing.receipts import REMEMBERED
+from tapeway.engine.editing.changes import REMEMBERED
 from tapeway.errors import StoreFull
 from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore

@@ -8,9 +8,9 @@ import pytest
 
 from tapeway.admin import cassettes as cassettes_handlers
 from tapeway.core.model.cassette import StoredCassette
+from tapeway.engine.memory_cassettes import LoadedCassettes
 from tapeway.errors import CassetteCorrupt
 from tapeway.formats.native import document
-from tapeway.loaded import LoadedCassettes
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.sqlite.store import SqliteStore

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tapeway.broker import Broker
 from tapeway.core.http.sdk_conventions import Attempt
+from tapeway.engine.broker import Broker
+from tapeway.engine.journal import RequestJournal, ServedRequest
+from tapeway.engine.report import Noted
 from tapeway.errors import TapewayError
-from tapeway.journal import Entry, Journal
-from tapeway.report import Noted
 from tests.admin.world import World, world
 from tests.fakes.instances import Common, InstanceStore
 
@@ -19,7 +19,7 @@ from tests.fakes.instances import Common, InstanceStore
 class Others:
     """Processes that are told of when they are asked; none of them is one."""
 
-    def __init__(self, broker: Broker, journal: Journal) -> None:
+    def __init__(self, broker: Broker, journal: RequestJournal) -> None:
         self._broker = broker
         self._journal = journal
         self.pids: Sequence[int] = (os.getpid(),)
@@ -27,7 +27,7 @@ class Others:
         self.connections = 7
         self.in_flight = 3
         self.fault: TapewayError | None = None
-        self.untold: list[Noted | Entry] = []
+        self.untold: list[Noted | ServedRequest] = []
         self.ended = asyncio.Event()
         self.ended.set()
         self.asked: asyncio.Queue[str] = asyncio.Queue()
@@ -38,7 +38,7 @@ class Others:
     async def gather(self) -> None:
         untold, self.untold = self.untold, []
         for each in untold:
-            if isinstance(each, Entry):
+            if isinstance(each, ServedRequest):
                 self._journal.add(each)
             else:
                 self._broker.count(each)
@@ -52,7 +52,7 @@ class Others:
 async def others() -> AsyncIterator[tuple[World, Others]]:
     made: list[Others] = []
 
-    def make(broker: Broker, journal: Journal) -> Others:
+    def make(broker: Broker, journal: RequestJournal) -> Others:
         made.append(Others(broker, journal))
         return made[0]
 
@@ -60,8 +60,8 @@ async def others() -> AsyncIterator[tuple[World, Others]]:
         yield found, made[0]
 
 
-def entry(number: int) -> Entry:
-    return Entry(f"o-{number}", 0.0, "c", "r", "GET", "/x", "miss", 424, None, 0.0, None)
+def entry(number: int) -> ServedRequest:
+    return ServedRequest(f"o-{number}", 0.0, "c", "r", "GET", "/x", "miss", 424, None, 0.0, None)
 
 
 async def test_what_they_served_is_in_every_answer(others: tuple[World, Others]) -> None:

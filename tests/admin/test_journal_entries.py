@@ -1,6 +1,6 @@
 """The journal, as scripts read it."""
 
-from tapeway.journal import Entry
+from tapeway.engine.journal import ServedRequest
 from tests.admin.world import World
 
 KEYS = [
@@ -111,5 +111,5 @@ async def test_a_journal_of_thousands_is_read_a_page_at_a_time(open_world: World
     assert page["next"] is None
 
 
-def _numbered(entry: Entry, number: int) -> Entry:
+def _numbered(entry: ServedRequest, number: int) -> ServedRequest:
     return entry._replace(id=f"n-{number}")

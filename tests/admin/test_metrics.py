@@ -7,8 +7,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tapeway.admin.metrics import NAMED, OTHERS
+from tapeway.engine.cassette_context import CassetteCounts
 from tapeway.errors import StoreAway
-from tapeway.rulebook import Loaded
 from tests.admin.world import World
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
@@ -106,7 +106,7 @@ async def test_no_path_and_no_key_is_in_them(open_world: World, place: str) -> N
 async def test_they_are_told_while_the_store_is_away(
     open_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away() -> list[Loaded]:
+    async def away() -> list[CassetteCounts]:
         raise StoreAway("the database is away")
 
     await open_world.ask()

@@ -14,13 +14,13 @@ from aiohttp import ClientResponse, ClientSession, ClientTimeout, web
 from tapeway.admin.application import make_application
 from tapeway.admin.instances import Alone, Instances
 from tapeway.admin.listener import AdminRunner
-from tapeway.broker import Broker
 from tapeway.core.http.routing import Route, RouteTable
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import Request, ResponseChunk, ResponseHead
-from tapeway.journal import Journal
-from tapeway.live import Policy
+from tapeway.engine.broker import Broker
+from tapeway.engine.journal import RequestJournal
+from tapeway.engine.recorder import Policy
 from tapeway.ports import CassetteStore
 from tapeway.server.connection import ProxyServer
 from tapeway.server.manners import Manners
@@ -78,7 +78,7 @@ class World:
     """Both listeners, and clients for them."""
 
     broker: Broker
-    journal: Journal
+    journal: RequestJournal
     service: Service
     admin_port: int
     proxy_port: int
@@ -154,10 +154,10 @@ async def world(
     clock: Callable[[], float] = time.monotonic,
     heartbeat_s: float = 3600.0,
     listener_host: str = "127.0.0.1",
-    instances: Callable[[Broker, Journal], Instances] = lambda broker, _: Alone(broker),
+    instances: Callable[[Broker, RequestJournal], Instances] = lambda broker, _: Alone(broker),
 ) -> AsyncIterator[World]:
     """Everything started, and stopped in reverse."""
-    service, journal = Service(), Journal(1000)
+    service, journal = Service(), RequestJournal(1000)
     async with AsyncExitStack() as stack:
         broker = await stack.enter_async_context(
             Broker(
@@ -189,7 +189,7 @@ async def world(
         service.gate.set()
 
 
-def _proxy(broker: Broker, journal: Journal) -> Proxy:
+def _proxy(broker: Broker, journal: RequestJournal) -> Proxy:
     numbers = itertools.count(1)
     return Proxy(
         broker,

@@ -12,9 +12,9 @@ from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction, fingerprint
 from tapeway.core.model.messages import ResponseChunk
+from tapeway.engine.report import Tally, of_cassette
 from tapeway.formats.native.document import load
 from tapeway.ports import CassetteStore
-from tapeway.report import Tally, of_cassette
 from tapeway.stores.opening import open_store
 from tests.cli.commands import run, written
 from tests.fakes.shared import BitByBitStore

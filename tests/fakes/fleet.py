@@ -6,14 +6,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from tapeway.broker import Broker
 from tapeway.core.cassette.plan import Incoming, Miss, Replay
 from tapeway.core.matching.rules import NONE, Rules
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Mode, Repeats
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
-from tapeway.live import Policy
+from tapeway.engine.broker import Broker
+from tapeway.engine.recorder import Policy
 from tests.fakes.instances import Common, InstanceStore
 from tests.fakes.responder import FakeResponder
 from tests.fakes.world import ROUTES, Served

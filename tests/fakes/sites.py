@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from tapeway.broker import Broker
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming, Miss, Replay
 from tapeway.core.http.routing import Route, RouteTable
@@ -20,12 +19,13 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Mode, Repeats
 from tapeway.core.model.interaction import Interaction, exchange_of
 from tapeway.core.model.messages import Request
-from tapeway.editing.additions import Addition
+from tapeway.engine.broker import Broker
+from tapeway.engine.editing.changes import Addition
+from tapeway.engine.recorder import Policy
+from tapeway.engine.report import CassetteReport, Item
 from tapeway.errors import TapewayError
 from tapeway.explanation import Explainer
-from tapeway.live import Policy
 from tapeway.ports import CassetteStore
-from tapeway.report import CassetteReport, Item
 from tests.fakes.responder import FakeResponder, Reply
 
 ROUTES = RouteTable(

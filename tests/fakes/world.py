@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from tapeway.broker import Broker
 from tapeway.core.cassette.plan import Answer, Incoming, Miss, Replay
 from tapeway.core.http.routing import Route, RouteTable
 from tapeway.core.matching.rules import NONE, Rules
@@ -14,7 +13,8 @@ from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
 from tapeway.core.redaction.credentials import Secret
-from tapeway.live import Policy
+from tapeway.engine.broker import Broker
+from tapeway.engine.recorder import Policy
 from tests.fakes.responder import FakeResponder
 from tests.fakes.store import FakeStore
 

@@ -10,14 +10,14 @@ from ssl import SSLContext
 
 from aiohttp import web
 
-from tapeway.broker import Broker
 from tapeway.core.http.routing import DEFAULT, Route, RouteTable
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
+from tapeway.engine.broker import Broker
+from tapeway.engine.journal import RequestJournal
+from tapeway.engine.recorder import Policy
 from tapeway.formats.native import document
-from tapeway.journal import Journal
-from tapeway.live import Policy
 from tapeway.providers.paths import owner
 from tapeway.server.connection import ProxyServer
 from tapeway.server.manners import Manners
@@ -39,7 +39,7 @@ class Stand:
     broker: Broker
     client: UpstreamClient
     store: MemoryStore
-    journal: Journal
+    journal: RequestJournal
     proxy: Proxy
 
     @property
@@ -92,7 +92,7 @@ async def stand(
     wrap: Callable[[UpstreamClient], UpstreamClient] = lambda client: client,
 ) -> AsyncIterator[Stand]:
     """A proxy in front of one upstream, or of routes; `{own}` in a URL is the proxy's own port."""
-    store, journal = store or MemoryStore(), Journal(100)
+    store, journal = store or MemoryStore(), RequestJournal(100)
     guard = guard or AddressGuard(frozenset(), ())
     bound = socket.create_server(("127.0.0.1", 0))
     port = bound.getsockname()[1]

@@ -3,7 +3,7 @@
 import pytest
 
 from tapeway.core.model.control import Mode
-from tapeway.live import Policy
+from tapeway.engine.recorder import Policy
 from tests.peer import Peer
 from tests.raw_client import RawClient
 from tests.server.stand import Stand, stand, written_and_read

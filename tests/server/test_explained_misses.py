@@ -8,7 +8,7 @@ import pytest
 
 from tapeway.core.json_text import Json
 from tapeway.core.matching.rules import read
-from tapeway.live import Policy
+from tapeway.engine.recorder import Policy
 from tapeway.stores.memory import MemoryStore
 from tests.canary import canary
 from tests.peer import OK, Peer

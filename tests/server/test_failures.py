@@ -7,7 +7,7 @@ import pytest
 
 from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import FailureKind
-from tapeway.live import Policy
+from tapeway.engine.recorder import Policy
 from tapeway.server.manners import Manners
 from tapeway.upstream.client import Limits
 from tests.peer import OK, Peer, Step

@@ -10,7 +10,7 @@ import pytest
 
 from tapeway.core.model.messages import LARGE_BODY
 from tapeway.core.streams.pacing import Pace
-from tapeway.live import Policy
+from tapeway.engine.recorder import Policy
 from tapeway.server.manners import Manners
 from tests.peer import OK, Peer
 from tests.server.stand import MIB, Stand, stand

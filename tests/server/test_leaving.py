@@ -6,7 +6,7 @@ import pytest
 
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.control import Mode
-from tapeway.live import Policy
+from tapeway.engine.recorder import Policy
 from tapeway.stores.memory import MemoryStore
 from tests.peer import OK, Peer, Step
 from tests.server.stand import stand

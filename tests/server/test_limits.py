@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tapeway.core.model.control import Mode
-from tapeway.live import Policy
+from tapeway.engine.recorder import Policy
 from tapeway.server.connection import KEEPALIVE_S, MAX_FIELD, MAX_FIELDS, MAX_HEADER, MAX_LINE
 from tapeway.server.manners import Manners
 from tapeway.upstream import client

@@ -3,7 +3,7 @@
 import pytest
 
 from tapeway.core.model.control import Mode
-from tapeway.live import Policy
+from tapeway.engine.recorder import Policy
 from tapeway.server.manners import Manners
 from tests.peer import Peer
 from tests.server.stand import MIB, Stand, stand, written_and_read

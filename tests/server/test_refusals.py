@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from tapeway.core.model.control import Mode
-from tapeway.live import LiveCall
+from tapeway.engine.recorder import LiveCall
 from tapeway.upstream.response import UpstreamAnswer
 from tests.canary import canary
 from tests.peer import OK, Peer

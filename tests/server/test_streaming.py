@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tapeway.core.model.control import Mode
+from tapeway.engine.recorder import Policy
 from tapeway.errors import StoreFull
-from tapeway.live import Policy
 from tapeway.server.manners import Manners
 from tapeway.upstream.client import Limits
 from tests.fakes.store import FakeStore

@@ -8,11 +8,11 @@ from aiohttp import web
 
 from tapeway.admin.application import make_application
 from tapeway.admin.listener import AdminRunner
-from tapeway.broker import Broker
 from tapeway.core.http.routing import Route, RouteTable
 from tapeway.core.model.cassette import CassetteHead
-from tapeway.journal import Journal
-from tapeway.live import Policy
+from tapeway.engine.broker import Broker
+from tapeway.engine.journal import RequestJournal
+from tapeway.engine.recorder import Policy
 from tapeway.ports import CassetteStore
 from tapeway.stores.remote.client import address_of
 from tapeway.stores.remote.store import RemoteStore
@@ -50,7 +50,7 @@ async def far_side(store: CassetteStore, token: str | None = None) -> AsyncItera
             )
         )
         application = make_application(
-            broker, Journal(10), token=token, listener=("127.0.0.1", 8081), version="1.2.3"
+            broker, RequestJournal(10), token=token, listener=("127.0.0.1", 8081), version="1.2.3"
         )
         runner = AdminRunner(application, shutdown_timeout=1.0)
         await runner.setup()

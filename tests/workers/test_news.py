@@ -4,12 +4,12 @@ import pytest
 
 from tapeway.core.cassette.plan import Near
 from tapeway.core.http.sdk_conventions import Attempt
-from tapeway.journal import Entry
-from tapeway.report import Noted
+from tapeway.engine.journal import ServedRequest
+from tapeway.engine.report import Noted
 from tapeway.workers.frames import Frames, pack
 from tapeway.workers.news import News, read, written
 
-ENTRY = Entry(
+ENTRY = ServedRequest(
     "tw-1", 1.5, "a/b", "openai", "POST", "/v1/x\udc80", "replayed", 200, 3, 0.25, b"\xffkey"
 )
 NEAR = Near(4, ({"path": "body.x", "recorded": [1, None], "requested": {"y": True}},), 2)

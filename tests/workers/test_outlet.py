@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tapeway.journal import Entry
-from tapeway.report import Noted
+from tapeway.engine.journal import ServedRequest
+from tapeway.engine.report import Noted
 from tapeway.workers import outlet as module
 from tapeway.workers.inlet import Inlet
 from tapeway.workers.outlet import Outlet
@@ -16,9 +16,9 @@ from tapeway.workers.outlet import Outlet
 DEADLINE_S = 10.0
 
 
-def entry(number: int) -> Entry:
+def entry(number: int) -> ServedRequest:
     path = f"/{number}".ljust(200, "x")
-    return Entry(f"tw-{number}", 0.0, "c", "r", "GET", path, "live", 200, None, 0.0, None)
+    return ServedRequest(f"tw-{number}", 0.0, "c", "r", "GET", path, "live", 200, None, 0.0, None)
 
 
 class Pipe:

@@ -9,8 +9,8 @@ from tapeway.admin.route import Call
 from tapeway.core.json_text import Json
 from tapeway.core.matching.rules import NONE, Rules, RulesFault, read, written
 from tapeway.core.misses.suggestion import rules_text
+from tapeway.engine.journal import ServedRequest
 from tapeway.errors import AdminError
-from tapeway.journal import Entry
 
 
 async def accept(console: Console, call: Call[Nothing, Acceptance]) -> Accepted:
@@ -31,7 +31,7 @@ async def accept(console: Console, call: Call[Nothing, Acceptance]) -> Accepted:
     return Accepted(cassette=name, rules=written(rules), suggestion=rules_text(added))
 
 
-def _entry(console: Console, id: str) -> Entry:
+def _entry(console: Console, id: str) -> ServedRequest:
     for entry in console.journal:
         if entry.id == id:
             return entry
@@ -42,7 +42,7 @@ def _entry(console: Console, id: str) -> Entry:
     )
 
 
-def _suggested(entry: Entry) -> Rules:
+def _suggested(entry: ServedRequest) -> Rules:
     if entry.suggestion is None:
         raise AdminError(
             "nothing is suggested for this request: give a rule of your own in 'rule'",

@@ -26,7 +26,7 @@ from tapeway.admin.route import Call, Plain
 from tapeway.admin.tags import condition
 from tapeway.core.json_text import parse
 from tapeway.core.model.cassette import Held
-from tapeway.editing.additions import Addition, Reference
+from tapeway.engine.editing.changes import Addition, Reference
 from tapeway.errors import AdminError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native.document import Document, decode

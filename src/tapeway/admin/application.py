@@ -20,10 +20,10 @@ from tapeway.admin.reading import MAX_BODY
 from tapeway.admin.refusals import SHIELD, allowed, of_library, refuse
 from tapeway.admin.route import Route
 from tapeway.admin.routes import TABLE
-from tapeway.broker import Broker
 from tapeway.core.json_text import dump
+from tapeway.engine.broker import Broker
+from tapeway.engine.journal import RequestJournal
 from tapeway.errors import AdminError, TapewayError, describe
-from tapeway.journal import Journal
 from tapeway.stores.remote.loop_guard import HEADER, HOPS, MOST
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ _PUBLIC = frozenset(each.path for each in TABLE if each.public)
 
 def make_application(
     broker: Broker,
-    journal: Journal,
+    journal: RequestJournal,
     instances: Instances | None = None,
     *,
     token: str | None,
@@ -154,7 +154,7 @@ async def _shield(request: web.Request, response: web.StreamResponse) -> None:
     response.headers.update(SHIELD)
 
 
-def _ending(journal: Journal) -> Callable[[web.Application], Awaitable[None]]:
+def _ending(journal: RequestJournal) -> Callable[[web.Application], Awaitable[None]]:
     async def end(application: web.Application) -> None:
         journal.close()
 

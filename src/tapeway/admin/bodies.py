@@ -11,7 +11,7 @@ from tapeway.admin.route import Plain
 from tapeway.admin.tags import tag
 from tapeway.body_files import Spool, stream
 from tapeway.core.model.messages import BodyFile
-from tapeway.editing.absence import no_cassette
+from tapeway.engine.editing.lookup import no_cassette
 from tapeway.errors import AdminError, CassetteCorrupt, TapewayError
 
 MOST_KEPT = 16 * 1024 * MIB

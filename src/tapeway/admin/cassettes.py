@@ -7,7 +7,7 @@ from tapeway.admin.console import Console
 from tapeway.admin.payloads import CassetteItem, CassettePage, CassetteQuery, Nothing
 from tapeway.admin.route import Call
 from tapeway.core.model.cassette import CassetteStat, StoredCassette
-from tapeway.editing.absence import no_cassette
+from tapeway.engine.editing.lookup import no_cassette
 from tapeway.errors import AdminError, StoreError
 from tapeway.ports import Paged
 

@@ -4,8 +4,8 @@ A store tells sizes without reading, but a count takes reading the whole. So cou
 until the cassette changes, and one answer reads no more than a budget.
 """
 
-from tapeway.broker import Broker
 from tapeway.core.model.cassette import CassetteStat
+from tapeway.engine.broker import Broker
 
 MIB = 1024 * 1024
 BUDGET = 64 * MIB

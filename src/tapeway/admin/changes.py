@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from tapeway.admin.payloads import MAX_INDEX, Said, Sent
-from tapeway.editing.screening import Secrets
+from tapeway.engine.editing.screening import Secrets
 
 _SECRETS = (
     "What to do where something shows a secret: nothing is kept, it is replaced, or nobody looks."

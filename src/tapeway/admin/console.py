@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from tapeway.admin.census import Census
 from tapeway.admin.instances import Instances
 from tapeway.admin.metrics import Metrics
-from tapeway.broker import Broker
-from tapeway.journal import Journal
+from tapeway.engine.broker import Broker
+from tapeway.engine.journal import RequestJournal
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class Console:
     """The broker and its journal, as seen from the admin listener."""
 
     broker: Broker
-    journal: Journal
+    journal: RequestJournal
     version: str
     metrics: Metrics
     census: Census

@@ -17,8 +17,8 @@ from tapeway.admin.payloads import Nothing
 from tapeway.admin.route import Call
 from tapeway.admin.tags import condition
 from tapeway.core.model.cassette import Held, StoredCassette
-from tapeway.editing.absence import no_cassette
-from tapeway.editing.additions import Walk
+from tapeway.engine.editing.changes import CassetteContents
+from tapeway.engine.editing.lookup import no_cassette
 from tapeway.errors import AdminError, TapewayError
 from tapeway.formats import jsonl
 from tapeway.formats.errors import FormatFault
@@ -85,7 +85,7 @@ async def put_copy(console: Console, call: Call[ChangeQuery, Nothing]) -> web.Re
     return answered(said, changed.digest)
 
 
-async def _batches(found: Walk) -> AsyncIterator[list[Held]]:
+async def _batches(found: CassetteContents) -> AsyncIterator[list[Held]]:
     batch, heavy = list[Held](), 0
     async for item in found.items:
         batch.append(item)

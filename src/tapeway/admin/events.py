@@ -8,7 +8,7 @@ from aiohttp import web
 from tapeway.admin.console import Console
 from tapeway.admin.journal_entries import entered
 from tapeway.admin.route import Plain
-from tapeway.journal import Feed
+from tapeway.engine.journal import Feed
 
 _OPENING = b": what is journalled from now on\n\n"
 _HEARTBEAT = b": still here\n\n"

@@ -13,7 +13,7 @@ from tapeway.admin.payloads import Nothing
 from tapeway.admin.route import Call
 from tapeway.admin.tags import tag
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.editing.digest import digest_of
+from tapeway.engine.editing.changes import digest_of
 from tapeway.errors import AdminError, CassetteCorrupt
 from tapeway.formats import registry
 from tapeway.formats.cassette_file import YAML

@@ -14,7 +14,7 @@ from tapeway.admin.imports import unreadable
 from tapeway.admin.route import Call, Plain
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead
-from tapeway.editing.absence import no_cassette
+from tapeway.engine.editing.lookup import no_cassette
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native import document
 

@@ -15,7 +15,7 @@ from tapeway.admin.payloads import Nothing
 from tapeway.admin.route import Call, Plain
 from tapeway.admin.tags import condition, tag
 from tapeway.core.model.cassette import CassetteHead
-from tapeway.editing.absence import no_cassette
+from tapeway.engine.editing.lookup import no_cassette
 from tapeway.errors import AdminError
 from tapeway.formats import registry
 from tapeway.formats.cassette_file import YAML

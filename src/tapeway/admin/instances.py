@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import Protocol
 
-from tapeway.broker import Broker
+from tapeway.engine.broker import Broker
 from tapeway.errors import StoreAway, StorePoisoned, TapewayError
 from tapeway.ports import CassetteStore, Poisonable, SharedStore
 

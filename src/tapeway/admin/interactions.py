@@ -13,7 +13,7 @@ from tapeway.admin.route import Call, Plain
 from tapeway.admin.tags import tag
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import Held
-from tapeway.editing.absence import no_cassette, no_interaction
+from tapeway.engine.editing.lookup import no_cassette, no_interaction
 from tapeway.errors import CassetteCorrupt
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native.document import encode, of_document

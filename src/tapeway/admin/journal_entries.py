@@ -14,7 +14,7 @@ from tapeway.admin.payloads import (
     Nothing,
 )
 from tapeway.admin.route import Call, Plain
-from tapeway.journal import Entry
+from tapeway.engine.journal import ServedRequest
 
 
 async def get_journal(console: Console, call: Call[JournalQuery, Nothing]) -> JournalPage:
@@ -34,7 +34,7 @@ async def delete_journal(console: Console, call: Plain) -> Cleared:
     return Cleared(removed=removed)
 
 
-def entered(entry: Entry) -> JournalEntry:
+def entered(entry: ServedRequest) -> JournalEntry:
     """An entry as it is shown."""
     return JournalEntry(
         id=entry.id,
@@ -58,7 +58,7 @@ def entered(entry: Entry) -> JournalEntry:
     )
 
 
-def _matching(console: Console, query: JournalQuery) -> Iterator[Entry]:
+def _matching(console: Console, query: JournalQuery) -> Iterator[ServedRequest]:
     entries = iter(console.journal)
     if query.after is not None:
         # One that has left the journal had nothing older behind it.

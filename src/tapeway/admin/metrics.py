@@ -12,9 +12,9 @@ from prometheus_client.registry import Collector
 
 from tapeway.admin.instances import Instances
 from tapeway.admin.processes import Processes
-from tapeway.broker import Broker
 from tapeway.core.model.control import RULES, Outcome
-from tapeway.rulebook import Loaded
+from tapeway.engine.broker import Broker
+from tapeway.engine.cassette_context import CassetteCounts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 NAMED = 100
@@ -33,7 +33,7 @@ class Metrics:
         self._broker = _BrokerCollector(broker, instances, version)
         self._registry.register(self._broker)
 
-    def text(self, loaded: Sequence[Loaded] | None) -> bytes:
+    def text(self, loaded: Sequence[CassetteCounts] | None) -> bytes:
         """All of them, as they are now; `loaded` are the cassettes that are in, if it is known."""
         self._broker.loaded = loaded
         return generate_latest(self._registry)
@@ -44,7 +44,7 @@ class _BrokerCollector(Collector):
         self._broker = broker
         self._instances = instances
         self._version = version
-        self.loaded: Sequence[Loaded] | None = ()
+        self.loaded: Sequence[CassetteCounts] | None = ()
 
     def collect(self) -> Iterator[Metric]:
         broker = self._broker
@@ -91,7 +91,7 @@ class _BrokerCollector(Collector):
         return family
 
 
-def _interactions(loaded: Sequence[Loaded]) -> Metric:
+def _interactions(loaded: Sequence[CassetteCounts]) -> Metric:
     family = GaugeMetricFamily(
         "tapeway_cassette_interactions",
         f"Interactions of a cassette that is in; beyond {NAMED} of those, of the rest together",

@@ -17,8 +17,7 @@ from tapeway.admin.payloads import (
     Unused,
 )
 from tapeway.admin.route import Call
-from tapeway.report import CassetteReport, Item
-from tapeway.report_forms import junit, text
+from tapeway.engine.report import CassetteReport, Item, junit, text
 
 
 async def report(console: Console, call: Call[ReportQuery, Nothing]) -> Report | web.Response:

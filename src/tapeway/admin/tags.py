@@ -4,7 +4,7 @@ import re
 
 from aiohttp import web
 
-from tapeway.editing.condition import Condition
+from tapeway.engine.editing.changes import Condition
 from tapeway.errors import AdminError
 
 _TAG = re.compile(r'"([0-9a-f]{64})"')

@@ -11,6 +11,8 @@ import uvloop
 
 from tapeway.cli.env import variables
 from tapeway.core.model.cassette import StoredCassette
+from tapeway.engine.journal import RequestJournal
+from tapeway.engine.report import CassetteReport
 from tapeway.errors import (
     CassetteCorrupt,
     CassetteEdited,
@@ -19,8 +21,6 @@ from tapeway.errors import (
     StoreError,
     TapewayError,
 )
-from tapeway.journal import Journal
-from tapeway.report import CassetteReport
 from tapeway.server.lifecycle import Service, serving
 from tapeway.settings.options import Settings, resolve_routes
 
@@ -148,7 +148,7 @@ async def _eject(
     return tuple(reports), cassettes
 
 
-async def _collect(journal: Journal, failures: list[str]) -> None:
+async def _collect(journal: RequestJournal, failures: list[str]) -> None:
     """Note what kept answers from being recorded, each cause once, until the journal closes."""
     with journal.follow() as feed:
         while (entry := await feed.get()) is not None:

@@ -12,8 +12,8 @@ from tapeway.cli.around import FREE, Finished, run_around
 from tapeway.cli.command_line import Around, command_of
 from tapeway.cli.options import settings_options
 from tapeway.cli.preparation import prepare
+from tapeway.engine.report import junit, markdown, text
 from tapeway.errors import ConfigError
-from tapeway.report_forms import junit, markdown, text
 
 _FAILURE = 1
 _MISSED = 3

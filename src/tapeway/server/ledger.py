@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from tapeway.broker import Broker
 from tapeway.core.cassette.plan import NOTHING, Explanation
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.messages import Request
-from tapeway.journal import Entries, Entry
+from tapeway.engine.broker import Broker
+from tapeway.engine.journal import Entries, ServedRequest
 from tapeway.server.visit import Visit
 
 
@@ -36,7 +36,7 @@ class Ledger:
         if visit.note:
             said = f"{said}; {visit.note}" if said else visit.note
         self._journal.add(
-            Entry(
+            ServedRequest(
                 id=visit.id,
                 at=visit.at,
                 cassette=visit.cassette,

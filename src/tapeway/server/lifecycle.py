@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import uvloop
 from aiohttp import web
 
-from tapeway.broker import Broker
 from tapeway.core.json_text import Json, dump
-from tapeway.journal import Journal
+from tapeway.engine.broker import Broker
+from tapeway.engine.journal import RequestJournal
 from tapeway.server.connection import ProxyServer
 from tapeway.server.listeners import Listener, listen
 from tapeway.server.proxy import Proxy
@@ -64,7 +64,7 @@ class Service:
     """What runs while serving."""
 
     serving: Serving
-    journal: Journal
+    journal: RequestJournal
     admin_side: Side | None
 
     @property
@@ -108,7 +108,7 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     await stack.enter_async_context(broker)
     # A cassette that cannot be read stops the start, not the first request.
     await broker.prepare()
-    journal = Journal(settings.journal_size)
+    journal = RequestJournal(settings.journal_size)
     proxy = make_proxy(settings, broker, journal, admin_listener.url if admin_listener else None)
     server = web.ServerRunner(ProxyServer(proxy), shutdown_timeout=GRACE_S)
     side = await mount(stack, server, proxy_listener)

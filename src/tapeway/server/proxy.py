@@ -9,7 +9,6 @@ from typing import cast
 from aiohttp import web
 
 from tapeway.body_files import check
-from tapeway.broker import Broker
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Answer, Ask, Incoming, Miss, Replay
 from tapeway.core.http import sdk_conventions
@@ -20,10 +19,11 @@ from tapeway.core.model.control import Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile, Failure, Headers, Response, ResponseHead
 from tapeway.core.streams.pacing import AT_ONCE, Schedule, paced
+from tapeway.engine.broker import Broker
+from tapeway.engine.journal import Entries
+from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import RequestError, TapewayError, UpstreamError
 from tapeway.explanation import Explainer
-from tapeway.feed import Feed
-from tapeway.journal import Entries
 from tapeway.providers.base_url_repair import forgive
 from tapeway.server.connection import Connection
 from tapeway.server.large import LargeAnswer
@@ -277,7 +277,7 @@ class Proxy:
 
     async def _follow(self, visit: Visit, ask: Ask) -> WireResponse:
         """Pass an answer on as it comes; its end waits until the recording is durable."""
-        feed = Feed()
+        feed = ResponseReader()
         pending = self._broker.follow(ask, feed)
         if (head := await feed.head()) is None:
             return self._answer(visit, ask, await pending.answer())

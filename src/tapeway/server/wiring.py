@@ -16,15 +16,15 @@ from urllib.parse import urlsplit
 from tapeway.admin.application import make_application
 from tapeway.admin.instances import Instances
 from tapeway.admin.listener import AdminRunner
-from tapeway.broker import Broker
 from tapeway.core.model.cassette import CassetteHead
+from tapeway.engine.broker import Broker
+from tapeway.engine.journal import Entries, RequestJournal
+from tapeway.engine.recorder import Policy
+from tapeway.engine.report import Noted
 from tapeway.errors import ConfigError
-from tapeway.journal import Entries, Journal
-from tapeway.live import Policy
 from tapeway.ports import CassetteStore
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.paths import owner
-from tapeway.report import Noted
 from tapeway.server.listeners import Listener
 from tapeway.server.manners import Manners
 from tapeway.server.proxy import Proxy
@@ -111,7 +111,7 @@ def make_proxy(settings: Settings, broker: Broker, journal: Entries, admin: str 
 def make_admin(
     settings: Settings,
     broker: Broker,
-    journal: Journal,
+    journal: RequestJournal,
     listener: Listener,
     instances: Instances | None = None,
 ) -> AdminRunner:

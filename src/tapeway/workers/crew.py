@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 
 from tapeway.admin.instances import trouble_of
-from tapeway.broker import Broker
+from tapeway.engine.broker import Broker
+from tapeway.engine.journal import RequestJournal
 from tapeway.errors import TapewayError
-from tapeway.journal import Journal
 from tapeway.server.lifecycle import LAST_WORDS_S, within
 from tapeway.server.listeners import Listener
 from tapeway.workers.assignment import Assignment
@@ -37,7 +37,7 @@ class Crew:
         assignment: Assignment,
         listeners: Sequence[Listener],
         broker: Broker,
-        journal: Journal,
+        journal: RequestJournal,
         clock: Callable[[], float],
     ) -> None:
         self._assignment = assignment

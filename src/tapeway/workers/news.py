@@ -11,8 +11,8 @@ from tapeway.core.cassette.plan import Near
 from tapeway.core.http.sdk_conventions import Attempt
 from tapeway.core.json_text import Json
 from tapeway.core.model.control import Outcome
-from tapeway.journal import Entry
-from tapeway.report import Noted
+from tapeway.engine.journal import ServedRequest
+from tapeway.engine.report import Noted
 from tapeway.workers.frames import Value
 
 _Noted = tuple[Outcome, str, tuple[int, ...], str | None, tuple[bytes, int] | None]
@@ -24,7 +24,7 @@ class News(NamedTuple):
 
     at: float
     noted: tuple[Noted, ...]
-    entry: Entry | None
+    entry: ServedRequest | None
     connections: int
 
 
@@ -47,7 +47,7 @@ def read(value: Value) -> News:
         "tuple[float, tuple[_Noted, ...], tuple[object, ...] | None, tuple[_Near, ...] | None, int]",
         value,
     )
-    entry = None if fields is None else Entry._make(fields)
+    entry = None if fields is None else ServedRequest._make(fields)
     if entry is not None and near is not None:
         entry = entry._replace(nearest=tuple([Near(*each) for each in near]))
     return News(at, tuple([_noted(*each) for each in noted]), entry, connections)

@@ -10,8 +10,8 @@ import logging
 import os
 from collections.abc import Callable
 
-from tapeway.journal import Entry
-from tapeway.report import Noted
+from tapeway.engine.journal import ServedRequest
+from tapeway.engine.report import Noted
 from tapeway.workers.frames import pack
 from tapeway.workers.news import News, written
 
@@ -53,7 +53,7 @@ class Outlet:
         self._noted.append(noted)
         self._remind()
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: ServedRequest) -> None:
         """Tell what the journal is to say of a request."""
         self._tell(entry)
         self._remind()
@@ -79,7 +79,7 @@ class Outlet:
             del waiting[:count]
         self._watch(bool(waiting))
 
-    def _tell(self, entry: Entry | None) -> None:
+    def _tell(self, entry: ServedRequest | None) -> None:
         noted = tuple(self._noted)
         self._noted.clear()
         if len(self._waiting) > _MOST_WAITING:

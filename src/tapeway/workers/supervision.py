@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import uvloop
 
-from tapeway.broker import Broker
+from tapeway.engine.broker import Broker
+from tapeway.engine.journal import RequestJournal
 from tapeway.errors import ConfigError, TapewayError
-from tapeway.journal import Journal
 from tapeway.ports import SharedStore
 from tapeway.server.lifecycle import LAST_WORDS_S, admin_listener_of, announce, within
 from tapeway.server.listeners import Listener, listen_together
@@ -61,7 +61,7 @@ async def _serve(settings: Settings) -> None:
         await stack.enter_async_context(broker)
         # A cassette that cannot be read stops the start, not the first request.
         await broker.prepare()
-        journal = Journal(settings.journal_size)
+        journal = RequestJournal(settings.journal_size)
         assignment = Assignment(settings, admin.url if admin else None, tuple(own))
         crew = Crew(assignment, together, broker, journal, time.monotonic)
         stopping.at_once = crew.kill
@@ -77,7 +77,7 @@ class _Office:
 
     settings: Settings
     broker: Broker
-    journal: Journal
+    journal: RequestJournal
     crew: Crew
     together: list[Listener]
     admin: Listener | None

@@ -14,8 +14,8 @@ import uvloop
 from aiohttp import web
 
 from tapeway.admin.instances import trouble_of
-from tapeway.broker import Broker
 from tapeway.core.redaction.credentials import environment_credentials
+from tapeway.engine.broker import Broker
 from tapeway.errors import TapewayError, describe
 from tapeway.logs import configure, label
 from tapeway.server.connection import ProxyServer

@@ -36,7 +36,7 @@ async def digest_of(request: Request, redactor: Redactor) -> BodyFile:
     return digester.finish()
 
 
-class Keeping:
+class BodyRedaction:
     """Brings the large bodies of one recording into the store."""
 
     def __init__(

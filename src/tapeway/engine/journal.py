@@ -14,7 +14,7 @@ _WAITING = 1000
 """Entries a slow follower may lag behind before it is let go."""
 
 
-class Entry(NamedTuple):
+class ServedRequest(NamedTuple):
     """One proxied request. `at` is seconds since the epoch; `path` is redacted."""
 
     id: str
@@ -38,31 +38,31 @@ class Entry(NamedTuple):
         return key_text(self.key) if self.key else None
 
 
-Feed = asyncio.Queue[Entry | None]
+Feed = asyncio.Queue[ServedRequest | None]
 """New entries, oldest first; None ends it."""
 
 
 class Entries(Protocol):
     """Whatever takes entries."""
 
-    def add(self, entry: Entry) -> None: ...
+    def add(self, entry: ServedRequest) -> None: ...
 
 
-class Journal:
+class RequestJournal:
     """Keeps the newest `size` entries and tells followers of each new one."""
 
     def __init__(self, size: int) -> None:
-        self._entries: deque[Entry] = deque(maxlen=size)
+        self._entries: deque[ServedRequest] = deque(maxlen=size)
         self._followers: set[Feed] = set()
         self._closed = False
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[ServedRequest]:
         return reversed(self._entries)
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: ServedRequest) -> None:
         self._entries.append(entry)
         if self._followers:
             self._tell(entry)
@@ -88,7 +88,7 @@ class Journal:
         finally:
             self._followers.discard(feed)
 
-    def _tell(self, entry: Entry) -> None:
+    def _tell(self, entry: ServedRequest) -> None:
         for follower in list(self._followers):
             try:
                 follower.put_nowait(entry)

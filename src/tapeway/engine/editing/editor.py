@@ -1,14 +1,21 @@
 """Adds to cassettes, edits, replaces and removes them while others may use them.
 
 What is answered is durable, and what is in memory says the same as the store.
+
+What an editor needs of whoever uses the cassettes meanwhile.
+
+Which index an interaction gets that comes with one of its own.
+
+Whoever records into a cassette from afar numbers what it records, and its recordings may come in
+another order than they were numbered. An index that was passed over is still to be had.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 from tapeway.body_files import check, pieces
@@ -19,38 +26,113 @@ from tapeway.core.http.routing import RouteTable, adopt
 from tapeway.core.matching import rules
 from tapeway.core.matching.key import request_key
 from tapeway.core.model.cassette import CassetteHead, Held, Outline, Recording, StoredCassette
+from tapeway.core.model.control import Control
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.editing.absence import no_cassette
-from tapeway.editing.additions import Addition, Changed, Walk
-from tapeway.editing.condition import ANY, Condition
-from tapeway.editing.digest import digest_of
-from tapeway.editing.held import behind, place_of, same, sources_of, superseded_by
-from tapeway.editing.kept_bodies import KeptBodies, by_digest, large_bodies, placed
-from tapeway.editing.numbering import Numbering
-from tapeway.editing.outsourcing import outsourced
-from tapeway.editing.receipts import Appended, Extended, Receipt, Receipts
-from tapeway.editing.screening import Secrets, screened
-from tapeway.editing.workshop import Change, Workshop
+from tapeway.engine.editing.changes import (
+    ANY,
+    Addition,
+    Appended,
+    CassetteContents,
+    Changed,
+    Condition,
+    Extended,
+    IdempotencyReceipts,
+    Receipt,
+    digest_of,
+)
+from tapeway.engine.editing.large_bodies import (
+    KeptBodies,
+    by_digest,
+    large_bodies,
+    outsourced,
+    placed,
+)
+from tapeway.engine.editing.lookup import (
+    behind,
+    no_cassette,
+    place_of,
+    same,
+    sources_of,
+    superseded_by,
+)
+from tapeway.engine.editing.screening import Secrets, screened
 from tapeway.errors import StoreError
 from tapeway.formats.native import document
 from tapeway.ports import BodyKeeper, CassetteStore
 
 T = TypeVar("T")
+Work = Callable[[CassetteIndex], Awaitable[T]]
+Change = Callable[[CassetteIndex | None], Awaitable[tuple[T, CassetteIndex | None]]]
+
+
+class CassetteAccess(Protocol):
+    """Cassettes of which each is held in memory whole while it is used."""
+
+    control: Control
+    """What is in force."""
+
+    def get(self, name: str) -> CassetteIndex | None:
+        """A cassette that is in."""
+
+    async def alongside(self, name: str, work: Work[T]) -> T:
+        """Do something to a cassette that is claimed, and brought in if need be.
+
+        It is served and recorded on meanwhile, but not let go.
+        """
+
+    async def change(self, name: str, work: Change[T]) -> T:
+        """Do something to a cassette, in or not, that nobody uses meanwhile.
+
+        It goes on as the one that comes back; None lets it go, and its next request loads it.
+        """
+
+    async def original(self, name: str) -> StoredCassette | None:
+        """What the store holds of a cassette, in the order it keeps, without bringing it in."""
+
+    async def eject(self, name: str, *, prune: bool) -> object:
+        """Write the final form of one that is in, and forget it."""
+
+
+class Numbering:
+    """Gives out indexes of cassettes that are in."""
+
+    def __init__(self) -> None:
+        self._gaps: WeakKeyDictionary[CassetteIndex, list[range]] = WeakKeyDictionary()
+
+    def index(self, cassette: CassetteIndex, wanted: int | None) -> int:
+        """The one that is wanted, if nobody ever had it, or else a new one."""
+        if wanted is not None and self._take(cassette, wanted):
+            return wanted
+        following = cassette.reserve()
+        if wanted is None or wanted <= following:
+            return following
+        self._gaps.setdefault(cassette, []).append(range(following, wanted))
+        cassette.number_from(wanted + 1)
+        return wanted
+
+    def _take(self, cassette: CassetteIndex, wanted: int) -> bool:
+        gaps = self._gaps.get(cassette, [])
+        for place, gap in enumerate(gaps):
+            if wanted in gap:
+                rest = range(gap.start, wanted), range(wanted + 1, gap.stop)
+                gaps[place : place + 1] = [each for each in rest if each]
+                return True
+        return False
 
 
 class Editor:
     """Changes cassettes of a store that one process uses at a time."""
 
     def __init__(
-        self, workshop: Workshop, store: CassetteStore, known: KnownValues, routes: RouteTable
+        self, workshop: CassetteAccess, store: CassetteStore, known: KnownValues, routes: RouteTable
     ) -> None:
         self._workshop = workshop
         self._store = store
         self._known = known
         self._routes = routes
-        self._receipts = Receipts()
+        self._receipts = IdempotencyReceipts()
         self._bodies = KeptBodies()
         self._seen = KeptBodies()
         self._numbering = Numbering()
@@ -78,7 +160,7 @@ class Editor:
                 self._heads[cassette] = head
         return Outline(head, len(held), sources_of(held))
 
-    async def walk(self, name: str, after: int | None = None) -> Walk | None:
+    async def walk(self, name: str, after: int | None = None) -> CassetteContents | None:
         """The same, to be gone through once: what stands behind one of its interactions, or all.
 
         Raises CassetteEdited where that one is gone.
@@ -89,7 +171,9 @@ class Editor:
         for file in by_digest(stored.interactions).values():
             self._seen.add(name, file)
         items = stored.interactions
-        return Walk(stored.head, _each(items if after is None else behind(name, items, after)))
+        return CassetteContents(
+            stored.head, _each(items if after is None else behind(name, items, after))
+        )
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
         """A large body of a cassette, or None where it has none such."""

@@ -4,6 +4,8 @@ A decision (`decide`) is taken in the mode in force when the request came; the a
 waits: ask the upstream, take in its whole answer, make it durable, and only then hand it out. The
 act belongs to the broker and not to the client, so it is carried to its end when the client has
 left.
+
+The editor for the cassettes there are.
 """
 
 import asyncio
@@ -24,18 +26,36 @@ from tapeway.core.model.control import Control, Mode, Outcome, with_active, with
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.editing.choosing import editor_of
+from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, NewHead
+from tapeway.engine.correlation import Correlation
+from tapeway.engine.decision import Planner
+from tapeway.engine.editing.editor import Editor
+from tapeway.engine.editing.shared_editor import SharedEditor
+from tapeway.engine.memory_cassettes import LoadedCassettes
+from tapeway.engine.recorder import LiveCall, Policy
+from tapeway.engine.report import CassetteReport, Noted, Tally
+from tapeway.engine.response_buffer import ResponseReader
+from tapeway.engine.shared_cassettes import SharedCassettes
+from tapeway.engine.single_flight import LiveCalls, Pending, settled
 from tapeway.errors import TapewayError
-from tapeway.feed import Feed
-from tapeway.live import LiveCall, Policy
-from tapeway.loaded import LoadedCassettes
-from tapeway.planner import Planner
 from tapeway.ports import BodyKeeper, CassetteStore, LiveAnswer, LiveResponder, SharedStore
-from tapeway.report import CassetteReport, Noted, Tally
-from tapeway.rulebook import Desk, Loaded, NewHead
-from tapeway.second_look import SecondLook
-from tapeway.sharing import LiveCalls, Pending, settled
-from tapeway.shelves import SharedCassettes
+
+AnyEditor = Editor | SharedEditor
+
+
+def editor_of(
+    cassettes: LoadedCassettes | SharedCassettes,
+    store: CassetteStore,
+    known: KnownValues,
+    routes: RouteTable,
+    new_head: NewHead,
+) -> AnyEditor:
+    """The one for cassettes that are in memory, or for those of a shared store."""
+    if isinstance(cassettes, SharedCassettes) and isinstance(store, SharedStore):
+        return SharedEditor(store, known, new_head, lambda: cassettes.steer(lambda now: now))
+    if isinstance(cassettes, LoadedCassettes):
+        return Editor(cassettes, store, known, routes)
+    raise TypeError("a store and what is made of it are of two kinds")
 
 
 class Broker:
@@ -68,10 +88,10 @@ class Broker:
         self._tasks = asyncio.TaskGroup()
         self._fresh: asyncio.Task[None] | None = None
         self._calls = LiveCalls(self._tasks, self._call)
-        desk = Desk(
+        desk = CassetteContext(
             routes,
             Planner(self.recogniser, routes, policy.repeats),
-            SecondLook(policy.repeats),
+            Correlation(policy.repeats),
             self._calls,
             self._tasks,
             self._tallies,
@@ -128,7 +148,7 @@ class Broker:
         """
         return await self._calls.join(ask).answer()
 
-    def follow(self, ask: Ask, feed: Feed) -> Pending:
+    def follow(self, ask: Ask, feed: ResponseReader) -> Pending:
         """The same for who is to have the answer as it comes, unless another one asked first.
 
         Raises Draining.
@@ -226,7 +246,7 @@ class Broker:
         """A report for every cassette that is in."""
         return await self.cassettes.reports()
 
-    async def loaded(self) -> list[Loaded]:
+    async def loaded(self) -> list[CassetteCounts]:
         """The cassettes that are in."""
         return await self.cassettes.loaded()
 
@@ -269,10 +289,10 @@ class Broker:
         """Break off the live calls under way; those who wait for them get Draining."""
         self._calls.cancel()
 
-    async def _call(self, ask: Ask, feed: Feed | None) -> Answer | TapewayError:
+    async def _call(self, ask: Ask, feed: ResponseReader | None) -> Answer | TapewayError:
         return await settled(self.cassettes.call(ask, feed, self._live))
 
-    async def _live(self, ask: Ask, feed: Feed | None) -> Answer | TapewayError:
+    async def _live(self, ask: Ask, feed: ResponseReader | None) -> Answer | TapewayError:
         call = LiveCall(
             *(ask, self.responder, self.store, self.policy, self.recogniser),
             feed,

@@ -1,6 +1,10 @@
 """The look behind the match key: a request that is a recorded one but for names of identifiers.
 
 It is taken only where the exact key misses, and off the event loop where there are many recordings.
+
+What clients call the identifiers of a take, the same for all instances of a shared store.
+
+Each name is a turn of its own, so that conversations do not compete for one.
 """
 
 import asyncio
@@ -12,15 +16,16 @@ from typing import NamedTuple
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Miss, Replay
 from tapeway.core.correlation.index import Identifiers, Match
+from tapeway.core.correlation.unify import Bindings
 from tapeway.core.http.routing import DEFAULT
-from tapeway.core.model.control import Repeats
+from tapeway.core.model.control import CursorState, Repeats
 from tapeway.core.model.messages import Request
+from tapeway.ports import SharedStore
 
 log = logging.getLogger(__name__)
 
 FEW = 100
 """Among so many recordings it is taken on the spot."""
-
 _NAMED = 5
 
 SMALL_BODY = 32 * 1024
@@ -37,7 +42,7 @@ class Seen(NamedTuple):
     carried: Mapping[str, int] = {}
 
 
-class SecondLook:
+class Correlation:
     """Finds the recording that a request means though it calls things by other names."""
 
     def __init__(self, repeats: Repeats | None) -> None:
@@ -111,3 +116,31 @@ def _note(match: Match) -> str:
 
 def _request(plan: Ask | Miss) -> Request:
     return plan.redacted if isinstance(plan, Ask) else plan.request
+
+
+async def recall(
+    store: SharedStore, cassette: CassetteIndex, seen: Seen
+) -> Mapping[bytes, CursorState]:
+    """Have the take know what was called how, as far as it matters to what was seen."""
+    sought = Bindings()
+    for match in seen.matches:
+        sought.learn(match.names)
+    if not (keys := list(sought.states())):
+        return {}
+    turns = await store.turns(cassette.name, cassette.take.number, keys)
+    cassette.take.bindings = Bindings.of({key: turn.state for key, turn in turns.items()})
+    return turns
+
+
+async def agree(
+    store: SharedStore, cassette: CassetteIndex, before: Mapping[bytes, CursorState], index: int
+) -> bool:
+    """Tell all what the take has learnt by replaying this; False where another was quicker."""
+    take = cassette.take
+    for key, state in take.bindings.states().items():
+        known = before.get(key)
+        if known is not None and known.state == state:
+            continue
+        if not await store.advance(cassette.name, take.number, key, known, state, index):
+            return False
+    return True

@@ -3,11 +3,16 @@
 For each request the few recordings that may answer it are taken from the store, with where their
 keys stand in the take. The same decision is made of them as of a whole cassette, and where the key
 stands then is put back; if another instance was quicker, all of that is done again.
+
+What of a shared cassette one request is decided on.
+
+What a shared store says of a cassette as a whole: what is in it, used and unused.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import chain
 from uuid import UUID, uuid5
 from weakref import WeakValueDictionary
 
@@ -29,35 +34,93 @@ from tapeway.core.model.cassette import (
 )
 from tapeway.core.model.control import RULES, Control, CursorState, Mode, with_take
 from tapeway.core.model.messages import Request
+from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, applied, not_in
+from tapeway.engine.correlation import agree, recall
+from tapeway.engine.report import CassetteReport, Item, Tally, of_counts
+from tapeway.engine.response_buffer import ResponseReader
+from tapeway.engine.single_flight import Flights, Live
 from tapeway.errors import AdminError, Fenced, StoreAway, StoreError, TapewayError, UpstreamError
-from tapeway.feed import Feed
-from tapeway.flights import Flights
-from tapeway.naming import agree, recall
 from tapeway.ports import SharedStore
-from tapeway.report import CassetteReport, Tally
-from tapeway.rulebook import Desk, Loaded, applied, not_in
-from tapeway.sharing import Live
-from tapeway.stock import MOST_LISTED, in_use, listed, report_of
-from tapeway.view import Shelf, View, items, united
+
+MOST_LISTED = 10_000
+"""Further unused recordings and duplicates are counted, not named."""
 
 NEAR = 1000
 """Of a large cassette, so many of the newest recordings are looked through for what is nearest."""
-
 _TRIES = 1000
 _HEARD_S = 0.05
 _HEARD_TRIES = 60
 _CASSETTES = UUID("6a3f3d0c-9d0e-4d4c-8a53-7f0f4f4b5d11")
 
 
+@dataclass(frozen=True, slots=True)
+class CassetteInfo:
+    """What is known of a cassette: until something is steered, that does not change."""
+
+    head: CassetteHead
+    rules: Rules
+    routes: frozenset[str]
+    unrouted: bool
+    born: bool
+    origins: tuple[str, ...] = ()
+    """Where recordings were made that name no route."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A cassette of what was found under some keys, and where those stood."""
+
+    cassette: CassetteIndex
+    turns: Mapping[bytes, CursorState]
+
+
+def items(view: View) -> list[TakenRecording]:
+    return [TakenRecording(each, view.cassette.recorded_in(each.index)) for each in view.cassette]
+
+
+def united(view: View, more: Iterable[TakenRecording]) -> list[TakenRecording]:
+    """Both, the view's own where they hold the same: what was matched is told by its identity."""
+    seen = {each.item.index: each for each in chain(more, items(view))}
+    return [seen[index] for index in sorted(seen)]
+
+
+async def report_of(
+    store: SharedStore, control: Control, name: str, tally: Tally
+) -> CassetteReport:
+    """What this instance counted, and what no instance has used."""
+    unused = await store.unused(name, control.take_of(name), MOST_LISTED)
+    duplicates = await store.duplicates(name, MOST_LISTED)
+    return of_counts(
+        name,
+        tally,
+        [Item(each.index, each.method, each.target) for each in unused],
+        [[Item(each.index, each.method, each.target) for each in group] for group in duplicates],
+    )
+
+
+async def listed(store: SharedStore, control: Control, name: str) -> CassetteCounts:
+    """How many recordings there are, and how many of them no instance has used."""
+    if (outline := await store.outline(name)) is None:
+        return CassetteCounts(name, 0, 0)
+    unused = await store.unused_count(name, control.take_of(name))
+    return CassetteCounts(name, outline.count, unused)
+
+
+async def in_use(store: SharedStore, control: Control, name: str) -> bool:
+    """Whether any instance has used it in this take, or records into it now."""
+    now = await listed(store, control, name)
+    return now.unused < now.interactions or bool(await store.fences(name))
+
+
 class SharedCassettes:
     """The cassettes of a shared store, as one of its instances serves them."""
 
-    def __init__(self, store: SharedStore, control: Control, desk: Desk) -> None:
+    def __init__(self, store: SharedStore, control: Control, desk: CassetteContext) -> None:
         self.control = control
         self._store = store
         self._desk = desk
         self._flights = Flights(store, desk.calls)
-        self._shelves: dict[str, Shelf] = {}
+        self._shelves: dict[str, CassetteInfo] = {}
         self._turns: WeakValueDictionary[tuple[str, bytes], asyncio.Lock] = WeakValueDictionary()
 
     async def open(self) -> None:
@@ -106,7 +169,7 @@ class SharedCassettes:
         return view.cassette, replace(plan, shared=True) if isinstance(plan, Ask) else plan
 
     async def _looked_up(
-        self, name: str, shelf: Shelf, keys: Sequence[bytes], incoming: Incoming, mode: Mode
+        self, name: str, shelf: CassetteInfo, keys: Sequence[bytes], incoming: Incoming, mode: Mode
     ) -> tuple[View, Plan]:
         view = await self._view(name, shelf, keys, incoming)
         _, plan = self._planned(view, incoming, mode)
@@ -124,7 +187,7 @@ class SharedCassettes:
         return view, plan
 
     async def _reconsider(
-        self, name: str, shelf: Shelf, view: View, incoming: Incoming, plan: Ask | Miss
+        self, name: str, shelf: CassetteInfo, view: View, incoming: Incoming, plan: Ask | Miss
     ) -> tuple[CassetteIndex, Plan]:
         """The plan, or the replay of a recording that differs in names of identifiers alone."""
         asked = plan.redacted if isinstance(plan, Ask) else plan.request
@@ -150,7 +213,9 @@ class SharedCassettes:
 
     # Calling.
 
-    async def call(self, ask: Ask, feed: Feed | None, live: Live) -> Answer | TapewayError:
+    async def call(
+        self, ask: Ask, feed: ResponseReader | None, live: Live
+    ) -> Answer | TapewayError:
         """Ask the upstream once among all instances, or answer with what another one recorded."""
         name, key = ask.cassette.name, ask.key + ask.mark
         if not ask.rules.replays:
@@ -196,12 +261,14 @@ class SharedCassettes:
             await asyncio.sleep(_HEARD_S)
 
     async def _asked(
-        self, ask: Ask, feed: Feed | None, live: Live, lease: Lease
+        self, ask: Ask, feed: ResponseReader | None, live: Live, lease: Lease
     ) -> Answer | TapewayError:
         ask.cassette.number_from(await self._store.reserve(ask.cassette.name))
         return await live(replace(ask, lease=lease), feed)
 
-    async def _asked_again(self, ask: Ask, feed: Feed | None, live: Live) -> Answer | TapewayError:
+    async def _asked_again(
+        self, ask: Ask, feed: ResponseReader | None, live: Live
+    ) -> Answer | TapewayError:
         """Whoever else asks the same: its recording is no other one's, so that nothing fences it."""
         name = ask.cassette.name
         number = await self._store.reserve(name)
@@ -229,7 +296,7 @@ class SharedCassettes:
         """A report for every cassette this instance was asked for something in."""
         return [await self._report(name) for name in list(self._desk.tallies)]
 
-    async def loaded(self) -> list[Loaded]:
+    async def loaded(self) -> list[CassetteCounts]:
         return [await listed(self._store, self.control, name) for name in list(self._desk.tallies)]
 
     async def read(self, name: str) -> StoredCassette | None:
@@ -284,7 +351,7 @@ class SharedCassettes:
         self.control = control
         self._shelves.clear()
 
-    async def _shelf(self, name: str) -> Shelf:
+    async def _shelf(self, name: str) -> CassetteInfo:
         if not self._store.in_touch:
             raise StoreAway(
                 f"{self._store.url} has not answered for too long to know what is in force: see "
@@ -296,7 +363,7 @@ class SharedCassettes:
             shelf = self._shelves[name] = await self._read(name)
         return shelf
 
-    async def _read(self, name: str) -> Shelf:
+    async def _read(self, name: str) -> CassetteInfo:
         outline = await self._store.outline(name)
         if outline is None:
             stored = applied(name, StoredCassette(self._new_head(name)), self._desk.rules)
@@ -314,12 +381,12 @@ class SharedCassettes:
         # Instances that have it made at the same time must not hide one secret behind two.
         return replace(self._desk.new_head(), run_id=str(uuid5(_CASSETTES, name)))
 
-    def _shelf_of(self, head: CassetteHead, outline: Outline, *, born: bool) -> Shelf:
+    def _shelf_of(self, head: CassetteHead, outline: Outline, *, born: bool) -> CassetteInfo:
         routes = [route or self._route_of(base) for route, base in outline.sources]
         unrouted = any(not route for route, _ in outline.sources)
         at = {origin_at(base) for route, base in outline.sources if not route}
         origins = tuple(sorted(each for each in at if each is not None))
-        return Shelf(head, of_meta(head.meta), frozenset(routes), unrouted, born, origins)
+        return CassetteInfo(head, of_meta(head.meta), frozenset(routes), unrouted, born, origins)
 
     def _route_of(self, base: str) -> str:
         return routed(Request("", "", "/", base=base), self._desk.routes).route
@@ -334,7 +401,7 @@ class SharedCassettes:
     async def _view(
         self,
         name: str,
-        shelf: Shelf,
+        shelf: CassetteInfo,
         keys: Sequence[bytes],
         incoming: Incoming | None = None,
         names: Sequence[bytes] = (),
@@ -351,7 +418,7 @@ class SharedCassettes:
     def _made(
         self,
         name: str,
-        shelf: Shelf,
+        shelf: CassetteInfo,
         found: Iterable[TakenRecording],
         turns: Mapping[bytes, CursorState],
     ) -> View:

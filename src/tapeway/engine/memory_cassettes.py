@@ -10,12 +10,19 @@ from tapeway.core.http.routing import adopt
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import Held, StoredCassette
 from tapeway.core.model.control import RULES, Control, Mode, with_take
+from tapeway.engine.cassette_context import (
+    CassetteContext,
+    CassetteCounts,
+    CassetteRules,
+    T,
+    applied,
+    not_in,
+)
+from tapeway.engine.report import CassetteReport, Tally, of_cassette
+from tapeway.engine.response_buffer import ResponseReader
+from tapeway.engine.single_flight import Live, settled
 from tapeway.errors import StoreError, TapewayError
-from tapeway.feed import Feed
 from tapeway.ports import CassetteStore
-from tapeway.report import CassetteReport, Tally, of_cassette
-from tapeway.rulebook import Desk, Loaded, Rulebook, T, applied, not_in
-from tapeway.sharing import Live, settled
 from tapeway.watching import EVERY_S, Watched
 
 log = logging.getLogger(__name__)
@@ -25,11 +32,11 @@ Change = Callable[[CassetteIndex | None], Awaitable[tuple[T, CassetteIndex | Non
 class LoadedCassettes:
     """The cassettes of one process, each loaded by its first request and let go when ejected."""
 
-    def __init__(self, store: CassetteStore, control: Control, desk: Desk) -> None:
+    def __init__(self, store: CassetteStore, control: Control, desk: CassetteContext) -> None:
         self.control = control
         self._store = store
         self._desk = desk
-        self._rulebook = Rulebook(store, desk.rules)
+        self._rulebook = CassetteRules(store, desk.rules)
         self._loaded: dict[str, CassetteIndex] = {}
         self._doors: dict[str, asyncio.Lock] = {}
         self._unclaimed: set[str] = set()
@@ -118,7 +125,9 @@ class LoadedCassettes:
             plan = again
         return cassette, look.settle(cassette, plan, seen)
 
-    async def call(self, ask: Ask, feed: Feed | None, live: Live) -> Answer | TapewayError:
+    async def call(
+        self, ask: Ask, feed: ResponseReader | None, live: Live
+    ) -> Answer | TapewayError:
         """The live call; what could not be recorded is not asked for, and not paid for."""
         name = ask.cassette.name
         if ask.rules.records and name in self._unclaimed:
@@ -146,8 +155,11 @@ class LoadedCassettes:
         """A report for every loaded cassette."""
         return [of_cassette(each, self._desk.tallies[each.name]) for each in self._loaded.values()]
 
-    async def loaded(self) -> list[Loaded]:
-        return [Loaded(each.name, len(each), each.unused_count()) for each in self._loaded.values()]
+    async def loaded(self) -> list[CassetteCounts]:
+        return [
+            CassetteCounts(each.name, len(each), each.unused_count())
+            for each in self._loaded.values()
+        ]
 
     async def read(self, name: str) -> StoredCassette | None:
         """What a cassette holds, without bringing it in."""

@@ -16,6 +16,8 @@ from tapeway.core.model.messages import Failure, Response, ResponseHead, Verdict
 from tapeway.core.redaction.credentials import of_response
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.streams.end_marks import ends_with_head
+from tapeway.engine.large_bodies import BodyRedaction
+from tapeway.engine.response_buffer import ResponseBuffer, ResponseReader
 from tapeway.errors import (
     Draining,
     StoreAway,
@@ -24,13 +26,10 @@ from tapeway.errors import (
     describe,
     too_large,
 )
-from tapeway.feed import Feed
-from tapeway.keeping import Keeping
 from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
 from tapeway.providers.api_call import describe as describe_call
 from tapeway.providers.stream_end import ending as end_of
 from tapeway.providers.usage import usage
-from tapeway.tape import Tape
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ class LiveCall:
         store: CassetteStore,
         policy: Policy,
         recogniser: Recogniser,
-        feed: Feed | None = None,
+        feed: ResponseReader | None = None,
         scratch: str | None = None,
     ) -> None:
         self._ask = ask
@@ -83,7 +82,7 @@ class LiveCall:
         self._feed = feed
         self._scratch = scratch
         self._call = describe_call(ask.request.route, ask.redacted)
-        self._tape: Tape | None = None
+        self._tape: ResponseBuffer | None = None
         self._index: int | None = None
 
     async def run(self) -> Answer | TapewayError:
@@ -117,7 +116,7 @@ class LiveCall:
     async def _take_in(self, live: LiveAnswer) -> Response:
         if (live.head.length or 0) > self._policy.max_body:
             raise too_large(self._policy.max_body)
-        self._tape = tape = Tape(live.head, self._scratch)
+        self._tape = tape = ResponseBuffer(live.head, self._scratch)
         ending = end_of(self._call, live.head)
         feed = self._begin(tape)
         async for chunk in live.chunks(self._policy.max_body):
@@ -129,7 +128,7 @@ class LiveCall:
                 feed.release(ending.free)
         return tape.finish(live.elapsed_ms(), ending.finish())
 
-    def _begin(self, tape: Tape) -> Feed | None:
+    def _begin(self, tape: ResponseBuffer) -> ResponseReader | None:
         """Let the client have the head, unless that is the whole answer and so has to wait."""
         head = tape.head
         if self._feed is None or ends_with_head(self._ask.request.method, head):
@@ -185,7 +184,9 @@ class LiveCall:
             ask.cassette.head.run_id, ask.request, of_response(response.headers)
         )
         guard = self._recogniser.guard(ask.request)
-        keeping = Keeping(self._store, ask.cassette.name, redactor, guard, self._policy.max_body)
+        keeping = BodyRedaction(
+            self._store, ask.cassette.name, redactor, guard, self._policy.max_body
+        )
         interaction = await keeping.keep(ask.request, await self._read(response, failure, redactor))
         recording = ask.cassette.recording(
             interaction, ask.key, ask.take, replaces=ask.rules.replaces, index=self._index

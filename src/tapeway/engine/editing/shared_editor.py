@@ -9,14 +9,21 @@ from tapeway.body_files import pieces
 from tapeway.core.model.cassette import CassetteHead, Held, Outline, Recording, StoredCassette
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.editing.absence import no_cassette, no_interaction
-from tapeway.editing.additions import Addition, Changed, Reference, Walk
-from tapeway.editing.condition import ANY, Condition
-from tapeway.editing.held import held_already
-from tapeway.editing.kept_bodies import KeptBodies, large_bodies, placed
-from tapeway.editing.outsourcing import outsourced
-from tapeway.editing.receipts import Appended, Extended, Receipt, Receipts
-from tapeway.editing.screening import Secrets, screened
+from tapeway.engine.editing.changes import (
+    ANY,
+    Addition,
+    Appended,
+    CassetteContents,
+    Changed,
+    Condition,
+    Extended,
+    IdempotencyReceipts,
+    Receipt,
+    Reference,
+)
+from tapeway.engine.editing.large_bodies import KeptBodies, large_bodies, outsourced, placed
+from tapeway.engine.editing.lookup import held_already, no_cassette, no_interaction
+from tapeway.engine.editing.screening import Secrets, screened
 from tapeway.errors import StoreError
 from tapeway.formats.native import document
 from tapeway.paging import pages_after
@@ -37,7 +44,7 @@ class SharedEditor:
         self._known = known
         self._new_head = new_head
         self._changed = changed
-        self._receipts = Receipts()
+        self._receipts = IdempotencyReceipts()
         self._bodies = KeptBodies()
 
     async def stored(self, name: str) -> StoredCassette | None:
@@ -48,14 +55,16 @@ class SharedEditor:
         """What it says of itself, how many interactions it has, and where they came from."""
         return await self._store.outline(name)
 
-    async def walk(self, name: str, after: int | None = None) -> Walk | None:
+    async def walk(self, name: str, after: int | None = None) -> CassetteContents | None:
         """A cassette page by page: what others change meanwhile may show or not.
 
         Begins behind one of its interactions; CassetteEdited is raised where that is gone.
         """
         outline = await self._store.outline(name)
         return (
-            None if outline is None else Walk(outline.head, pages_after(self._store, name, after))
+            None
+            if outline is None
+            else CassetteContents(outline.head, pages_after(self._store, name, after))
         )
 
     async def body(self, name: str, digest: str) -> BodyFile | None:

@@ -1,4 +1,7 @@
-"""Which interaction of a cassette is meant by an index and what it says."""
+"""Which interaction of a cassette is meant by an index and what it says.
+
+Errors for what there is not.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,12 +10,26 @@ from tapeway.core.cassette.index import CassetteIndex, found_under
 from tapeway.core.matching import rules
 from tapeway.core.model.cassette import CassetteHead, Held
 from tapeway.core.model.interaction import Interaction
-from tapeway.editing.absence import no_interaction
-from tapeway.editing.additions import Reference
-from tapeway.editing.receipts import Appended
-from tapeway.errors import CassetteEdited
+from tapeway.engine.editing.changes import Appended, Reference
+from tapeway.errors import AdminError, CassetteEdited
 from tapeway.formats.native import document
 from tapeway.ports import Indexed
+
+
+def no_cassette(name: str) -> AdminError:
+    """The error for a cassette that there is not."""
+    return AdminError(
+        f"there is no cassette '{name}': /api/v1/cassettes lists those there are",
+        status=404,
+        code="no_cassette",
+    )
+
+
+def no_interaction(name: str, index: int) -> AdminError:
+    """The error for an interaction that a cassette does not have."""
+    return AdminError(
+        f"cassette '{name}' has no interaction {index}", status=404, code="no_interaction"
+    )
 
 
 def place_of(name: str, items: Sequence[Held], index: int) -> int:

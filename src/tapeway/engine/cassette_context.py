@@ -14,12 +14,12 @@ from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.http.routing import RouteTable
 from tapeway.core.matching.rules import NONE, Rules, RulesFault, in_meta, merged, of_meta
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.engine.correlation import Correlation
+from tapeway.engine.decision import Planner
+from tapeway.engine.report import Tally
+from tapeway.engine.single_flight import LiveCalls, settled
 from tapeway.errors import AdminError, CassetteCorrupt, TapewayError
-from tapeway.planner import Planner
 from tapeway.ports import CassetteStore
-from tapeway.report import Tally
-from tapeway.second_look import SecondLook
-from tapeway.sharing import LiveCalls, settled
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ NewHead = Callable[[], CassetteHead]
 """Makes the head of a new cassette: its time and its run id."""
 
 
-class Rulebook:
+class CassetteRules:
     """Adds rules to cassettes, and sees to it that the store learns of them."""
 
     def __init__(self, store: CassetteStore, rules: Rules = NONE) -> None:
@@ -102,7 +102,7 @@ def applied(name: str, stored: StoredCassette, more: Rules) -> StoredCassette:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class CassetteCounts:
     """A cassette that is in, as lists show it."""
 
     name: str
@@ -111,12 +111,12 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class CassetteContext:
     """What both sorts of cassettes work with."""
 
     routes: RouteTable
     planner: Planner
-    second_look: SecondLook
+    second_look: Correlation
     calls: LiveCalls
     tasks: asyncio.TaskGroup
     tallies: dict[str, Tally]

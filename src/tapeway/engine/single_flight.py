@@ -1,30 +1,34 @@
 """Live calls under way: one for all who ask the same at the time, carried to its end.
 
 A call belongs to no client, so that nobody's leaving stops it.
+
+Recordings in flight among all instances of a store: each holds a lease until it is durable.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TypeVar
 
 from tapeway.core.cassette.plan import Answer, Ask
 from tapeway.core.http.content_codings import may_be_read, readable_response
+from tapeway.core.model.cassette import Lease
 from tapeway.core.model.messages import Response
-from tapeway.errors import Draining, TapewayError, describe
-from tapeway.feed import Feed
-from tapeway.live import BROKEN_OFF
+from tapeway.engine.recorder import BROKEN_OFF
+from tapeway.engine.response_buffer import ResponseReader
+from tapeway.errors import Draining, StoreError, TapewayError, describe
+from tapeway.ports import SharedStore
 
 log = logging.getLogger(__name__)
-
 T = TypeVar("T")
 
-Live = Callable[[Ask, Feed | None], Awaitable[Answer | TapewayError]]
+Live = Callable[[Ask, ResponseReader | None], Awaitable[Answer | TapewayError]]
 """Asks the upstream and records; what went wrong is returned."""
-
 _Task = asyncio.Task[Answer | TapewayError]
 _Key = tuple[str, bytes]
+_LOOK_S = 0.05
 
 
 class Pending:
@@ -72,7 +76,7 @@ class LiveCalls:
     def __init__(
         self,
         tasks: asyncio.TaskGroup,
-        call: Callable[[Ask, Feed | None], Coroutine[None, None, Answer | TapewayError]],
+        call: Callable[[Ask, ResponseReader | None], Coroutine[None, None, Answer | TapewayError]],
     ) -> None:
         self._tasks = tasks
         self._call = call
@@ -83,7 +87,7 @@ class LiveCalls:
     def __len__(self) -> int:
         return len(self._running)
 
-    def join(self, ask: Ask, feed: Feed | None = None) -> "Pending":
+    def join(self, ask: Ask, feed: ResponseReader | None = None) -> "Pending":
         """Wait for the call that asks this already, or start one that fills `feed`.
 
         Raises Draining where one would have to be started.
@@ -117,7 +121,7 @@ class LiveCalls:
         if self.draining:
             raise Draining("tapeway is stopping and starts no more live calls; try again")
 
-    def _start(self, ask: Ask, feed: Feed | None, shared: _Key | None) -> _Task:
+    def _start(self, ask: Ask, feed: ResponseReader | None, shared: _Key | None) -> _Task:
         self.refuse_when_draining()
         task = self._tasks.create_task(self._call(ask, feed))
         self._running[task] = ask.cassette.name
@@ -144,3 +148,43 @@ async def settled(work: Awaitable[T]) -> T | TapewayError:
     except Exception as exc:
         log.error("steering a cassette failed: %s", describe(exc))
         return TapewayError("tapeway failed while it steered a cassette; its log says where")
+
+
+class Flights:
+    """Those that this instance sees, its own and the others'."""
+
+    def __init__(self, store: SharedStore, calls: LiveCalls) -> None:
+        self._store = store
+        self._calls = calls
+
+    @asynccontextmanager
+    async def flight(self, name: str, key: bytes) -> AsyncIterator[None]:
+        """Let others see a recording that no other one is like; none of them takes it over."""
+        lease = await self._store.claim(name, key)
+        try:
+            yield
+        finally:
+            if lease is not None:
+                await self.end(lease)
+
+    async def end(self, lease: Lease) -> None:
+        """Give it back if the store can be reached."""
+        try:
+            await self._store.give_back(lease)
+        except StoreError:
+            # It ends by itself.
+            return
+
+    async def landed(self, name: str) -> None:
+        """Wait for all that are under way now, on any instance.
+
+        One whose instance is gone is waited for until its lease ends. Raises Draining, StoreError.
+        """
+        under_way = await self._store.fences(name)
+        await self._calls.ended(name)
+        while under_way & await self._store.fences(name):
+            if self._calls.draining:
+                raise Draining(
+                    "tapeway is stopping while other instances still record; eject again"
+                )
+            await asyncio.sleep(_LOOK_S)

@@ -15,7 +15,7 @@ from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import RULES, Mode, Repeats
 from tapeway.core.model.messages import Request
-from tapeway.keeping import digest_of
+from tapeway.engine.large_bodies import digest_of
 
 _ALIASED = "recognised by a key that AgentTape gave it"
 

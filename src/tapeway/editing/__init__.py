@@ -1,1 +1,0 @@
-"""Changing cassettes from outside: what the admin API does besides steering and reading."""

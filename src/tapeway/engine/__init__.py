@@ -1,0 +1,1 @@
+"""The broker decides, the recorder asks and makes durable."""

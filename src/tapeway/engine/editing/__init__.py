@@ -1,0 +1,1 @@
+"""Changes to cassettes while they are served."""
