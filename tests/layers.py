@@ -93,7 +93,6 @@ ROWS: dict[str, tuple[str, ...]] = {
 
 # Modules on their way to the rooms named here.
 MOVING: dict[str, str] = {
-    "admin.application": "admin.app",
     "cli.sources": "settings.sources",
     "explanation": "server",
     "history": "integrations",

@@ -4,7 +4,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from tapeway.admin.route import Route
+from tapeway.admin.operation import Operation
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.formats.jsonl import CopyWriter
 
@@ -35,7 +35,7 @@ class Example:
     type: str = "application/json"
 
 
-def example(each: Route) -> Example:
+def example(each: Operation) -> Example:
     """What a call of this route carries so that it succeeds."""
     return _EXAMPLES.get(each.name, Example())
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tapeway.admin.application import make_application
+from tapeway.admin.app import make_application
 from tapeway.admin.routes import TABLE
 from tapeway.core.model.cassette import CassetteStat
 from tapeway.stores.memory import MemoryStore

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.admin.attempts import BURST, PER_SECOND, Attempts
+from tapeway.admin.auth import BURST, PER_SECOND, WrongTokens
 
 
 class Clock:
@@ -21,7 +21,7 @@ def clock() -> Clock:
 
 
 def test_the_burst_is_exact(clock: Clock) -> None:
-    attempts = Attempts(clock)
+    attempts = WrongTokens(clock)
 
     for _ in range(BURST):
         assert not attempts.exhausted("192.0.2.1")
@@ -31,7 +31,7 @@ def test_the_burst_is_exact(clock: Clock) -> None:
 
 
 def test_tries_come_back_one_by_one(clock: Clock) -> None:
-    attempts = Attempts(clock)
+    attempts = WrongTokens(clock)
     for _ in range(BURST):
         attempts.failed("192.0.2.1")
 
@@ -44,7 +44,7 @@ def test_tries_come_back_one_by_one(clock: Clock) -> None:
 
 
 def test_one_address_does_not_use_up_the_tries_of_another(clock: Clock) -> None:
-    attempts = Attempts(clock)
+    attempts = WrongTokens(clock)
     for _ in range(BURST):
         attempts.failed("192.0.2.1")
 
@@ -53,7 +53,7 @@ def test_one_address_does_not_use_up_the_tries_of_another(clock: Clock) -> None:
 
 
 def test_a_network_of_version_6_counts_as_one(clock: Clock) -> None:
-    attempts = Attempts(clock)
+    attempts = WrongTokens(clock)
     for host in range(BURST):
         attempts.failed(f"2001:db8::{host:x}")
 
@@ -62,7 +62,7 @@ def test_a_network_of_version_6_counts_as_one(clock: Clock) -> None:
 
 
 def test_the_memory_of_addresses_is_bounded(clock: Clock) -> None:
-    attempts = Attempts(clock)
+    attempts = WrongTokens(clock)
     for number in range(5000):
         attempts.failed(f"10.0.{number >> 8}.{number & 255}")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.admin import cassettes as cassettes_handlers
+from tapeway.admin.handlers import cassettes as cassettes_handlers
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.engine.memory_cassettes import LoadedCassettes
 from tapeway.errors import CassetteCorrupt

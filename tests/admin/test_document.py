@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.admin.attempts import BURST, PER_SECOND
-from tapeway.admin.census import BUDGET
-from tapeway.admin.reading import MAX_BODY
+from tapeway.admin.auth import BURST, PER_SECOND
+from tapeway.admin.context import BUDGET
+from tapeway.admin.request_body import MAX_BODY
 from tapeway.admin.routes import TABLE
 from tests.admin.test_journal_entries import KEYS
 from tests.admin.world import World

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tapeway.admin.application import make_application
-from tapeway.admin.attempts import BURST
-from tapeway.admin.route import Route
+from tapeway.admin.app import make_application
+from tapeway.admin.auth import BURST
+from tapeway.admin.operation import Operation
 from tapeway.admin.routes import TABLE
 from tapeway.core.http.sdk_conventions import error_document
 from tapeway.errors import ConfigError
@@ -91,7 +91,7 @@ async def test_paths_that_lead_nowhere_are_not_told_apart_without_a_token(locked
 
 
 @pytest.mark.parametrize("each", LOCKED, ids=lambda each: each.name)
-async def test_every_route_is_reached_with_the_right_token(locked: World, each: Route) -> None:
+async def test_every_route_is_reached_with_the_right_token(locked: World, each: Operation) -> None:
     await locked.ask()
     credentials = b"authorization: bEaReR " + TOKEN.encode() + b"\r\n"
 
@@ -256,7 +256,7 @@ def _head(method: str, path: str, more: bytes = b"", host: bytes = b"Host: local
     return line + host + b"Connection: close\r\n" + more + b"\r\n"
 
 
-def _request(each: Route, more: bytes, host: bytes = b"Host: localhost\r\n") -> bytes:
+def _request(each: Operation, more: bytes, host: bytes = b"Host: localhost\r\n") -> bytes:
     carried = example(each)
     if not carried.body:
         return _head(each.method, filled(each.path), more, host)

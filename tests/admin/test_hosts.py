@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.admin.hosts import HostList
+from tapeway.admin.auth import HostList
 
 
 @pytest.mark.parametrize(

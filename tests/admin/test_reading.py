@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tapeway.admin.reading import MAX_BODY
+from tapeway.admin.request_body import MAX_BODY
 from tapeway.admin.routes import TABLE
 from tests.admin.example_calls import filled
 from tests.admin.world import World, world

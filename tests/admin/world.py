@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import ClientResponse, ClientSession, ClientTimeout, web
 
-from tapeway.admin.application import make_application
+from tapeway.admin.app import make_application
 from tapeway.admin.instances import Alone, Instances
 from tapeway.admin.listener import AdminRunner
 from tapeway.core.http.routing import Route, RouteTable

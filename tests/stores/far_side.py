@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from tapeway.admin.application import make_application
+from tapeway.admin.app import make_application
 from tapeway.admin.listener import AdminRunner
 from tapeway.core.http.routing import Route, RouteTable
 from tapeway.core.model.cassette import CassetteHead

@@ -13,9 +13,9 @@ from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooL
 from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_request import BaseRequest
 
-from tapeway.admin.application import GUARD
-from tapeway.admin.guard import Guard, unauthorized
-from tapeway.admin.refusals import refuse
+from tapeway.admin.app import GUARD
+from tapeway.admin.auth import AdminGuard, unauthorized
+from tapeway.admin.errors import refuse
 from tapeway.admin.routes import TABLE
 from tapeway.errors import AdminError, TapewayError, describe
 
@@ -35,7 +35,7 @@ class AdminConnection(RequestHandler):
 
     __slots__ = ("_gone", "_guard", "_refused")
 
-    def __init__(self, server: web.Server, guard: Guard, **options: Any) -> None:
+    def __init__(self, server: web.Server, guard: AdminGuard, **options: Any) -> None:
         super().__init__(server, **options)
         self._guard = guard
         self._refused = False
@@ -90,7 +90,7 @@ class AdminConnection(RequestHandler):
 class AdminServer(web.Server):
     """aiohttp's low-level server, making AdminConnections."""
 
-    def __init__(self, made: web.Server, guard: Guard) -> None:
+    def __init__(self, made: web.Server, guard: AdminGuard) -> None:
         super().__init__(made.request_handler, request_factory=made.request_factory)
         self._guard = guard
 
@@ -118,7 +118,7 @@ class AdminRunner(web.AppRunner):
         return AdminServer(await super()._make_server(), self.app[GUARD])
 
 
-def _reason(exc: BaseException | None, guard: Guard) -> TapewayError:
+def _reason(exc: BaseException | None, guard: AdminGuard) -> TapewayError:
     if isinstance(exc, LineTooLong) and exc.args[1] != MAX_LINE and guard.locked:
         # No token can be read from such a request, so it has none.
         return unauthorized()

@@ -2,26 +2,53 @@
 
 Read when asked for, so the hot path pays nothing. The only label that grows with use is the
 cassette's name, and of those no more than a hundred appear.
+
+What the processes that serve take of the machine, as Prometheus reads it of one.
 """
 
 from collections.abc import Iterator, Sequence
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tapeway.admin.instances import Instances
-from tapeway.admin.processes import Processes
 from tapeway.core.model.control import RULES, Outcome
 from tapeway.engine.broker import Broker
 from tapeway.engine.cassette_context import CassetteCounts
 
+_OF_ONE = frozenset({"process_start_time_seconds", "process_max_fds"})
+_CPU = "process_cpu_seconds"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 NAMED = 100
+
 OTHERS = "(others)"
 """No cassette can have this name."""
-
 _OUTCOMES: tuple[Outcome, ...] = ("replayed", "recorded", "live", "miss", "error")
+
+
+class Processes(Collector):
+    """All of them together; of what cannot be added, that of the process which answers."""
+
+    def __init__(self, instances: Instances) -> None:
+        self._instances = instances
+
+    def collect(self) -> Iterator[Metric]:
+        first, *others = self._instances.pids
+        added: dict[str, float] = {_CPU: self._instances.past_cpu_s}
+        for pid in others:
+            for metric in _of(pid):
+                added[metric.name] = added.get(metric.name, 0.0) + metric.samples[0].value
+        for metric in _of(first):
+            if metric.name not in _OF_ONE:
+                sample = metric.samples[0]
+                metric.samples = [sample._replace(value=sample.value + added.get(metric.name, 0.0))]
+            yield metric
+
+
+def _of(pid: int) -> Iterator[Metric]:
+    """None of one that has ended meanwhile."""
+    yield from ProcessCollector(pid=lambda: pid, registry=None).collect()
 
 
 class Metrics:

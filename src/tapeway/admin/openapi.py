@@ -7,8 +7,9 @@ from typing import Literal
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from tapeway.admin.payloads import MAX_INDEX, NAME_PATTERN, Error, InForce, Nothing
-from tapeway.admin.route import Media, Route
+from tapeway.admin.models.control import InForce
+from tapeway.admin.models.schema import MAX_INDEX, NAME_PATTERN, Error, Nothing
+from tapeway.admin.operation import Media, Operation
 from tapeway.core.json_text import Json
 
 _REF = "#/components/schemas/"
@@ -43,7 +44,7 @@ _SAID = {
 }
 
 
-def document(table: Sequence[Route], version: str, *, locked: bool) -> dict[str, Json]:
+def document(table: Sequence[Operation], version: str, *, locked: bool) -> dict[str, Json]:
     """The document; `locked` says whether a token is needed."""
     models = sorted({*_models(table)}, key=lambda pair: pair[0].__name__)
     _, definitions = models_json_schema(models, ref_template=_REF + "{model}")
@@ -64,7 +65,7 @@ def document(table: Sequence[Route], version: str, *, locked: bool) -> dict[str,
 
 
 def _models(
-    table: Sequence[Route],
+    table: Sequence[Operation],
 ) -> list[tuple[type[BaseModel], Literal["validation", "serialization"]]]:
     found: list[tuple[type[BaseModel], Literal["validation", "serialization"]]] = []
     found.append((Error, "serialization"))
@@ -76,7 +77,7 @@ def _models(
     return found
 
 
-def _operation(each: Route, *, locked: bool) -> dict[str, Json]:
+def _operation(each: Operation, *, locked: bool) -> dict[str, Json]:
     operation: dict[str, Json] = {
         "operationId": each.name,
         "summary": each.summary,
@@ -103,7 +104,7 @@ def _operation(each: Route, *, locked: bool) -> dict[str, Json]:
     return operation
 
 
-def _responses(each: Route, *, locked: bool) -> dict[str, Json]:
+def _responses(each: Operation, *, locked: bool) -> dict[str, Json]:
     statuses = {400, 403, *each.errors}
     if locked and not each.public:
         statuses |= {401, 429}
@@ -117,7 +118,7 @@ def _responses(each: Route, *, locked: bool) -> dict[str, Json]:
     return found | {"default": _error("Any other error")}
 
 
-def _answer(each: Route) -> Json:
+def _answer(each: Operation) -> Json:
     if isinstance(each.answer, Media):
         schema: Json = {"type": "string"}
         if each.answer.type == "application/json":

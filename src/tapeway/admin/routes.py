@@ -1,23 +1,34 @@
 """The whole API as one table; routing, 404, 405 and the OpenAPI document derive from it."""
 
-from tapeway.admin.acceptance import accept
-from tapeway.admin.additions import (
+from tapeway.admin.handlers.bodies import OCTETS, get_body, put_body
+from tapeway.admin.handlers.cassettes import get_outline, list_cassettes, put_head
+from tapeway.admin.handlers.control import eject, get_mode, insert, put_mode, report, rewind
+from tapeway.admin.handlers.copies import TYPES, get_copy, put_copy
+from tapeway.admin.handlers.import_export import (
+    ACCEPTED,
+    delete_cassette,
+    get_cassette,
+    put_cassette,
+)
+from tapeway.admin.handlers.interactions import (
     JSON,
     append_interactions,
     claim,
     delete_interaction,
+    get_interaction,
+    list_interactions,
+    list_messages,
     put_interaction,
     release,
 )
-from tapeway.admin.bodies import OCTETS, get_body, put_body
-from tapeway.admin.cassettes import list_cassettes
-from tapeway.admin.changes import (
-    Added,
-    BodyKept,
+from tapeway.admin.handlers.journal import accept, delete_journal, events, get_journal
+from tapeway.admin.handlers.status import healthz, index, metrics, openapi, readyz, status
+from tapeway.admin.models.cassettes import (
+    CassettePage,
+    CassetteQuery,
     ChangeQuery,
     Claimed,
     CopyQuery,
-    Edited,
     ExportQuery,
     Head,
     Headed,
@@ -27,39 +38,16 @@ from tapeway.admin.changes import (
     Released,
     Removed,
 )
-from tapeway.admin.copies import TYPES, get_copy, put_copy
-from tapeway.admin.entrance import index, metrics, openapi
-from tapeway.admin.events import events
-from tapeway.admin.exports import get_cassette
-from tapeway.admin.heads import get_outline, put_head
-from tapeway.admin.health import healthz, readyz
-from tapeway.admin.imports import ACCEPTED, delete_cassette, put_cassette
-from tapeway.admin.interactions import get_interaction, list_interactions
-from tapeway.admin.journal_entries import delete_journal, get_journal
-from tapeway.admin.messages import list_messages
-from tapeway.admin.mode import get_mode, put_mode
-from tapeway.admin.payloads import (
-    Acceptance,
-    Accepted,
-    CassettePage,
-    CassetteQuery,
-    Cleared,
+from tapeway.admin.models.control import (
     Ejected,
     Ejection,
     Health,
     Index,
     Inserted,
     Insertion,
-    InteractionPage,
-    InteractionQuery,
-    JournalPage,
-    JournalQuery,
-    MessagePage,
-    MessageQuery,
     ModeChange,
     ModeInForce,
     ModeQuery,
-    Nothing,
     Readiness,
     Report,
     ReportQuery,
@@ -67,10 +55,18 @@ from tapeway.admin.payloads import (
     Status,
     Takes,
 )
-from tapeway.admin.reports import report
-from tapeway.admin.route import Media, Octets, Route, route
-from tapeway.admin.status import status
-from tapeway.admin.takes import eject, insert, rewind
+from tapeway.admin.models.interactions import (
+    Added,
+    BodyKept,
+    Edited,
+    InteractionPage,
+    InteractionQuery,
+    MessagePage,
+    MessageQuery,
+)
+from tapeway.admin.models.journal import Acceptance, Accepted, Cleared, JournalPage, JournalQuery
+from tapeway.admin.models.schema import Nothing
+from tapeway.admin.operation import Media, Octets, Operation, route
 
 _OPENAPI = Media("application/json", "This document")
 _METRICS = Media("text/plain", "Prometheus' text format, version 0.0.4")
@@ -90,7 +86,7 @@ _CHANGED = (404, 409, 412, 422, 500, 503, 507)
 _API = "/api/v1"
 _NAMED = f"{_API}/cassettes/{{name}}"
 
-TABLE: tuple[Route, ...] = (
+TABLE: tuple[Operation, ...] = (
     route("GET", "/", index, Nothing, Nothing, Index),
     route("GET", "/healthz", healthz, Nothing, Nothing, Health, public=True),
     route("GET", "/readyz", readyz, Nothing, Nothing, Readiness, errors=(503,), public=True),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ValidationError
 
-from tapeway.admin.legible import legible
+from tapeway.admin.models.schema import legible
 from tapeway.cli import exhibits
 from tapeway.core.agenttape import lookup
 from tapeway.core.http.routing import origin

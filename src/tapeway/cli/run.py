@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from tapeway.admin.payloads import Report
-from tapeway.admin.reports import reported
+from tapeway.admin.handlers.control import reported
+from tapeway.admin.models.control import Report
 from tapeway.cli.around import FREE, Finished, run_around
 from tapeway.cli.command_line import Around, command_of
 from tapeway.cli.options import settings_options

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from urllib.parse import urlsplit
 
-from tapeway.admin.application import make_application
+from tapeway.admin.app import make_application
 from tapeway.admin.instances import Instances
 from tapeway.admin.listener import AdminRunner
 from tapeway.core.model.cassette import CassetteHead

@@ -1,4 +1,7 @@
-"""Errors of the admin listener, in the one shape all of tapeway's errors have."""
+"""Errors of the admin listener, in the one shape all of tapeway's errors have.
+
+Cassettes brought in whole, and removed.
+"""
 
 from collections.abc import Mapping
 
@@ -7,6 +10,7 @@ from aiohttp import web
 from tapeway.core.http.sdk_conventions import error_document
 from tapeway.core.json_text import dump
 from tapeway.errors import AdminError, TapewayError
+from tapeway.formats.errors import FormatFault
 
 SHIELD = {
     "X-Content-Type-Options": "nosniff",
@@ -17,7 +21,6 @@ SHIELD = {
     "Server": "tapeway",
 }
 """On every answer: recorded bodies pass through here, and a browser must take none for a page."""
-
 _MORE: dict[int, Mapping[str, str]] = {
     401: {"WWW-Authenticate": "Bearer"},
     429: {"Retry-After": "1"},
@@ -62,3 +65,11 @@ def of_library(error: web.HTTPException) -> TapewayError:
 def allowed(error: web.HTTPException) -> Mapping[str, str]:
     """The Allow header of a 405, which is all of the library's headers that goes out."""
     return {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
+
+
+def unreadable(fault: FormatFault) -> AdminError:
+    """The error for a document that is no cassette, or none of an interaction."""
+    line = "" if fault.line is None else f"line {fault.line}: "
+    return AdminError(
+        f"this cannot be read, so nothing was kept: {line}{fault}", status=422, code="bad_cassette"
+    )

@@ -8,17 +8,14 @@ from collections.abc import Awaitable, Callable, Collection
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from tapeway.admin.attempts import Attempts
-from tapeway.admin.census import Census
-from tapeway.admin.console import Console
-from tapeway.admin.guard import Guard
-from tapeway.admin.hosts import HostList
+from tapeway.admin.auth import AdminGuard, HostList, WrongTokens
+from tapeway.admin.context import Census, HandlerContext
+from tapeway.admin.errors import SHIELD, allowed, of_library, refuse
 from tapeway.admin.instances import Alone, Instances
 from tapeway.admin.metrics import Metrics
 from tapeway.admin.openapi import document
-from tapeway.admin.reading import MAX_BODY
-from tapeway.admin.refusals import SHIELD, allowed, of_library, refuse
-from tapeway.admin.route import Route
+from tapeway.admin.operation import Operation
+from tapeway.admin.request_body import MAX_BODY
 from tapeway.admin.routes import TABLE
 from tapeway.core.json_text import dump
 from tapeway.engine.broker import Broker
@@ -28,7 +25,7 @@ from tapeway.stores.remote.loop_guard import HEADER, HOPS, MOST
 
 log = logging.getLogger(__name__)
 
-GUARD = web.AppKey("guard", Guard)
+GUARD = web.AppKey("guard", AdminGuard)
 
 _ALIVE = "/healthz"
 """It speaks of this process alone, and waits for no other."""
@@ -55,9 +52,9 @@ def make_application(
 
     Raises ConfigError where other machines could reach it and there is no token.
     """
-    guard = Guard(HostList.of(listener[0], hosts), token, Attempts(clock))
+    guard = AdminGuard(HostList.of(listener[0], hosts), token, WrongTokens(clock))
     instances = instances or Alone(broker)
-    console = Console(
+    console = HandlerContext(
         broker=broker,
         journal=journal,
         version=version,
@@ -75,7 +72,7 @@ def make_application(
     return application
 
 
-def _outermost(guard: Guard, new_id: Callable[[], str]) -> Middleware:
+def _outermost(guard: AdminGuard, new_id: Callable[[], str]) -> Middleware:
     @web.middleware
     async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
@@ -109,7 +106,7 @@ def _count_hop(request: web.Request) -> None:
     HOPS.set(hops)
 
 
-def _add_routes(application: web.Application, console: Console) -> None:
+def _add_routes(application: web.Application, console: HandlerContext) -> None:
     resources: dict[str, web.Resource] = {}
     for each in TABLE:
         if (resource := resources.get(each.path)) is None:
@@ -122,7 +119,7 @@ def _add_routes(application: web.Application, console: Console) -> None:
 
 
 def _handler(
-    each: Route, console: Console
+    each: Operation, console: HandlerContext
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def serve(request: web.Request) -> web.StreamResponse:
         if each.path != _ALIVE:

@@ -4,11 +4,11 @@ import re
 
 from aiohttp import web
 
-from tapeway.admin.changes import BodyKept
-from tapeway.admin.console import Console
-from tapeway.admin.octets import MIB, media_type, pieces
-from tapeway.admin.route import Plain
-from tapeway.admin.tags import tag
+from tapeway.admin.context import HandlerContext
+from tapeway.admin.etags import tag
+from tapeway.admin.models.interactions import BodyKept
+from tapeway.admin.operation import Plain
+from tapeway.admin.request_body import MIB, media_type, pieces
 from tapeway.body_files import Spool, stream
 from tapeway.core.model.messages import BodyFile
 from tapeway.engine.editing.lookup import no_cassette
@@ -19,7 +19,7 @@ OCTETS = frozenset({"application/octet-stream"})
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-async def get_body(console: Console, call: Plain) -> web.StreamResponse:
+async def get_body(console: HandlerContext, call: Plain) -> web.StreamResponse:
     """A large body that an interaction of the cassette refers to as its `body_file`."""
     name, digest = call.cassette, _digest(call.request)
     file = await console.broker.editor.body(name, digest)
@@ -50,7 +50,7 @@ async def get_body(console: Console, call: Plain) -> web.StreamResponse:
     return response
 
 
-async def put_body(console: Console, call: Plain) -> BodyKept:
+async def put_body(console: HandlerContext, call: Plain) -> BodyKept:
     """Bring a large body in, durable when this answers, for an interaction that comes next."""
     name, digest = call.cassette, _digest(call.request)
     media_type(call.request, OCTETS)

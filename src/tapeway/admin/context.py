@@ -1,11 +1,18 @@
-"""How many interactions a cassette holds that is not in.
+"""What the handlers of the admin API work on.
+
+How many interactions a cassette holds that is not in.
 
 A store tells sizes without reading, but a count takes reading the whole. So counts are remembered
 until the cassette changes, and one answer reads no more than a budget.
 """
 
+from dataclasses import dataclass
+
+from tapeway.admin.instances import Instances
+from tapeway.admin.metrics import Metrics
 from tapeway.core.model.cassette import CassetteStat
 from tapeway.engine.broker import Broker
+from tapeway.engine.journal import RequestJournal
 
 MIB = 1024 * 1024
 BUDGET = 64 * MIB
@@ -31,3 +38,17 @@ class Census:
             self._counts.clear()
         self._counts[name] = (stat, count)
         return count
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerContext:
+    """The broker and its journal, as seen from the admin listener."""
+
+    broker: Broker
+    journal: RequestJournal
+    version: str
+    metrics: Metrics
+    census: Census
+    openapi: bytes
+    heartbeat_s: float
+    instances: Instances

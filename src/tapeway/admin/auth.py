@@ -2,26 +2,114 @@
 
 A browser on this machine reaches a loopback port for any page it shows. So a call must name this
 listener in its Host, must not come from another origin, and must carry the token if there is one.
+
+How often an address may guess the token.
+
+A guesser gets a burst of tries and then few a second; who is over the limit is not even compared.
+The burst is wide enough for a client that was started with a wrong token.
+
+By which names the admin listener may be called.
+
+A page of an attacker can let its own name lead to this machine (DNS rebinding) and then ask us as
+if we were its own server. An address in the Host header cannot be had that way, nor can a name
+that public DNS does not hold.
 """
 
 import hashlib
 import hmac
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from ipaddress import IPv6Address, IPv6Network, ip_address
+from typing import Self
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from tapeway.admin.attempts import Attempts
-from tapeway.admin.hosts import HostList
 from tapeway.errors import AdminError, ConfigError
+from tapeway.settings.parsers import is_loopback
 
+BURST = 500
+PER_SECOND = 10
+_ADDRESSES = 4096
+_HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{0,5})?")
+
+_PRIVATE = (".localhost", ".local", ".internal", ".svc")
+"""Reserved or never given out: mDNS, container networks, clusters."""
 _OWN_SITE = frozenset({"same-origin", "none"})
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
-class Guard:
+class WrongTokens:
+    """Wrong tokens by address; of the addresses the last few thousand are remembered."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._paid_until: OrderedDict[str, float] = OrderedDict()
+
+    def exhausted(self, address: str | None) -> bool:
+        """Whether this address has to wait before it may try again."""
+        debt = self._paid_until.get(_source(address), 0.0) - self._clock()
+        return debt > (BURST - 1) / PER_SECOND
+
+    def failed(self, address: str | None) -> None:
+        """Remember a wrong token."""
+        source, now = _source(address), self._clock()
+        self._paid_until[source] = max(self._paid_until.get(source, now), now) + 1 / PER_SECOND
+        self._paid_until.move_to_end(source)
+        if len(self._paid_until) > _ADDRESSES:
+            self._paid_until.popitem(last=False)
+
+
+def _source(address: str | None) -> str:
+    """The address; of version 6 its network, since one machine has all of that."""
+    try:
+        found = ip_address((address or "").partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is None:
+        return str(IPv6Network((found, 64), strict=False))
+    return str(found)
+
+
+@dataclass(frozen=True, slots=True)
+class HostList:
+    """Names and addresses that lead here on purpose."""
+
+    named: frozenset[str]
+    beyond_loopback: bool
+
+    @classmethod
+    def of(cls, host: str, more: Collection[str] = ()) -> Self:
+        """Those of a listener bound to this host, and more names it is known by."""
+        return cls(frozenset(each.lower() for each in (host, *more)), not is_loopback(host))
+
+    def allows(self, header: str) -> bool:
+        """Whether a Host header names this listener; its port may be another, mapped one."""
+        match = _HOST.fullmatch(header)
+        if match is None:
+            return False
+        host = (match["v6"] or match["name"]).lower().removesuffix(".")
+        if host in self.named or is_loopback(host) or host.endswith(".localhost"):
+            return True
+        return self.beyond_loopback and _private(host)
+
+
+def _private(host: str) -> bool:
+    if host.endswith(_PRIVATE):
+        return True
+    try:
+        ip_address(host)
+    except ValueError:
+        return "." not in host
+    return True
+
+
+class AdminGuard:
     """Refuses calls by raising AdminError."""
 
-    def __init__(self, hosts: HostList, token: str | None, attempts: Attempts) -> None:
+    def __init__(self, hosts: HostList, token: str | None, attempts: WrongTokens) -> None:
         if token == "":
             raise ConfigError("the admin token is empty: give one, or none at all")
         if token is None and hosts.beyond_loopback:

@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
-from tapeway.admin.changes import ChangeQuery, CopyQuery, Imported
-from tapeway.admin.console import Console
-from tapeway.admin.imports import answered, unreadable
-from tapeway.admin.octets import MIB, media_type, pieces
-from tapeway.admin.payloads import Nothing
-from tapeway.admin.route import Call
-from tapeway.admin.tags import condition
+from tapeway.admin.context import HandlerContext
+from tapeway.admin.errors import unreadable
+from tapeway.admin.etags import condition
+from tapeway.admin.handlers.import_export import answered
+from tapeway.admin.models.cassettes import ChangeQuery, CopyQuery, Imported
+from tapeway.admin.models.schema import Nothing
+from tapeway.admin.operation import OperationCall
+from tapeway.admin.request_body import MIB, media_type, pieces
 from tapeway.core.model.cassette import Held, StoredCassette
 from tapeway.engine.editing.changes import CassetteContents
 from tapeway.engine.editing.lookup import no_cassette
@@ -30,7 +31,9 @@ TYPES = frozenset({jsonl.MEDIA_TYPE})
 _BATCH = 64
 
 
-async def get_copy(console: Console, call: Call[CopyQuery, Nothing]) -> web.StreamResponse:
+async def get_copy(
+    console: HandlerContext, call: OperationCall[CopyQuery, Nothing]
+) -> web.StreamResponse:
     """The cassette line by line, as another tapeway takes it: in any size."""
     found = await console.broker.editor.walk(call.cassette, call.query.after)
     if found is None:
@@ -58,7 +61,9 @@ async def get_copy(console: Console, call: Call[CopyQuery, Nothing]) -> web.Stre
     return response
 
 
-async def put_copy(console: Console, call: Call[ChangeQuery, Nothing]) -> web.Response:
+async def put_copy(
+    console: HandlerContext, call: OperationCall[ChangeQuery, Nothing]
+) -> web.Response:
     """Put a cassette there that another tapeway sends line by line; all of it or nothing."""
     name, wanted = call.cassette, condition(call.request)
     media_type(call.request, TYPES)

@@ -7,9 +7,10 @@ from typing import Generic, TypeVar
 from aiohttp import web
 from pydantic import BaseModel
 
-from tapeway.admin.console import Console
-from tapeway.admin.payloads import MAX_INDEX, InForce, Nothing
-from tapeway.admin.reading import read_body, read_query
+from tapeway.admin.context import HandlerContext
+from tapeway.admin.models.control import InForce
+from tapeway.admin.models.schema import MAX_INDEX, Nothing
+from tapeway.admin.request_body import read_body, read_query
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.errors import AdminError
 
@@ -17,13 +18,13 @@ Query = TypeVar("Query", bound=BaseModel)
 Body = TypeVar("Body", bound=BaseModel)
 
 Answer = BaseModel | web.StreamResponse
-Serve = Callable[[Console, web.Request], Awaitable[web.StreamResponse]]
+Serve = Callable[[HandlerContext, web.Request], Awaitable[web.StreamResponse]]
 
 _SAFE = frozenset({"GET", "HEAD"})
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[Query, Body]):
+class OperationCall(Generic[Query, Body]):
     """A call that may be made and could be read."""
 
     request: web.Request
@@ -46,7 +47,7 @@ class Call(Generic[Query, Body]):
         return int(text)
 
 
-Plain = Call[Nothing, Nothing]
+Plain = OperationCall[Nothing, Nothing]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Octets:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class Operation:
     """A row of the table. `public` needs no token; `errors` are those of the handler itself."""
 
     method: str
@@ -89,7 +90,7 @@ class Route:
 def route(
     method: str,
     path: str,
-    handler: Callable[[Console, Call[Query, Body]], Awaitable[Answer]],
+    handler: Callable[[HandlerContext, OperationCall[Query, Body]], Awaitable[Answer]],
     query: type[Query],
     body: type[Body],
     answer: type[BaseModel] | Media,
@@ -97,19 +98,19 @@ def route(
     errors: tuple[int, ...] = (),
     public: bool = False,
     octets: Octets | None = None,
-) -> Route:
+) -> Operation:
     """A row whose handler takes just what the row says."""
 
-    async def serve(console: Console, request: web.Request) -> web.StreamResponse:
+    async def serve(console: HandlerContext, request: web.Request) -> web.StreamResponse:
         reads = method not in _SAFE and octets is None
         sent = await read_body(request, body) if reads else body()
-        found = await handler(console, Call(request, read_query(request, query), sent))
+        found = await handler(console, OperationCall(request, read_query(request, query), sent))
         if isinstance(found, web.StreamResponse):
             return found
         return _answered(found)
 
     summary = (handler.__doc__ or "").partition("\n")[0]
-    return Route(
+    return Operation(
         *(method, path, handler.__name__, summary, query, body, answer, errors, public, serve),
         octets,
     )

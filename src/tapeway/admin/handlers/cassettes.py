@@ -1,21 +1,40 @@
-"""The cassettes there are, and what they hold."""
+"""The cassettes there are, and what they hold.
+
+What a cassette says of itself: read without its interactions, and put anew.
+"""
 
 from bisect import bisect_right
+from typing import cast
 
-from tapeway.admin.census import BUDGET
-from tapeway.admin.console import Console
-from tapeway.admin.payloads import CassetteItem, CassettePage, CassetteQuery, Nothing
-from tapeway.admin.route import Call
-from tapeway.core.model.cassette import CassetteStat, StoredCassette
+from tapeway.admin.context import BUDGET, HandlerContext
+from tapeway.admin.errors import unreadable
+from tapeway.admin.models.cassettes import (
+    CassetteItem,
+    CassettePage,
+    CassetteQuery,
+    ChangeQuery,
+    Head,
+    Headed,
+    Outlined,
+    SourceOf,
+)
+from tapeway.admin.models.schema import Nothing
+from tapeway.admin.operation import OperationCall, Plain
+from tapeway.core.json_text import Json
+from tapeway.core.model.cassette import CassetteHead, CassetteStat, StoredCassette
 from tapeway.engine.editing.lookup import no_cassette
 from tapeway.errors import AdminError, StoreError
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native import document
 from tapeway.ports import Paged
 
 MOST_AT_ONCE = 64 * 1024 * 1024
 """A larger one, read whole, takes about ten times its size."""
 
 
-async def list_cassettes(console: Console, call: Call[CassetteQuery, Nothing]) -> CassettePage:
+async def list_cassettes(
+    console: HandlerContext, call: OperationCall[CassetteQuery, Nothing]
+) -> CassettePage:
     """Names, sizes, interactions and times, in order of the names."""
     broker, limit = console.broker, call.query.limit
     # A cassette that is in may have nothing stored yet.
@@ -33,7 +52,7 @@ async def list_cassettes(console: Console, call: Call[CassetteQuery, Nothing]) -
     return CassettePage(cassettes=items, next=page[-1] if len(names) > start + limit else None)
 
 
-async def read_cassette(console: Console, name: str) -> StoredCassette:
+async def read_cassette(console: HandlerContext, name: str) -> StoredCassette:
     """The cassette, without bringing it in. Raises AdminError (404), StoreError."""
     stored = await console.broker.read(name)
     if stored is None:
@@ -41,7 +60,7 @@ async def read_cassette(console: Console, name: str) -> StoredCassette:
     return stored
 
 
-async def refuse_large(console: Console, name: str) -> None:
+async def refuse_large(console: HandlerContext, name: str) -> None:
     """Raise AdminError (413) for one that a store holds and that would not fit into memory whole."""
     store = console.broker.store
     stat = await store.stat(name) if isinstance(store, Paged) else None
@@ -56,7 +75,7 @@ async def refuse_large(console: Console, name: str) -> None:
 
 
 async def _item(
-    console: Console, name: str, held: int | None, budget: int
+    console: HandlerContext, name: str, held: int | None, budget: int
 ) -> tuple[CassetteItem, int]:
     """The item, and how many bytes were read to count its interactions."""
     broker = console.broker
@@ -84,8 +103,41 @@ async def _item(
     return item, read
 
 
-async def _count(console: Console, name: str, stat: CassetteStat) -> tuple[int | None, str | None]:
+async def _count(
+    console: HandlerContext, name: str, stat: CassetteStat
+) -> tuple[int | None, str | None]:
     try:
         return await console.census.take(console.broker, name, stat), None
     except StoreError as exc:
         return None, exc.message
+
+
+async def get_outline(console: HandlerContext, call: Plain) -> Outlined:
+    """What a cassette says of itself, and how many interactions it has, without reading them."""
+    name = call.cassette
+    found = await console.broker.editor.outline(name)
+    if found is None:
+        raise no_cassette(name)
+    meta = cast("dict[str, object]", dict(found.head.meta))
+    return Outlined(
+        cassette=name,
+        head=Head(created_at=found.head.created_at, run_id=found.head.run_id, meta=meta),
+        interactions=found.count,
+        sources=[SourceOf(route=route, base=base) for route, base in sorted(found.sources)],
+    )
+
+
+async def put_head(console: HandlerContext, call: OperationCall[ChangeQuery, Head]) -> Headed:
+    """Let a cassette say something else of itself, its matching rules among it."""
+    name = call.cassette
+    changed = await console.broker.editor.restate(name, head_of(call.body), call.query.secrets)
+    return Headed(cassette=name, head=changed.digest, replaced=changed.replaced)
+
+
+def head_of(sent: Head) -> CassetteHead:
+    """What was sent, as a cassette has it. Raises AdminError (422) for what no store could read."""
+    head = CassetteHead(sent.created_at, sent.run_id, cast("dict[str, Json]", sent.meta))
+    try:
+        return document.sheet_of({**document.root_of(head), "interactions": []}).head
+    except FormatFault as fault:
+        raise unreadable(fault) from fault

@@ -1,16 +1,45 @@
-"""What calls carry that change cassettes, and what they are answered with."""
+"""What calls carry that change cassettes, and what they are answered with.
+
+What admin calls carry and are answered with; the OpenAPI document describes these models.
+"""
 
 from typing import Literal
 
 from pydantic import Field
 
-from tapeway.admin.payloads import MAX_INDEX, Said, Sent
+from tapeway.admin.models.schema import MAX_INDEX, Limit, Name, Said, Sent
+from tapeway.core.model.control import Mode
 from tapeway.engine.editing.screening import Secrets
 
 _SECRETS = (
     "What to do where something shows a secret: nothing is kept, it is replaced, or nobody looks."
 )
-_SHA256 = r"^[0-9a-f]{64}$"
+
+
+class CassetteQuery(Sent):
+    name: Name | None = Field(None, description="This one alone.")
+    counts: bool = Field(True, description="Whether to count what takes reading to count.")
+    after: str | None = Field(None, description="The name after which this page begins.")
+    limit: Limit = 100
+
+
+class CassetteItem(Said):
+    name: str
+    active: bool
+    loaded: bool
+    mode: Mode
+    interactions: int | None = Field(
+        description="Null where it is not known yet: see the documentation, or `error`."
+    )
+    size_bytes: int | None = Field(description="Null while nothing of it is stored.")
+    modified_at: str | None = Field(description="ISO 8601, UTC; null while nothing is stored.")
+    mark: str | None = Field(description="Another one after every change; says nothing else.")
+    error: str | None = Field(description="Why it cannot be read, if it cannot.")
+
+
+class CassettePage(Said):
+    cassettes: list[CassetteItem]
+    next: str | None = Field(description="`after` for the next page, null on the last.")
 
 
 class ChangeQuery(Sent):
@@ -30,13 +59,6 @@ class ExportQuery(Sent):
     )
 
 
-class Superseded(Sent):
-    """An interaction by its index, and by its digest in case it moved."""
-
-    index: int = Field(ge=0, le=MAX_INDEX)
-    sha256: str = Field(pattern=_SHA256)
-
-
 class CopyQuery(Sent):
     after: int | None = Field(
         None,
@@ -52,29 +74,6 @@ class Head(Sent):
     created_at: str
     run_id: str
     meta: dict[str, object] = Field(default_factory=dict)
-
-
-class Additions(Sent):
-    """Each interaction as the cassette's document has it; its index is taken where it is free."""
-
-    interactions: list[dict[str, object]] = Field(min_length=1, max_length=1000)
-    supersedes: list[list[Superseded]] | None = Field(
-        None, description="For each interaction those it takes the place of."
-    )
-    head: Head | None = Field(None, description="Counts where the cassette is a new one.")
-
-
-class Placed(Said):
-    index: int
-    sha256: str = Field(description="The digest of the interaction's document, its ETag.")
-
-
-class Added(Said):
-    """Durable, in the order they were sent."""
-
-    cassette: str
-    head: str = Field(description="The digest of what the cassette says of itself.")
-    interactions: list[Placed]
 
 
 class SourceOf(Said):
@@ -97,11 +96,6 @@ class Headed(Said):
     replaced: int = Field(description="Places that showed a secret, and show a placeholder now.")
 
 
-class Edited(Said):
-    cassette: str
-    interaction: Placed | None = Field(description="Where it is now; null for one removed.")
-
-
 class Imported(Said):
     cassette: str
     interactions: int
@@ -122,8 +116,3 @@ class Claimed(Said):
 class Released(Said):
     cassette: str
     released: bool = Field(description="False where it is used here besides, and so stays in.")
-
-
-class BodyKept(Said):
-    sha256: str
-    size: int

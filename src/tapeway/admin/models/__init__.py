@@ -1,0 +1,1 @@
+"""What operations of the admin API carry and are answered with."""
