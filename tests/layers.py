@@ -93,8 +93,6 @@ ROWS: dict[str, tuple[str, ...]] = {
 
 # Modules on their way to the rooms named here.
 MOVING: dict[str, str] = {
-    "cli.sources": "settings.sources",
-    "explanation": "server",
     "history": "integrations",
     "history.message": "integrations",
     "history.provider": "integrations",

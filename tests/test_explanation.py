@@ -13,7 +13,7 @@ from tapeway.core.matching.key import Recogniser, request_key
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.messages import Request
-from tapeway.explanation import BUSY, FAILED, MOST_WAITING, Explainer
+from tapeway.server.miss_explainer import BUSY, FAILED, MOST_WAITING, Explainer
 from tests.core.keys import JSON
 from tests.core.requests import asked, chat, held
 from tests.fakes.world import until
@@ -37,7 +37,7 @@ class Counting:
         self.calls = self.now = self.most = 0
         self.gate = threading.Event()
         self._explain = explain
-        monkeypatch.setattr("tapeway.explanation.explain", self)
+        monkeypatch.setattr("tapeway.server.miss_explainer.explain", self)
 
     def __call__(self, *_: object) -> Explanation:
         self.calls, self.now = self.calls + 1, self.now + 1
@@ -121,7 +121,7 @@ async def test_an_explanation_is_remembered_until_the_cassette_changes(counting:
 async def test_no_more_than_some_are_remembered(
     counting: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tapeway.explanation._REMEMBERED", 2)
+    monkeypatch.setattr("tapeway.server.miss_explainer._REMEMBERED", 2)
     explainer, cassette = Explainer(Recogniser()), make_cassette()
     counting.gate.set()
     for content in ("a", "b", "c", "b", "a"):

@@ -14,7 +14,7 @@ from tapeway.cli.main import main
 from tapeway.server import lifecycle
 from tapeway.settings.options import Settings
 from tapeway.stores.file.store import FileStore
-from tapeway.workers import supervision
+from tapeway.workers import supervisor
 from tests.logging_state import logging_restored
 from tests.markdown import ROOT, blocks
 from tests.stores.kinds import KINDS
@@ -31,8 +31,8 @@ def test_every_way_to_name_a_store_is_one(
 ) -> None:
     started: list[Settings] = []
     monkeypatch.setattr(lifecycle, "serve", started.append)
-    monkeypatch.setattr(supervision, "serve", started.append)
-    monkeypatch.setattr(supervision, "serve", started.append)
+    monkeypatch.setattr(supervisor, "serve", started.append)
+    monkeypatch.setattr(supervisor, "serve", started.append)
     monkeypatch.chdir(tmp_path)
     before, program, arguments = line.partition("tapeway serve")
     for setting in shlex.split(before):

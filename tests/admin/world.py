@@ -22,9 +22,8 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.recorder import Policy
 from tapeway.ports import CassetteStore
-from tapeway.server.connection import ProxyServer
-from tapeway.server.manners import Manners
-from tapeway.server.proxy import Proxy
+from tapeway.server.protocol import ProxyServer
+from tapeway.server.proxy import Proxy, ProxyOptions
 from tapeway.stores.memory import MemoryStore
 
 UPSTREAM = "http://service.invalid"
@@ -195,7 +194,7 @@ def _proxy(broker: Broker, journal: RequestJournal) -> Proxy:
         broker,
         journal,
         lambda target, headers: None,
-        Manners(max_body=MIB, body_idle_s=5.0),
+        ProxyOptions(max_body=MIB, body_idle_s=5.0),
         clock=lambda: 0.0,
         now=lambda: 1_700_000_000.25,
         new_id=lambda: f"id-{next(numbers)}",

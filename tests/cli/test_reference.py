@@ -1,8 +1,8 @@
 from pathlib import Path
 
 from tapeway.cli.reference import page
-from tapeway.cli.sources import OPTIONS, variable_of
 from tapeway.providers.catalogue import PROVIDERS
+from tapeway.settings.sources import OPTIONS, variable_of
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
 

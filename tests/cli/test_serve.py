@@ -7,10 +7,10 @@ from click import Command, Option
 
 from tapeway.cli.main import main
 from tapeway.cli.serve import serve
-from tapeway.cli.sources import OPTIONS
 from tapeway.server import lifecycle
 from tapeway.settings.options import Settings
 from tapeway.settings.parsers import HostPort, RouteChoice
+from tapeway.settings.sources import OPTIONS
 
 log = logging.getLogger("tapeway.test")
 

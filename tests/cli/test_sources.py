@@ -4,10 +4,10 @@ from typing import TypedDict, Unpack
 
 import pytest
 
-from tapeway.cli.sources import OPTIONS, Loaded, flag_of, load, variable_of
 from tapeway.core.matching.rules import Rules
 from tapeway.errors import ConfigError
 from tapeway.settings.parsers import RouteChoice
+from tapeway.settings.sources import OPTIONS, LoadedSettings, flag_of, load_settings, variable_of
 
 FILE = "tapeway.toml"
 
@@ -18,10 +18,10 @@ class Given(TypedDict, total=False):
     toml: str
 
 
-def load_from(folder: Path, **given: Unpack[Given]) -> Loaded:
+def load_from(folder: Path, **given: Unpack[Given]) -> LoadedSettings:
     if "toml" in given:
         (folder / FILE).write_text(given["toml"], encoding="utf-8")
-    return load(given.get("flags", {}), given.get("environ", {}), folder)
+    return load_settings(given.get("flags", {}), given.get("environ", {}), folder)
 
 
 def test_with_nothing_given_the_defaults_hold(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_a_client_that_adds_the_version_and_one_that_does_not_get_one_recording(
     warnings = [
         entry["message"]
         for entry in map(json.loads, proxy.left_behind()["stderr"].splitlines())
-        if entry["logger"] == "tapeway.server.slips"
+        if entry["logger"] == "tapeway.server.proxy"
     ]
 
     assert (len(chats), len(messages)) == (1, 1)

@@ -24,8 +24,8 @@ from tapeway.engine.editing.changes import Addition
 from tapeway.engine.recorder import Policy
 from tapeway.engine.report import CassetteReport, Item
 from tapeway.errors import TapewayError
-from tapeway.explanation import Explainer
 from tapeway.ports import CassetteStore
+from tapeway.server.miss_explainer import Explainer
 from tests.fakes.responder import FakeResponder, Reply
 
 ROUTES = RouteTable(

@@ -19,9 +19,8 @@ from tapeway.engine.journal import RequestJournal
 from tapeway.engine.recorder import Policy
 from tapeway.formats.native import document
 from tapeway.providers.paths import owner
-from tapeway.server.connection import ProxyServer
-from tapeway.server.manners import Manners
-from tapeway.server.proxy import Proxy
+from tapeway.server.protocol import ProxyServer
+from tapeway.server.proxy import Proxy, ProxyOptions
 from tapeway.stores.memory import MemoryStore
 from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.client import Limits, UpstreamClient
@@ -86,7 +85,7 @@ async def stand(
     store: MemoryStore | None = None,
     policy: Policy | None = None,
     limits: Limits | None = None,
-    manners: Manners | None = None,
+    manners: ProxyOptions | None = None,
     tls: SSLContext | bool = True,
     guard: AddressGuard | None = None,
     wrap: Callable[[UpstreamClient], UpstreamClient] = lambda client: client,
@@ -121,7 +120,7 @@ async def stand(
             broker,
             journal,
             owner,
-            manners or Manners(max_body=8 * MIB, body_idle_s=10),
+            manners or ProxyOptions(max_body=8 * MIB, body_idle_s=10),
             clock=time.monotonic,
             now=time.monotonic,
             new_id=lambda: next(ids),

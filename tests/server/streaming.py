@@ -1,7 +1,7 @@
 """What streams are sent by, in tests that stream."""
 
 from tapeway.core.streams.pacing import AT_ONCE, Pace
-from tapeway.server.manners import Manners
+from tapeway.server.proxy import ProxyOptions
 
 PATHS = {
     "chat.completions": "/openai/v1/chat/completions",
@@ -28,9 +28,9 @@ def line(endpoint: str) -> bytes:
     return f"POST {PATHS[endpoint]}".encode()
 
 
-def streaming(pace: Pace = AT_ONCE) -> Manners:
+def streaming(pace: Pace = AT_ONCE) -> ProxyOptions:
     """A proxy that passes answers on as they come."""
-    return Manners(max_body=2**23, body_idle_s=10, delivery="stream", pace=pace)
+    return ProxyOptions(max_body=2**23, body_idle_s=10, delivery="stream", pace=pace)
 
 
 def head(media: bytes, *fields: bytes) -> bytes:

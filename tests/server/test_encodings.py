@@ -4,14 +4,14 @@ import zlib
 
 import pytest
 
-from tapeway.server.manners import Manners
+from tapeway.server.proxy import ProxyOptions
 from tests.frames import frame
 from tests.peer import Peer
 from tests.server.stand import stand, written_and_read
 from tests.server.streaming import LAST, chunk, head, line, routes, streaming
 from tests.streams import ANSWER, CHAT, DELTA, EVENT, FRAMES, LINE, NDJSON, PING, SSE
 
-BUFFER = Manners(max_body=2**23, body_idle_s=10)
+BUFFER = ProxyOptions(max_body=2**23, body_idle_s=10)
 CRLF = CHAT.replace(b"\n", b"\r\n")
 PART = b'data: {"candidates":[{"content":{"parts":[{"text":"\xc3\xa9"}]}}]}\r\n\r\n'
 

@@ -8,7 +8,7 @@ import pytest
 from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import FailureKind
 from tapeway.engine.recorder import Policy
-from tapeway.server.manners import Manners
+from tapeway.server.proxy import ProxyOptions
 from tapeway.upstream.client import Limits
 from tests.peer import OK, Peer, Step
 from tests.raw_client import Answer
@@ -20,7 +20,7 @@ LENGTH = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 10\r\n
 CLOSED = b"HTTP/1.1 200 OK\r\n\r\n"
 QUICK = Limits(connect_s=10, idle_s=0.2)
 KEEPING = Policy(record_failures=True)
-STREAM = Manners(max_body=2**23, body_idle_s=10, delivery="stream")
+STREAM = ProxyOptions(max_body=2**23, body_idle_s=10, delivery="stream")
 ASK = b"POST /openai/v1/chat/completions"
 BODY = b'{"stream":true}'
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.server import connection
+from tapeway.server import protocol
 from tests.peer import Peer
 from tests.server.stand import stand
 
@@ -15,7 +15,7 @@ from tests.server.stand import stand
 async def test_a_client_that_sends_no_whole_header_is_not_waited_for(
     sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "KEEPALIVE_S", 0.05)
+    monkeypatch.setattr(protocol, "KEEPALIVE_S", 0.05)
     async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
         await app.send(sent)
 
@@ -26,7 +26,7 @@ async def test_a_client_that_sends_no_whole_header_is_not_waited_for(
 async def test_a_client_that_drips_its_header_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection, "KEEPALIVE_S", 0.05)
+    monkeypatch.setattr(protocol, "KEEPALIVE_S", 0.05)
     async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
 
         async def drip() -> None:
@@ -42,7 +42,7 @@ async def test_a_client_that_drips_its_header_is_not_waited_for(
 async def test_a_connection_is_closed_some_time_after_its_last_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection, "KEEPALIVE_S", 0.05)
+    monkeypatch.setattr(protocol, "KEEPALIVE_S", 0.05)
     async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
         assert (await app.ask(proxy.request())).status == 200
         assert await app.rest() == b""

@@ -6,8 +6,8 @@ import pytest
 
 from tapeway.core.model.control import Mode
 from tapeway.engine.recorder import Policy
-from tapeway.server.connection import KEEPALIVE_S, MAX_FIELD, MAX_FIELDS, MAX_HEADER, MAX_LINE
-from tapeway.server.manners import Manners
+from tapeway.server.protocol import KEEPALIVE_S, MAX_FIELD, MAX_FIELDS, MAX_HEADER, MAX_LINE
+from tapeway.server.proxy import ProxyOptions
 from tapeway.upstream import client
 from tests.peer import OK, Peer
 from tests.server.stand import KIB, MIB, stand
@@ -91,7 +91,7 @@ async def test_a_header_that_never_ends_is_refused_while_it_comes(start: bytes) 
 
 
 async def test_an_endless_chunked_upload_is_refused_at_the_limit() -> None:
-    manners = Manners(max_body=MIB, body_idle_s=5)
+    manners = ProxyOptions(max_body=MIB, body_idle_s=5)
     async with Peer() as peer, stand(peer.url, manners=manners) as proxy, proxy.connect() as app:
         chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
         sent = proxy.request(b"POST /", b"Transfer-Encoding: chunked")
@@ -104,7 +104,7 @@ async def test_an_endless_chunked_upload_is_refused_at_the_limit() -> None:
 
 @pytest.mark.parametrize("size", [MIB, MIB + 1])
 async def test_a_body_may_be_as_large_as_the_limit(size: int) -> None:
-    manners = Manners(max_body=MIB, body_idle_s=5)
+    manners = ProxyOptions(max_body=MIB, body_idle_s=5)
     async with Peer() as peer, stand(peer.url, manners=manners) as proxy, proxy.connect() as app:
         [answer] = await app.converse(proxy.request(b"POST /", body=b"x" * size), answers=1)
 

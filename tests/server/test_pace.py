@@ -17,7 +17,7 @@ from tapeway.core.model.messages import (
     ResponseHead,
 )
 from tapeway.core.streams.pacing import AS_RECORDED, AT_ONCE, Pace
-from tapeway.server.manners import Manners
+from tapeway.server.proxy import ProxyOptions
 from tapeway.stores.memory import MemoryStore
 from tests.fakes.world import until
 from tests.server.stand import Stand, stand
@@ -48,7 +48,7 @@ async def holding(
 
 def replaying(store: MemoryStore, pace: Pace = AS_RECORDED) -> AbstractAsyncContextManager[Stand]:
     """A proxy that replays what the store holds."""
-    manners = Manners(max_body=2**20, body_idle_s=10, pace=pace)
+    manners = ProxyOptions(max_body=2**20, body_idle_s=10, pace=pace)
     return stand(mode="replay", routes={"a": "http://never"}, store=store, manners=manners)
 
 

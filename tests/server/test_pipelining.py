@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.server.manners import Manners
+from tapeway.server.proxy import ProxyOptions
 from tests.peer import Peer
 from tests.server.stand import stand
 
@@ -75,7 +75,7 @@ async def test_nothing_is_read_behind_a_request_that_closes() -> None:
 
 async def test_a_body_refused_unread_is_not_taken_for_the_next_request() -> None:
     body = b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n".ljust(200_000, b"x")
-    manners = Manners(max_body=1000, body_idle_s=5)
+    manners = ProxyOptions(max_body=1000, body_idle_s=5)
     async with Peer() as peer, stand(peer.url, manners=manners) as proxy, proxy.connect() as app:
         sent = proxy.request(b"POST /", body=body)
         answer = await app.ask(sent[:1000])
@@ -88,7 +88,7 @@ async def test_a_body_refused_unread_is_not_taken_for_the_next_request() -> None
 
 
 async def test_a_body_refused_after_it_came_leaves_the_connection_in_step() -> None:
-    manners = Manners(max_body=10, body_idle_s=5)
+    manners = ProxyOptions(max_body=10, body_idle_s=5)
     async with Peer() as peer, stand(peer.url, manners=manners) as proxy, proxy.connect() as app:
         first = await app.ask(proxy.request(b"POST /", body=b"x" * 11))
         second = await app.ask(proxy.request(b"GET /2"))

@@ -4,12 +4,12 @@ import pytest
 
 from tapeway.core.model.control import Mode
 from tapeway.engine.recorder import Policy
-from tapeway.server.manners import Manners
+from tapeway.server.proxy import ProxyOptions
 from tests.peer import Peer
 from tests.server.stand import MIB, Stand, stand, written_and_read
 
 ALL = Policy(record_statuses=frozenset(range(200, 400)))
-LITERAL = Manners(max_body=MIB, body_idle_s=5, rewrite_location=False)
+LITERAL = ProxyOptions(max_body=MIB, body_idle_s=5, rewrite_location=False)
 
 
 def redirect(location: bytes, status: int = 302) -> bytes:

@@ -3,7 +3,7 @@
 import pytest
 
 from tapeway.errors import Draining, StoreError, StoreFull, TapewayError, UpstreamError
-from tapeway.server.refusals import of_error
+from tapeway.server.error_responses import of_error
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from tapeway.core.streams.pacing import Pace
-from tapeway.server.manners import Manners
+from tapeway.server.proxy import ProxyOptions
 from tests.peer import Peer
 from tests.server.stand import MIB, stand
 
@@ -36,7 +36,7 @@ async def test_the_wait_is_live_and_in_the_cassette_and_not_in_the_replay(
 
 
 async def test_a_replay_that_keeps_a_pace_keeps_that_part_of_the_wait() -> None:
-    manners = Manners(max_body=MIB, body_idle_s=10, pace=Pace(0.5))
+    manners = ProxyOptions(max_body=MIB, body_idle_s=10, pace=Pace(0.5))
     async with Peer(busy(b"Retry-After: 20")) as peer, stand(peer.url, manners=manners) as proxy:
         await proxy.ask()
         await proxy.broker.set_mode("replay")

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from tapeway.core.model.control import Mode
-from tapeway.server.manners import Manners
+from tapeway.server.proxy import ProxyOptions
 from tests.canary import canary, sightings
 from tests.peer import Peer, Step
 from tests.server.stand import MIB, Stand, stand, written_and_read
@@ -142,7 +142,7 @@ async def test_a_miss_and_what_is_near_it_tell_no_secret(told: Told) -> None:
 
 
 async def test_a_body_that_is_too_large_is_refused_without_a_word_of_it(told: Told) -> None:
-    manners = Manners(max_body=100, body_idle_s=10)
+    manners = ProxyOptions(max_body=100, body_idle_s=10)
     target = told.target().partition("&b=")[0].encode()
     async with stand(NOWHERE, manners=manners) as proxy:
         answer = await proxy.ask(b"POST " + target, *told.fields(), body=told.body() + b" " * MIB)

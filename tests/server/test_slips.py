@@ -83,7 +83,7 @@ async def test_a_service_of_one_s_own_gets_what_was_written(target: str) -> None
 async def test_each_kind_is_said_once_for_a_route_with_the_right_base_url(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.WARNING, "tapeway.server.slips")
+    caplog.set_level(logging.WARNING, "tapeway.server.proxy")
     async with (
         Peer() as peer,
         stand(routes={"anthropic": peer.url, "openai": peer.url}) as proxy,

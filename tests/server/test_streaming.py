@@ -9,7 +9,7 @@ import pytest
 from tapeway.core.model.control import Mode
 from tapeway.engine.recorder import Policy
 from tapeway.errors import StoreFull
-from tapeway.server.manners import Manners
+from tapeway.server.proxy import ProxyOptions
 from tapeway.upstream.client import Limits
 from tests.fakes.store import FakeStore
 from tests.fakes.world import until
@@ -28,7 +28,7 @@ async def streams(
     *steps: Step,
     mode: Mode = "auto",
     policy: Policy | None = None,
-    manners: Manners | None = None,
+    manners: ProxyOptions | None = None,
     limits: Limits | None = None,
 ) -> AsyncIterator[tuple[Peer, Stand, FakeStore]]:
     """An upstream that answers with these steps behind a proxy that streams."""
@@ -262,7 +262,7 @@ async def test_the_end_of_the_process_breaks_a_stream_off(how: str) -> None:
 async def test_a_stream_without_its_mark_is_passed_on_and_not_stored(
     delivery: str, mode: Mode
 ) -> None:
-    manners = None if delivery == "stream" else Manners(max_body=2**20, body_idle_s=10)
+    manners = None if delivery == "stream" else ProxyOptions(max_body=2**20, body_idle_s=10)
     steps = (head(SSE), chunk(CHAT), LAST)
     async with streams(*steps, mode=mode, manners=manners) as (_, proxy, store):
         answer = await proxy.ask(ASK, body=BODY)

@@ -4,11 +4,11 @@ from collections.abc import Coroutine
 import pytest
 
 from tapeway.errors import Draining
-from tapeway.server.waits import Waits
+from tapeway.server.drain import OpenWaits
 
 
 async def test_what_waits_is_broken_off_with_draining() -> None:
-    waits, never = Waits(), asyncio.Event()
+    waits, never = OpenWaits(), asyncio.Event()
 
     async def wait() -> None:
         async with waits.wait():
@@ -23,7 +23,7 @@ async def test_what_waits_is_broken_off_with_draining() -> None:
 
 
 async def test_what_comes_later_is_broken_off_where_it_first_waits() -> None:
-    waits = Waits()
+    waits = OpenWaits()
     waits.break_off()
 
     with pytest.raises(Draining):
@@ -32,7 +32,7 @@ async def test_what_comes_later_is_broken_off_where_it_first_waits() -> None:
 
 
 async def test_what_ended_in_time_is_not_touched() -> None:
-    waits = Waits()
+    waits = OpenWaits()
     async with waits.wait():
         await asyncio.sleep(0)
 
@@ -42,12 +42,12 @@ async def test_what_ended_in_time_is_not_touched() -> None:
 
 async def test_a_timeout_of_its_own_stays_one() -> None:
     with pytest.raises(TimeoutError):
-        async with Waits().wait(), asyncio.timeout(0):
+        async with OpenWaits().wait(), asyncio.timeout(0):
             await asyncio.Event().wait()
 
 
 async def test_who_is_cancelled_meanwhile_is_cancelled_and_not_draining() -> None:
-    waits = Waits()
+    waits = OpenWaits()
 
     async def wait() -> None:
         async with waits.wait():

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tapeway.workers.channel import Channel
+from tapeway.workers.pipe import Channel
 
 DEADLINE_S = 10.0
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.workers.frames import Frames, Value, pack
+from tapeway.workers.messages import Frames, Value, pack
 
 VALUES: list[Value] = [
     ("look", 7),

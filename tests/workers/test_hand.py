@@ -8,22 +8,21 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tapeway.errors import ConfigError, StoreAway, TapewayError
-from tapeway.workers.channel import Channel
-from tapeway.workers.hand import Hand, said
-from tapeway.workers.inlet import Inlet
-from tapeway.workers.trouble import told
+from tapeway.workers.messages import told
+from tapeway.workers.pipe import Channel, PipeReader
+from tapeway.workers.process import WorkerProcess, said
 
 DEADLINE_S = 10.0
 
 
 @pytest.fixture
-async def hand() -> AsyncIterator[tuple[Hand, Channel]]:
+async def hand() -> AsyncIterator[tuple[WorkerProcess, Channel]]:
     """One whose process has nothing to say, and the end where a test says it."""
     ours, theirs = [await Channel.over(each) for each in socket.socketpair()]
     process = await asyncio.create_subprocess_exec("true")
     read_end, write_end = os.pipe()
     os.close(write_end)
-    made = Hand(3, process, ours, Inlet(read_end))
+    made = WorkerProcess(3, process, ours, PipeReader(read_end))
     async with asyncio.timeout(DEADLINE_S):
         yield made, theirs
         assert await made.ended() == 0
@@ -39,7 +38,7 @@ async def hand() -> AsyncIterator[tuple[Hand, Channel]]:
     ],
 )
 async def test_what_kept_it_from_serving_is_raised_as_what_it_was(
-    hand: tuple[Hand, Channel], error: TapewayError, kind: type[TapewayError]
+    hand: tuple[WorkerProcess, Channel], error: TapewayError, kind: type[TapewayError]
 ) -> None:
     hand[1].send(("failed", *told(error)))
     with pytest.raises(kind) as raised:
@@ -50,14 +49,16 @@ async def test_what_kept_it_from_serving_is_raised_as_what_it_was(
     assert not hand[0].serving
 
 
-async def test_one_that_ends_before_it_serves_has_not_begun(hand: tuple[Hand, Channel]) -> None:
+async def test_one_that_ends_before_it_serves_has_not_begun(
+    hand: tuple[WorkerProcess, Channel],
+) -> None:
     hand[1].close()
     with pytest.raises(TapewayError, match="worker 3 ended before it served"):
         await hand[0].ready()
 
 
 async def test_whoever_waits_for_its_answer_is_told_when_it_is_gone(
-    hand: tuple[Hand, Channel],
+    hand: tuple[WorkerProcess, Channel],
 ) -> None:
     found, theirs = hand
     theirs.send(("ready",))
@@ -73,7 +74,7 @@ async def test_whoever_waits_for_its_answer_is_told_when_it_is_gone(
     assert not found.serving
 
 
-async def test_its_answers_come_to_who_asked(hand: tuple[Hand, Channel]) -> None:
+async def test_its_answers_come_to_who_asked(hand: tuple[WorkerProcess, Channel]) -> None:
     found, theirs = hand
     theirs.send(("ready",))
     await found.ready()

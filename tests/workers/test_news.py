@@ -6,8 +6,7 @@ from tapeway.core.cassette.plan import Near
 from tapeway.core.http.sdk_conventions import Attempt
 from tapeway.engine.journal import ServedRequest
 from tapeway.engine.report import Noted
-from tapeway.workers.frames import Frames, pack
-from tapeway.workers.news import News, read, written
+from tapeway.workers.messages import Frames, WorkerMessages, pack, read, written
 
 ENTRY = ServedRequest(
     "tw-1", 1.5, "a/b", "openai", "POST", "/v1/x\udc80", "replayed", 200, 3, 0.25, b"\xffkey"
@@ -18,8 +17,8 @@ NEAR = Near(4, ({"path": "body.x", "recorded": [1, None], "requested": {"y": Tru
 @pytest.mark.parametrize(
     "news",
     [
-        News(12.25, (), ENTRY, 0),
-        News(
+        WorkerMessages(12.25, (), ENTRY, 0),
+        WorkerMessages(
             0.5,
             (Noted("miss", "a/b", (), "GET /x"), Noted("live", "a/b")),
             ENTRY._replace(
@@ -34,11 +33,13 @@ NEAR = Near(4, ({"path": "body.x", "recorded": [1, None], "requested": {"y": Tru
             ),
             17,
         ),
-        News(0.0, (Noted("replayed", "a/b", (1, 2, 3), None, Attempt(b"key", 2)),), None, 1),
+        WorkerMessages(
+            0.0, (Noted("replayed", "a/b", (1, 2, 3), None, Attempt(b"key", 2)),), None, 1
+        ),
     ],
     ids=["a hit", "a miss", "a count alone"],
 )
-def test_it_arrives_as_it_was_told(news: News) -> None:
+def test_it_arrives_as_it_was_told(news: WorkerMessages) -> None:
     (value,) = Frames().feed(pack(written(news)))
     found = read(value)
 

@@ -9,9 +9,8 @@ import pytest
 
 from tapeway.engine.journal import ServedRequest
 from tapeway.engine.report import Noted
-from tapeway.workers import outlet as module
-from tapeway.workers.inlet import Inlet
-from tapeway.workers.outlet import Outlet
+from tapeway.workers import pipe as worker_pipe
+from tapeway.workers.pipe import PipeReader, PipeWriter
 
 DEADLINE_S = 10.0
 
@@ -26,13 +25,13 @@ class Pipe:
 
     def __init__(self) -> None:
         read_end, self.write_end = os.pipe()
-        self.inlet = Inlet(read_end)
+        self.inlet = PipeReader(read_end)
         self.connections = 0
         self.hinted = asyncio.Event()
         self.hints = 0
         self.opened: list[int] = []
         self._now = 0.0
-        self.outlet = Outlet(
+        self.outlet = PipeWriter(
             self.write_end,
             clock=self._tick,
             connections=lambda: self.connections,
@@ -126,7 +125,7 @@ async def test_what_has_no_room_in_the_pipe_waits_and_keeps_its_order(pipe: Pipe
 async def test_what_nobody_reads_does_not_fill_the_memory(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "_MOST_WAITING", 1000)
+    monkeypatch.setattr(worker_pipe, "_MOST_WAITING", 1000)
     with caplog.at_level(logging.ERROR):
         for number in range(10_000):
             pipe.outlet.add(entry(number))

@@ -14,12 +14,12 @@ from tapeway.cli.conversion import Converted
 from tapeway.cli.findings import CLEAN, FOUND, UNREADABLE, report
 from tapeway.cli.options import settings_options
 from tapeway.cli.places import Place, opened
-from tapeway.cli.sources import load
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.formats import registry
 from tapeway.settings.options import process_secrets
+from tapeway.settings.sources import load_settings
 from tapeway.stores.opening import open_store
 
 _FORMATS = click.Choice([kind.name for kind in registry.KINDS])
@@ -64,7 +64,7 @@ def convert(
     """
     if every and (came or goes):
         raise click.UsageError("--all is about stores, whose cassettes have no format of a file.")
-    settings = load(flags, os.environ, Path()).settings
+    settings = load_settings(flags, os.environ, Path()).settings
     known = None if no_redact else KnownValues(process_secrets(settings, os.environ))
     try:
         if every:

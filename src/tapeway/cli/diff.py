@@ -13,12 +13,12 @@ from tapeway.cli.contrast import Contrast, Pair, Told, contrast
 from tapeway.cli.options import settings_options
 from tapeway.cli.places import place
 from tapeway.cli.sides import Side
-from tapeway.cli.sources import load
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import RulesFault, merged, of_meta
 from tapeway.core.misses.differences import shown
 from tapeway.errors import CassetteCorrupt, TapewayError
 from tapeway.settings.options import Settings, resolve_routes
+from tapeway.settings.sources import load_settings
 
 _DIFFERENT, _UNREADABLE = 1, 2
 
@@ -41,7 +41,7 @@ def diff(
     tapeway.toml, then those of one endpoint. Times, chunks and headers do not count. To find the
     rules that make one run replay another, there is tapeway doctor.
     """
-    settings = load(flags, os.environ, Path()).settings
+    settings = load_settings(flags, os.environ, Path()).settings
     try:
         found = asyncio.run(_compare(settings, first, second, headers=headers))
     except TapewayError as exc:

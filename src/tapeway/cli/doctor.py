@@ -16,7 +16,6 @@ from tapeway.cli.diagnosis import Diagnosis
 from tapeway.cli.options import settings_options
 from tapeway.cli.places import Place, place
 from tapeway.cli.preparation import prepare
-from tapeway.cli.sources import flag_of
 from tapeway.core.http.routing import adopt
 from tapeway.core.matching.rules import Rules, RulesFault, in_meta, merged, of_meta
 from tapeway.core.misses.comparison import compare
@@ -24,6 +23,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import CassetteCorrupt
 from tapeway.ports import Restatable
 from tapeway.settings.options import Settings, resolve_routes
+from tapeway.settings.sources import flag_of
 
 _UNEXPLAINED = 1
 _TWICE = {"mode": "record", "store": "memory:", "admin_listen": "off"}

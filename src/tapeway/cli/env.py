@@ -9,12 +9,12 @@ from urllib.parse import quote
 import click
 
 from tapeway.cli.options import settings_options
-from tapeway.cli.sources import load
 from tapeway.core.http.routing import DEFAULT, RouteTable, valid_cassette_name
 from tapeway.errors import ConfigError
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.settings.options import Settings, resolve_routes
 from tapeway.settings.parsers import HostPort
+from tapeway.settings.sources import load_settings
 
 
 @click.command()
@@ -32,7 +32,7 @@ def env(provider: str | None, tape: str | None, **flags: object) -> int:
 
     The proxy's address and routes are those that tapeway serve would have from here.
     """
-    settings = load(flags, os.environ, Path()).settings
+    settings = load_settings(flags, os.environ, Path()).settings
     root = _root(settings.listen) + _prefix(tape)
     for line in _lines(settings, root, provider):
         click.echo(line)

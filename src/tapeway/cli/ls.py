@@ -12,11 +12,11 @@ import click
 from tapeway.cli import plain_text
 from tapeway.cli.options import settings_options
 from tapeway.cli.places import opened
-from tapeway.cli.sources import load
 from tapeway.core.json_text import Json, dump
 from tapeway.errors import StoreAway, StoreError
 from tapeway.paging import walk_cassette
 from tapeway.ports import CassetteStore
+from tapeway.settings.sources import load_settings
 from tapeway.stores.opening import open_store
 from tapeway.stores.unfinished import is_marked
 
@@ -47,7 +47,7 @@ def ls(form: Literal["text", "json"], **flags: object) -> int:
     \b
     Exit: 0 all could be read, 2 one could not, which is named.
     """
-    settings = load(flags, os.environ, Path()).settings
+    settings = load_settings(flags, os.environ, Path()).settings
     found = asyncio.run(_listed(open_store(settings.store)))
     if form == "json":
         click.echo(dump([_document(each) for each in found], indent=True).decode())

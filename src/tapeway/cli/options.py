@@ -6,8 +6,8 @@ from typing import TypeVar
 import click
 from pydantic.fields import FieldInfo
 
-from tapeway.cli.sources import OPTIONS, flag_of
 from tapeway.settings.options import Settings, Written
+from tapeway.settings.sources import OPTIONS, flag_of
 
 F = TypeVar("F", bound=Callable[..., object])
 

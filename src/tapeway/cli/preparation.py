@@ -5,10 +5,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tapeway.cli.sources import load
 from tapeway.core.redaction.credentials import environment_credentials
 from tapeway.logs import configure
 from tapeway.settings.options import Settings, known_secrets
+from tapeway.settings.sources import load_settings
 
 log = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ def prepare(flags: Mapping[str, object]) -> Settings:
 
     Raises ConfigError.
     """
-    loaded = load(flags, os.environ, Path())
+    loaded = load_settings(flags, os.environ, Path())
     settings = loaded.settings
     credentials = [value for _, value in environment_credentials(os.environ)]
     configure(settings.log_format, settings.log_level, [*known_secrets(settings), *credentials])

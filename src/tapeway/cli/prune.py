@@ -14,7 +14,6 @@ from tapeway.cli.findings import CLEAN, UNREADABLE
 from tapeway.cli.options import settings_options
 from tapeway.cli.places import Place, check_lasting, place
 from tapeway.cli.pruning import Choice, EarlierOnes, Unused, UnusedOnes, choose, read_report
-from tapeway.cli.sources import load
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import RulesFault, merged, of_meta
 from tapeway.core.model.cassette import CassetteHead
@@ -22,6 +21,7 @@ from tapeway.errors import CassetteCorrupt, ConfigError, TapewayError
 from tapeway.paging import walk_over
 from tapeway.ports import Editable, SharedStore
 from tapeway.settings.options import Settings
+from tapeway.settings.sources import load_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def prune(
     """
     if report is None and keep_last is None:
         raise click.UsageError("say what is to go: --report FILE or --keep-last N.")
-    settings = load(flags, os.environ, Path()).settings
+    settings = load_settings(flags, os.environ, Path()).settings
     used = None if report is None else read_report(foreign_file.content(Path(report)), report)
     if not names:
         if used is None:

@@ -13,13 +13,13 @@ from tapeway.cli.examination import Examination, examine
 from tapeway.cli.findings import CLEAN, FOUND, UNREADABLE, Found, report
 from tapeway.cli.options import settings_options
 from tapeway.cli.places import opened
-from tapeway.cli.sources import load
 from tapeway.cli.targets import Stored, Target, targets
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import TapewayError
 from tapeway.formats.native.document import Document
 from tapeway.settings.options import process_secrets
+from tapeway.settings.sources import load_settings
 from tapeway.stores.file import offline
 from tapeway.stores.file.offline import Pages
 
@@ -38,7 +38,7 @@ def redact(cassettes: tuple[str, ...], form: Literal["text", "json"], **flags: o
     nothing are left as they stand, files that show nothing are not touched. A file that somebody
     records into is refused; in a database, interactions are changed one by one.
     """
-    settings = load(flags, os.environ, Path()).settings
+    settings = load_settings(flags, os.environ, Path()).settings
     known = KnownValues(process_secrets(settings, os.environ))
     found: list[Found] = []
     code = CLEAN

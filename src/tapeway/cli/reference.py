@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pydantic.fields import FieldInfo
 
 from tapeway.cli.options import written
-from tapeway.cli.sources import OPTIONS, flag_of, variable_of
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.settings.options import Settings
+from tapeway.settings.sources import OPTIONS, flag_of, variable_of
 
 _INTRODUCTION = """\
 # Configuration

@@ -12,12 +12,12 @@ from tapeway.cli.examination import examine, examine_file
 from tapeway.cli.findings import CLEAN, FOUND, UNREADABLE, Found, report
 from tapeway.cli.options import settings_options
 from tapeway.cli.places import opened
-from tapeway.cli.sources import load
 from tapeway.cli.targets import Stored, Target, targets
 from tapeway.core.redaction.findings import Finding
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import TapewayError
 from tapeway.settings.options import process_secrets
+from tapeway.settings.sources import load_settings
 from tapeway.stores.file import offline
 
 
@@ -37,7 +37,7 @@ def scan(
     Found are values of credential variables in the environment, known shapes of keys and tokens, and
     whatever stands under the name of a credential; in headers, URLs and bodies, also encoded ones.
     """
-    settings = load(flags, os.environ, Path()).settings
+    settings = load_settings(flags, os.environ, Path()).settings
     known = KnownValues(process_secrets(settings, os.environ))
     found: list[Found] = []
     code = CLEAN

@@ -5,7 +5,7 @@ import click
 from tapeway.cli.options import settings_options
 from tapeway.cli.preparation import prepare
 from tapeway.server import lifecycle
-from tapeway.workers import supervision
+from tapeway.workers import supervisor
 
 
 @click.command()
@@ -20,5 +20,5 @@ def serve(**flags: object) -> int:
     if settings.workers == 1:
         lifecycle.serve(settings)
     else:
-        supervision.serve(settings)
+        supervisor.serve(settings)
     return 0

@@ -11,7 +11,6 @@ import click
 from tapeway.cli import exhibits, plain_text
 from tapeway.cli.options import settings_options
 from tapeway.cli.places import Place, place
-from tapeway.cli.sources import load
 from tapeway.conversations.model import document
 from tapeway.conversations.transcript import Transcript, read_transcript
 from tapeway.core.json_text import Json, dump
@@ -19,6 +18,7 @@ from tapeway.core.model.cassette import Held
 from tapeway.errors import CassetteCorrupt, ConfigError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native.document import encode
+from tapeway.settings.sources import load_settings
 
 
 @click.command()
@@ -39,7 +39,7 @@ def show(
 
     With an index, --messages shows what that call said first.
     """
-    settings = load(flags, os.environ, Path()).settings
+    settings = load_settings(flags, os.environ, Path()).settings
     asyncio.run(_show(name, settings.store, index, form, messages=messages))
     return 0
 

@@ -14,12 +14,12 @@ from tapeway.cli.keys import Problem
 from tapeway.cli.options import settings_options
 from tapeway.cli.places import Place, find, is_address, opened, place
 from tapeway.cli.progress import progress
-from tapeway.cli.sources import load
 from tapeway.cli.verification import Verification
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import of_meta
 from tapeway.errors import StoreAway, TapewayError
 from tapeway.ports import CassetteStore, Checkable
+from tapeway.settings.sources import load_settings
 from tapeway.stores.opening import open_store
 from tapeway.stores.unfinished import is_marked
 
@@ -53,7 +53,7 @@ def verify(names: tuple[str, ...], form: Literal["text", "json"], **flags: objec
     read again, and that a database finds each where it should. Without a name, the store itself is
     checked too, where it can be.
     """
-    settings = load(flags, os.environ, Path()).settings
+    settings = load_settings(flags, os.environ, Path()).settings
     found = asyncio.run(_verified(names, settings.store))
     if form == "json":
         click.echo(dump([_document(each) for each in found], indent=True).decode())

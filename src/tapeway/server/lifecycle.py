@@ -16,11 +16,10 @@ from aiohttp import web
 from tapeway.core.json_text import Json, dump
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
-from tapeway.server.connection import ProxyServer
-from tapeway.server.listeners import Listener, listen
+from tapeway.server.drain import stop_on_signals
+from tapeway.server.listeners import Listener, MountedListener, listen, mount
+from tapeway.server.protocol import ProxyServer
 from tapeway.server.proxy import Proxy
-from tapeway.server.side import Side, mount
-from tapeway.server.stopping import stop_on_signals
 from tapeway.server.wiring import (
     GRACE_S,
     make_admin,
@@ -56,7 +55,7 @@ class Serving:
     settings: Settings
     broker: Broker
     proxy: Proxy
-    side: Side
+    side: MountedListener
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class Service:
 
     serving: Serving
     journal: RequestJournal
-    admin_side: Side | None
+    admin_side: MountedListener | None
 
     @property
     def broker(self) -> Broker:

@@ -1,13 +1,18 @@
-"""Sockets bound before anything is served, so that a taken port is one clear error."""
+"""Sockets bound before anything is served, so that a taken port is one clear error.
+
+A listener and what serves it.
+"""
 
 import errno
 import socket
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+
+from aiohttp import web
 
 from tapeway.errors import TapewayError
 
 BACKLOG = 1024
-
 _SAID = {
     errno.EADDRINUSE: "is taken by another process: stop that one, or give another port",
     errno.EADDRNOTAVAIL: "is not an address of this machine",
@@ -95,3 +100,32 @@ def _listening(option: str, host: str, port: int, *, shared: bool, joins: bool =
 def _named(bound: socket.socket) -> Listener:
     name = bound.getsockname()
     return Listener(bound, str(name[0]), int(name[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class MountedListener:
+    """One of them, serving."""
+
+    listener: Listener
+    runner: web.ServerRunner | web.AppRunner
+
+    async def close(self) -> None:
+        """Let nobody in any more; those who are stay."""
+        for site in self.runner.sites:
+            await site.stop()
+
+    async def ended(self) -> None:
+        """End idle connections now, and those that still write an answer once it is out."""
+        if (server := self.runner.server) is not None:
+            server.pre_shutdown()
+            await server.shutdown(None)
+
+
+async def mount(
+    stack: AsyncExitStack, runner: web.ServerRunner | web.AppRunner, listener: Listener
+) -> MountedListener:
+    """Serve on a listener until the stack ends."""
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    await web.SockSite(runner, listener.socket, backlog=BACKLOG).start()
+    return MountedListener(listener, runner)

@@ -1,8 +1,14 @@
-"""The hot path: read a request, let the broker decide, write the answer."""
+"""The hot path: read a request, let the broker decide, write the answer.
+
+How the proxy listener behaves.
+
+What is said about a base URL that was forgiven: once, with the right one.
+"""
 
 import asyncio
+import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import cast
 
@@ -13,28 +19,31 @@ from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Answer, Ask, Incoming, Miss, Replay
 from tapeway.core.http import sdk_conventions
 from tapeway.core.http.request_line import origin_form, own_path
-from tapeway.core.http.routing import DEFAULT, Owner, RequestAddress, localised, resolve
+from tapeway.core.http.routing import (
+    DEFAULT,
+    Owner,
+    RequestAddress,
+    Slip,
+    SlipKind,
+    localised,
+    resolve,
+)
 from tapeway.core.json_text import Json
-from tapeway.core.model.control import Outcome
+from tapeway.core.model.control import Delivery, Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile, Failure, Headers, Response, ResponseHead
-from tapeway.core.streams.pacing import AT_ONCE, Schedule, paced
+from tapeway.core.streams.pacing import AT_ONCE, Pace, Schedule, paced
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import Entries
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import RequestError, TapewayError, UpstreamError
-from tapeway.explanation import Explainer
 from tapeway.providers.base_url_repair import forgive
-from tapeway.server.connection import Connection
-from tapeway.server.large import LargeAnswer
-from tapeway.server.ledger import Ledger
-from tapeway.server.manners import Manners
-from tapeway.server.outgoing import Outgoing, Playback, abort
-from tapeway.server.ready import ReadyAnswers
-from tapeway.server.refusals import of_error, of_miss
-from tapeway.server.slips import Slips
-from tapeway.server.visit import Visit
-from tapeway.server.waits import Waits
+from tapeway.server.delivery import LargeAnswer, Outgoing, Playback, ReadyAnswers, abort
+from tapeway.server.drain import OpenWaits
+from tapeway.server.error_responses import of_error, of_miss
+from tapeway.server.exchange import Exchange, ExchangeLog
+from tapeway.server.miss_explainer import Explainer
+from tapeway.server.protocol import ClientConnection
 from tapeway.server.wire import (
     WireResponse,
     arrived,
@@ -45,7 +54,38 @@ from tapeway.server.wire import (
     serialise,
 )
 
+log = logging.getLogger(__name__)
 _LEFT = "the client left before the answer ended"
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyOptions:
+    """What the settings say about the proxy listener; seconds and bytes."""
+
+    max_body: int
+    body_idle_s: float
+    miss_status: int = 424
+    rewrite_location: bool = True
+    admin: str | None = None
+    delivery: Delivery = "buffer"
+    pace: Pace = AT_ONCE
+
+
+class BaseUrlWarnings:
+    """Tells of each kind of slip on each route once."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, SlipKind]] = set()
+
+    def tell(self, route: str, slip: Slip, root: str) -> None:
+        """Warn of a slip below `root`, unless that was done. Nothing of the request is shown."""
+        if (route, slip.kind) in self._told:
+            return
+        self._told.add((route, slip.kind))
+        log.warning(
+            "%s: %s, which is forgiven: give it %s, or %s if it adds the rest itself",
+            *(route, slip.fault, root + slip.prefix, root),
+        )
 
 
 class Proxy:
@@ -56,14 +96,14 @@ class Proxy:
         broker: Broker,
         journal: Entries,
         owner: Owner,
-        manners: Manners,
+        manners: ProxyOptions,
         *,
         clock: Callable[[], float],
         now: Callable[[], float],
         new_id: Callable[[], str],
     ) -> None:
         self._broker = broker
-        self._ledger = Ledger(broker, journal, clock, salt=new_id())
+        self._ledger = ExchangeLog(broker, journal, clock, salt=new_id())
         self._owner = owner
         self._manners = manners
         self._clock = clock
@@ -75,12 +115,12 @@ class Proxy:
         self._where = lru_cache(maxsize=512)(self._locate)
         self._visits = 0
         self._left = asyncio.Event()
-        self._waits = Waits()
-        self._slips = Slips()
+        self._waits = OpenWaits()
+        self._slips = BaseUrlWarnings()
         self.draining = False
 
     async def __call__(self, raw: web.BaseRequest) -> web.StreamResponse:
-        visit = Visit(raw, self._new_id(), self._now(), self._clock(), self._broker.active)
+        visit = Exchange(raw, self._new_id(), self._now(), self._clock(), self._broker.active)
         self._visits += 1
         try:
             return await self._serve(visit)
@@ -114,7 +154,7 @@ class Proxy:
         tried = sdk_conventions.number(headers)
         return replace(address, attempt=tried) if tried else address
 
-    async def _serve(self, visit: Visit) -> WireResponse:
+    async def _serve(self, visit: Exchange) -> WireResponse:
         broker, raw = self._broker, visit.raw
         address = self._address(visit)
         mode = broker.mode_of(visit.cassette)
@@ -134,7 +174,7 @@ class Proxy:
             return await self._play(visit, plan.interaction)
         return self._replay(visit, plan.interaction)
 
-    def _address(self, visit: Visit) -> RequestAddress:
+    def _address(self, visit: Exchange) -> RequestAddress:
         raw, target = visit.raw, visit.raw.raw_path
         if not target.startswith("/"):
             target = own_path(target, authorities(raw))
@@ -155,7 +195,7 @@ class Proxy:
             )
 
     async def _carry_out(
-        self, visit: Visit, cassette: CassetteIndex, plan: Ask | Miss
+        self, visit: Exchange, cassette: CassetteIndex, plan: Ask | Miss
     ) -> WireResponse:
         """What no recording answers."""
         if isinstance(plan, Miss):
@@ -166,7 +206,7 @@ class Proxy:
             return await self._follow(visit, plan)
         return self._answer(visit, plan, await self._broker.perform(plan))
 
-    def _replay(self, visit: Visit, interaction: Interaction) -> WireResponse:
+    def _replay(self, visit: Exchange, interaction: Interaction) -> WireResponse:
         self._broker.note(
             "replayed", visit.cassette, interaction=interaction, attempt=visit.attempt
         )
@@ -185,12 +225,12 @@ class Proxy:
         self._ledger.enter(visit, "replayed", response.status, index)
         return WireResponse(pieces, keep_alive=stays)
 
-    def _answer(self, visit: Visit, ask: Ask, answer: Answer) -> WireResponse:
+    def _answer(self, visit: Exchange, ask: Ask, answer: Answer) -> WireResponse:
         self._broker.note(answer.outcome, visit.cassette, attempt=visit.attempt)
         base = ask.request.base
         return self._reply(visit, answer.response, answer.outcome, base, answer.index, answer.note)
 
-    def _miss(self, visit: Visit, miss: Miss) -> WireResponse:
+    def _miss(self, visit: Exchange, miss: Miss) -> WireResponse:
         self._broker.note("miss", visit.cassette, miss=miss, attempt=visit.attempt)
         journal = self._manners.admin and f"{self._manners.admin}/api/v1/journal?outcome=miss"
         response = of_miss(
@@ -203,16 +243,16 @@ class Proxy:
         self._ledger.enter(visit, "miss", response.status, None, miss.message, miss.explanation)
         return self._write(visit, response, "miss", None)
 
-    def _refuse(self, visit: Visit, error: TapewayError) -> WireResponse:
+    def _refuse(self, visit: Exchange, error: TapewayError) -> WireResponse:
         self._broker.note("error", visit.cassette, attempt=visit.attempt)
         content = visit.raw.content
         if not content.is_eof() and visit.raw.protocol is not None:
-            cast(Connection, visit.raw.protocol).unread = content
+            cast(ClientConnection, visit.raw.protocol).unread = content
         response = self._page(visit, error)
         self._ledger.enter(visit, "error", response.status, None, f"{error.code}: {error.message}")
         return self._write(visit, response, "error", None)
 
-    def _page(self, visit: Visit, error: TapewayError) -> Response:
+    def _page(self, visit: Exchange, error: TapewayError) -> Response:
         tapeway: dict[str, Json] = {
             "cassette": visit.cassette,
             "method": visit.raw.method,
@@ -222,7 +262,7 @@ class Proxy:
 
     def _reply(
         self,
-        visit: Visit,
+        visit: Exchange,
         response: Response,
         outcome: Outcome,
         base: str,
@@ -236,7 +276,7 @@ class Proxy:
         return self._write(visit, response, outcome, index)
 
     def _write(
-        self, visit: Visit, response: Response, outcome: Outcome, index: int | None
+        self, visit: Exchange, response: Response, outcome: Outcome, index: int | None
     ) -> WireResponse:
         raw = visit.raw
         stays = self._stays(raw)
@@ -256,7 +296,7 @@ class Proxy:
         # A body that was refused unread would be taken for the next request.
         return bool(raw.keep_alive) and not self.draining and raw.content.is_eof()
 
-    async def _relay(self, visit: Visit, ask: Ask) -> WireResponse:
+    async def _relay(self, visit: Exchange, ask: Ask) -> WireResponse:
         head: ResponseHead | None = None
         try:
             async with self._waits.wait(), self._broker.relay(ask) as live:
@@ -275,7 +315,7 @@ class Proxy:
         self._ledger.enter(visit, "live", head.status, None)
         return outgoing.end()
 
-    async def _follow(self, visit: Visit, ask: Ask) -> WireResponse:
+    async def _follow(self, visit: Exchange, ask: Ask) -> WireResponse:
         """Pass an answer on as it comes; its end waits until the recording is durable."""
         feed = ResponseReader()
         pending = self._broker.follow(ask, feed)
@@ -300,7 +340,7 @@ class Proxy:
         self._ledger.enter(visit, answer.outcome, head.status, answer.index, left or answer.note)
         return abort(visit.raw) if left else outgoing.end()
 
-    async def _play(self, visit: Visit, interaction: Interaction) -> WireResponse:
+    async def _play(self, visit: Exchange, interaction: Interaction) -> WireResponse:
         """Replay at the recorded pace, or what was no whole answer."""
         failure, head = interaction.failure, interaction.response.head
         pace = self._manners.pace
@@ -329,7 +369,7 @@ class Proxy:
         self._ledger.enter(visit, "replayed", head.status, interaction.index, note)
         return abort(visit.raw) if failure else outgoing.end()
 
-    def _fail(self, visit: Visit, interaction: Interaction, failure: Failure) -> WireResponse:
+    def _fail(self, visit: Exchange, interaction: Interaction, failure: Failure) -> WireResponse:
         """Replay a failure that came before any answer."""
         index = interaction.index
         status = 504 if failure.kind == "timeout" else 502
@@ -343,21 +383,21 @@ class Proxy:
         return self._write(visit, self._page(visit, error), "replayed", index)
 
     def _outgoing(
-        self, visit: Visit, head: ResponseHead, said: Headers, asked: Ask | Interaction
+        self, visit: Exchange, head: ResponseHead, said: Headers, asked: Ask | Interaction
     ) -> Outgoing:
         head = self._localised(visit, head, asked.request.base)
         return Outgoing(visit.raw, head, said, draining=self.draining)
 
-    def _cut(self, visit: Visit, error: TapewayError) -> WireResponse:
+    def _cut(self, visit: Exchange, error: TapewayError) -> WireResponse:
         self._ledger.enter(visit, "error", error.status, None, f"{error.code}: {error.message}")
         return abort(visit.raw)
 
-    def _localised(self, visit: Visit, head: ResponseHead, base: str) -> ResponseHead:
+    def _localised(self, visit: Exchange, head: ResponseHead, base: str) -> ResponseHead:
         if not self._manners.rewrite_location or visit.address is None:
             return head
         return localised(head, visit.raw.raw_headers, base, visit.address.prefix)
 
-    def _is_ollama(self, visit: Visit) -> bool:
+    def _is_ollama(self, visit: Exchange) -> bool:
         if visit.address is None or not visit.address.target.startswith("/api/"):
             return False
         name = visit.address.route.name

@@ -26,8 +26,7 @@ from tapeway.ports import CassetteStore
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.paths import owner
 from tapeway.server.listeners import Listener
-from tapeway.server.manners import Manners
-from tapeway.server.proxy import Proxy
+from tapeway.server.proxy import Proxy, ProxyOptions
 from tapeway.settings.options import Settings, process_secrets, resolve_routes
 from tapeway.stores.opening import open_store
 from tapeway.upstream.address_guard import AddressGuard
@@ -94,7 +93,7 @@ def make_broker(
 
 def make_proxy(settings: Settings, broker: Broker, journal: Entries, admin: str | None) -> Proxy:
     """The handler of the proxy listener; `admin` is where a miss says its journal is."""
-    manners = Manners(
+    manners = ProxyOptions(
         max_body=settings.max_body,
         body_idle_s=settings.body_timeout,
         miss_status=settings.miss_status,

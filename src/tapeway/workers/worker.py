@@ -18,11 +18,10 @@ from tapeway.core.redaction.credentials import environment_credentials
 from tapeway.engine.broker import Broker
 from tapeway.errors import TapewayError, describe
 from tapeway.logs import configure, label
-from tapeway.server.connection import ProxyServer
+from tapeway.server.drain import STOPPING
 from tapeway.server.lifecycle import Serving, drained
-from tapeway.server.listeners import adopted
-from tapeway.server.side import mount
-from tapeway.server.stopping import STOPPING
+from tapeway.server.listeners import adopted, mount
+from tapeway.server.protocol import ProxyServer
 from tapeway.server.wiring import (
     GRACE_S,
     make_broker,
@@ -33,11 +32,8 @@ from tapeway.server.wiring import (
     starting,
 )
 from tapeway.settings.options import Settings, known_secrets
-from tapeway.workers.assignment import Assignment, unpacked
-from tapeway.workers.channel import Channel
-from tapeway.workers.frames import Value
-from tapeway.workers.outlet import Outlet
-from tapeway.workers.trouble import told
+from tapeway.workers.messages import Assignment, Value, told, unpacked
+from tapeway.workers.pipe import Channel, PipeWriter
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +98,7 @@ def _log(settings: Settings, number: int) -> None:
 @dataclass(frozen=True, slots=True)
 class _Worker:
     serving: Serving
-    outlet: Outlet
+    outlet: PipeWriter
 
     @property
     def broker(self) -> Broker:
@@ -117,7 +113,7 @@ async def _serving(
     async with AsyncExitStack() as stack:
         starting()
         client = await stack.enter_async_context(make_client(settings, assignment.own))
-        outlet = Outlet(
+        outlet = PipeWriter(
             handed.news,
             clock=time.monotonic,
             connections=lambda: client.connections,

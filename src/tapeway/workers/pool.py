@@ -13,10 +13,8 @@ from tapeway.engine.journal import RequestJournal
 from tapeway.errors import TapewayError
 from tapeway.server.lifecycle import LAST_WORDS_S, within
 from tapeway.server.listeners import Listener
-from tapeway.workers.assignment import Assignment
-from tapeway.workers.hand import Hand, said
-from tapeway.workers.news import News
-from tapeway.workers.trouble import raised
+from tapeway.workers.messages import Assignment, WorkerMessages, raised
+from tapeway.workers.process import WorkerProcess, said
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +27,7 @@ _END_S = 3.0
 """So long a worker that has nothing left to do may take to end."""
 
 
-class Crew:
+class WorkerPool:
     """The workers behind some listeners; `broker` and `journal` take what they tell."""
 
     def __init__(
@@ -45,7 +43,7 @@ class Crew:
         self._broker = broker
         self._journal = journal
         self._clock = clock
-        self._hands: dict[int, Hand] = {}
+        self._hands: dict[int, WorkerProcess] = {}
         self._kept: list[asyncio.Task[None]] = []
         self._deaths: list[float] = []
         self._past_connections = 0
@@ -133,7 +131,7 @@ class Crew:
     async def _begin(self, number: int) -> TapewayError | None:
         """Start a worker; what kept it from serving, if something did."""
         try:
-            hand = await Hand.start(number, self._listeners[number - 1], self._assignment)
+            hand = await WorkerProcess.start(number, self._listeners[number - 1], self._assignment)
         except OSError as exc:
             return TapewayError(f"worker {number} cannot be started: {exc.strerror}")
         self._hands[number] = hand
@@ -148,7 +146,7 @@ class Crew:
         log.info("worker %d serves as process %d", number, hand.pid)
         return None
 
-    async def _keep(self, hand: Hand) -> None:
+    async def _keep(self, hand: WorkerProcess) -> None:
         number = hand.number
         while True:
             await hand.attend(self._collect)
@@ -176,7 +174,7 @@ class Crew:
     async def _stop(self) -> None:
         await self._stopping.wait()
 
-    async def _bury(self, hand: Hand) -> int:
+    async def _bury(self, hand: WorkerProcess) -> int:
         """Its exit code, once all it told last is heard."""
         if not await within(_END_S, _gone(hand)):
             hand.kill()
@@ -200,7 +198,7 @@ class Crew:
 
     def _collect(self) -> None:
         """Put together what all of them told, in the order they told it."""
-        found: list[News] = []
+        found: list[WorkerMessages] = []
         for hand in self._hands.values():
             if told := hand.inlet.read():
                 hand.connections = told[-1].connections
@@ -213,7 +211,7 @@ class Crew:
                 self._journal.add(entry)
 
 
-async def _gone(hand: Hand) -> None:
+async def _gone(hand: WorkerProcess) -> None:
     await hand.ended()
 
 

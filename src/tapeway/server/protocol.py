@@ -11,8 +11,8 @@ from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_request import BaseRequest
 
 from tapeway.errors import RequestError, describe
+from tapeway.server.error_responses import refusal
 from tapeway.server.parser import HeaderTooLarge, Parser, RequestParser
-from tapeway.server.refusals import refusal
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _TOO_MANY = "Too many headers received"
 _BAD_VERSION = "Bad status line:\n  Invalid HTTP version"
 
 
-class Connection(RequestHandler):
+class ClientConnection(RequestHandler):
     """One client's connection."""
 
     __slots__ = ("_finished", "_requests", "lost", "unread")
@@ -105,8 +105,8 @@ class Connection(RequestHandler):
 class ProxyServer(web.Server):
     """aiohttp's low-level server, making Connections."""
 
-    def __call__(self) -> Connection:
-        return Connection(self, loop=self._loop)
+    def __call__(self) -> ClientConnection:
+        return ClientConnection(self, loop=self._loop)
 
 
 def _reason(exc: BaseException | None) -> RequestError:

@@ -23,7 +23,7 @@ OPTIONS = tuple(name for name in Settings.model_fields if name not in TABLES)
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedSettings:
     """Settings, and what is to be said about where they came from."""
 
     settings: Settings
@@ -46,7 +46,9 @@ def variable_of(option: str) -> str:
     return PREFIX + option.upper()
 
 
-def load(flags: Mapping[str, object], environ: Mapping[str, str], directory: Path) -> Loaded:
+def load_settings(
+    flags: Mapping[str, object], environ: Mapping[str, str], directory: Path
+) -> LoadedSettings:
     """The settings out of all sources; `flags` may hold None and empty tuples for what was not given.
 
     An empty variable counts as not set, as an unset one arrives through compose files.
@@ -61,7 +63,7 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str], directory: Pat
         raise ConfigError(_message(exc, given)) from None
     token = settings.store_token.get_secret_value() if settings.store_token else None
     call_with(settings.store, token, settings.store_ca)
-    return Loaded(settings, tuple(_unknown_variables(environ)))
+    return LoadedSettings(settings, tuple(_unknown_variables(environ)))
 
 
 def _of_flags(flags: Mapping[str, object]) -> Iterator[tuple[str, _Given]]:

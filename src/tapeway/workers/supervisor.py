@@ -16,10 +16,9 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.ports import SharedStore
+from tapeway.server.drain import stop_on_signals
 from tapeway.server.lifecycle import LAST_WORDS_S, admin_listener_of, announce, within
-from tapeway.server.listeners import Listener, listen_together
-from tapeway.server.side import Side, mount
-from tapeway.server.stopping import stop_on_signals
+from tapeway.server.listeners import Listener, MountedListener, listen_together, mount
 from tapeway.server.wiring import (
     make_admin,
     make_broker,
@@ -29,8 +28,8 @@ from tapeway.server.wiring import (
     starting,
 )
 from tapeway.settings.options import Settings
-from tapeway.workers.assignment import Assignment
-from tapeway.workers.crew import Crew
+from tapeway.workers.messages import Assignment
+from tapeway.workers.pool import WorkerPool
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +62,7 @@ async def _serve(settings: Settings) -> None:
         await broker.prepare()
         journal = RequestJournal(settings.journal_size)
         assignment = Assignment(settings, admin.url if admin else None, tuple(own))
-        crew = Crew(assignment, together, broker, journal, time.monotonic)
+        crew = WorkerPool(assignment, together, broker, journal, time.monotonic)
         stopping.at_once = crew.kill
         stack.callback(crew.kill)
         office = _Office(settings, broker, journal, crew, together, admin)
@@ -78,7 +77,7 @@ class _Office:
     settings: Settings
     broker: Broker
     journal: RequestJournal
-    crew: Crew
+    crew: WorkerPool
     together: list[Listener]
     admin: Listener | None
 
@@ -102,14 +101,14 @@ async def _attended(office: _Office, stopping: asyncio.Event) -> TapewayError | 
         return await _drained(office, side) or fault
 
 
-async def _admin(office: _Office, stack: AsyncExitStack) -> Side | None:
+async def _admin(office: _Office, stack: AsyncExitStack) -> MountedListener | None:
     if office.admin is None:
         return None
     runner = make_admin(office.settings, office.broker, office.journal, office.admin, office.crew)
     return await mount(stack, runner, office.admin)
 
 
-async def _stopped(crew: Crew, stopping: asyncio.Event) -> TapewayError | None:
+async def _stopped(crew: WorkerPool, stopping: asyncio.Event) -> TapewayError | None:
     async with asyncio.TaskGroup() as tasks:
         ends = [tasks.create_task(each.wait()) for each in (stopping, crew.given_up)]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -120,7 +119,7 @@ async def _stopped(crew: Crew, stopping: asyncio.Event) -> TapewayError | None:
     return None
 
 
-async def _drained(office: _Office, side: Side | None) -> TapewayError | None:
+async def _drained(office: _Office, side: MountedListener | None) -> TapewayError | None:
     """Let what is under way end, the admin API last."""
     office.broker.drain()
     for each in office.together:

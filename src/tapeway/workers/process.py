@@ -12,11 +12,8 @@ from typing import Self, cast
 
 from tapeway.errors import TapewayError
 from tapeway.server.listeners import Listener
-from tapeway.workers.assignment import Assignment
-from tapeway.workers.channel import Channel
-from tapeway.workers.frames import Value
-from tapeway.workers.inlet import Inlet
-from tapeway.workers.trouble import Trouble, raised
+from tapeway.workers.messages import Assignment, Trouble, Value, raised
+from tapeway.workers.pipe import Channel, PipeReader
 
 _ANSWER_S = 2.0
 """A worker that answers nothing for so long is taken for one that serves nobody either."""
@@ -35,11 +32,11 @@ class Standing:
     silent: bool = False
 
 
-class Hand:
+class WorkerProcess:
     """A worker's process, from its start to its end."""
 
     def __init__(
-        self, number: int, process: asyncio.subprocess.Process, channel: Channel, inlet: Inlet
+        self, number: int, process: asyncio.subprocess.Process, channel: Channel, inlet: PipeReader
     ) -> None:
         self.number = number
         self.inlet = inlet
@@ -77,7 +74,7 @@ class Hand:
             os.close(outlet)
         channel = await Channel.over(ours)
         channel.send(assignment.packed())
-        return cls(number, process, channel, Inlet(inlet))
+        return cls(number, process, channel, PipeReader(inlet))
 
     @property
     def pid(self) -> int:

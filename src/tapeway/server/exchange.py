@@ -1,16 +1,58 @@
-"""What is written down of every request that was served."""
+"""One request on its way, filled in as it becomes known.
+
+What is written down of every request that was served.
+"""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+
+from aiohttp import web
 
 from tapeway.core.cassette.plan import NOTHING, Explanation
+from tapeway.core.http.routing import RequestAddress
+from tapeway.core.http.sdk_conventions import Attempt
 from tapeway.core.model.control import Outcome
-from tapeway.core.model.messages import Request
+from tapeway.core.model.messages import BodyFile, Request
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import Entries, ServedRequest
-from tapeway.server.visit import Visit
 
 
-class Ledger:
+@dataclass(slots=True)
+class Exchange:
+    """What the journal will say of a request, and where to answer it."""
+
+    raw: web.BaseRequest
+    id: str
+    at: float
+    started: float
+    cassette: str
+    address: RequestAddress | None = None
+    path: str | None = None
+    key: bytes | None = None
+    note: str | None = None
+    """What is to be said of it besides how it ended."""
+
+    @property
+    def attempt(self) -> Attempt | None:
+        if self.address is None or self.key is None:
+            return None
+        # Some SDKs begin to count with the second try.
+        return Attempt(self.key, self.address.attempt or 1)
+
+    def request(self, address: RequestAddress, body: bytes | BodyFile) -> Request:
+        """What goes to the upstream."""
+        return Request(
+            route=address.route.name,
+            method=self.raw.method,
+            target=address.target,
+            headers=self.raw.raw_headers,
+            body=body if isinstance(body, bytes) else b"",
+            base=address.route.url or "",
+            file=body if isinstance(body, BodyFile) else None,
+        )
+
+
+class ExchangeLog:
     """Enters visits in the journal, with nothing in them that is a secret."""
 
     def __init__(
@@ -23,7 +65,7 @@ class Ledger:
 
     def enter(
         self,
-        visit: Visit,
+        visit: Exchange,
         outcome: Outcome,
         status: int,
         index: int | None,
@@ -55,7 +97,7 @@ class Ledger:
             )
         )
 
-    def path(self, visit: Visit) -> str:
+    def path(self, visit: Exchange) -> str:
         """The target as people may see it, with every credential taken out."""
         if visit.path is None:
             target = visit.address.target if visit.address else visit.raw.raw_path

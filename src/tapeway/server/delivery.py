@@ -1,0 +1,251 @@
+"""An answer that is written piece by piece, as it comes from an upstream or as it once came.
+
+An answer whose body lies in a file, sent in pieces as they are read.
+
+Replays as they leave, kept for the next time: the same recording is the same bytes.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Generator, Iterable
+from contextlib import aclosing, closing
+from dataclasses import replace
+from typing import cast
+
+from aiohttp import web
+
+from tapeway.body_files import pieces, stream
+from tapeway.core.http.headers import find
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import LARGE_BODY, BodyFile, Cuts, Headers, Response, ResponseHead
+from tapeway.core.streams.pacing import AT_ONCE, Schedule, paced
+from tapeway.errors import StoreError
+from tapeway.server.protocol import ClientConnection
+from tapeway.server.wire import LAST_CHUNK, WireResponse, begin, break_off, marks, serialise
+
+log = logging.getLogger(__name__)
+KEPT = 256
+
+KEPT_BYTES = 64 * 1024
+"""Larger answers are serialised anew: at most 16 MiB are kept for this."""
+_Variant = tuple[int, bool, tuple[int, int], bool]
+
+
+class Outgoing:
+    """One answer on its way to a client. Every write raises ConnectionError when that has left."""
+
+    def __init__(
+        self, raw: web.BaseRequest, head: ResponseHead, marks: Headers, *, draining: bool
+    ) -> None:
+        sized = raw.version >= (1, 1) or head.length is not None
+        self._raw = raw
+        self._stays = bool(raw.keep_alive) and not draining and sized
+        self._delivery = begin(
+            head, marks, method=raw.method, version=raw.version, keep_alive=self._stays
+        )
+
+    async def begin(self) -> None:
+        """Write the head."""
+        await self._raw.writer.write(self._delivery.head)
+
+    async def send(self, piece: bytes) -> None:
+        """Write the next piece of the body, as an HTTP chunk where there are chunks."""
+        await self._raw.writer.write(self._delivery.piece(piece))
+
+    def end(self) -> WireResponse:
+        """What is left to be written."""
+        return WireResponse((self._delivery.last,), keep_alive=self._stays)
+
+
+class Playback:
+    """A recorded answer whose pieces leave when they are due, and which may end badly."""
+
+    def __init__(self, raw: web.BaseRequest, interaction: Interaction, schedule: Schedule) -> None:
+        self._raw = raw
+        self._response = interaction.response
+        self._schedule = schedule
+        self._fails = interaction.failure is not None
+        self._started = asyncio.get_running_loop().time()
+
+    @property
+    def head(self) -> ResponseHead:
+        """The head with the length that frames its body; one that fails announces more than comes."""
+        head, size = self._response.head, _size(self._response)
+        if head.framing != "length" and (self._fails or self._raw.version >= (1, 1)):
+            return head
+        return replace(head, length=max(head.length or 0, size + 1) if self._fails else size)
+
+    async def play(self, outgoing: Outgoing) -> None:
+        """Write it all, the head now. Raises ConnectionError when the client leaves."""
+        if self._fails and (transport := self._raw.transport) is not None:
+            # What is still to be written when a connection is aborted would be lost.
+            transport.set_write_buffer_limits(high=0)
+        await outgoing.begin()
+        async with aclosing(_timed(self._response)) as pieces:
+            async for at_ms, piece in pieces:
+                await self.until(self._schedule.due_s(at_ms))
+                await outgoing.send(piece)
+        await self._raw.writer.drain()
+        await self.until(self._schedule.end_s)
+
+    async def until(self, due_s: float) -> None:
+        """Wait for that time. Raises ConnectionError when the connection is lost.
+
+        A client that only says that it sends no more may still be reading, and is waited for.
+        """
+        left = self._started + due_s - asyncio.get_running_loop().time()
+        if left <= 0:
+            return
+        connection = cast(ClientConnection, self._raw.protocol)
+        try:
+            async with asyncio.timeout(left):
+                await connection.lost.wait()
+        except TimeoutError:
+            return
+        raise ConnectionResetError
+
+
+def abort(raw: web.BaseRequest) -> WireResponse:
+    """Break the client's connection: a clean end would pass a part of an answer for a whole one."""
+    break_off(raw)
+    return WireResponse((), keep_alive=False)
+
+
+def _size(response: Response) -> int:
+    if response.file is not None:
+        return response.file.size
+    return sum(len(chunk.data) for chunk in response.chunks)
+
+
+async def _timed(response: Response) -> AsyncGenerator[tuple[float, bytes]]:
+    """Each piece of a body with the time it came; one too large for memory in several."""
+    if response.file is None:
+        for chunk in response.chunks:
+            yield chunk.at_ms, chunk.data
+        return
+    cuts = ((at_ms, length) for at_ms, length in response.cuts if length)
+    at_ms, left = next(cuts)
+    waiting = b""
+    async with aclosing(stream(response.file)) as source:
+        async for read in source:
+            rest = memoryview(read)
+            while rest:
+                waiting += rest[:left]
+                rest, left = rest[left:], left - len(rest[:left])
+                if not left or len(waiting) > 2 * LARGE_BODY:
+                    yield at_ms, waiting
+                    waiting = b""
+                if not left:
+                    at_ms, left = next(cuts, (at_ms, 0))
+
+
+class LargeAnswer(WireResponse):
+    """Reads on only as fast as the client does, and breaks off where the file cannot be read."""
+
+    def __init__(
+        self,
+        raw: web.BaseRequest,
+        response: Response,
+        file: BodyFile,
+        marks: Headers,
+        *,
+        keep_alive: bool,
+    ) -> None:
+        super().__init__((), keep_alive=keep_alive)
+        self._raw = raw
+        self._file = file
+        self._cuts = response.cuts
+        self._chunked = response.head.framing != "length" and raw.version >= (1, 1)
+        self._delivery = begin(
+            replace(response.head, length=None if self._chunked else file.size),
+            marks,
+            method=raw.method,
+            version=raw.version,
+            keep_alive=keep_alive,
+        )
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        writer = self._raw.writer
+        if not self._delivery.piece(b"?"):
+            await writer.write(self._delivery.head)
+            return
+        try:
+            with closing(self._frames()) as frames:
+                while frame := await asyncio.to_thread(next, frames, b""):
+                    await writer.write(frame)
+        except StoreError as exc:
+            log.warning("an answer was broken off: %s", exc.message)
+            self._stays = False
+            break_off(self._raw)
+
+    def _frames(self) -> Generator[bytes]:
+        # With the first piece: where there is none, nothing looks like a beginning.
+        start = self._delivery.head
+        body = pieces(self._file)
+        for frame in chunks(body, self._cuts) if self._chunked else body:
+            yield start + frame
+            start = b""
+
+
+def chunks(body: Iterable[bytes], cuts: Cuts) -> Generator[bytes]:
+    """A body in HTTP chunks of the lengths that were recorded, and their end."""
+    lengths = (length for _, length in cuts if length)
+    left = 0
+    for piece in body:
+        frame: list[bytes] = []
+        start = 0
+        while start < len(piece):
+            if not left:
+                left = next(lengths, len(piece) - start)
+                frame.append(b"%x\r\n" % left)
+            part = piece[start : start + left]
+            frame.append(part)
+            start += len(part)
+            left -= len(part)
+            if not left:
+                frame.append(b"\r\n")
+        yield b"".join(frame)
+    yield LAST_CHUNK
+
+
+class ReadyAnswers:
+    """Serialises replays, remembering the last ones."""
+
+    def __init__(self) -> None:
+        self._kept: dict[_Variant, tuple[Interaction, list[bytes]]] = {}
+
+    def pieces(
+        self,
+        interaction: Interaction,
+        cassette: str,
+        *,
+        method: str,
+        version: tuple[int, int],
+        keep_alive: bool,
+    ) -> list[bytes] | None:
+        """The bytes of a recorded answer for this kind of request.
+
+        None where it has a Location, since what that must say depends on the request, and for a
+        large body.
+        """
+        variant = (id(interaction), method == "HEAD", version, keep_alive)
+        kept = self._kept.get(variant)
+        # An id may be given out again; holding the interaction shows that it was not.
+        if kept is not None and kept[0] is interaction:
+            return kept[1]
+        response = interaction.response
+        if find(response.headers, b"location") is not None or response.file is not None:
+            return None
+        head = paced(response.head, AT_ONCE)
+        pieces = serialise(
+            response if head is response.head else replace(response, head=head),
+            marks("replayed", cassette, interaction.index),
+            method=method,
+            version=version,
+            keep_alive=keep_alive,
+        )
+        if sum(map(len, pieces)) <= KEPT_BYTES:
+            if len(self._kept) >= KEPT:
+                self._kept.clear()
+            self._kept[variant] = (interaction, pieces)
+        return pieces
