@@ -93,12 +93,6 @@ ROWS: dict[str, tuple[str, ...]] = {
 
 # Modules on their way to the rooms named here.
 MOVING: dict[str, str] = {
-    "history": "integrations",
-    "history.message": "integrations",
-    "history.provider": "integrations",
-    "history.session_names": "integrations",
-    "history.storage": "integrations",
-    "library": "integrations",
     "stores.unfinished": "cli",
 }
 

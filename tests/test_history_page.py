@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tapeway.errors import RequestError
-from tapeway.history import storage
-from tapeway.history.session_names import name_of
+from tapeway.integrations.history import storage
+from tapeway.integrations.history.storage import name_of
 from tests.markdown import ROOT, blocks
 
 TEXT = (ROOT / "docs/history.md").read_text("utf-8")

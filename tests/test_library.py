@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tapeway.errors import CallMissed, ConfigError, StoreError
-from tapeway.integrations.call_error import RecordedError
-from tapeway.library import Cassette, Mode
+from tapeway.integrations.calls.cassette import Cassette, Mode
+from tapeway.integrations.calls.values import RecordedError
 from tests.canary import canary, sightings
 from tests.formats.agenttape import FOLDER, NAMES
 

@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from tapeway.library import Kind
+from tapeway.integrations.calls.cassette import Kind
 from tests.markdown import ROOT, blocks
 
 PAGE = "docs/library.md"

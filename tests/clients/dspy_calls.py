@@ -14,7 +14,7 @@ from typing import Any
 
 import dspy  # type: ignore[import-not-found, unused-ignore]  # not in the tests' environment
 
-from tapeway.integrations.dspy import ReplayCache
+from tapeway.integrations.dspy.replay_cache import ReplayCache
 
 TOOLS = [
     {

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.history.provider import StorageProvider
-from tapeway.history.storage import HistoryStorage
+from tapeway.integrations.history.provider import StorageProvider
+from tapeway.integrations.history.storage import HistoryStorage
 from tests.stores.kinds import KINDS, Kind, Place
 
 

@@ -10,11 +10,10 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import CassetteCorrupt, RequestError, StoreError
-from tapeway.history import storage
-from tapeway.history.message import Message
-from tapeway.history.provider import StorageProvider
-from tapeway.history.session_names import name_of
-from tapeway.history.storage import HistoryStorage
+from tapeway.integrations.history import storage
+from tapeway.integrations.history.message import Message
+from tapeway.integrations.history.provider import StorageProvider
+from tapeway.integrations.history.storage import HistoryStorage, name_of
 from tests.stores.kinds import Kind, Place
 from tests.stores.recordings import HEAD, recording
 

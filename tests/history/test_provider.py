@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tapeway.errors import ConfigError, StoreError
-from tapeway.history.message import Message
-from tapeway.history.provider import StorageProvider
+from tapeway.integrations.history.message import Message
+from tapeway.integrations.history.provider import StorageProvider
 from tapeway.stores.memory import MemoryStore
 from tests.history.test_histories import said
 
@@ -126,7 +126,7 @@ async def test_the_session_changed_last_is_the_last_to_be_written() -> None:
 
 def test_importing_it_does_nothing(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", "import tapeway.history.provider"],
+        [sys.executable, "-W", "error", "-c", "import tapeway.integrations.history.provider"],
         cwd=tmp_path,
         capture_output=True,
         check=True,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tapeway.core.http.routing import valid_cassette_name
 from tapeway.errors import RequestError
-from tapeway.history.session_names import name_of, session_of
+from tapeway.integrations.history.storage import name_of, session_of
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import agenttape
 import pytest
 
-from tapeway.library import Cassette
+from tapeway.integrations.calls.cassette import Cassette
 
 WEATHER = {"temp": 1e-07, "note": "wet\nand cold ", "b": b"\x00\xff", "l": ["a\nb", "c\n", 1e20]}
 

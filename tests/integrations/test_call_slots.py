@@ -6,7 +6,7 @@ from tapeway.core.agenttape.key import ORDERED, VOLATILE
 from tapeway.core.json_text import Json
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import ForeignInteraction
-from tapeway.integrations.call_slots import CallSlots, boundary_of, key_of, request_of
+from tapeway.integrations.calls.recorded_calls import CallSlots, boundary_of, key_of, request_of
 
 
 def document(x: Json, said: Json, key: str | None = None, name: str = "f") -> dict[str, Json]:

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from tapeway.integrations.call_values import NoValue, keyed, read, written
+from tapeway.integrations.calls.values import NoValue, keyed, read, written
 
 
 class Colour(Enum):

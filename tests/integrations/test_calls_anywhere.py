@@ -7,8 +7,8 @@ import pytest
 from tapeway.core.json_text import Json
 from tapeway.errors import CallMissed
 from tapeway.integrations.blocking_cassette import BlockingCassette
-from tapeway.integrations.dspy_shelves import StoreShelf
-from tapeway.library import Cassette
+from tapeway.integrations.calls.cassette import Cassette
+from tapeway.integrations.dspy.entries import StoreShelf
 from tapeway.ports import CassetteStore
 from tapeway.stores.memory import MemoryStore
 

@@ -12,7 +12,7 @@ import pytest
 from tapeway.core.json_text import Json
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.integrations.blocking_cassette import BlockingCassette
-from tapeway.integrations.dspy_shelves import FileShelf, Shelf, StoreShelf
+from tapeway.integrations.dspy.entries import EntryStore, FileShelf, StoreShelf
 
 ABOUT = {"dspy_version": "3.4.1"}
 
@@ -29,7 +29,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
     return request.param, tmp_path / "store"
 
 
-def shelf_of(place: tuple[str, Path]) -> Shelf:
+def shelf_of(place: tuple[str, Path]) -> EntryStore:
     kind, path = place
     if kind == "file":
         return FileShelf(path.with_suffix(".json"), ABOUT)

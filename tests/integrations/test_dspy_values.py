@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from tapeway.integrations.dspy_values import held, rebuilt
+from tapeway.integrations.dspy.values import held, rebuilt
 
 HERE = (__name__ + ".",)
 

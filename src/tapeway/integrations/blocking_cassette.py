@@ -1,14 +1,18 @@
-"""One cassette of any store, for code that cannot await."""
+"""One cassette of any store, for code that cannot await.
+
+An event loop in a thread of its own, for code that cannot await.
+"""
 
 import asyncio
+import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 from uuid import uuid4
 
 from tapeway.body_files import recalled, whole
@@ -18,11 +22,53 @@ from tapeway.core.model.cassette import CassetteHead, Held, Recording, StoredCas
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import StoreError, TapewayError
-from tapeway.integrations.loop_thread import LoopThread
 from tapeway.ports import CassetteStore, SharedStore
 from tapeway.stores.opening import open_store
 
+T = TypeVar("T")
 _AT_ONCE = 256
+
+
+class LoopThread:
+    """Runs coroutines for other threads, also for one that runs an event loop itself.
+
+    It does not keep the process from ending.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._process = os.getpid()
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[None, None, T]) -> T:
+        """What the coroutine gives or raises. It goes on where waiting for it is interrupted."""
+        if os.getpid() != self._process:
+            work.close()
+            raise RuntimeError("the thread of this stayed in the process this one was forked from")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def stop(self) -> None:
+        """Wait for the thread to end."""
+        if os.getpid() == self._process:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def abandon(self, work: Coroutine[None, None, None]) -> None:
+        """Do this last and end, with nobody waiting; whatever goes wrong is nobody's any more."""
+        if os.getpid() != self._process or self._loop.is_closed():
+            work.close()
+            return
+        done = asyncio.run_coroutine_threadsafe(work, self._loop)
+        done.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            self._loop.close()
 
 
 class BlockingCassette:

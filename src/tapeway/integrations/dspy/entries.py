@@ -26,7 +26,7 @@ Entries = dict[str, Mapping[str, Json]]
 _ABOUT = "dspy"
 
 
-class Shelf(Protocol):
+class EntryStore(Protocol):
     """Entries by DSPy's key. Every method may raise StoreError."""
 
     @property

@@ -25,8 +25,8 @@ from tapeway.errors import ConfigError, StoreError
 from tapeway.formats.native.secret_scan import Inspector
 from tapeway.formats.other_tools.dspy import IGNORED
 from tapeway.integrations.blocking_cassette import BlockingCassette
-from tapeway.integrations.dspy_shelves import Entries, FileShelf, Shelf, StoreShelf
-from tapeway.integrations.dspy_values import held, rebuilt
+from tapeway.integrations.dspy.entries import Entries, EntryStore, FileShelf, StoreShelf
+from tapeway.integrations.dspy.values import held, rebuilt
 from tapeway.settings.options import Settings, process_secrets
 
 try:
@@ -36,9 +36,11 @@ try:
     )
     from dspy.utils import exceptions  # type: ignore[import-not-found, unused-ignore]
 except ImportError as exc:
-    raise ImportError("tapeway.integrations.dspy is for DSPy: pip install dspy") from exc
+    raise ImportError(
+        "tapeway.integrations.dspy.replay_cache is for DSPy: pip install dspy"
+    ) from exc
 
-from tapeway.integrations.dspy_guard import shut
+from tapeway.integrations.dspy.live_guard import shut
 
 log = logging.getLogger(__name__)
 
@@ -263,7 +265,7 @@ def _mode(given: str | None) -> Mode:
     raise ConfigError(f"{where}: {said!r} is not accepted; use {', '.join(MODES)}")
 
 
-def _shelf(path: str, cassette: str | None) -> Shelf:
+def _shelf(path: str, cassette: str | None) -> EntryStore:
     if cassette is not None:
         return StoreShelf(BlockingCassette(path, cassette, repeats="last"))
     return FileShelf(Path(path), {"dspy_version": version("dspy")})

@@ -10,7 +10,7 @@ from typing import Self
 from tapeway.core.redaction.credentials import Secret, environment_credentials
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.errors import StoreError
-from tapeway.history.storage import CassetteHistory, HistoryStorage
+from tapeway.integrations.history.storage import CassetteHistory, HistoryStorage
 from tapeway.ports import CassetteStore
 from tapeway.stores.opening import open_store
 

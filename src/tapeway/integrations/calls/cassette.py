@@ -4,6 +4,8 @@
         weather = cassette.call("tool", "get_weather", {"city": "London"})
 
 AgentTape's cassettes are read as they are, and what is recorded here its tools can read.
+
+A cassette by the path of its file.
 """
 
 import asyncio
@@ -11,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, get_args
@@ -25,21 +28,44 @@ from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import CallMissed, ConfigError, StoreError
+from tapeway.formats.cassette_file import ENDINGS
 from tapeway.formats.native.secret_scan import Inspector
 from tapeway.integrations.blocking_cassette import BlockingCassette
-from tapeway.integrations.call_error import document_of, exception_of
-from tapeway.integrations.call_slots import CallSlots, boundary_of, key_of, request_of
-from tapeway.integrations.call_values import NoValue, read, written
-from tapeway.integrations.cassette_file import store_of_file
+from tapeway.integrations.calls.recorded_calls import CallSlots, boundary_of, key_of, request_of
+from tapeway.integrations.calls.values import NoValue, document_of, exception_of, read, written
 from tapeway.ports import CassetteStore
 from tapeway.settings.options import Settings, process_secrets
+from tapeway.stores.file.store import FileStore
 
 Kind = Literal["tool", "retrieval", "memory_read", "memory_write", "llm"]
 Mode = Literal["replay", "record", "auto"]
-
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _MODES: tuple[Mode, ...] = get_args(Mode)
 _NAMED = 3
+
+
+def store_of_file(path: Path) -> tuple[CassetteStore, str]:
+    """The store that a cassette's file is in, not yet open, and its name there.
+
+    Raises ConfigError for a file that is none, or has another ending than what is there.
+    """
+    if path.suffix not in ENDINGS:
+        raise ConfigError(
+            f"'{path}' is no cassette file: it ends in {', '.join(ENDINGS)}; for a cassette of a "
+            "store, name that with store="
+        )
+    beside = [path.with_suffix(each) for each in ENDINGS if each != path.suffix]
+    if not path.exists() and (others := [each for each in beside if each.exists()]):
+        raise ConfigError(
+            f"'{path}' is not there, but '{others[0]}' is, and a cassette is one file: name that "
+            "one, or convert it with: tapeway cassette convert"
+        )
+    notation = ENDINGS[path.suffix]
+    # A new one is called as it is asked for.
+    endings = (path.suffix, *[each for each in notation.endings if each != path.suffix])
+    if endings != notation.endings:
+        notation = replace(notation, endings=endings)
+    return FileStore(path.parent, notation), path.stem
 
 
 class Cassette:

@@ -8,7 +8,7 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import Held
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import ForeignInteraction
-from tapeway.integrations import call_values
+from tapeway.integrations.calls import values
 
 _Document = Mapping[str, Json]
 _Name = tuple[str, str, str]
@@ -29,7 +29,7 @@ def boundary_of(kind: str, name: str) -> str:
 def key_of(request: Json, ignore: Iterable[str]) -> str:
     """AgentTape's key, "" for what it cannot hash."""
     try:
-        return of_request(call_values.keyed(request), ignore)
+        return of_request(values.keyed(request), ignore)
     except (UnicodeEncodeError, RecursionError):
         return ""
 

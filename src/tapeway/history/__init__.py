@@ -1,1 +1,0 @@
-"""Message histories of conversations, kept as cassettes in any store."""

@@ -1,0 +1,1 @@
+"""A program's own calls, recorded and replayed."""

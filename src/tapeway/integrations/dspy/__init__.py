@@ -1,0 +1,1 @@
+"""DSPy's programs, recorded and replayed."""

@@ -1,0 +1,1 @@
+"""Message histories of conversations, kept in any store."""
