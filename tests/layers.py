@@ -91,11 +91,6 @@ ROWS: dict[str, tuple[str, ...]] = {
     "__main__": ("cli",),
 }
 
-# Modules on their way to the rooms named here.
-MOVING: dict[str, str] = {
-    "stores.unfinished": "cli",
-}
-
 
 def allowed(room: str) -> frozenset[str]:
     """All rooms that a room may import, itself among them."""
@@ -112,4 +107,4 @@ def room_of(module: str) -> str | None:
     """The room of a module, None where the table has none."""
     parts = module.split(".")
     names = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
-    return next((MOVING.get(name, name) for name in names if name in ROWS or name in MOVING), None)
+    return next((name for name in names if name in ROWS), None)

@@ -7,7 +7,7 @@ import shlex
 import pytest
 from click import Context
 
-from tapeway.cli.cassette import cassette
+from tapeway.cli.cassette.group import cassette
 from tapeway.conversations.model import document
 from tapeway.conversations.transcript import transcript
 from tapeway.core.json_text import Json

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.layers import MOVING, ROWS, allowed, room_of
+from tests.layers import ROWS, allowed, room_of
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "tapeway"
@@ -117,7 +117,7 @@ def violations(root: Path) -> Iterator[str]:
 def _full_folders(root: Path) -> Iterator[str]:
     counts = Counter(path.parent for path in _python_files(root, "src") if path.stem[0] != "_")
     for folder, count in counts.items():
-        if count > FULL_FOLDER and not MOVING:
+        if count > FULL_FOLDER:
             where = folder.relative_to(root).as_posix()
             yield f"{where}: {count} modules, {FULL_FOLDER} are the most: make a folder of a subject"
 
@@ -347,8 +347,7 @@ def test_a_folder_with_too_many_modules_is_found(tmp_path: Path) -> None:
 
     _plant(tmp_path, {"src/tapeway/upstream/one_more.py": ""})
 
-    found = [] if MOVING else ["src/tapeway/upstream: 13 module"]
-    assert [line[:31] for line in violations(tmp_path)] == found
+    assert [line[:31] for line in violations(tmp_path)] == ["src/tapeway/upstream: 13 module"]
 
 
 def test_a_clean_tree_has_no_violations(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import sys
 import click
 import pytest
 
-from tapeway.cli.cassette import cassette
-from tapeway.cli.commands import Commands
+from tapeway.cli.cassette.group import cassette
+from tapeway.cli.command_classes import Commands
 from tapeway.cli.main import tapeway
 
 _STARTED = """

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.cli import digest
 from tapeway.cli.main import main
+from tapeway.cli.transfer import batches
 from tapeway.core.agenttape import key
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.formats import registry
@@ -196,7 +196,7 @@ def test_what_does_not_come_back_as_it_was_written_is_no_success(
     capsys: pytest.CaptureFixture[str], smoke: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digests = iter(range(100))
-    monkeypatch.setattr(digest, "digest_of", lambda item: f"{next(digests):02x}" * 32)
+    monkeypatch.setattr(batches, "digest_of", lambda item: f"{next(digests):02x}" * 32)
 
     code, out, err = run(capsys, "smoke", "a.har")
 

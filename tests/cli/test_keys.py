@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tapeway.cli.keys import Keys, Problem
+from tapeway.cli.cassette.verify import Keys, Problem
 from tapeway.core.cassette.index import found_under
 from tapeway.core.matching.rules import NONE
 from tapeway.core.model.cassette import Held, TakenRecording

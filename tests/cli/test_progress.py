@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tapeway.cli.progress import progress
+from tapeway.cli.terminal import progress
 
 
 class Terminal(io.StringIO):

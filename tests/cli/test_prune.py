@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.cli import places, pruning
+from tapeway.cli import places
+from tapeway.cli.cassette import prune
 from tapeway.core.agenttape.key import ORDERED
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.model.cassette import StoredCassette
@@ -194,15 +195,15 @@ def test_a_database_loses_them_where_they_lie(
 
 def test_numbers_that_are_for_good_do_without_marks() -> None:
     named = [
-        pruning.Unused(index=4, method="POST", path="/v1/a"),
-        pruning.Unused(index=9, method="POST", path="/v1/gone"),
+        prune.ReportedRecording(index=4, method="POST", path="/v1/a"),
+        prune.ReportedRecording(index=9, method="POST", path="/v1/gone"),
     ]
-    unused = pruning.UnusedOnes(named, "x", numbered_for_good=True)
+    unused = prune.UnusedOnes(named, "x", numbered_for_good=True)
     unused.look(replace(A1, index=3))
     unused.look(replace(A2, index=4))
     assert [each.index for each in unused.chosen()] == [4]
 
-    other = pruning.UnusedOnes(named, "x", numbered_for_good=True)
+    other = prune.UnusedOnes(named, "x", numbered_for_good=True)
     with pytest.raises(Exception, match="x has changed since the report"):
         other.look(replace(B, index=4))
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.cli import carriage
+from tapeway.cli.transfer import batches
+from tapeway.cli.transfer.batches import is_marked, marked
 from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette, TakenRecording
 from tapeway.errors import StoreAway
 from tapeway.stores.file.store import FileStore
-from tapeway.stores.unfinished import is_marked, marked
 from tests.cli.commands import run, written
 from tests.cli.test_transfer import ITEMS, THERE, stores
 from tests.fakes.shared import BitByBitStore
@@ -180,8 +180,8 @@ def test_a_folder_takes_it_in_bit_by_bit_too(
     monkeypatch.setattr(there, "page", page)
 
     added: list[int] = []
-    monkeypatch.setattr(carriage, "_MOST_ITEMS", 3)
-    monkeypatch.setattr("tapeway.cli.transfer.add", _counted(added))
+    monkeypatch.setattr(batches, "_MOST_ITEMS", 3)
+    monkeypatch.setattr("tapeway.cli.transfer.into_store.add", _counted(added))
     assert run(capsys, "convert", source, away)[0] == 0
 
     # Those of the first try are not written again; the last ones need no journal.
@@ -215,6 +215,6 @@ def test_a_file_that_is_replaced_stays_whole_until_there_is_another_one(
 def _counted(added: list[int]) -> object:
     async def add(store: object, name: str, head: CassetteHead, items: Sequence[Held]) -> None:
         added.append(len(items))
-        await carriage.add(store, name, head, items)  # type: ignore[arg-type]
+        await batches.add(store, name, head, items)  # type: ignore[arg-type]
 
     return add

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tapeway.cli import places, targets
+from tapeway.cli import places
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.ports import CassetteStore
@@ -51,7 +51,7 @@ def _reached(monkeypatch: pytest.MonkeyPatch, address: str, store: CassetteStore
         return store if url == address else open_store(url)
 
     monkeypatch.setattr(places, "open_store", opening)
-    monkeypatch.setattr(targets, "open_store", opening)
+    monkeypatch.setattr(places, "open_store", opening)
 
 
 @pytest.mark.parametrize(

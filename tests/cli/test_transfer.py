@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.cli import carriage, places
+from tapeway.cli import places
+from tapeway.cli.transfer import batches
+from tapeway.cli.transfer.batches import is_marked, marked
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.ports import CassetteStore
 from tapeway.stores.opening import open_store
-from tapeway.stores.unfinished import is_marked, marked
 from tests.cli.commands import run, written
 from tests.cli.test_scan import KEY
 from tests.fakes.shared import BitByBitStore
@@ -31,8 +32,8 @@ def stores(monkeypatch: pytest.MonkeyPatch) -> dict[str, BitByBitStore]:
         return found[url] if url in found else open_store(url)
 
     monkeypatch.setattr(places, "open_store", opening)
-    monkeypatch.setattr("tapeway.cli.convert.open_store", opening)
-    monkeypatch.setattr(carriage, "_MOST_ITEMS", 2)
+    monkeypatch.setattr("tapeway.cli.cassette.convert.open_store", opening)
+    monkeypatch.setattr(batches, "_MOST_ITEMS", 2)
     return found
 
 

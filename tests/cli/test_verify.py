@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tapeway.cli.transfer.batches import marked
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.messages import BodyFile
 from tapeway.formats.native.document import load, save
 from tapeway.stores.file.store import FileStore
-from tapeway.stores.unfinished import marked
 from tests.cli.commands import run, written
 from tests.fakes.shared import BitByBitStore
 from tests.formats.exchanges import interaction
@@ -155,6 +155,6 @@ def test_what_a_store_finds_wrong_with_itself_is_told(
         async def check(self) -> list[str]:
             return ["row 3 is missing from index 1"]
 
-    monkeypatch.setattr("tapeway.cli.verify.open_store", lambda url: Wrong("sqlite:x"))
+    monkeypatch.setattr("tapeway.cli.cassette.verify.open_store", lambda url: Wrong("sqlite:x"))
 
     assert run(capsys, "verify") == (1, "sqlite:x: row 3 is missing from index 1\n", "")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tapeway.cli.digest import digest_of
+from tapeway.cli.transfer.batches import digest_of
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.formats.native import document

@@ -7,8 +7,8 @@ from contextvars import copy_context
 
 import click
 
-from tapeway.cli import outputs
-from tapeway.cli.commands import Commands
+from tapeway.cli import terminal
+from tapeway.cli.command_classes import Commands
 from tapeway.errors import ConfigError, TapewayError, describe
 
 USAGE = 2
@@ -31,9 +31,9 @@ def tapeway() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit: 0 done, 2 not usable as given, 1 any other failure."""
-    outputs.ensure()
+    terminal.ensure()
     code = copy_context().run(_run, arguments)
-    outputs.settle()
+    terminal.settle()
     sys.exit(code)
 
 
@@ -52,7 +52,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except click.Abort:
         return _fail("interrupted", FAILURE)
     except OSError as exc:
-        if not outputs.failed(exc):
+        if not terminal.failed(exc):
             return _unforeseen(exc)
         # What was to be done was done: only the report of it is lost.
         return _fail(f"the output cannot be written ({exc.strerror})", FAILURE)

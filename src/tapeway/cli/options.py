@@ -1,15 +1,24 @@
-"""The flags, made from the fields of Settings."""
+"""The flags, made from the fields of Settings.
 
-from collections.abc import Callable
+What comes before anything is served: settings out of all sources, and a log that hides them.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 import click
 from pydantic.fields import FieldInfo
 
-from tapeway.settings.options import Settings, Written
-from tapeway.settings.sources import OPTIONS, flag_of
+from tapeway.core.redaction.credentials import environment_credentials
+from tapeway.logs import configure
+from tapeway.settings.options import Settings, Written, known_secrets
+from tapeway.settings.sources import OPTIONS, flag_of, load_settings
 
 F = TypeVar("F", bound=Callable[..., object])
+log = logging.getLogger(__name__)
 
 
 def settings_options(*names: str, but: str | None = None) -> Callable[[F], F]:
@@ -44,3 +53,17 @@ def _option(name: str, field: FieldInfo) -> Callable[[F], F]:
     return click.option(
         flag, name, metavar=shape.metavar, multiple=shape.repeatable, help=description
     )
+
+
+def prepare(flags: Mapping[str, object]) -> Settings:
+    """The settings these flags, the environment and the file make, with logging set up for them.
+
+    Raises ConfigError.
+    """
+    loaded = load_settings(flags, os.environ, Path())
+    settings = loaded.settings
+    credentials = [value for _, value in environment_credentials(os.environ)]
+    configure(settings.log_format, settings.log_level, [*known_secrets(settings), *credentials])
+    for warning in loaded.warnings:
+        log.warning("%s", warning)
+    return settings

@@ -1,19 +1,25 @@
 """Cassettes as they are named on the command line: by name in the store, by file, or by store and
 name as `STORE#NAME`.
+
+Which cassettes a command is about: names in the store, files, folders.
 """
 
+import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
+
 from tapeway.core.http.routing import valid_cassette_name
 from tapeway.core.model.cassette import Held, StoredCassette
 from tapeway.errors import ConfigError, StoreError
-from tapeway.formats.cassette_file import ENDINGS
+from tapeway.formats.cassette_file import ENDINGS, JSON, YAML
 from tapeway.paging import CassetteWalk, walk_cassette
 from tapeway.ports import CassetteStore, SharedStore
+from tapeway.stores.file.paths import find_names
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.opening import open_store
 
@@ -21,9 +27,16 @@ _STORE = re.compile(
     r"(file|memory|sqlite|postgres|postgresql|http|https):|[a-z][a-z0-9+.-]*://", re.IGNORECASE
 )
 
+# In YAML a test's `cassettes` often are VCR.py's, which have interactions of no kind.
+_MARKS = {
+    JSON: [re.compile(rb'"interactions"')],
+    YAML: [re.compile(rb"\binteractions[\"']?\s*:"), re.compile(rb"\bkind[\"']?\s*:")],
+}
+_ASSETS = ".assets"
+
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CassettePlace:
     """A cassette in an open store; `shown` names it without any password."""
 
     store: CassetteStore
@@ -63,7 +76,7 @@ class Place:
 
 
 @asynccontextmanager
-async def place(written: str, store: str) -> AsyncIterator[Place]:
+async def place(written: str, store: str) -> AsyncIterator[CassettePlace]:
     """The cassette meant by a name in the store, a file's path, or `STORE#NAME`.
 
     Raises ConfigError for what is neither and for a store that cannot be opened, StoreError.
@@ -73,14 +86,16 @@ async def place(written: str, store: str) -> AsyncIterator[Place]:
         yield found
 
 
-def find(written: str, store: str) -> Place:
+def find(written: str, store: str) -> CassettePlace:
     """The same in a store that is not open yet. Raises ConfigError."""
     if is_address(written):
         return _of_address(written)
     path = Path(written)
     if notation := ENDINGS.get(path.suffix):
-        return Place(FileStore(path.parent, notation), _checked(path.stem, written), written)
-    return Place(open_store(store), _checked(written, written), written)
+        return CassettePlace(
+            FileStore(path.parent, notation), _checked(path.stem, written), written
+        )
+    return CassettePlace(open_store(store), _checked(written, written), written)
 
 
 @asynccontextmanager
@@ -107,7 +122,7 @@ def is_address(written: str) -> bool:
     return _STORE.match(written) is not None
 
 
-def _of_address(written: str) -> Place:
+def _of_address(written: str) -> CassettePlace:
     # No name has the sign, while a file's may.
     address, sign, name = written.rpartition("#")
     if not sign:
@@ -119,7 +134,7 @@ def _of_address(written: str) -> Place:
     store = open_store(address)
     if not valid_cassette_name(name):
         raise ConfigError(f"{store.url}#{name}: {name!r} is no name of a cassette")
-    return Place(store, name, f"{store.url}#{name}")
+    return CassettePlace(store, name, f"{store.url}#{name}")
 
 
 def _checked(name: str, written: str) -> str:
@@ -129,3 +144,116 @@ def _checked(name: str, written: str) -> str:
             f"that ends in {', '.join(ENDINGS)}, nor STORE#NAME"
         )
     return name
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A cassette in a folder. `beside` is a large body of one, which is a target of its own."""
+
+    root: Path
+    name: str
+    beside: Path | None = None
+
+    @property
+    def shown(self) -> str:
+        """Its file, for messages."""
+        if self.beside is not None:
+            return str(self.beside)
+        return str([*files_of(self.root, self.name), self.root / f"{self.name}.json"][0])
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A cassette in a store without files, which is not open yet."""
+
+    place: CassettePlace
+
+
+def targets(arguments: Sequence[str], store: str, *, strict: bool = False) -> list[Target | Stored]:
+    """What the arguments name, or all cassettes of the store where there are none.
+
+    A file that is no cassette is passed over with a note, or refused where that is `strict`.
+    Raises ConfigError, StoreError.
+    """
+    if not arguments:
+        return list(_of_store(store, strict=strict))
+    return [target for each in arguments for target in _of_argument(each, store, strict=strict)]
+
+
+def files_of(root: Path, name: str) -> list[Path]:
+    """The files a cassette has: one, none while it is in its journal, or by mistake several."""
+    files = [root / f"{name}{ending}" for ending in ENDINGS]
+    return [each for each in files if each.is_file()]
+
+
+def _of_store(store: str, *, strict: bool) -> Iterator[Target | Stored]:
+    found = open_store(store)
+    if isinstance(found, FileStore):
+        yield from _of_folder(found.root, strict=strict)
+        return
+    check_lasting(found)
+    for name in asyncio.run(_names(found)):
+        yield _of_name(name, store)
+
+
+async def _names(store: CassetteStore) -> Sequence[str]:
+    async with opened(store):
+        return await store.names()
+
+
+def _of_argument(argument: str, store: str, *, strict: bool) -> Iterator[Target | Stored]:
+    path = Path(argument)
+    if is_address(argument):
+        yield _of_place(find(argument, store))
+    elif path.is_dir():
+        yield from _of_folder(path, strict=strict)
+    elif path.is_file():
+        yield from _of_file(path, strict=strict)
+    elif valid_cassette_name(argument) and path.suffix not in ENDINGS:
+        yield _of_name(argument, store)
+    else:
+        raise ConfigError(f"{argument}: there is no such file, and it is no name of a cassette")
+
+
+def _of_name(name: str, store: str) -> Target | Stored:
+    opened_anew = open_store(store)
+    return _of_place(CassettePlace(opened_anew, name, f"{opened_anew.url}#{name}"))
+
+
+def _of_place(found: CassettePlace) -> Target | Stored:
+    if isinstance(found.store, FileStore):
+        return Target(found.store.root, found.name)
+    check_lasting(found.store)
+    return Stored(found)
+
+
+def _of_folder(folder: Path, *, strict: bool) -> Iterator[Target]:
+    try:
+        names = find_names(folder)
+    except OSError as exc:
+        raise ConfigError(f"{folder}: cannot be listed ({exc.strerror})") from exc
+    for name in names:
+        files = files_of(folder, name)
+        if not files or any(_is_cassette(each, strict=strict) for each in files):
+            yield Target(folder, name)
+
+
+def _of_file(path: Path, *, strict: bool) -> Iterator[Target]:
+    if path.parent.suffix == _ASSETS:
+        yield Target(path.parent.parent, path.parent.stem, path)
+    elif _is_cassette(path, strict=strict):
+        yield Target(path.parent, path.stem)
+
+
+def _is_cassette(path: Path, *, strict: bool) -> bool:
+    try:
+        if notation := ENDINGS.get(path.suffix):
+            text = path.read_bytes()
+            if all(mark.search(text) for mark in _MARKS[notation]):
+                return True
+    except OSError as exc:
+        raise ConfigError(f"{path}: cannot be read ({exc.strerror})") from exc
+    if strict:
+        raise ConfigError(f"{path} is no cassette")
+    click.echo(f"tapeway: {path} is no cassette: passed over", err=True)
+    return False

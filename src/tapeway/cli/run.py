@@ -1,23 +1,171 @@
-"""`tapeway run`: a command with a proxy around it, and what it got out of its cassettes."""
+"""`tapeway run`: a command with a proxy around it, and what it got out of its cassettes.
 
+A proxy around one command: it serves on free ports while the command runs, and then reports.
+"""
+
+import asyncio
 import os
-from collections.abc import Callable, Mapping
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import click
+import uvloop
 
 from tapeway.admin.handlers.control import reported
 from tapeway.admin.models.control import Report
-from tapeway.cli.around import FREE, Finished, run_around
-from tapeway.cli.command_line import Around, command_of
-from tapeway.cli.options import settings_options
-from tapeway.cli.preparation import prepare
-from tapeway.engine.report import junit, markdown, text
-from tapeway.errors import ConfigError
+from tapeway.cli.command_classes import Around, command_of
+from tapeway.cli.env import variables
+from tapeway.cli.options import prepare, settings_options
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.engine.journal import RequestJournal
+from tapeway.engine.report import CassetteReport, junit, markdown, text
+from tapeway.errors import (
+    CassetteCorrupt,
+    CassetteEdited,
+    CassetteLocked,
+    ConfigError,
+    StoreError,
+    TapewayError,
+)
+from tapeway.server.lifecycle import Service, serving
+from tapeway.settings.options import Settings, resolve_routes
 
+FREE = {"listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0"}
+"""The flags of a proxy that nobody has to find by its port."""
+_OF_STORE = {each.code for each in (StoreError, CassetteCorrupt, CassetteLocked, CassetteEdited)}
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _FAILURE = 1
+
 _MISSED = 3
 """The exit code of a command that went well while its recordings did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What became of a command and of the cassettes it used.
+
+    `code` is the command's own, 128 and the signal's number where it died of one. `failures` says
+    what kept answers or cassettes from being kept.
+    """
+
+    code: int
+    reports: tuple[CassetteReport, ...]
+    cassettes: Mapping[str, StoredCassette]
+    failures: tuple[str, ...] = ()
+    connections: int = 0
+
+
+def run_around(
+    settings: Settings,
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    stdout: IO[str] | None = None,
+) -> Finished:
+    """Run a command whose SDKs are pointed at the proxy, and eject what it used.
+
+    Its output goes to `stdout` where that is given. Raises ConfigError for a command that cannot
+    be started, and what `serve` raises.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_around(settings, command, environ, stdout))
+
+
+async def _around(
+    settings: Settings,
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    stdout: IO[str] | None,
+) -> Finished:
+    failures: list[str] = []
+    try:
+        async with serving(settings) as service, asyncio.TaskGroup() as tasks:
+            tasks.create_task(_collect(service.journal, failures))
+            pointed = {**environ, **variables(resolve_routes(settings), service.url)}
+            code = await _run(command, pointed, stdout)
+            reports, cassettes = await _eject(service, failures)
+            # It ends the collecting too, behind what came last.
+            service.journal.close()
+    except ExceptionGroup as group:
+        # The collecting raises nothing: this is the one that ended it.
+        raise group.exceptions[0] from None
+    return Finished(code, reports, cassettes, tuple(failures), service.broker.responder.connections)
+
+
+async def _run(command: Sequence[str], environ: Mapping[str, str], stdout: IO[str] | None) -> int:
+    loop = asyncio.get_running_loop()
+    process: asyncio.subprocess.Process | None = None
+    early: list[signal.Signals] = []
+
+    def pass_on(number: signal.Signals) -> None:
+        if process is None:
+            early.append(number)
+        elif process.returncode is None and not (number == signal.SIGINT and _at_terminal()):
+            process.send_signal(number)
+
+    for number in _PASSED_ON:
+        loop.add_signal_handler(number, pass_on, number)
+    try:
+        process = await _started(command, environ, stdout)
+        for number in early:
+            pass_on(number)
+        code = await process.wait()
+    finally:
+        for number in _PASSED_ON:
+            loop.remove_signal_handler(number)
+    return code if code >= 0 else 128 - code
+
+
+async def _started(
+    command: Sequence[str], environ: Mapping[str, str], stdout: IO[str] | None
+) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(*command, env=environ, stdout=stdout)
+    except (OSError, ValueError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else "its name holds a NUL"
+        raise ConfigError(f"{command[0]} cannot be started: {reason}") from exc
+
+
+def _at_terminal() -> bool:
+    """Whether what is typed at the terminal reaches the command from there."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+async def _eject(
+    service: Service, failures: list[str]
+) -> tuple[tuple[CassetteReport, ...], Mapping[str, StoredCassette]]:
+    broker = service.broker
+    reports: list[CassetteReport] = []
+    cassettes: dict[str, StoredCassette] = {}
+    for cassette in await broker.loaded():
+        try:
+            reports.append(await broker.eject(cassette.name))
+            if (stored := await broker.read(cassette.name)) is not None:
+                cassettes[cassette.name] = stored
+        except TapewayError as exc:
+            failures.append(exc.message)
+    return tuple(reports), cassettes
+
+
+async def _collect(journal: RequestJournal, failures: list[str]) -> None:
+    """Note what kept answers from being recorded, each cause once, until the journal closes."""
+    with journal.follow() as feed:
+        while (entry := await feed.get()) is not None:
+            code, _, cause = (entry.message or "").partition(": ")
+            if entry.outcome == "error" and code in _OF_STORE and cause not in failures:
+                failures.append(cause)
 
 
 @click.command(cls=Around)

@@ -2,8 +2,7 @@
 
 import click
 
-from tapeway.cli.options import settings_options
-from tapeway.cli.preparation import prepare
+from tapeway.cli.options import prepare, settings_options
 from tapeway.server import lifecycle
 from tapeway.workers import supervisor
 

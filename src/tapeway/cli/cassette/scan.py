@@ -7,12 +7,11 @@ from typing import Literal
 
 import click
 
-from tapeway.cli import plain_text, stored
-from tapeway.cli.examination import examine, examine_file
-from tapeway.cli.findings import CLEAN, FOUND, UNREADABLE, Found, report
+from tapeway.cli import secrets, terminal
 from tapeway.cli.options import settings_options
-from tapeway.cli.places import opened
-from tapeway.cli.targets import Stored, Target, targets
+from tapeway.cli.places import Stored, Target, opened, targets
+from tapeway.cli.secrets import FoundSecret, examine, examine_file, report
+from tapeway.cli.terminal import CLEAN, FOUND, UNREADABLE
 from tapeway.core.redaction.findings import Finding
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import TapewayError
@@ -39,29 +38,29 @@ def scan(
     """
     settings = load_settings(flags, os.environ, Path()).settings
     known = KnownValues(process_secrets(settings, os.environ))
-    found: list[Found] = []
+    found: list[FoundSecret] = []
     code = CLEAN
     for target in targets(cassettes, settings.store, strict=strict):
         try:
             found += _found(target, known)
         except TapewayError as exc:
-            click.echo(f"tapeway: {plain_text.line(exc.message)}", err=True)
+            click.echo(f"tapeway: {terminal.line(exc.message)}", err=True)
             code = UNREADABLE
     report(found, form)
     return code or (FOUND if found else CLEAN)
 
 
-def _found(target: Target | Stored, known: KnownValues) -> list[Found]:
+def _found(target: Target | Stored, known: KnownValues) -> list[FoundSecret]:
     if isinstance(target, Stored):
         seen = asyncio.run(_of_stored(target, known))
-        return [Found(target.place.shown, each) for each in seen]
+        return [FoundSecret(target.place.shown, each) for each in seen]
     if target.beside is not None:
         seen = examine_file(target.beside, known)
     else:
         seen = examine(offline.read(target.root, target.name), known).findings
-    return [Found(target.shown, each) for each in seen]
+    return [FoundSecret(target.shown, each) for each in seen]
 
 
 async def _of_stored(target: Stored, known: KnownValues) -> list[Finding]:
     async with opened(target.place.store):
-        return (await stored.examine(target.place, known)).findings
+        return (await secrets.examine_place(target.place, known)).findings

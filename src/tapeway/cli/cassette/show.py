@@ -8,9 +8,10 @@ from typing import Literal
 
 import click
 
-from tapeway.cli import exhibits, plain_text
+from tapeway.cli import terminal
+from tapeway.cli.cassette import render
 from tapeway.cli.options import settings_options
-from tapeway.cli.places import Place, place
+from tapeway.cli.places import CassettePlace, place
 from tapeway.conversations.model import document
 from tapeway.conversations.transcript import Transcript, read_transcript
 from tapeway.core.json_text import Json, dump
@@ -55,17 +56,17 @@ async def _show(name: str, store: str, index: int | None, form: str, *, messages
         else:
             item = await _one(found, index)
             one = dump(_document(found, item), indent=True).decode() if form == "json" else None
-            click.echo(exhibits.whole(item) if one is None else one)
+            click.echo(render.whole(item) if one is None else one)
 
 
-async def _said(found: Place, index: int | None) -> Transcript:
+async def _said(found: CassettePlace, index: int | None) -> Transcript:
     stored = await found.load()
     if index is not None and index not in [each.index for each in stored.interactions]:
         raise _nothing_there(found, index)
     return await read_transcript(stored)
 
 
-async def _one(found: Place, index: int) -> Held:
+async def _one(found: CassettePlace, index: int) -> Held:
     item = await found.get(index)
     if item is None:
         raise _nothing_there(found, index)
@@ -74,10 +75,10 @@ async def _one(found: Place, index: int) -> Held:
 
 async def _sum_up(items: AsyncIterator[Held]) -> None:
     async for each in items:
-        click.echo(exhibits.summary(each))
+        click.echo(render.summary(each))
 
 
-async def _list(items: AsyncIterator[Held], found: Place) -> None:
+async def _list(items: AsyncIterator[Held], found: CassettePlace) -> None:
     # What was shown is let go: a list may have a million interactions.
     before = "[\n  "
     async for each in items:
@@ -87,7 +88,7 @@ async def _list(items: AsyncIterator[Held], found: Place) -> None:
     click.echo("[]" if before[0] == "[" else "\n]")
 
 
-def _nothing_there(found: Place, index: int) -> ConfigError:
+def _nothing_there(found: CassettePlace, index: int) -> ConfigError:
     return ConfigError(f"cassette {found.shown} has no interaction {index}")
 
 
@@ -102,13 +103,13 @@ def _tell(said: Transcript, index: int | None, form: str) -> None:
         click.echo(dump({"messages": told, "left_out": unread}, indent=True).decode())
         return
     if chosen:
-        click.echo(exhibits.conversations(chosen))
+        click.echo(render.conversations(chosen))
     for each in left_out:
-        reason = plain_text.line(each.reason)
+        reason = terminal.line(each.reason)
         click.echo(f"tapeway: interaction {each.interaction} is left out: {reason}", err=True)
 
 
-def _document(found: Place, item: Held) -> dict[str, Json]:
+def _document(found: CassettePlace, item: Held) -> dict[str, Json]:
     try:
         written = encode(item)
     except FormatFault as fault:

@@ -7,13 +7,11 @@ from typing import Literal
 
 import click
 
-from tapeway.cli import plain_text, stored
-from tapeway.cli.cleansing import LEFT, REPLACED
-from tapeway.cli.examination import Examination, examine
-from tapeway.cli.findings import CLEAN, FOUND, UNREADABLE, Found, report
+from tapeway.cli import secrets, terminal
 from tapeway.cli.options import settings_options
-from tapeway.cli.places import opened
-from tapeway.cli.targets import Stored, Target, targets
+from tapeway.cli.places import Stored, Target, opened, targets
+from tapeway.cli.secrets import LEFT, REPLACED, Examination, FoundSecret, examine, report
+from tapeway.cli.terminal import CLEAN, FOUND, UNREADABLE
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import TapewayError
@@ -40,24 +38,24 @@ def redact(cassettes: tuple[str, ...], form: Literal["text", "json"], **flags: o
     """
     settings = load_settings(flags, os.environ, Path()).settings
     known = KnownValues(process_secrets(settings, os.environ))
-    found: list[Found] = []
+    found: list[FoundSecret] = []
     code = CLEAN
     for target in targets(cassettes, settings.store):
         try:
             found += _redacted(target, known)
         except TapewayError as exc:
-            click.echo(f"tapeway: {plain_text.line(exc.message)}", err=True)
+            click.echo(f"tapeway: {terminal.line(exc.message)}", err=True)
             code = UNREADABLE
     report(found, form)
     return code or (FOUND if any(each.deed == LEFT for each in found) else CLEAN)
 
 
-def _redacted(target: Target | Stored, known: KnownValues) -> list[Found]:
+def _redacted(target: Target | Stored, known: KnownValues) -> list[FoundSecret]:
     if isinstance(target, Stored):
         return _told(asyncio.run(_in_its_store(target, known)), target.place.shown)
     if target.beside is not None:
         return []
-    found: list[Found] = []
+    found: list[FoundSecret] = []
 
     def change(cassette: Pages) -> tuple[CassetteHead, list[Document]] | None:
         seen = examine(cassette, known)
@@ -70,9 +68,9 @@ def _redacted(target: Target | Stored, known: KnownValues) -> list[Found]:
 
 async def _in_its_store(target: Stored, known: KnownValues) -> Examination:
     async with opened(target.place.store):
-        return await stored.mend(target.place, known)
+        return await secrets.mend(target.place, known)
 
 
-def _told(seen: Examination, shown: str) -> list[Found]:
-    replaced = [Found(shown, each, REPLACED) for each in seen.replaced]
-    return replaced + [Found(shown, each, LEFT) for each in seen.left]
+def _told(seen: Examination, shown: str) -> list[FoundSecret]:
+    replaced = [FoundSecret(shown, each, REPLACED) for each in seen.replaced]
+    return replaced + [FoundSecret(shown, each, LEFT) for each in seen.left]

@@ -6,14 +6,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
 from tapeway.body_files import pieces
-from tapeway.cli import foreign_file
-from tapeway.cli.carriage import Source, agree
-from tapeway.cli.cleansing import LEFT, Cleansing
-from tapeway.cli.digest import Digest
-from tapeway.cli.ends import End
-from tapeway.cli.findings import Found
-from tapeway.cli.places import Place, place
-from tapeway.cli.transfer import bring
+from tapeway.cli.places import CassettePlace, place
+from tapeway.cli.secrets import LEFT, Cleansing, FoundSecret
+from tapeway.cli.transfer import endpoints
+from tapeway.cli.transfer.batches import Digest, TransferSource, agree, is_marked, unmarked
+from tapeway.cli.transfer.endpoints import Endpoint
+from tapeway.cli.transfer.into_store import bring
 from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Cuts, ResponseChunk
@@ -21,7 +19,6 @@ from tapeway.core.redaction.known_values import KnownValues
 from tapeway.formats.conversion_loss import Loss
 from tapeway.formats.registry import TAPEWAY
 from tapeway.paging import CassetteWalk, walk_cassette, walk_over
-from tapeway.stores.unfinished import is_marked, unmarked
 
 
 @dataclass(slots=True)
@@ -33,7 +30,7 @@ class Converted:
     kept: int = 0
     digest: str = ""
     losses: list[Loss] = field(default_factory=list)
-    found: list[Found] = field(default_factory=list)
+    found: list[FoundSecret] = field(default_factory=list)
 
     @property
     def whole(self) -> bool:
@@ -42,8 +39,8 @@ class Converted:
 
 
 async def convert(
-    one: End,
-    other: End,
+    one: Endpoint,
+    other: Endpoint,
     store: str,
     known: KnownValues | None,
     fresh: CassetteHead,
@@ -56,7 +53,7 @@ async def convert(
     brought into a store bit by bit is marked as unfinished, and goes on when this is called again.
     """
     if other.kind is not TAPEWAY and not force and other.path.exists():
-        raise foreign_file.taken(other.written)
+        raise endpoints.taken(other.written)
     async with AsyncExitStack() as stack:
         losses: list[Loss] = []
         to = None
@@ -65,34 +62,36 @@ async def convert(
         if one.kind is TAPEWAY:
             came = await stack.enter_async_context(place(one.written, store))
             return await _carried(
-                Source(came.shown, came.walk, came), to or other, known, losses, force=force
+                TransferSource(came.shown, came.walk, came), to or other, known, losses, force=force
             )
-        text = foreign_file.content(one.path)
+        text = endpoints.content(one.path)
         head = fresh if to is None else await _begun(to) or fresh
-        loaded = foreign_file.read(one.path, text, one.kind, head)
+        loaded = endpoints.read(one.path, text, one.kind, head)
         losses += loaded.losses
 
         async def walk() -> CassetteWalk:
             return walk_over(loaded.cassette)
 
-        source = Source(one.written, walk)
+        source = TransferSource(one.written, walk)
         return await _carried(source, to or other, known, losses, force=force, foreign=True)
 
 
-async def copy(one: Place, other: Place, known: KnownValues | None, *, force: bool) -> Converted:
+async def copy(
+    one: CassettePlace, other: CassettePlace, known: KnownValues | None, *, force: bool
+) -> Converted:
     """The same for cassettes in stores that are open."""
-    return await _carried(Source(one.shown, one.walk, one), other, known, [], force=force)
+    return await _carried(TransferSource(one.shown, one.walk, one), other, known, [], force=force)
 
 
-async def _begun(to: Place) -> CassetteHead | None:
+async def _begun(to: CassettePlace) -> CassetteHead | None:
     # A file that says nothing of itself is given a head anew each time: one that was begun keeps its.
     present = await walk_cassette(to.store, to.name)
     return unmarked(present.head) if present is not None and is_marked(present.head) else None
 
 
 async def _carried(
-    came: Source,
-    to: Place | End,
+    came: TransferSource,
+    to: CassettePlace | Endpoint,
     known: KnownValues | None,
     losses: list[Loss],
     *,
@@ -103,14 +102,14 @@ async def _carried(
 
     async def anew() -> CassetteWalk:
         found = await came.anew()
-        if not isinstance(to, Place):
+        if not isinstance(to, CassettePlace):
             found = replace(found, items=_inlined(found.items))
         return found if cleansing is None else cleansing.walk(found)
 
     source = replace(came, anew=anew)
-    done = Converted(to.shown if isinstance(to, Place) else to.written, losses=losses)
+    done = Converted(to.shown if isinstance(to, CassettePlace) else to.written, losses=losses)
     left_out = sum(1 for loss in losses if loss.left_out)
-    if isinstance(to, Place):
+    if isinstance(to, CassettePlace):
         digest = await bring(source, to, force=force)
         done.total = digest.count + left_out
     else:
@@ -123,8 +122,10 @@ async def _carried(
     return done
 
 
-def _into_file(cassette: StoredCassette, to: End, losses: list[Loss], *, force: bool) -> Digest:
-    written = foreign_file.saved(to.kind, cassette)
+def _into_file(
+    cassette: StoredCassette, to: Endpoint, losses: list[Loss], *, force: bool
+) -> Digest:
+    written = endpoints.saved(to.kind, cassette)
     losses += written.losses
     wanted = Digest()
     for index, item in enumerate(cassette.interactions):
@@ -133,11 +134,11 @@ def _into_file(cassette: StoredCassette, to: End, losses: list[Loss], *, force: 
 
     def check(text: bytes) -> None:
         found = Digest()
-        for item in foreign_file.read(to.path, text, to.kind, cassette.head).cassette.interactions:
+        for item in endpoints.read(to.path, text, to.kind, cassette.head).cassette.interactions:
             found.add(item)
         agree(wanted, found, to.written)
 
-    foreign_file.write(to.path, written.text, check, force=force)
+    endpoints.write(to.path, written.text, check, force=force)
     return wanted
 
 

@@ -9,16 +9,16 @@ from typing import Literal
 
 import click
 
-from tapeway.cli import plain_text
+from tapeway.cli import terminal
 from tapeway.cli.options import settings_options
 from tapeway.cli.places import opened
+from tapeway.cli.transfer.batches import is_marked
 from tapeway.core.json_text import Json, dump
 from tapeway.errors import StoreAway, StoreError
 from tapeway.paging import walk_cassette
 from tapeway.ports import CassetteStore
 from tapeway.settings.sources import load_settings
 from tapeway.stores.opening import open_store
-from tapeway.stores.unfinished import is_marked
 
 _UNREADABLE = 2
 
@@ -92,10 +92,10 @@ def _print(found: list[_Listed]) -> None:
     width = max([len(each.name) for each in found], default=0)
     for each in found:
         count = "?" if each.interactions is None else str(each.interactions)
-        size = "" if each.size is None else plain_text.size(each.size)
+        size = "" if each.size is None else terminal.size(each.size)
         note = "  unfinished" if each.unfinished else ""
         modified_at = re.sub(r"\.\d+", "", each.modified_at or "")
         shown = f"{each.name:<{width}}  {count:>6}  {size:>10}  {modified_at}{note}"
         click.echo(shown.rstrip())
         if each.error:
-            click.echo(f"tapeway: {plain_text.line(each.error)}", err=True)
+            click.echo(f"tapeway: {terminal.line(each.error)}", err=True)

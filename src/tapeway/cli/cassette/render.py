@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from tapeway.cli import plain_text
+from tapeway.cli import terminal
 from tapeway.conversations.model import ConversationMessage, document
 from tapeway.core.json_text import Json, NotJson, dump, legible, parse
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
@@ -17,7 +17,7 @@ def summary(item: Held) -> str:
     if isinstance(item, ForeignInteraction):
         kind, boundary = item.document.get("kind"), item.document.get("boundary", "")
         outcome = "error" if "error" in item.document else "response"
-        return plain_text.line(f"#{item.index} {kind} {boundary} {outcome}")
+        return terminal.line(f"#{item.index} {kind} {boundary} {outcome}")
     told = [
         f"#{item.index} {legible(item.request.method)} {legible(item.request.url)}",
         str(item.response.status) if item.response.status else "",
@@ -30,24 +30,24 @@ def summary(item: Held) -> str:
         f"{item.latency_ms:.0f} ms" if item.latency_ms else "",
         *[f"[{tag}]" for tag in item.tags],
     ]
-    return plain_text.line("  ".join(filter(None, told)))
+    return terminal.line("  ".join(filter(None, told)))
 
 
 def whole(item: Held) -> str:
     """All of it: head and body of both sides, other tools' own records as their document."""
     if isinstance(item, ForeignInteraction):
-        return plain_text.block(dump(encode(item), indent=True).decode())
-    return plain_text.block("\n".join([summary(item), "", *_request(item), "", *_response(item)]))
+        return terminal.block(dump(encode(item), indent=True).decode())
+    return terminal.block("\n".join([summary(item), "", *_request(item), "", *_response(item)]))
 
 
 def conversations(messages: Sequence[ConversationMessage]) -> str:
     """What was said, a heading for each conversation."""
-    return plain_text.block("\n".join([*_conversations(messages)]))
+    return terminal.block("\n".join([*_conversations(messages)]))
 
 
 def _tokens(item: Interaction) -> str:
     total = (item.usage or {}).get("total_tokens")
-    return plain_text.counted(total, "token") if isinstance(total, int) else ""
+    return terminal.counted(total, "token") if isinstance(total, int) else ""
 
 
 def _request(item: Interaction) -> Iterator[str]:
@@ -75,7 +75,7 @@ def _headers(headers: Headers) -> Iterator[str]:
 def _body(message: Request | Response, file: BodyFile | None) -> Iterator[str]:
     if file is not None:
         yield ""
-        yield f"({plain_text.size(file.size)}, sha256 {file.digest})"
+        yield f"({terminal.size(file.size)}, sha256 {file.digest})"
     elif message.body:
         yield ""
         yield _shown(message.body)
@@ -89,7 +89,7 @@ def _shown(body: bytes) -> str:
     try:
         return body.decode("utf-8").rstrip("\n")
     except UnicodeDecodeError:
-        return f"({plain_text.size(len(body))} that are no text)"
+        return f"({terminal.size(len(body))} that are no text)"
 
 
 def _conversations(messages: Sequence[ConversationMessage]) -> Iterator[str]:

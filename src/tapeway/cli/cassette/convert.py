@@ -9,11 +9,13 @@ from uuid import uuid4
 
 import click
 
-from tapeway.cli import conversion, ends, plain_text
-from tapeway.cli.conversion import Converted
-from tapeway.cli.findings import CLEAN, FOUND, UNREADABLE, report
+from tapeway.cli import terminal
 from tapeway.cli.options import settings_options
-from tapeway.cli.places import Place, opened
+from tapeway.cli.places import CassettePlace, opened
+from tapeway.cli.secrets import report
+from tapeway.cli.terminal import CLEAN, FOUND, UNREADABLE
+from tapeway.cli.transfer import conversion, endpoints
+from tapeway.cli.transfer.conversion import Converted
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import ConfigError, TapewayError
@@ -69,12 +71,12 @@ def convert(
     try:
         if every:
             return asyncio.run(_all(source, target, known, force=force))
-        one, other = ends.source(source, came), ends.target(target, goes)
+        one, other = endpoints.source(source, came), endpoints.target(target, goes)
         done = asyncio.run(
             conversion.convert(one, other, settings.store, known, _fresh(), force=force)
         )
     except TapewayError as exc:
-        click.echo(f"tapeway: {plain_text.line(exc.message)}", err=True)
+        click.echo(f"tapeway: {terminal.line(exc.message)}", err=True)
         return UNREADABLE
     except KeyboardInterrupt:
         click.echo("tapeway: interrupted: what came across so far stays, run it again", err=True)
@@ -89,12 +91,12 @@ async def _all(source: str, target: str, known: KnownValues | None, *, force: bo
         if not names:
             raise ConfigError(f"there is no cassette in {one.url}")
         for name in names:
-            came = Place(one, name, f"{one.url}#{name}")
-            goes = Place(other, name, f"{other.url}#{name}")
+            came = CassettePlace(one, name, f"{one.url}#{name}")
+            goes = CassettePlace(other, name, f"{other.url}#{name}")
             try:
                 done = await conversion.copy(came, goes, known, force=force)
             except TapewayError as exc:
-                click.echo(f"tapeway: {plain_text.line(exc.message)}", err=True)
+                click.echo(f"tapeway: {terminal.line(exc.message)}", err=True)
                 code = UNREADABLE
             else:
                 code = max(code, _tell(done))

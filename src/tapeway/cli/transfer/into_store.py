@@ -7,22 +7,30 @@ off goes on behind what came across. One that is to be replaced stays whole unti
 import secrets
 from dataclasses import replace
 
-from tapeway.cli import foreign_file
-from tapeway.cli.carriage import Source, add, batches, beginning, ended, verified
-from tapeway.cli.digest import Digest
-from tapeway.cli.places import Place, check_lasting
-from tapeway.cli.progress import progress
+from tapeway.cli.places import CassettePlace, check_lasting
+from tapeway.cli.terminal import progress
+from tapeway.cli.transfer import endpoints
+from tapeway.cli.transfer.batches import (
+    Digest,
+    TransferSource,
+    add,
+    batches,
+    beginning,
+    ended,
+    is_marked,
+    marked,
+    verified,
+)
 from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
 from tapeway.errors import ConfigError, StoreError
 from tapeway.paging import CassetteWalk, walk_cassette, walk_over
 from tapeway.ports import Restatable, Swappable
-from tapeway.stores.unfinished import is_marked, marked
 
 _BESIDE = ".converting"
 _LONGEST = 128
 
 
-async def bring(source: Source, to: Place, *, force: bool) -> Digest:
+async def bring(source: TransferSource, to: CassettePlace, *, force: bool) -> Digest:
     """Put a cassette there and give the digest of what came back.
 
     Raises ConfigError where there is another one and that is not forced, StoreError.
@@ -33,7 +41,7 @@ async def bring(source: Source, to: Place, *, force: bool) -> Digest:
     return await _into_file(source, to, force=force)
 
 
-async def _into_file(source: Source, to: Place, *, force: bool) -> Digest:
+async def _into_file(source: TransferSource, to: CassettePlace, *, force: bool) -> Digest:
     # Whoever records into it would write over what is saved here.
     present = await to.store.load(to.name, writable=True)
     wanted = await source.walk()
@@ -46,7 +54,7 @@ async def _into_file(source: Source, to: Place, *, force: bool) -> Digest:
         if found is not None and unfinished:
             done, items = found, [*present.interactions]
         elif not force:
-            raise _other_beginning(to) if unfinished else foreign_file.taken(to.shown)
+            raise _other_beginning(to) if unfinished else endpoints.taken(to.shown)
         else:
             wanted = await source.walk()
     # One that is to be replaced stays as it is until there is another one.
@@ -56,7 +64,9 @@ async def _into_file(source: Source, to: Place, *, force: bool) -> Digest:
     return await verified(done, to)
 
 
-async def _rest(wanted: CassetteWalk, to: Place, done: Digest, *, noted: bool) -> list[Held]:
+async def _rest(
+    wanted: CassetteWalk, to: CassettePlace, done: Digest, *, noted: bool
+) -> list[Held]:
     """What is still to come; all but the last batch is `noted`, so that it need not come again."""
     items, last = list[Held](), list[Held]()
     with progress("copying", wanted.count) as step:
@@ -70,7 +80,9 @@ async def _rest(wanted: CassetteWalk, to: Place, done: Digest, *, noted: bool) -
     return items
 
 
-async def _into_database(source: Source, to: Place, store: Restatable, *, force: bool) -> Digest:
+async def _into_database(
+    source: TransferSource, to: CassettePlace, store: Restatable, *, force: bool
+) -> Digest:
     wanted = await source.walk()
     present = await walk_cassette(to.store, to.name)
     if present is None or is_marked(present.head):
@@ -79,7 +91,7 @@ async def _into_database(source: Source, to: Place, store: Restatable, *, force:
     if done is not None and await ended(wanted):
         return done
     if not force:
-        raise foreign_file.taken(to.shown)
+        raise endpoints.taken(to.shown)
     if not isinstance(store, Swappable):
         return await _into_file(source, to, force=force)
     beside = _beside(to)
@@ -90,7 +102,12 @@ async def _into_database(source: Source, to: Place, store: Restatable, *, force:
 
 
 async def _filled(
-    source: Source, wanted: CassetteWalk, to: Place, store: Restatable, *, force: bool
+    source: TransferSource,
+    wanted: CassetteWalk,
+    to: CassettePlace,
+    store: Restatable,
+    *,
+    force: bool,
 ) -> Digest:
     """A cassette there that holds nothing else. Raises ConfigError where one does."""
     present = await walk_cassette(to.store, to.name)
@@ -99,7 +116,7 @@ async def _filled(
         done = await beginning(wanted, present)
         if done is None:
             if not is_marked(present.head):
-                raise foreign_file.taken(to.shown)
+                raise endpoints.taken(to.shown)
             if not force:
                 raise _other_beginning(to)
             await to.store.remove(to.name)
@@ -121,7 +138,7 @@ async def _filled(
 
 
 async def _add_all(
-    wanted: CassetteWalk, to: Place, store: Restatable, mark: CassetteHead, done: Digest
+    wanted: CassetteWalk, to: CassettePlace, store: Restatable, mark: CassetteHead, done: Digest
 ) -> None:
     with progress("copying", wanted.count) as step:
         step(done.count)
@@ -131,7 +148,7 @@ async def _add_all(
             step(len(batch))
 
 
-async def _check(to: Place, store: Restatable, head: CassetteHead, count: int) -> None:
+async def _check(to: CassettePlace, store: Restatable, head: CassetteHead, count: int) -> None:
     outline = await store.outline(to.name)
     if outline is None or (outline.head, outline.count) != (head, count):
         raise StoreError(
@@ -140,7 +157,7 @@ async def _check(to: Place, store: Restatable, head: CassetteHead, count: int) -
         )
 
 
-async def _refuse_own(source: Source, to: Place, mark: CassetteHead) -> None:
+async def _refuse_own(source: TransferSource, to: CassettePlace, mark: CassetteHead) -> None:
     """Raise ConfigError where this stands beside the source itself, to be put in its place."""
     if source.place is None or _beside(source.place).name != to.name:
         return
@@ -150,18 +167,18 @@ async def _refuse_own(source: Source, to: Place, mark: CassetteHead) -> None:
         raise _is_the_source(source.place)
 
 
-def _beside(to: Place) -> Place:
+def _beside(to: CassettePlace) -> CassettePlace:
     """Where a cassette comes into being that is to take the place of this one."""
     folder, slash, last = to.name.rpartition("/")
     name = f"{folder}{slash}{last[: _LONGEST - len(_BESIDE)]}{_BESIDE}"
     return replace(to, name=name, shown=f"{to.store.url}#{name}")
 
 
-def _is_the_source(to: Place) -> ConfigError:
+def _is_the_source(to: CassettePlace) -> ConfigError:
     return ConfigError(f"{to.shown} is what is to be read: give another place to write it to")
 
 
-def _other_beginning(to: Place) -> ConfigError:
+def _other_beginning(to: CassettePlace) -> ConfigError:
     return ConfigError(
         f"{to.shown} holds the beginning of another conversion: give another name, or --force to "
         "begin anew"

@@ -1,0 +1,1 @@
+"""`tapeway cassette`: inspect and edit cassettes offline, in any store."""

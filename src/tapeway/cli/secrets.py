@@ -1,0 +1,248 @@
+"""A cassette looked at for secrets, all of it: head, interactions and large bodies.
+
+Secrets found in cassettes, as they are shown: where, of what kind, and never what.
+
+Secrets taken out of a cassette on its way, and what was found of them.
+
+A cassette in a store without files: looked at for secrets, and mended where it lies.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import click
+
+from tapeway.body_files import pieces
+from tapeway.cli.places import CassettePlace
+from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.redaction.findings import Finding
+from tapeway.core.redaction.known_values import KnownValues
+from tapeway.core.redaction.leak_guard import Place
+from tapeway.errors import StoreError
+from tapeway.formats.errors import shown
+from tapeway.formats.native.document import Document
+from tapeway.formats.native.secret_scan import Inspected, Inspector, mended_as
+from tapeway.formats.other_tools.http_call import keyed
+from tapeway.paging import CassetteWalk, walk_over
+from tapeway.ports import Editable
+from tapeway.stores.file.offline import Page, Pages
+from tapeway.stores.shared.serialize import document_of
+
+_PIECE = 256 * 1024
+REPLACED, LEFT = "replaced", "still there"
+
+
+@dataclass(slots=True)
+class Examination:
+    """What a cassette shows, and what it would be without that."""
+
+    head: CassetteHead
+    documents: list[Document] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    replaced: list[Finding] = field(default_factory=list)
+    left: list[Finding] = field(default_factory=list)
+
+    def add(self, seen: Inspected, place: Place) -> None:
+        self.findings += _within(place, seen.findings)
+        self.replaced += _within(place, seen.replaced)
+        self.left += _within(place, seen.left)
+
+
+def examine(cassette: Pages, known: KnownValues) -> Examination:
+    """Look at all of it. Raises StoreError for a large body that cannot be read."""
+    inspector = Inspector(cassette.head.run_id, known)
+    meta = inspector.document(dict(cassette.head.meta))
+    result = Examination(replace(cassette.head, meta=meta.document))
+    result.add(meta, ("meta",))
+    for number, page in enumerate(cassette.pages):
+        seen = inspector.interaction(page.item, page.document)
+        result.documents.append(seen.document)
+        result.add(seen, ("interactions", number))
+        large = Inspected(seen.document, (), tuple(_in_files(inspector, page)))
+        result.add(large, ("interactions", number))
+    return result
+
+
+def examine_file(path: Path, known: KnownValues) -> list[Finding]:
+    """What a large body shows that lies beside a cassette."""
+    return list(Inspector("", known).body((), (), _pieces(path)))
+
+
+def _in_files(inspector: Inspector, page: Page) -> Iterator[Finding]:
+    if isinstance(page.item, Interaction):
+        for name, message in (("request", page.item.request), ("response", page.item.response)):
+            if message.file is not None:
+                pieces = _pieces(Path(message.file.path))
+                yield from inspector.body((name, "body_file"), message.headers, pieces)
+
+
+def _within(place: Place, findings: Iterable[Finding]) -> list[Finding]:
+    return [replace(each, place=(*place, *each.place)) for each in findings]
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                yield piece
+    except OSError as exc:
+        raise StoreError(f"{path}: cannot be read ({exc.strerror})") from exc
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSecret:
+    """A finding in a cassette's file, and what became of it."""
+
+    file: str
+    finding: Finding
+    deed: str = "found"
+
+
+def report(found: Iterable[FoundSecret], form: str) -> None:
+    """Print them, a line each or as one JSON list."""
+    if form == "json":
+        click.echo(json.dumps([_fields(each) for each in found], indent=2))
+        return
+    for each in found:
+        finding = each.finding
+        deed = "" if each.deed == "found" else each.deed
+        begins = f", begins with {finding.prefix!r}" if finding.prefix else ""
+        told = [each.file, deed, _place(finding), _legible(finding.kind) + begins]
+        click.echo(": ".join(filter(None, told)))
+
+
+def _fields(found: FoundSecret) -> dict[str, str | int | None]:
+    place = found.finding.place
+    index = place[1] if len(place) > 1 and place[0] == "interactions" else None
+    return {
+        "file": found.file,
+        "interaction": index,
+        "place": _place(found.finding),
+        "kind": found.finding.kind,
+        "prefix": found.finding.prefix,
+        "deed": found.deed,
+    }
+
+
+def _place(finding: Finding) -> str:
+    return _legible(shown(finding.place))
+
+
+def _legible(text: str) -> str:
+    # Names in a cassette are anybody's: none of them steers the terminal.
+    return "".join([each if each.isprintable() else f"\\u{ord(each):04x}" for each in text])
+
+
+class Cleansing:
+    """What one cassette shows; `foreign` for another tool's, which says nothing of keys."""
+
+    def __init__(self, shown: str, known: KnownValues, *, foreign: bool) -> None:
+        self.found: list[FoundSecret] = []
+        self._shown = shown
+        self._known = known
+        self._foreign = foreign
+
+    def walk(self, through: CassetteWalk) -> CassetteWalk:
+        """The same without its secrets; what is found is known once it was gone through."""
+        self.found.clear()
+        inspector = Inspector(through.head.run_id, self._known)
+        meta = inspector.document(dict(through.head.meta))
+        self._tell(("meta",), meta.replaced, REPLACED)
+        self._tell(("meta",), meta.left, LEFT)
+        head = replace(through.head, meta=meta.document)
+        return CassetteWalk(head, through.count, self._items(inspector, through.items))
+
+    async def _items(self, inspector: Inspector, items: AsyncIterator[Held]) -> AsyncIterator[Held]:
+        position = 0
+        async for item in items:
+            at = ("interactions", position)
+            document = document_of(item)
+            seen = inspector.interaction(item, document)
+            self._tell(at, seen.replaced, REPLACED)
+            self._tell(at, (*seen.left, *in_files(inspector, item)), LEFT)
+            yield item if seen.document is document else self._mended(item, seen.document)
+            position += 1
+
+    def _mended(self, item: Held, document: Document) -> Held:
+        mended = mended_as(item, document)
+        # A key taken before would be a hash over the secret.
+        return keyed(mended) if self._foreign and isinstance(mended, Interaction) else mended
+
+    def _tell(self, at: Place, seen: Iterable[Finding], deed: str) -> None:
+        self.found.extend(
+            [
+                FoundSecret(self._shown, replace(each, place=(*at, *each.place)), deed)
+                for each in seen
+            ]
+        )
+
+
+def in_files(inspector: Inspector, item: Held) -> Iterator[Finding]:
+    """What the large bodies of an interaction show. Raises StoreError for one that is lost."""
+    if isinstance(item, Interaction):
+        for name, message in (("request", item.request), ("response", item.response)):
+            if message.file is not None:
+                read = pieces(message.file)
+                yield from inspector.body((name, "body_file"), message.headers, read)
+
+
+async def examine_place(found: CassettePlace, known: KnownValues) -> Examination:
+    """Look at all of it. Raises ConfigError where there is none, StoreError."""
+    through = await found.walk()
+    result = Examination(through.head)
+    async for _ in _mended(through, known, result):
+        pass
+    return result
+
+
+async def mend(found: CassettePlace, known: KnownValues) -> Examination:
+    """The same, and put in the place of each interaction that shows something what shows nothing.
+
+    Where the store changes single ones, others may go on recording meanwhile, and what breaks off
+    has mended some of them.
+    """
+    store = found.store
+    if not isinstance(store, Editable):
+        return await _mend_at_once(found, known)
+    through = await found.walk()
+    result = Examination(through.head)
+    async for item, mended in _mended(through, known, result):
+        if mended is not item:
+            await store.edit(found.name, item.index, mended)
+    if result.head != through.head:
+        await store.restate(found.name, result.head)
+    return result
+
+
+async def _mend_at_once(found: CassettePlace, known: KnownValues) -> Examination:
+    stored = await found.load(writable=True)
+    result = Examination(stored.head)
+    items = [mended async for _, mended in _mended(walk_over(stored), known, result)]
+    if result.replaced:
+        await found.store.save(found.name, StoredCassette(result.head, tuple(items)))
+    return result
+
+
+async def _mended(
+    through: CassetteWalk, known: KnownValues, result: Examination
+) -> AsyncIterator[tuple[Held, Held]]:
+    inspector = Inspector(through.head.run_id, known)
+    result.head = _head(through.head, inspector, result)
+    position = 0
+    async for item in through.items:
+        at = ("interactions", position)
+        document = document_of(item)
+        seen = inspector.interaction(item, document)
+        result.add(seen, at)
+        result.add(Inspected(document, (), tuple(in_files(inspector, item))), at)
+        yield item, item if seen.document is document else mended_as(item, seen.document)
+        position += 1
+
+
+def _head(head: CassetteHead, inspector: Inspector, result: Examination) -> CassetteHead:
+    meta = inspector.document(dict(head.meta))
+    result.add(meta, ("meta",))
+    return replace(head, meta=meta.document)

@@ -1,0 +1,1 @@
+"""Cassettes carried from one place and format to another."""
