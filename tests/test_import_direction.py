@@ -253,7 +253,11 @@ CLEAN: dict[str, str] = {
 
 PLANTED: list[tuple[str, str, str]] = [
     ("src/tapeway/errors.py", "from tapeway.core.json_text import X", "not import core.json_text"),
-    ("src/tapeway/core/http/a.py", "from tapeway.ports import X", "core.http must not import ports"),
+    (
+        "src/tapeway/core/http/a.py",
+        "from tapeway.ports import X",
+        "core.http must not import ports",
+    ),
     ("src/tapeway/core/http/a.py", "import tapeway.stores.file.store", "not import stores.file"),
     ("src/tapeway/core/http/a.py", "from tapeway.core.misses.a import X", "import core.misses"),
     (

@@ -1,9 +1,10 @@
-"""A group of commands, each imported when it is asked for: to import the server takes longer than
-most of them run.
+"""Click classes of our own.
 
-Commands that take another command behind `--`.
+A group imports a command when it is asked for: to import the server takes longer than most
+commands run. `Around` is a command that takes another one behind `--`.
 """
 
+from collections.abc import Mapping
 from importlib import import_module
 
 import click
@@ -12,17 +13,17 @@ _KEY = "tapeway.command"
 
 
 class Commands(click.Group):
-    """The commands in `names`: each is what its module `tapeway.cli.NAME` calls NAME."""
+    """Commands by name, with the module of each: there the command has the same name."""
 
-    names: tuple[str, ...] = ()
+    modules: Mapping[str, str] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(self.names)
+        return sorted(self.modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.names:
+        if cmd_name not in self.modules:
             return None
-        command: click.Command = getattr(import_module(f"tapeway.cli.{cmd_name}"), cmd_name)
+        command: click.Command = getattr(import_module(self.modules[cmd_name]), cmd_name)
         return command
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import copy_context
 
 import click
@@ -18,7 +18,13 @@ log = logging.getLogger(__name__)
 
 
 class _All(Commands):
-    names = ("serve", "env", "cassette", "doctor", "run")
+    modules: Mapping[str, str] = {
+        "serve": "tapeway.cli.serve",
+        "run": "tapeway.cli.run",
+        "env": "tapeway.cli.env",
+        "cassette": "tapeway.cli.cassette.group",
+        "doctor": "tapeway.cli.doctor",
+    }
 
 
 @click.group(

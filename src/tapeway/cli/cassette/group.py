@@ -1,4 +1,6 @@
-"""`tapeway cassette`: what can be done with cassettes without a server."""
+"""`tapeway cassette`: inspect and edit cassettes offline, in any store."""
+
+from collections.abc import Mapping
 
 import click
 
@@ -9,7 +11,16 @@ from tapeway.errors import CassetteLocked, StoreAway
 
 
 class _CassetteCommands(Commands):
-    names = ("ls", "show", "diff", "verify", "scan", "redact", "convert", "prune")
+    modules: Mapping[str, str] = {
+        "ls": "tapeway.cli.cassette.ls",
+        "show": "tapeway.cli.cassette.show",
+        "diff": "tapeway.cli.cassette.diff",
+        "verify": "tapeway.cli.cassette.verify",
+        "scan": "tapeway.cli.cassette.scan",
+        "redact": "tapeway.cli.cassette.redact",
+        "convert": "tapeway.cli.cassette.convert",
+        "prune": "tapeway.cli.cassette.prune",
+    }
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -22,4 +33,4 @@ class _CassetteCommands(Commands):
 
 @click.group(cls=_CassetteCommands, no_args_is_help=False)
 def cassette() -> None:
-    """Look at cassettes and mend them, without a server."""
+    """Inspect and edit cassettes offline, in any store."""
