@@ -23,7 +23,7 @@ BESIDE = "smoke.converting"
 
 
 @pytest.fixture
-def there(stores: dict[str, BitByBitStore]) -> BitByBitStore:
+def occupied(stores: dict[str, BitByBitStore]) -> BitByBitStore:
     """A store that holds another cassette of that name."""
     written("smoke", *ITEMS)
     found = stores["sqlite:there"]
@@ -33,48 +33,48 @@ def there(stores: dict[str, BitByBitStore]) -> BitByBitStore:
 
 
 def test_what_is_replaced_stays_whole_until_there_is_another_one(
-    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+    capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
 ) -> None:
-    there.away_after = 2
+    occupied.away_after = 2
     assert run(capsys, "convert", "smoke", THERE, "--force")[0] == 2
 
-    assert (there.heads["smoke"].run_id, there.held["smoke"]) == ("old", OLD)
-    assert is_marked(there.heads[BESIDE])
-    assert len(there.held[BESIDE]) == 4
+    assert (occupied.heads["smoke"].run_id, occupied.held["smoke"]) == ("old", OLD)
+    assert is_marked(occupied.heads[BESIDE])
+    assert len(occupied.held[BESIDE]) == 4
     # Without --force it is as it was: somebody's.
     code, _, err = run(capsys, "convert", "smoke", THERE)
     assert (code, "is there already" in err) == (2, True)
 
-    there.away_after = 2
+    occupied.away_after = 2
     code, out, _ = run(capsys, "convert", "smoke", THERE, "--force")
     assert (code, out.partition(",")[0]) == (0, "sqlite:there#smoke: 8 of 8 interactions")
-    assert there.away_after == 0
-    assert there.heads == {"smoke": HEAD}
-    assert [each.index for each in there.held["smoke"]] == list(range(8))
+    assert occupied.away_after == 0
+    assert occupied.heads == {"smoke": HEAD}
+    assert [each.index for each in occupied.held["smoke"]] == list(range(8))
 
 
 def test_somebody_elses_cassette_is_not_taken_for_a_beginning(
-    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+    capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
 ) -> None:
-    there.heads[BESIDE], there.held[BESIDE] = HEAD, [*OLD]
+    occupied.heads[BESIDE], occupied.held[BESIDE] = HEAD, [*OLD]
 
     code, _, err = run(capsys, "convert", "smoke", THERE, "--force")
 
-    assert (code, there.held["smoke"], there.held[BESIDE]) == (2, OLD, OLD)
+    assert (code, occupied.held["smoke"], occupied.held[BESIDE]) == (2, OLD, OLD)
     assert err.startswith("tapeway: sqlite:there#smoke.converting is there already")
 
 
 def test_a_beginning_that_is_another_ones_is_begun_anew(
-    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+    capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
 ) -> None:
-    there.heads[BESIDE], there.held[BESIDE] = marked(HEAD), [*OLD]
+    occupied.heads[BESIDE], occupied.held[BESIDE] = marked(HEAD), [*OLD]
 
     assert run(capsys, "convert", "smoke", THERE, "--force")[0] == 0
-    assert there.heads == {"smoke": HEAD}
+    assert occupied.heads == {"smoke": HEAD}
 
 
 def test_a_name_of_full_length_is_replaced_too(
-    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+    capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
 ) -> None:
     name = f"{'a' * 128}/{'b' * 128}"
     written("other", *OLD)
@@ -87,11 +87,11 @@ def test_a_name_of_full_length_is_replaced_too(
 @pytest.mark.parametrize("place", ["sqlite:there#new", "file:there#new"])
 def test_what_does_not_come_back_as_it_was_written_is_an_error(
     capsys: pytest.CaptureFixture[str],
-    there: BitByBitStore,
+    occupied: BitByBitStore,
     monkeypatch: pytest.MonkeyPatch,
     place: str,
 ) -> None:
-    page, load = there.page, FileStore.load
+    page, load = occupied.page, FileStore.load
     changed = replace(ITEMS[0], index=1)
 
     async def paged(name: str, *, after: int | None, limit: int) -> list[TakenRecording]:
@@ -104,7 +104,7 @@ def test_what_does_not_come_back_as_it_was_written_is_an_error(
             return found
         return replace(found, interactions=(found.interactions[0], changed))
 
-    monkeypatch.setattr(there, "page", paged)
+    monkeypatch.setattr(occupied, "page", paged)
     monkeypatch.setattr(FileStore, "load", loaded)
     code, out, err = run(capsys, "convert", "smoke", place)
 
@@ -113,7 +113,7 @@ def test_what_does_not_come_back_as_it_was_written_is_an_error(
 
 
 def test_a_finished_cassette_in_a_folder_is_never_gone_on_with(
-    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+    capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
 ) -> None:
     short = written("short", *ITEMS[:4])
     before = short.read_bytes()
@@ -124,46 +124,46 @@ def test_a_finished_cassette_in_a_folder_is_never_gone_on_with(
 
 
 def test_no_two_conversions_have_one_mark(
-    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+    capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
 ) -> None:
     marks: list[object] = []
     for _ in range(2):
-        there.away_after = 1
+        occupied.away_after = 1
         assert run(capsys, "convert", "smoke", "sqlite:there#new")[0] == 2
-        marks.append(dict(there.heads["new"].meta))
+        marks.append(dict(occupied.heads["new"].meta))
     assert marks[0] != marks[1]
 
 
 def test_the_second_of_two_conversions_goes_on_and_the_first_one_stops(
-    capsys: pytest.CaptureFixture[str], there: BitByBitStore, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], occupied: BitByBitStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    extend, place = there.extend, "sqlite:there#new"
+    extend, place = occupied.extend, "sqlite:there#new"
 
     async def overtaken(name: str, head: CassetteHead, items: Sequence[Held]) -> None:
         await extend(name, head, items)
-        await there.restate(name, marked(HEAD, by="another"))
+        await occupied.restate(name, marked(HEAD, by="another"))
 
-    monkeypatch.setattr(there, "extend", overtaken)
+    monkeypatch.setattr(occupied, "extend", overtaken)
     code, out, err = run(capsys, "convert", "smoke", place)
     assert (code, out) == (2, "")
     assert "sqlite:there#new was changed by somebody while it came into being" in err
-    assert len(there.held["new"]) == 2
+    assert len(occupied.held["new"]) == 2
 
-    monkeypatch.setattr(there, "extend", extend)
+    monkeypatch.setattr(occupied, "extend", extend)
     assert run(capsys, "convert", "smoke", place)[0] == 0
-    assert len(there.held["new"]) == 8
+    assert len(occupied.held["new"]) == 8
 
 
 @pytest.mark.parametrize("ending", [".json", ".yaml"])
 def test_a_folder_takes_it_in_bit_by_bit_too(
     capsys: pytest.CaptureFixture[str],
-    there: BitByBitStore,
+    occupied: BitByBitStore,
     monkeypatch: pytest.MonkeyPatch,
     ending: str,
 ) -> None:
-    there.heads["long"] = HEAD
-    there.held["long"] = [replace(each, index=at) for at, each in enumerate(ITEMS)]
-    page, away = there.page, f"file:away?format={ending[1:]}#long"
+    occupied.heads["long"] = HEAD
+    occupied.held["long"] = [replace(each, index=at) for at, each in enumerate(ITEMS)]
+    page, away = occupied.page, f"file:away?format={ending[1:]}#long"
     source = "sqlite:there#long"
 
     async def cut(name: str, *, after: int | None, limit: int) -> object:
@@ -172,12 +172,12 @@ def test_a_folder_takes_it_in_bit_by_bit_too(
             raise StoreAway("the source is gone")
         return found
 
-    monkeypatch.setattr(there, "page", cut)
+    monkeypatch.setattr(occupied, "page", cut)
     code, _, err = run(capsys, "convert", source, away)
     assert (code, "the source is gone" in err) == (2, True)
     listed = run(capsys, "ls", "--store", "away")[1]
     assert (listed.split()[:2], listed.endswith("unfinished\n")) == (["long", "2"], True)
-    monkeypatch.setattr(there, "page", page)
+    monkeypatch.setattr(occupied, "page", page)
 
     added: list[int] = []
     monkeypatch.setattr(batches, "_MOST_ITEMS", 3)
@@ -192,20 +192,20 @@ def test_a_folder_takes_it_in_bit_by_bit_too(
 
 
 def test_a_file_that_is_replaced_stays_whole_until_there_is_another_one(
-    capsys: pytest.CaptureFixture[str], there: BitByBitStore, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], occupied: BitByBitStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = written("other", *OLD)
     before = other.read_bytes()
-    there.heads["lost"] = HEAD
-    there.held["lost"] = [replace(each, index=at) for at, each in enumerate(ITEMS)]
-    page = there.page
+    occupied.heads["lost"] = HEAD
+    occupied.held["lost"] = [replace(each, index=at) for at, each in enumerate(ITEMS)]
+    page = occupied.page
 
     async def cut(name: str, *, after: int | None, limit: int) -> object:
         if after is not None:
             raise StoreAway("the source is gone")
         return await page(name, after=after, limit=6)
 
-    monkeypatch.setattr(there, "page", cut)
+    monkeypatch.setattr(occupied, "page", cut)
     assert run(capsys, "convert", "sqlite:there#lost", "other", "--force")[0] == 2
 
     assert [*Path("cassettes").glob("other*")] == [other]

@@ -5,7 +5,6 @@ import pytest
 from tapeway.core.cassette.plan import Explanation, Miss
 from tapeway.core.matching.key import request_key
 from tapeway.core.matching.rules import NONE, Rules
-from tapeway.core.misses import suggestion
 from tapeway.core.misses.suggestion import MOST_SHOWN, TOO_LARGE, explain
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
@@ -84,7 +83,7 @@ def test_an_empty_cassette_explains_nothing() -> None:
 
 
 def test_a_body_too_large_to_be_compared_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suggestion, "LARGEST", 10)
+    monkeypatch.setattr("tapeway.core.misses.suggestion.LARGEST", 10)
 
     assert explained(asked("x" * 11), held(asked("x"))) == Explanation(note=TOO_LARGE)
 

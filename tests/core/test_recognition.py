@@ -6,7 +6,8 @@ from tapeway.core.matching.key import REMEMBERED_BODY, Recogniser, request_key
 from tapeway.core.matching.rules import NONE, Rules
 from tapeway.core.model.messages import Request
 from tapeway.core.redaction.credentials import Secret
-from tests.core.redacting import JSON, KEY, OTHER, make_request
+from tests.core.keys import JSON
+from tests.core.redacting import KEY, OTHER, make_request
 
 
 def asked(body: bytes = b"{}", key: str = KEY) -> Request:

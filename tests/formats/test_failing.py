@@ -21,8 +21,9 @@ from tapeway.core.model.messages import (
 )
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native import http_exchange
-from tapeway.formats.native.document import decode, load, save
+from tapeway.formats.native.document import decode, save
 from tests.formats.exchanges import interaction, times
+from tests.formats.test_body_file import through_the_file
 
 HEAD = CassetteHead("2026-01-01T00:00:00", "run")
 KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
@@ -31,12 +32,6 @@ KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
 def failed(kind: FailureKind = "cut", response: Response | None = None) -> Interaction:
     response = response or Response(ResponseHead(0))
     return replace(interaction(), response=response, failure=Failure(kind, f"it was {kind}"))
-
-
-def through_the_file(recorded: Interaction) -> Interaction:
-    (found,) = load(save(StoredCassette(HEAD, (recorded,)))).interactions
-    assert isinstance(found, Interaction)
-    return found
 
 
 @pytest.mark.parametrize("kind", KINDS)

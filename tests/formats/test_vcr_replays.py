@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-import vcr  # type: ignore[import-untyped, unused-ignore]
+import vcr as vcrpy  # type: ignore[import-untyped, unused-ignore]
 from vcr.errors import (  # type: ignore[import-untyped, unused-ignore]
     CannotOverwriteExistingCassetteException,
 )
@@ -45,7 +45,7 @@ CALLS = (
 
 
 def play(file: Path, **more: Any) -> Any:
-    return vcr.VCR(record_mode="none", match_on=ALL, **more).use_cassette(str(file))
+    return vcrpy.VCR(record_mode="none", match_on=ALL, **more).use_cassette(str(file))
 
 
 def ask(item: Interaction) -> tuple[int, bytes]:
