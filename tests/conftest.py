@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 import pytest
 from hypothesis import settings
 
-from tests.stores import matrix
+from tests.stores.contract import matrix
 from tests.stores.postgres_server import PostgresServer, running
 
 # No deadline: a busy machine is not a fault of the code.

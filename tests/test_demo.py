@@ -1,6 +1,6 @@
 import pytest
 
-from tests.demo import demo
+from tests.support.demo import demo
 
 
 @pytest.mark.parametrize(("last", "opened"), [("else", 0), ("same", 1)])

@@ -16,7 +16,7 @@ from yarl import URL
 
 from tapeway.errors import StoreError
 from tapeway.logs import MASK, Level, LogFormat, Mask, configure
-from tests.logging_state import logging_restored
+from tests.support.logging_state import logging_restored
 
 SECRET = "canary-1234567890"
 log = logging.getLogger("tapeway.test")

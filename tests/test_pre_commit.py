@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.test_scan import KEY, cassette
+from tests.cli.cassette.test_scan import KEY, cassette
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.sqlite.store import SqliteStore
-from tests.admin.world import World, world
+from tests.admin.admin_and_proxy import World, world
 
 
 @pytest.fixture(params=["memory", "file", "sqlite"])

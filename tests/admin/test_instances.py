@@ -12,8 +12,8 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal, ServedRequest
 from tapeway.engine.report import Noted
 from tapeway.errors import TapewayError
-from tests.admin.world import World, world
-from tests.fakes.instances import Common, InstanceStore
+from tests.admin.admin_and_proxy import World, world
+from tests.support.fakes.store_instances import Common, InstanceStore
 
 
 class Others:

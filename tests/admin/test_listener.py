@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from tests.admin.world import World, world
+from tests.admin.admin_and_proxy import World, world
 
 HOST = b"Host: localhost\r\n"
 MALFORMED = {

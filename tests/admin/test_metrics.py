@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tapeway.admin.metrics import NAMED, OTHERS
 from tapeway.engine.cassette_context import CassetteCounts
 from tapeway.errors import StoreAway
-from tests.admin.world import World
+from tests.admin.admin_and_proxy import World
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
 

@@ -8,8 +8,8 @@ import pytest
 
 from tapeway.admin.openapi import document
 from tapeway.admin.routes import TABLE
+from tests.admin.admin_and_proxy import World, world
 from tests.admin.example_calls import ABSENT, example, filled
-from tests.admin.world import World, world
 
 TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.logging_state import logging_restored
+from tests.support.logging_state import logging_restored
 
 
 @pytest.fixture(autouse=True)

@@ -11,10 +11,10 @@ import pytest
 
 from tapeway.cli.main import main
 from tapeway.core.model.interaction import Interaction, fingerprint
-from tests.cli.commands import run, written
-from tests.cli.everything import NAME, STORES, everything, interactions, store_of
+from tests.cli.cassette.test_scan import KEY
+from tests.cli.full_cassette import NAME, STORES, everything, interactions, store_of
+from tests.cli.invocation import run, written
 from tests.cli.test_doctor import write
-from tests.cli.test_scan import KEY
 from tests.core.requests import asked, chat
 from tests.stores.recordings import recording
 

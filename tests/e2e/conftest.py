@@ -8,7 +8,7 @@ from typing import Protocol
 import pytest
 
 from tests.e2e.leaks import Leaks
-from tests.e2e.take import Take, taken
+from tests.e2e.recorded_run import Take, taken
 
 
 class Searched(Protocol):

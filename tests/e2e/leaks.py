@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from tests.canary import canary, sightings
 from tests.clients.raw_socket import Wire
+from tests.support.canary import canary, sightings
 
 
 class Leaks:

@@ -14,7 +14,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from tests.e2e.crawl import pages
+from tests.e2e.admin_crawl import pages
 
 COMMAND = Path(sys.executable).with_name("tapeway")
 ADMIN_PAGES = (

@@ -19,7 +19,7 @@ from tests.clients.conversations import (
 )
 from tests.clients.raw_socket import Wire
 from tests.clients.target import Run
-from tests.e2e.take import Searched, Take
+from tests.e2e.recorded_run import Searched, Take
 
 RUNS: dict[str, Mapping[str, Run]] = {
     "openai": openai_agents.RUNS,

@@ -6,12 +6,12 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.canary import sightings
+from tests.e2e.echoing_upstream import Mirror
 from tests.e2e.leaks import Leaks
-from tests.e2e.mirror import Mirror
-from tests.e2e.places import PLACES
 from tests.e2e.process import Tapeway
-from tests.raw_client import Answer, RawClient
+from tests.e2e.secret_places import PLACES
+from tests.support.canary import sightings
+from tests.support.raw_client import Answer, RawClient
 
 REFUSED = {"userinfo"}
 """A target with a password in it is no target of this proxy's (RFC 9110 section 4.2.4)."""

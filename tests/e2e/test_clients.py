@@ -16,7 +16,7 @@ from tests.clients import (
 )
 from tests.clients.raw_calls import comparable
 from tests.clients.target import Run
-from tests.e2e.take import Searched, Take
+from tests.e2e.recorded_run import Searched, Take
 
 RUNS: dict[str, Mapping[str, Run]] = {
     "openai": openai_sdk.RUNS,

@@ -3,8 +3,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.demo import DEMO, demo
 from tests.e2e.leaks import Leaks
+from tests.support.demo import DEMO, demo
 
 
 def test_the_demo_ends_with_a_table_in_which_every_row_is_equal(

@@ -10,7 +10,7 @@ import pytest
 from tapeway.testing.content_codings import CODINGS
 from tests.clients import bedrock_sdk, coded_calls
 from tests.clients.target import Run
-from tests.e2e.take import Searched, Take, taken
+from tests.e2e.recorded_run import Searched, Take, taken
 
 RUNS: dict[str, Run] = coded_calls.RUNS | {
     f"boto3_{name}": bedrock_sdk.RUNS[f"sync_{name}"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.target import Target
-from tests.e2e.take import Take, taken
+from tests.e2e.recorded_run import Take, taken
 
 PYTHON = Path(__file__).parents[2] / ".venv-litellm" / "bin" / "python"
 PROGRAM = Path(__file__).parents[1] / "clients" / "litellm_calls.py"

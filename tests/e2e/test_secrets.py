@@ -8,10 +8,10 @@ import orjson
 import pytest
 
 from tapeway.testing import StandIn, ThreadedStandIn
-from tests.canary import sightings
 from tests.clients.raw_socket import Wire, exchange, send_bytes
 from tests.e2e.leaks import Leaks
 from tests.e2e.process import Tapeway
+from tests.support.canary import sightings
 
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
 REFLECT = HELLO | {"model": "reflect"}

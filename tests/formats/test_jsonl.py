@@ -6,8 +6,8 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.formats import jsonl
 from tapeway.formats.native import document
-from tests.formats.exchanges import interaction
-from tests.formats.others import FRESH, fault
+from tests.formats.other_tools.example_files import FRESH, fault
+from tests.support.exchanges import interaction
 
 TOOL = ForeignInteraction(1, {"kind": "tool", "request": {"name": "f"}, "response": "a\nb"})
 CASSETTE = StoredCassette(CassetteHead("then", "r", {"a": 1}), (interaction(), TOOL))

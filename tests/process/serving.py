@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from tests.canary import canary, sightings
-from tests.raw_client import Answer, RawClient
+from tests.support.canary import canary, sightings
+from tests.support.raw_client import Answer, RawClient
 
 COMMAND = (sys.executable, str(Path(sys.executable).with_name("tapeway")), "serve")
 FREE_PORTS = ("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")

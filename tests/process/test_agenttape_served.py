@@ -14,7 +14,7 @@ import pytest
 import requests
 from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
-from tests.formats.agenttape import FOLDER
+from tests.formats.agenttape.cassettes import FOLDER
 from tests.process.serving import Tapeway
 
 CLI = Path(sys.executable).with_name("tapeway")

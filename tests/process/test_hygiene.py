@@ -6,9 +6,9 @@ import signal
 import sys
 from pathlib import Path
 
+from tests.process.counting_upstream import Upstream
 from tests.process.serving import COMMAND, Tapeway, address_of, free_ports, request
-from tests.process.upstream import Upstream
-from tests.raw_client import RawClient
+from tests.support.raw_client import RawClient
 
 STRICT = (sys.executable, "-X", "dev", "-W", "error", *COMMAND[1:])
 

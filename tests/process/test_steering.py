@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.process.counting_upstream import Upstream
 from tests.process.serving import Tapeway, request
-from tests.process.tracing import Trace
-from tests.process.upstream import Upstream
-from tests.raw_client import Answer, RawClient
+from tests.process.strace import Trace
+from tests.support.raw_client import Answer, RawClient
 
 CLIENTS = 8
 

@@ -4,12 +4,12 @@ import asyncio
 import signal
 from pathlib import Path
 
-from tests.peer import Peer, Step
 from tests.process.serving import Tapeway, request
-from tests.process.tracing import Trace
-from tests.raw_client import RawClient
+from tests.process.strace import Trace
 from tests.server.streaming import LAST, chunk, head
-from tests.streams import CHAT, SSE
+from tests.support.raw_client import RawClient
+from tests.support.socket_upstream import Peer, Step
+from tests.support.streams import CHAT, SSE
 
 DONE = b"data: [DONE]\n\n"
 TARGET = "/openai/v1/chat/completions"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.peer import OK, Peer
 from tests.process.serving import DEADLINE_S, Tapeway, free_ports, refused, request
-from tests.raw_client import Answer, RawClient
-from tests.upstream.authority import AUTHORITY, server
+from tests.support.raw_client import Answer, RawClient
+from tests.support.socket_upstream import OK, Peer
+from tests.upstream.certificate_authority import AUTHORITY, server
 
 DESCRIPTORS = 64
 

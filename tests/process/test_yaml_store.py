@@ -4,8 +4,8 @@ from pathlib import Path
 
 import yaml
 
+from tests.process.counting_upstream import Upstream
 from tests.process.serving import FAILURE, Tapeway, refused
-from tests.process.upstream import Upstream
 
 
 async def test_a_yaml_cassette_lives_through_a_kill_and_an_edit(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from tapeway.ports import SharedStore
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.postgres_server import fresh
-from tests.stores.shared import NewInstance, instances
+from tests.stores.shared_instances import NewInstance, instances
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import ResponseChunk
 from tapeway.ports import CassetteStore
-from tests.formats.exchanges import interaction
+from tests.support.exchanges import interaction
 
 HEAD = CassetteHead("2026-11-21T20:35:14.904097", "run-1", {"tapeway_version": "0"})
 

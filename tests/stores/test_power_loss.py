@@ -15,8 +15,8 @@ import pytest
 
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.opening import open_store
-from tests.stores.mounts import mount
 from tests.stores.recordings import bodies
+from tests.stores.small_disks import mount
 
 PROJECT = Path(__file__).parents[2]
 
@@ -73,7 +73,7 @@ async def _numbers(url: str) -> list[int]:
 
 
 def _record_until_the_power_goes(disk: Path, recordings: int, url: str, *how: str) -> list[int]:
-    command = [sys.executable, "-m", "tests.stores.writer", url, "x", "0", *how]
+    command = [sys.executable, "-m", "tests.stores.recording_process", url, "x", "0", *how]
     with subprocess.Popen(
         command, cwd=PROJECT, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as writer:

@@ -1,15 +1,33 @@
+"""What the pretended model says, and that a tool's result belongs to the call whose id it names."""
+
 import struct
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.testing.reply import PendingTurn, Tool, pieces, reply_to, sample, slices, vector
+from tapeway.testing import StandIn
+from tapeway.testing.reply import (
+    InvalidToolResult,
+    PendingTurn,
+    Tool,
+    ToolResults,
+    pieces,
+    reply_to,
+    sample,
+    slices,
+    vector,
+)
 from tapeway.testing.request import StandInRequest
+from tests.testing.wires import post
 
 CALL = StandInRequest("POST", "/v1/chat/completions", json={"model": "gpt-4o"})
 CITY = Tool("weather", {"type": "object", "properties": {"city": {"type": "string"}}})
 ZONE = Tool("time", {"type": "object", "properties": {"hours": {"type": "integer"}}})
+SCHEMA = {"type": "object", "properties": {}}
+CHAT_TOOLS = [{"type": "function", "function": {"name": n, "parameters": SCHEMA}} for n in "ab"]
+MESSAGE_TOOLS = [{"name": name, "input_schema": SCHEMA} for name in "ab"]
 
 
 def test_the_answer_repeats_the_prompt_and_leaves_ascii() -> None:
@@ -82,3 +100,129 @@ def test_a_vector_survives_thirty_two_bit_floats() -> None:
 
     assert list(struct.unpack("<64f", struct.pack("<64f", *numbers))) == numbers
     assert numbers != vector("hullo", 64)
+
+
+def test_results_come_in_the_order_of_their_calls() -> None:
+    results = ToolResults("no {}")
+    for call_id in "ab":
+        results.called(call_id)
+    results.answered("b", "second")
+    results.answered("a", "first")
+
+    assert results.texts == ("first", "second")
+
+
+def test_a_result_for_no_call_is_refused_by_name() -> None:
+    results = ToolResults("no {}")
+    results.called("a")
+    results.clear()
+
+    with pytest.raises(InvalidToolResult, match="no a"):
+        results.answered("a", "late")
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+async def test_swapped_results_of_a_chat_make_another_answer(swapped: bool) -> None:
+    asked: list[object] = [{"role": "user", "content": "at once"}]
+    async with StandIn() as upstream:
+        body = {"model": "gpt-4o", "tools": CHAT_TOOLS, "messages": asked}
+        wire = await post(upstream.url, "/v1/chat/completions", body)
+        called = orjson.loads(wire.body)["choices"][0]["message"]
+        ids = [call["id"] for call in called["tool_calls"]]
+        texts = ["eins", "zwei"][:: -1 if swapped else 1]
+        told = [
+            {"role": "tool", "tool_call_id": i, "content": t}
+            for i, t in zip(ids, texts, strict=True)
+        ]
+        wire = await post(
+            upstream.url, "/v1/chat/completions", body | {"messages": [*asked, called, *told]}
+        )
+
+        answer = orjson.loads(wire.body)["choices"][0]["message"]["content"]
+        assert ("zwei; eins" if swapped else "eins; zwei") in answer
+
+
+async def test_a_thought_whose_signature_is_not_ours_is_refused() -> None:
+    ask = {"role": "user", "content": "hello"}
+    async with StandIn() as upstream:
+        body = {
+            "model": "claude-sonnet-5",
+            "thinking": {"type": "enabled", "budget_tokens": 1024},
+            "tools": MESSAGE_TOOLS,
+        }
+        first = await post(upstream.url, "/v1/messages", body | {"messages": [ask]})
+        content = orjson.loads(first.body)["content"]
+        kinds = [block["type"] for block in content]
+        told = [{"type": "tool_result", "tool_use_id": content[-1]["id"], "content": "21"}]
+
+        def following(blocks: list[object]) -> dict[str, object]:
+            answers = [{"role": "assistant", "content": blocks}, {"role": "user", "content": told}]
+            return body | {"messages": [ask, *answers]}
+
+        good = await post(upstream.url, "/v1/messages", following(content))
+        forged = {**content[0], "signature": "Zm9yZ2Vk"}
+        bad = await post(upstream.url, "/v1/messages", following([forged, *content[1:]]))
+
+        assert kinds == ["thinking", "text", "tool_use"]
+        assert (good.status, bad.status) == (200, 400)
+        assert b"Invalid `signature`" in bad.body
+
+
+@pytest.mark.parametrize("forged", [False, True])
+async def test_reasoning_is_given_back_as_it_was(forged: bool) -> None:
+    async with StandIn() as upstream:
+        body = {
+            "model": "o4",
+            "reasoning": {"effort": "low"},
+            "include": ["reasoning.encrypted_content"],
+            "store": False,
+        }
+        ask = {"role": "user", "content": "hello"}
+        first = await post(upstream.url, "/v1/responses", body | {"input": [ask]})
+        output = orjson.loads(first.body)["output"]
+        if forged:
+            output[0]["encrypted_content"] += "A"
+        more = [ask, *output, {"role": "user", "content": "and now?"}]
+        second = await post(upstream.url, "/v1/responses", body | {"input": more})
+
+        assert [item["type"] for item in output] == ["reasoning", "message"]
+        assert second.status == (400 if forged else 200)
+
+
+@pytest.mark.parametrize(
+    ("target", "body", "words"),
+    [
+        (
+            "/v1/chat/completions",
+            {"messages": [{"role": "tool", "tool_call_id": "call_x", "content": "21"}]},
+            b"'call_x' not found",
+        ),
+        (
+            "/v1/responses",
+            {"input": [{"type": "function_call_output", "call_id": "call_x", "output": "21"}]},
+            b"with call_id call_x",
+        ),
+        (
+            "/v1/messages",
+            {
+                "messages": [
+                    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_x"}]}
+                ]
+            },
+            b"blocks: toolu_x",
+        ),
+        (
+            "/v1beta/models/gemini-2.5-flash:generateContent",
+            {"contents": [{"parts": [{"functionResponse": {"id": "fx", "response": {}}}]}]},
+            b"response fx comes",
+        ),
+    ],
+)
+async def test_a_result_for_no_call_is_a_bad_request(
+    target: str, body: dict[str, object], words: bytes
+) -> None:
+    async with StandIn() as upstream:
+        wire = await post(upstream.url, target, {"model": "m"} | body)
+
+        assert wire.status == 400
+        assert words in wire.body

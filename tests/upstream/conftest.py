@@ -1,5 +1,5 @@
 """Every test of the upstream client runs on the event loop it serves on, and on the standard one."""
 
-from tests.event_loops import pytest_asyncio_loop_factories
+from tests.support.event_loops import pytest_asyncio_loop_factories
 
 __all__ = ["pytest_asyncio_loop_factories"]

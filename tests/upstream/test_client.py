@@ -9,10 +9,10 @@ import pytest
 from tapeway.core.model.control import Mode
 from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.client import Limits
-from tests.peer import OK, Peer
-from tests.raw_client import Answer
-from tests.server.stand import Stand, stand
-from tests.upstream.names import Names
+from tests.server.in_process_proxy import Stand, stand
+from tests.support.raw_client import Answer
+from tests.support.socket_upstream import OK, Peer
+from tests.upstream.name_service import Names
 
 COOKIE = b"HTTP/1.1 200 OK\r\nSet-Cookie: sid=tenantA; Path=/\r\nContent-Length: 2\r\n\r\nok"
 

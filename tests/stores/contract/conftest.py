@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tapeway.ports import CassetteStore
-from tests.stores.kinds import KINDS, Kind, Place
-from tests.stores.matrix import note
+from tests.stores.contract.kinds import KINDS, Kind, Place
+from tests.stores.contract.matrix import note
 
 
 @pytest.fixture(params=KINDS, ids=str)
@@ -49,6 +49,5 @@ async def opened(store: CassetteStore) -> AsyncIterator[CassetteStore]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     own = Path(__file__).parent
-    shared = {own.parent / "test_shared_contract.py", own.parent / "test_shared_coordination.py"}
-    found = [item for item in items if own in item.path.parents or item.path in shared]
+    found = [item for item in items if own in item.path.parents]
     note(found, [kind.name for kind in KINDS])

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from tests.admin.world import World, world
-from tests.stores.kinds import Kind, Place
+from tests.admin.admin_and_proxy import World, world
+from tests.stores.contract.kinds import Kind, Place
 
 
 async def test_the_kth_equal_request_of_a_take_gets_the_kth_answer(place: Place) -> None:

@@ -9,7 +9,7 @@ from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import CassetteLocked
 from tapeway.ports import CassetteStore
 from tests.stores.contract.conftest import opened
-from tests.stores.kinds import Kind, Place
+from tests.stores.contract.kinds import Kind, Place
 from tests.stores.recordings import HEAD, answers, bodies, indexes, recording
 
 

@@ -12,7 +12,7 @@ from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.errors import RequestError, StoreError
 from tapeway.ports import BodyKeeper, CassetteStore
 from tests.stores.contract.conftest import opened
-from tests.stores.kinds import Place
+from tests.stores.contract.kinds import Place
 from tests.stores.recordings import HEAD, answers, bodies, recording
 
 BAD_NAMES = [

@@ -15,11 +15,11 @@ from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import Failure, Request, Response, ResponseChunk, ResponseHead
 from tapeway.formats.native import document
 from tapeway.ports import BodyKeeper, CassetteStore
-from tests.formats.exchanges import interaction
 from tests.stores.contract.conftest import opened
-from tests.stores.kinds import Place
+from tests.stores.contract.kinds import Place
 from tests.stores.large_bodies import body, contents, large
 from tests.stores.recordings import HEAD, answers, bodies, record, recording
+from tests.support.exchanges import interaction
 
 SEGMENT = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", fullmatch=True)
 ODD = "\0 \x1b \u2028 \ufeff \U0001f3bc é"

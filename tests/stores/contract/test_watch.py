@@ -7,7 +7,7 @@ from tapeway.core.model.cassette import StoredCassette
 from tapeway.ports import CassetteStore
 from tapeway.watching import watch
 from tests.stores.contract.conftest import opened
-from tests.stores.kinds import Place
+from tests.stores.contract.kinds import Place
 from tests.stores.recordings import HEAD, record, recording
 
 OFTEN_S = 0.01

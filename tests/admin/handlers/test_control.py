@@ -1,0 +1,354 @@
+"""Insert, eject and rewind, the mode changed while requests are served, and the report."""
+
+import asyncio
+import json
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tapeway.core.cassette.plan import Incoming
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.errors import CassetteCorrupt
+from tapeway.stores.memory import MemoryStore
+from tests.admin.admin_and_proxy import World, world
+
+
+async def test_an_inserted_cassette_is_the_active_one(open_world: World) -> None:
+    said = await open_world.done("POST", "/api/v1/insert", {"cassette": "runs/one"})
+
+    assert said == {"cassette": "runs/one", "mode": "auto"}
+    assert (await open_world.got("/api/v1/status"))["cassette"] == "runs/one"
+    assert (await open_world.ask()).headers["Tapeway-Cassette"] == "runs/one"
+
+
+async def test_an_inserted_cassette_is_created_at_its_first_recording(open_world: World) -> None:
+    await open_world.done("POST", "/api/v1/insert", {"cassette": "new"})
+    before = await open_world.broker.store.names()
+    await open_world.ask()
+
+    assert (list(before), list(await open_world.broker.store.names())) == ([], ["new"])
+
+
+async def test_an_insert_may_change_the_mode(open_world: World) -> None:
+    await open_world.done("PUT", "/api/v1/mode", {"mode": "passthrough", "cassette": "other"})
+
+    said = await open_world.done("POST", "/api/v1/insert", {"cassette": "other", "mode": "replay"})
+
+    assert said == {"cassette": "other", "mode": "replay"}
+    assert await open_world.got("/api/v1/mode") == {"mode": "replay", "cassette": None}
+    assert (await open_world.ask()).status == 424
+
+
+class DamagedStore(MemoryStore):
+    """Holds one cassette that cannot be read."""
+
+    async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
+        if name == "damaged":
+            raise CassetteCorrupt("damaged.json line 7: there is no 'request'")
+        return await super().load(name, writable=writable)
+
+
+async def test_a_cassette_that_cannot_be_read_is_not_inserted() -> None:
+    async with world(store=DamagedStore()) as found:
+        response = await found.call("POST", "/api/v1/insert", {"cassette": "damaged"})
+        status = await found.got("/api/v1/status")
+
+    assert response.status == 500
+    error = (await response.json())["error"]
+    assert (error["code"], error["message"]) == (
+        "cassette_corrupt",
+        "damaged.json line 7: there is no 'request'",
+    )
+    assert (status["cassette"], status["takes"]) == ("default", 1)
+
+
+async def test_a_rewind_goes_back_to_the_first_recording(open_world: World) -> None:
+    await open_world.done("PUT", "/api/v1/mode", {"mode": "record"})
+    for _ in range(2):
+        await open_world.ask()
+    await open_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
+
+    first = [await (await open_world.ask()).json() for _ in range(3)]
+    said = await open_world.done("POST", "/api/v1/rewind")
+    second = [await (await open_world.ask()).json() for _ in range(2)]
+
+    assert first == [{"answer": 1}, {"answer": 2}, {"answer": 2}]
+    assert second == [{"answer": 1}, {"answer": 2}]
+    assert said == {"takes": 4} == {"takes": (await open_world.got("/api/v1/status"))["takes"]}
+
+
+async def test_one_cassette_may_be_rewound_alone(open_world: World) -> None:
+    for name in ("one", "two"):
+        await open_world.ask(cassette=name)
+
+    await open_world.done("POST", "/api/v1/rewind", {"cassette": "one"})
+
+    status = await open_world.got("/api/v1/status")
+    assert [(each["name"], each["unused"]) for each in status["cassettes"]] == [
+        ("one", 1),
+        ("two", 0),
+    ]
+
+
+async def test_an_eject_reports_what_the_run_got(open_world: World) -> None:
+    for path in ("/v1/a", "/v1/a", "/v1/b"):
+        await open_world.ask(path)
+    await open_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
+    await open_world.ask("/v1/a")
+    await open_world.ask("/v1/c?page=2")
+
+    report = await open_world.done("POST", "/api/v1/eject")
+
+    assert len(report["cassettes"][0]["unused"][0].pop("mark")) == 16
+    assert report == {
+        "cassettes": [
+            {
+                "name": "default",
+                "replayed": 2,
+                "recorded": 2,
+                "live": 0,
+                "misses": ["GET /v1/c?page=2"],
+                "unused": [{"index": 1, "method": "GET", "path": "/v1/b"}],
+                "duplicates": [],
+                "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+                "saved": {"calls": 2, "tokens": 0, "usd": None},
+                "retries": 0,
+            }
+        ],
+        "upstream_connections": 2,
+    }
+    assert (await open_world.got("/api/v1/status"))["cassettes"] == []
+
+
+async def test_what_is_not_in_cannot_be_ejected(open_world: World) -> None:
+    await open_world.ask()
+
+    first = await open_world.call("POST", "/api/v1/eject")
+    second = await open_world.call("POST", "/api/v1/eject")
+    other = await open_world.call("POST", "/api/v1/eject", {"cassette": "other"})
+
+    assert [each.status for each in (first, second, other)] == [200, 409, 409]
+
+
+async def test_the_ejected_name_stays_active_and_comes_back_as_a_new_take(
+    open_world: World,
+) -> None:
+    await open_world.ask()
+    takes = (await open_world.got("/api/v1/status"))["takes"]
+    await open_world.done("POST", "/api/v1/eject", {"cassette": "default", "prune": False})
+
+    again = await open_world.ask()
+
+    status = await open_world.got("/api/v1/status")
+    assert again.headers["Tapeway-Outcome"] == "replayed"
+    assert (status["cassette"], status["takes"]) == ("default", takes + 1)
+
+
+async def test_pruning_drops_what_the_take_did_not_touch(open_world: World) -> None:
+    for path in ("/v1/a", "/v1/b", "/v1/c"):
+        await open_world.ask(path)
+    await open_world.done("POST", "/api/v1/rewind")
+    await open_world.ask("/v1/b")
+
+    report = await open_world.done("POST", "/api/v1/eject", {"prune": True})
+
+    left = (await open_world.got("/api/v1/cassettes/default"))["interactions"]
+    assert [each["path"] for each in report["cassettes"][0]["unused"]] == ["/v1/a", "/v1/c"]
+    assert [each["request"]["url"] for each in left] == ["http://service.invalid/v1/b"]
+
+
+async def test_an_eject_waits_for_the_recordings_in_flight(open_world: World) -> None:
+    open_world.service.gate.clear()
+    async with asyncio.TaskGroup() as tasks:
+        asking = tasks.create_task(open_world.ask())
+        await open_world.service.asked.get()
+        ejecting = tasks.create_task(open_world.done("POST", "/api/v1/eject"))
+        while open_world.broker.cassette("default") is not None:
+            await open_world.got("/healthz")
+        for _ in range(10):
+            await open_world.got("/healthz")
+        assert not ejecting.done()
+        open_world.service.gate.set()
+
+    assert asking.result().headers["Tapeway-Outcome"] == "recorded"
+    kept = (await open_world.got("/api/v1/cassettes/default"))["interactions"]
+    assert [each["response"]["json"] for each in kept] == [{"answer": 1}]
+    assert ejecting.result()["cassettes"][0]["recorded"] == 1, "the report knows of it too"
+
+
+async def test_a_request_that_comes_during_an_eject_is_served_anew(
+    open_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrived, decide = asyncio.Event(), open_world.broker.decide
+
+    async def noticed(name: str, incoming: Incoming) -> Any:
+        arrived.set()
+        return await decide(name, incoming)
+
+    open_world.service.gate.clear()
+    async with asyncio.TaskGroup() as tasks:
+        early = tasks.create_task(open_world.ask("/v1/a"))
+        await open_world.service.asked.get()
+        ejecting = tasks.create_task(open_world.done("POST", "/api/v1/eject"))
+        while open_world.broker.cassette("default") is not None:
+            await open_world.got("/healthz")
+        monkeypatch.setattr(open_world.broker, "decide", noticed)
+        late = tasks.create_task(open_world.ask("/v1/a"))
+        await arrived.wait()
+        assert not late.done()
+        open_world.service.gate.set()
+
+    assert early.result().headers["Tapeway-Outcome"] == "recorded"
+    assert late.result().headers["Tapeway-Outcome"] == "replayed"
+    assert await late.result().json() == {"answer": 1}
+    assert open_world.service.connections == 1
+    report = ejecting.result()["cassettes"][0]
+    status = await open_world.got("/api/v1/status")
+    assert report["replayed"] == 0
+    assert [each["name"] for each in status["cassettes"]] == ["default"]
+    assert status["takes"] == 2
+
+
+async def test_the_mode_is_told_as_it_is_set(open_world: World) -> None:
+    assert await open_world.got("/api/v1/mode") == {"mode": "auto", "cassette": None}
+    for mode in ("replay", "record", "passthrough", "auto"):
+        said = {"mode": mode, "cassette": None}
+
+        assert await open_world.done("PUT", "/api/v1/mode", {"mode": mode}) == said
+        assert await open_world.got("/api/v1/mode") == said
+
+
+async def test_a_cassette_may_have_a_mode_of_its_own(open_world: World) -> None:
+    own = {"mode": "replay", "cassette": "a/b"}
+
+    assert await open_world.done("PUT", "/api/v1/mode", own) == own
+    assert await open_world.got("/api/v1/mode?cassette=a%2Fb") == own
+    assert await open_world.got("/api/v1/mode") == {"mode": "auto", "cassette": None}
+    assert (await open_world.ask(cassette="a/b")).status == 424
+    assert (await open_world.ask()).headers["Tapeway-Outcome"] == "recorded"
+
+
+async def test_a_change_starts_a_take_and_no_change_starts_none(open_world: World) -> None:
+    for mode in ("auto", "replay", "replay", "auto"):
+        await open_world.done("PUT", "/api/v1/mode", {"mode": mode})
+
+    assert (await open_world.got("/api/v1/status"))["takes"] == 3
+
+
+@pytest.mark.parametrize("later", ["replay", "passthrough", "record"])
+async def test_a_request_in_flight_is_served_to_its_end_in_the_mode_it_came_in(
+    open_world: World, later: str
+) -> None:
+    open_world.service.gate.clear()
+    async with asyncio.TaskGroup() as tasks:
+        early = tasks.create_task(open_world.ask("/v1/early"))
+        await open_world.service.asked.get()
+        await open_world.done("PUT", "/api/v1/mode", {"mode": later})
+        assert not early.done()
+        open_world.service.gate.set()
+    await open_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
+
+    assert early.result().headers["Tapeway-Outcome"] == "recorded"
+    again = await open_world.ask("/v1/early")
+    assert again.headers["Tapeway-Outcome"] == "replayed"
+    assert await again.json() == await early.result().json() == {"answer": 1}
+
+
+async def test_what_is_asked_live_is_not_recorded_by_a_later_mode(open_world: World) -> None:
+    await open_world.done("PUT", "/api/v1/mode", {"mode": "passthrough"})
+    open_world.service.gate.clear()
+    async with asyncio.TaskGroup() as tasks:
+        early = tasks.create_task(open_world.ask("/v1/early"))
+        await open_world.service.asked.get()
+        await open_world.done("PUT", "/api/v1/mode", {"mode": "auto"})
+        open_world.service.gate.set()
+    await open_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
+
+    assert early.result().headers["Tapeway-Outcome"] == "live"
+    assert (await open_world.ask("/v1/early")).status == 424
+
+
+async def test_after_a_put_no_request_is_served_in_the_old_mode(open_world: World) -> None:
+    recorded = 0
+    for turn in range(25):
+        await open_world.done("PUT", "/api/v1/mode", {"mode": "auto"})
+        async with asyncio.TaskGroup() as tasks:
+            early = [tasks.create_task(open_world.ask(f"/v1/{turn}/{n}")) for n in range(8)]
+            await open_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
+            late = [tasks.create_task(open_world.ask(f"/v1/late/{turn}/{n}")) for n in range(8)]
+
+        outcomes = [each.result().headers["Tapeway-Outcome"] for each in early]
+        recorded += outcomes.count("recorded")
+        assert set(outcomes) <= {"recorded", "miss"}
+        assert {each.result().headers["Tapeway-Outcome"] for each in late} == {"miss"}
+    assert recorded == open_world.service.connections
+
+
+async def test_a_report_before_anything_happened(open_world: World) -> None:
+    assert await open_world.got("/api/v1/report") == {"cassettes": [], "upstream_connections": 0}
+
+
+async def test_each_cassette_has_its_part(open_world: World) -> None:
+    await open_world.done("PUT", "/api/v1/mode", {"mode": "record", "cassette": "two"})
+    await open_world.ask("/v1/a", cassette="one")
+    for _ in range(2):
+        await open_world.ask("/v1/a", cassette="two")
+    await open_world.done("PUT", "/api/v1/mode", {"mode": "passthrough", "cassette": "one"})
+    await open_world.ask("/v1/a", cassette="one")
+
+    report = await open_world.got("/api/v1/report?format=json")
+
+    one, two = report["cassettes"]
+    item = {"method": "GET", "path": "/v1/a"}
+    assert (one["name"], one["recorded"], one["live"]) == ("one", 1, 1)
+    (unused,) = one["unused"]
+    assert re.fullmatch("[0-9a-f]{16}", unused.pop("mark"))
+    assert unused == {"index": 0, **item}
+    assert (two["name"], two["recorded"], two["replayed"]) == ("two", 2, 0)
+    assert two["duplicates"] == [[{"index": 0, **item}, {"index": 1, **item}]]
+    assert report["upstream_connections"] == 4
+
+
+async def test_a_build_server_and_a_person_read_it_in_their_own_forms(open_world: World) -> None:
+    await open_world.ask("/v1/a")
+    await open_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
+    for _ in range(2):
+        await open_world.ask("/v1/<b>")
+
+    answers = [
+        await open_world.call("GET", f"/api/v1/report?format={form}") for form in ("junit", "text")
+    ]
+
+    suites = ElementTree.fromstring(await answers[0].text())  # noqa: S314 - our own
+    failed = [each.get("name") for each in suites.iter("testcase") if len(each)]
+    assert failed == ["GET /v1/%3Cb%3E"] * 2
+    assert "default: 1 recorded, 2 missed, 1 unused" in await answers[1].text()
+    assert [each.content_type for each in answers] == ["application/xml", "text/plain"]
+
+
+async def test_tokens_that_replays_spared_are_counted(open_world: World) -> None:
+    usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+    open_world.service.body = json.dumps({"object": "chat.completion", "usage": usage}).encode()
+    sent = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+    for _ in range(3):
+        async with open_world.http.post(
+            open_world.proxy + "/v1/chat/completions", json=sent
+        ) as response:
+            assert response.status == 200
+
+    (part,) = (await open_world.got("/api/v1/report"))["cassettes"]
+
+    assert part["usage"] == {name: 2 * count for name, count in usage.items()}
+    assert part["saved"] == {"calls": 2, "tokens": 36, "usd": None}
+
+
+async def test_octets_that_are_no_text_do_not_break_it(open_world: World) -> None:
+    await open_world.ask()
+    odd = b"GET /caf\xe9".decode("utf-8", "surrogateescape")
+    open_world.broker._tallies["default"].misses.append(odd)
+
+    (part,) = (await open_world.got("/api/v1/report"))["cassettes"]
+
+    assert part["misses"] == ["GET /caf\\udce9"]

@@ -1,0 +1,73 @@
+"""Alive, ready, and the state of things, as scripts read it."""
+
+from tapeway.stores.memory import MemoryStore
+from tests.admin.admin_and_proxy import World, world
+
+
+async def test_it_is_alive_and_ready(open_world: World) -> None:
+    assert await open_world.got("/healthz") == {"status": "ok"}
+    assert await open_world.got("/readyz") == {"status": "ready"}
+
+
+async def test_it_is_not_ready_while_it_drains(open_world: World) -> None:
+    open_world.broker.drain()
+
+    ready = await open_world.call("GET", "/readyz")
+
+    assert ready.status == 503
+    assert (await ready.json())["error"]["code"] == "draining"
+    assert (await open_world.call("GET", "/healthz")).status == 200
+
+
+class PoisonedStore(MemoryStore):
+    """Says that a sync failed."""
+
+    poisoned = False
+
+
+async def test_it_is_not_ready_while_the_store_is_poisoned() -> None:
+    store = PoisonedStore()
+    async with world(store=store) as found:
+        before = await found.call("GET", "/readyz")
+        store.poisoned = True
+        poisoned = await found.call("GET", "/readyz")
+        store.poisoned = False
+        after = await found.call("GET", "/readyz")
+
+    assert [each.status for each in (before, poisoned, after)] == [200, 503, 200]
+    assert (await poisoned.json())["error"]["code"] == "store_poisoned"
+
+
+async def test_a_fresh_status_says_all_there_is(open_world: World) -> None:
+    assert await open_world.got("/api/v1/status") == {
+        "version": "1.2.3",
+        "mode": "auto",
+        "cassette": "default",
+        "store": {"url": "memory:", "durability": "process"},
+        "takes": 1,
+        "upstream_connections": 0,
+        "counts": {"replayed": 0, "recorded": 0, "live": 0, "miss": 0, "error": 0},
+        "cassettes": [],
+    }
+
+
+async def test_it_counts_what_became_of_requests(open_world: World) -> None:
+    for _ in range(3):
+        await open_world.ask("/v1/a")
+    await open_world.ask("/v1/b")
+    await open_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
+    await open_world.ask("/v1/a")
+    await open_world.ask("/v1/c")
+    await open_world.done("PUT", "/api/v1/mode", {"mode": "passthrough", "cassette": "other"})
+    await open_world.ask("/v1/a", cassette="other")
+    await open_world.ask("/v1/a", cassette="..")
+
+    status = await open_world.got("/api/v1/status")
+
+    assert status["counts"] == {"replayed": 3, "recorded": 2, "live": 1, "miss": 1, "error": 1}
+    assert status["upstream_connections"] == open_world.service.connections == 3
+    assert (status["mode"], status["takes"]) == ("replay", 3)
+    assert status["cassettes"] == [
+        {"name": "default", "mode": "replay", "interactions": 2, "unused": 1},
+        {"name": "other", "mode": "passthrough", "interactions": 0, "unused": 0},
+    ]

@@ -1,0 +1,206 @@
+"""`tapeway cassette convert`: every format to every other, verified, with what is lost named."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from tapeway.cli.main import main
+from tapeway.cli.transfer import batches
+from tapeway.core.agenttape import key
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.formats import registry
+from tapeway.formats.native.document import load, save
+from tests.cli.cassette.test_scan import KEY, cassette
+from tests.formats.other_tools.example_files import text
+from tests.support.canary import sightings
+
+# DSPy's caches hold no HTTP calls.
+FORMATS = [kind.name for kind in registry.KINDS if kind.save and kind.name != "dspy"]
+TOOL = ForeignInteraction(1, {"kind": "tool", "request": {"name": "f"}, "response": 1})
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["cassette", "convert", *arguments])
+    out, err = capsys.readouterr()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, out, err
+
+
+@pytest.fixture
+def smoke() -> Path:
+    """A cassette in the default store, without secrets."""
+    folder = Path("cassettes")
+    folder.mkdir()
+    file = folder / "smoke.json"
+    file.write_bytes(cassette("hello", "é\n", ""))
+    return file
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_cassette_goes_to_a_format_and_comes_back_byte_for_byte(
+    capsys: pytest.CaptureFixture[str], smoke: Path, name: str
+) -> None:
+    there = run(capsys, "smoke", "there.json", "--to", name)
+    back = run(capsys, "there.json", "back")
+
+    assert (there[0], back[0]) == (0, 0)
+    assert there[1].startswith("there.json: 3 of 3 interactions, sha256:")
+    assert there[1].partition("sha256")[2] == back[1].partition("sha256")[2]
+    assert Path("cassettes/back.json").read_bytes() == save(load(smoke.read_bytes()))
+    assert Path("there.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_suffix_says_what_is_written_and_the_text_what_is_read(
+    capsys: pytest.CaptureFixture[str], smoke: Path
+) -> None:
+    assert run(capsys, "smoke", "a.har")[0] == 0
+    assert run(capsys, "a.har", "b.jsonl")[0] == 0
+    Path("b.jsonl").rename("b.txt")
+    assert run(capsys, "b.txt", "c.json")[0] == 0
+
+    assert "log" in json.loads(Path("a.har").read_text())
+    assert load(Path("c.json").read_bytes()) == load(smoke.read_bytes())
+
+
+def test_yaml_is_a_cassette_or_vcrs_by_what_it_says(
+    capsys: pytest.CaptureFixture[str], smoke: Path
+) -> None:
+    Path("v.yaml").write_bytes(text("vcr_requests.yaml"))
+
+    assert run(capsys, "smoke", "ours.yaml")[0] == 0
+    assert run(capsys, "ours.yaml", "again")[0] == 0
+    assert run(capsys, "v.yaml", "theirs.yml")[0] == 0
+    assert run(capsys, "theirs.yml", "vcr.yaml", "--to", "vcr")[0] == 0
+
+    assert Path("ours.yaml").read_text().startswith("version: '1'\n")
+    assert Path("cassettes/again.json").read_bytes() == save(load(smoke.read_bytes()))
+    assert Path("vcr.yaml").read_text().startswith("version: 1\n")
+    Path("odd.yaml").write_text("a: [")
+    assert "odd.yaml line 2: " in run(capsys, "odd.yaml", "b")[2]
+
+
+def test_secrets_of_another_tool_stay_behind(capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(text("vcr_httpx.json"))
+    document["interactions"][0]["request"]["headers"]["authorization"] = [f"Bearer {KEY}"]
+    document["interactions"][0]["request"]["body"] = json.dumps({"q": KEY})
+    document["interactions"][0]["response"]["body"]["string"] = f"your key: {KEY}"
+    Path("v.json").write_text(json.dumps(document))
+
+    code, out, err = run(capsys, "v.json", "v")
+
+    written = Path("cassettes/v.json").read_bytes()
+    assert code == 0
+    assert "v.json: replaced: interactions[0].request.headers.authorization: " in out
+    said = {"file": written, "out": out.encode(), "err": err.encode()}
+    assert sightings({"key": KEY}, said) == []
+    # Nor in a hash: the key AgentTape's tools look for is that of what is written.
+    assert run(capsys, "v.json", "plain", "--no-redact")[0] == 0
+    keys = [
+        json.loads(Path(f"cassettes/{name}.json").read_text())["interactions"][0]["match_key"]
+        for name in ("v", "plain")
+    ]
+    assert keys[0] != keys[1]
+    assert keys[0] == _key_of(written)
+    assert KEY in Path("cassettes/plain.json").read_text()
+
+
+def _key_of(written: bytes) -> str:
+    first = load(written).interactions[0]
+    assert isinstance(first, Interaction)
+    return key.of_http(first.request)
+
+
+def test_losses_are_named_and_make_another_exit_code(
+    capsys: pytest.CaptureFixture[str], smoke: Path
+) -> None:
+    found = load(smoke.read_bytes())
+    smoke.write_bytes(save(type(found)(found.head, (*found.interactions, TOOL))))
+
+    code, out, err = run(capsys, "smoke", "a.har")
+
+    assert code == 1
+    assert out.startswith("a.har: 3 of 4 interactions")
+    assert (
+        "tapeway: interactions[3]: is a recording of kind 'tool', and an archive holds only "
+        "requests and their answers: left out\n"
+    ) in err
+
+
+def test_what_is_there_already_is_replaced_only_by_force(
+    capsys: pytest.CaptureFixture[str], smoke: Path
+) -> None:
+    before = smoke.read_bytes()
+    Path("a.har").write_bytes(text("browser.har"))
+
+    assert run(capsys, "a.har", "smoke") == (
+        2,
+        "",
+        "tapeway: smoke is there already: give another name, or --force to replace it\n",
+    )
+    assert run(capsys, "smoke", "a.har")[0] == 2
+    assert (smoke.read_bytes(), Path("a.har").read_bytes()) == (before, text("browser.har"))
+
+    assert run(capsys, "a.har", "smoke", "--force")[1].startswith("smoke: 3 of 6 interactions")
+    assert run(capsys, "smoke", "a.har", "--force")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "said"),
+    [
+        ("nix", "b", "there is no cassette nix in file:cassettes"),
+        ("broken.har", "b", "broken.har line 3: log.entries[0]: is no method name"),
+        ("odd.txt", "b", "odd.txt: no format is known that looks like this; give --from one of"),
+        ("smoke", "b/c.odd?", "b/c.odd?: no format is known for this suffix; give --to one of"),
+        ("smoke", "none/a.har", "none/a.har: could not write the file"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_nothing_is_written(
+    capsys: pytest.CaptureFixture[str], smoke: Path, source: str, target: str, said: str
+) -> None:
+    entry = '{"request": {"method": "G T", "url": "http://h/"}, "response": {"status": 200}}'
+    Path("broken.har").write_text('{"log":\n{"entries": [\n' + entry + "]}}")
+    Path("odd.txt").write_text("hello")
+    before = sorted(Path().rglob("*.*"))
+
+    code, out, err = run(capsys, source, target)
+
+    assert (code, out) == (2, "")
+    assert err.startswith(f"tapeway: {said}")
+    assert [each for each in sorted(Path().rglob("*.*")) if not each.name.endswith(".lock")] == [
+        each for each in before if not each.name.endswith(".lock")
+    ]
+
+
+def test_a_large_body_comes_along(capsys: pytest.CaptureFixture[str], smoke: Path) -> None:
+    body = b"large " * 200_000
+    digest = hashlib.sha256(body).hexdigest()
+    assets = smoke.parent / "smoke.assets"
+    assets.mkdir()
+    (assets / f"sha256-{digest}").write_bytes(body)
+    document = json.loads(smoke.read_text())
+    reference = {"sha256": digest, "size": len(body)}
+    document["interactions"][0]["response"] = {"status_code": 200, "body_file": reference}
+    smoke.write_text(json.dumps(document))
+
+    assert run(capsys, "smoke", "copy")[0] == 0
+    assert Path(f"cassettes/copy.assets/sha256-{digest}").read_bytes() == body
+    assert run(capsys, "smoke", "a.har")[0] == 0
+    content = json.loads(Path("a.har").read_text())["log"]["entries"][0]["response"]["content"]
+    assert content["text"].encode() == body
+
+
+def test_what_does_not_come_back_as_it_was_written_is_no_success(
+    capsys: pytest.CaptureFixture[str], smoke: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digests = iter(range(100))
+    monkeypatch.setattr(batches, "digest_of", lambda item: f"{next(digests):02x}" * 32)
+
+    code, out, err = run(capsys, "smoke", "a.har")
+
+    assert (code, out) == (2, "")
+    assert "a.har: interactions[0] does not come back as it was written" in err
+    assert not Path("a.har").exists()
+    assert list(Path().glob(".a.har*")) == []

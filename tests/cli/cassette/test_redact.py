@@ -1,0 +1,136 @@
+"""`tapeway cassette redact`: the secrets go, all else stays."""
+
+import fcntl
+import json
+from pathlib import Path
+
+import pytest
+
+from tapeway.cli.main import main
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.stores.file.store import FileStore
+from tests.cli.cassette.test_scan import KEY, cassette
+from tests.stores.recordings import facts
+from tests.support.canary import sightings
+
+SESSION = "0123456789abcdef01234567"
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["cassette", *arguments])
+    out, err = capsys.readouterr()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, out, err
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A cassette with two secrets among what is none."""
+    folder = tmp_path / "cassettes"
+    folder.mkdir()
+    file = folder / "x.json"
+    file.write_bytes(cassette("hello", f"key {KEY} and {KEY}", "bye"))
+    return file
+
+
+def test_a_secret_becomes_a_placeholder_and_all_else_stays(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    before = file.read_text()
+    line = "cassettes/x.json: replaced: interactions[1].response.text: openai-key, begins with 'sk-p'\n"
+
+    assert run(capsys, "redact") == (0, line * 2, "")
+
+    after = file.read_text()
+    mark = after[after.index("REDACTED.") :].partition(" ")[0]
+    assert after == before.replace(KEY, mark)
+    assert sightings({"key": KEY}, {"file": after.encode(), "said": line.encode()}) == []
+    assert run(capsys, "scan") == (0, "", "")
+
+
+def test_what_was_redacted_is_not_touched_again(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    run(capsys, "redact", "x")
+    before = facts(file)
+
+    assert run(capsys, "redact", "x") == (0, "", "")
+    assert facts(file) == before
+
+
+async def test_one_secret_has_one_placeholder_in_a_cassette_and_another_in_the_next(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    other = json.loads(file.read_text()) | {"run_id": "run-2"}
+    (file.parent / "y.json").write_text(json.dumps(other))
+
+    run(capsys, "redact")
+
+    texts = {each: json.loads(each.read_text()) for each in file.parent.glob("*.json")}
+    marks = [each["interactions"][1]["response"]["text"].split()[1::2] for each in texts.values()]
+    assert all(one == same for one, same in marks)
+    assert marks[0] != marks[1]
+    for name in ("x", "y"):
+        found = await FileStore(file.parent).load(name, writable=False)
+        assert isinstance(found, StoredCassette)
+        assert len(found.interactions) == 3
+
+
+def test_a_cassette_that_is_recorded_into_is_refused(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    before = file.read_bytes()
+    with (file.parent / ".x.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        code, out, err = run(capsys, "redact")
+
+    assert (code, out) == (2, "")
+    assert "records into this cassette" in err
+    assert file.read_bytes() == before
+    assert run(capsys, "redact")[0] == 0
+
+
+def test_what_cannot_be_replaced_is_said_to_be_there_still(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    body = file.parent / "x.assets" / f"sha256-{'0' * 64}"
+    body.parent.mkdir()
+    body.write_bytes(KEY.encode())
+    document = json.loads(file.read_text())
+    reference = {"sha256": "0" * 64, "size": len(KEY)}
+    document["interactions"][0]["response"] = {"status_code": 200, "body_file": reference}
+    file.write_text(json.dumps(document))
+
+    code, out, _ = run(capsys, "redact", "x")
+
+    assert code == 1
+    assert (
+        "cassettes/x.json: still there: interactions[0].response.body_file: openai-key, "
+        "begins with 'sk-p'\n"
+    ) in out
+    assert out.count("replaced: interactions[1].response.text") == 2
+    assert body.read_bytes() == KEY.encode()
+
+
+def test_what_cannot_be_read_is_named_and_left(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    broken = file.parent / "broken.json"
+    broken.write_text('{"version": "1", "interactions": [')
+
+    code, out, err = run(capsys, "redact")
+
+    assert code == 2
+    assert out.count("x.json: replaced") == 2
+    assert "cassettes/broken.json line 1" in err
+    assert broken.read_text() == '{"version": "1", "interactions": ['
+
+
+def test_a_program_is_told_what_became_of_each(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    code, out, _ = run(capsys, "redact", "--format", "json")
+
+    assert code == 0
+    assert [each["deed"] for each in json.loads(out)] == ["replaced", "replaced"]

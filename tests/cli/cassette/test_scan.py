@@ -1,0 +1,186 @@
+"""`tapeway cassette scan`, as people and hooks run it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tapeway.cli.main import main
+from tapeway.core.json_text import Json
+from tapeway.core.model.messages import ResponseChunk
+from tapeway.formats.native.document import encode, write
+from tapeway.stores.file.store import FileStore
+from tests.stores.recordings import HEAD, record, recording
+from tests.support.exchanges import interaction
+
+KEY = "sk-proj-abcdefghij0123456789ABCDEFGHIJ"
+LEAK = "interactions[1].response.text: openai-key, begins with 'sk-p'"
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["cassette", "scan", *arguments])
+    out, err = capsys.readouterr()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, out, err
+
+
+def cassette(*texts: str, meta: dict[str, Json] | None = None) -> bytes:
+    documents = []
+    for text in texts:
+        item = encode(interaction(chunks=(ResponseChunk(b"x"),), response_headers=()))
+        item["response"] = {"status_code": 200, "text": text}
+        documents.append(item)
+    head = HEAD if meta is None else type(HEAD)(HEAD.created_at, HEAD.run_id, meta)
+    return write(head, documents)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A store with a clean cassette and one that leaks."""
+    cassettes = tmp_path / "cassettes"
+    (cassettes / "suite").mkdir(parents=True)
+    (cassettes / "clean.json").write_bytes(cassette("hello"))
+    (cassettes / "suite" / "leaky.json").write_bytes(cassette("hello", f"key {KEY}"))
+    return cassettes
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        (),
+        ("suite/leaky",),
+        ("clean", "suite/leaky"),
+        ("cassettes",),
+        ("cassettes/suite/leaky.json",),
+    ],
+)
+def test_a_secret_is_told_by_file_place_and_kind(
+    capsys: pytest.CaptureFixture[str], folder: Path, named: tuple[str, ...]
+) -> None:
+    assert run(capsys, *named) == (1, f"cassettes/suite/leaky.json: {LEAK}\n", "")
+
+
+@pytest.mark.parametrize("named", ["clean", "cassettes/clean.json"])
+def test_a_clean_cassette_is_nothing_to_talk_about(
+    capsys: pytest.CaptureFixture[str], folder: Path, named: str
+) -> None:
+    assert run(capsys, named) == (0, "", "")
+
+
+def test_a_program_gets_one_list(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    code, out, _ = run(capsys, "--format", "json")
+
+    assert code == 1
+    assert json.loads(out) == [
+        {
+            "file": "cassettes/suite/leaky.json",
+            "interaction": 1,
+            "place": "interactions[1].response.text",
+            "kind": "openai-key",
+            "prefix": "sk-p",
+            "deed": "found",
+        }
+    ]
+    assert run(capsys, "clean", "--format", "json") == (0, "[]\n", "")
+
+
+def test_another_store_is_looked_at_as_its_option_says(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder.parent / "elsewhere").mkdir()
+    (folder / "suite" / "leaky.json").rename(folder.parent / "elsewhere" / "x.json")
+
+    assert run(capsys) == (0, "", "")
+    assert run(capsys, "--store", "elsewhere") == (1, f"elsewhere/x.json: {LEAK}\n", "")
+    monkeypatch.setenv("TAPEWAY_STORE", "file:elsewhere")
+    assert run(capsys, "x") == (1, f"elsewhere/x.json: {LEAK}\n", "")
+    assert run(capsys, "--store", "memory:")[0] == 2
+
+
+def test_credentials_of_the_environment_and_of_the_options_are_looked_for(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "clean.json").write_bytes(cassette("correct-horse-battery", "an-admin-token-0"))
+    assert run(capsys, "clean")[0] == 0
+
+    monkeypatch.setenv("MY_API_KEY", "correct-horse-battery")
+    monkeypatch.setenv("TAPEWAY_ADMIN_TOKEN", "an-admin-token-0")
+    code, out, _ = run(capsys, "clean")
+
+    assert code == 1
+    assert "interactions[0].response.text: my-api-key, begins with 'corr'" in out
+    assert "interactions[1].response.text: " in out
+
+
+def test_what_a_cassette_says_about_itself_is_looked_at(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    (folder / "clean.json").write_bytes(cassette(meta={"note": [KEY]}))
+
+    assert run(capsys, "clean")[1].startswith("cassettes/clean.json: meta.note[0]: openai-key")
+
+
+async def test_what_is_recorded_since_and_lies_beside_is_looked_at(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    store = FileStore(tmp_path / "cassettes")
+    await store.open()
+    await record(store, 0)
+    await store.append("x", HEAD, recording(1, body=f'{{"a": "{KEY}"}}'.encode()))
+    file = await store.keep("large", [b"x " * 1_000_000, KEY.encode(), b" end"])
+    try:
+        assert run(capsys, "x")[1] == (
+            "cassettes/x.json: interactions[1].response.json.a: openai-key, begins with 'sk-p'\n"
+        )
+        beside = f"cassettes/large.assets/sha256-{file.digest}"
+        code, out, _ = run(capsys, beside)
+        assert (code, out) == (1, f"{beside}: openai-key, begins with 'sk-p'\n")
+    finally:
+        await store.close()
+
+
+def test_files_that_are_no_cassettes_are_passed_over_or_refused(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    (folder / "package.json").write_text("{}")
+    (folder / "notes.txt").write_text(KEY)
+    files = ("cassettes/package.json", "cassettes/notes.txt")
+
+    assert run(capsys, *files) == (
+        0,
+        "",
+        "".join([f"tapeway: {file} is no cassette: passed over\n" for file in files]),
+    )
+    assert run(capsys, "--strict", files[0]) == (2, "", f"tapeway: {files[0]} is no cassette\n")
+    assert run(capsys)[0] == 1
+
+
+def test_what_cannot_be_looked_at_is_not_called_clean(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    (folder / "broken.json").write_text('{"version": "1", "interactions": [')
+    (folder / "odd name.json").write_bytes(cassette("x"))
+
+    code, out, err = run(capsys)
+    assert (code, out) == (2, f"cassettes/suite/leaky.json: {LEAK}\n")
+    assert "cassettes/broken.json line 1" in err
+    assert run(capsys, "cassettes/odd name.json")[0] == 2
+    assert run(capsys, "nowhere")[0] == 2
+    assert run(capsys, "no/such/file.json")[0] == 2
+    assert run(capsys, "../x")[0] == 2
+    assert run(capsys, "--format", "yaml")[0] == 2
+
+
+def test_a_name_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    body = b'{"\\u001b[2J\\n": {"password": "correct-horse"}}'
+    document = encode(interaction(request_body=body))
+    (folder / "clean.json").write_bytes(write(HEAD, [document]))
+
+    code, out, _ = run(capsys, "clean")
+
+    assert code == 1
+    assert out == (
+        "cassettes/clean.json: interactions[0].request.json.\\u001b[2J\\u000a.password: "
+        "password, begins with 'cor'\n"
+    )

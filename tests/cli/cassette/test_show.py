@@ -1,0 +1,181 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from tapeway.core.json_text import Json
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import Failure, Response, ResponseChunk, ResponseHead
+from tests.cli.invocation import run, written
+from tests.conversations.recorded_calls import assistant, call, chat, user
+from tests.support.exchanges import interaction
+
+TOOL: dict[str, Json] = {
+    "index": 1,
+    "kind": "tool",
+    "boundary": "add",
+    "request": {"name": "add", "args": {"a": 1}},
+    "response": 2,
+}
+
+
+def failed() -> Interaction:
+    return replace(
+        interaction(index=2),
+        response=Response(ResponseHead(0)),
+        failure=Failure("timeout", "the upstream did not answer in time"),
+        usage=None,
+        tags=(),
+        metadata={},
+    )
+
+
+def test_each_interaction_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    item = replace(interaction(), metadata={"endpoint": "chat.completions", "model": "m"})
+    written("a", item, ForeignInteraction(1, TOOL), failed())
+
+    url = "https://api.openai.com/v1/chat/completions"
+    assert run(capsys, "show", "a") == (
+        0,
+        f"#0 POST {url}  200  chat.completions m  3 tokens  12 ms  [smoke]\n"
+        "#1 tool add response\n"
+        f"#2 POST {url}  timeout  12 ms\n",
+        "",
+    )
+
+
+def test_one_interaction_is_shown_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    file = written("a", interaction(), ForeignInteraction(1, TOOL), failed())
+
+    assert run(capsys, "show", "a", "0")[1].splitlines()[2:] == [
+        "POST https://api.openai.com/v1/chat/completions",
+        "Content-Type: application/json",
+        "",
+        "{",
+        '  "model": "m"',
+        "}",
+        "",
+        "HTTP/1.1 200 OK",
+        "Content-Type: application/json",
+        "",
+        "{",
+        '  "ok": true',
+        "}",
+    ]
+    assert json.loads(run(capsys, "show", str(file), "1")[1]) == TOOL
+    shown = run(capsys, "show", "a", "2")[1]
+    assert shown.endswith("\nfailed (timeout): the upstream did not answer in time\n")
+
+
+def test_a_program_gets_the_documents(capsys: pytest.CaptureFixture[str]) -> None:
+    file = written("a", interaction(), ForeignInteraction(1, TOOL))
+    documents = json.loads(file.read_text())["interactions"]
+
+    assert json.loads(run(capsys, "show", "a", "--format", "json")[1]) == documents
+    assert json.loads(run(capsys, "show", "a", "1", "--format", "json")[1]) == documents[1]
+
+
+@pytest.fixture
+def agent() -> None:
+    """A loop with a tool, and a call that is not read."""
+    made: Json = {
+        "role": "assistant",
+        "tool_calls": [{"id": "c1", "function": {"name": "add", "arguments": '{"a": 1}'}}],
+    }
+    history: list[Json] = [user("add\nthem"), made]
+    result: Json = {"role": "tool", "tool_call_id": "c1", "content": "2"}
+    written(
+        "agent",
+        chat(0, history[:1], made),
+        chat(1, [*history, result], "It is 2."),
+        chat(2, [user("other")], "", status=500),
+        call(3, "/model/m/converse-stream", {}, {}, route="bedrock"),
+    )
+
+
+@pytest.mark.usefixtures("agent")
+def test_what_was_said_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "show", "agent", "--messages")
+
+    assert (code, out) == (
+        0,
+        """\
+Conversation 0
+
+user  #0  2026-11-21T20:35:14+00:00
+  add
+  them
+
+assistant  #0  2026-11-21T20:35:14+00:00  m
+  -> add({"a":1}) c1
+
+tool  #1  2026-11-21T20:35:14+00:00  c1
+  2
+
+assistant  #1  2026-11-21T20:35:14+00:00  m
+  It is 2.
+
+Conversation 1
+
+user  #2  2026-11-21T20:35:14+00:00
+  other
+  ! interaction 2: the answer was an error, 500
+""",
+    )
+    assert err == (
+        "tapeway: interaction 3 is left out: its request holds no message that is known\n"
+    )
+
+
+@pytest.mark.usefixtures("agent")
+def test_a_program_gets_the_messages(capsys: pytest.CaptureFixture[str]) -> None:
+    said = json.loads(run(capsys, "show", "agent", "--messages", "--format", "json")[1])
+
+    assert [each["role"] for each in said["messages"]] == [
+        *("user", "assistant", "tool", "assistant", "user")
+    ]
+    assert [each["interaction"] for each in said["left_out"]] == [3]
+    one = json.loads(run(capsys, "show", "agent", "1", "--messages", "--format", "json")[1])
+    assert [each["content"] for each in one["messages"]] == ["2", "It is 2."]
+    assert one["left_out"] == []
+
+
+def test_nothing_recorded_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "\x1b[2J\u202eevil"
+    body = ResponseChunk(json.dumps({"x": evil}).encode())
+    item = replace(interaction(chunks=(body,)), tags=(evil,))
+    written("a", item, chat(1, [user(evil), assistant(evil)], evil))
+
+    for arguments in (("a",), ("a", "0"), ("a", "--messages")):
+        out = run(capsys, "show", *arguments)[1]
+        assert "evil" in out
+        assert not set(out) & set("\x1b\u202e")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nowhere",), "there is no cassette nowhere in file:cassettes"),
+        (("a", "7"), "cassette a has no interaction 7"),
+        (("a", "x"), "is not a valid integer"),
+        (("../a",), "is neither the name of a cassette"),
+    ],
+)
+def test_what_is_not_there_is_said(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+) -> None:
+    written("a", interaction())
+
+    code, out, err = run(capsys, "show", *arguments)
+
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_a_broken_cassette_is_named_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    written("a").write_text('{"version": "1",\n"interactions": {}}')
+
+    code, _, err = run(capsys, "show", "a")
+
+    assert code == 1
+    assert "cassettes/a.json line 2" in err

@@ -1,0 +1,212 @@
+"""`tapeway cassette verify`: whether all is there, and whether a store's index says what the requests say."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tapeway.cli.cassette.verify import Keys, Problem
+from tapeway.cli.transfer.batches import marked
+from tapeway.core.cassette.index import found_under
+from tapeway.core.matching.rules import NONE
+from tapeway.core.model.cassette import Held, StoredCassette, TakenRecording
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import BodyFile
+from tapeway.formats.native.document import load, save
+from tapeway.stores.file.store import FileStore
+from tests.cli.invocation import run, written
+from tests.stores.recordings import HEAD, recording
+from tests.support.exchanges import interaction
+from tests.support.fakes.shared_store import BitByBitStore
+
+BODY = b"x" * 2_000_000
+DIGEST = hashlib.sha256(BODY).hexdigest()
+ASSET = Path("cassettes/large.assets") / f"sha256-{DIGEST}"
+FIRST = recording(0).exchange
+SECOND = recording(1).exchange
+AGAIN = replace(FIRST, index=2)
+TOOL = ForeignInteraction(3, {"kind": "tool", "response": 1})
+
+
+async def _with_a_large_body() -> None:
+    store = FileStore(Path("cassettes"))
+    await store.open()
+    kept = await store.keep("large", [BODY])
+    item = interaction()
+    file = BodyFile(kept.path, kept.size, kept.digest)
+    item = replace(item, response=replace(item.response, chunks=(), file=file))
+    again = replace(item, index=1, request=replace(item.request, target="/v1/again"), match_key="")
+    await store.save("large", StoredCassette(HEAD, (item, again)))
+    await store.close()
+
+
+@pytest.fixture
+def large() -> None:
+    """A cassette with a large body that two recordings share."""
+    asyncio.run(_with_a_large_body())
+
+
+@pytest.mark.usefixtures("large")
+def test_whole_cassettes_are_said_to_be_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    written("suite/a", interaction())
+
+    said = "large: 2 interactions, 1 large body, whole\nsuite/a: 1 interaction, whole\n"
+    assert run(capsys, "verify") == (0, said, "")
+    assert run(capsys, "verify", "suite/a") == (0, said.splitlines(keepends=True)[1], "")
+    assert run(capsys, "verify", "cassettes/suite/a.json")[0] == 0
+
+
+@pytest.mark.usefixtures("large")
+def test_a_body_whose_content_was_changed_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    ASSET.write_bytes(b"y" + BODY[1:])
+
+    code, out, _ = run(capsys, "verify", "large")
+
+    assert code == 1
+    assert out == f"large: #0: {ASSET} was changed since it was recorded: restore it\n"
+
+
+@pytest.mark.usefixtures("large")
+def test_a_body_that_is_gone_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    ASSET.unlink()
+
+    code, _, err = run(capsys, "verify", "large")
+
+    assert code == 2
+    assert f"{ASSET} is missing" in err
+
+
+def test_a_text_beside_another_tools_cassette_that_was_changed_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = written("a", interaction())
+    document = json.loads(file.read_text())
+    document["interactions"][0]["response"] = {
+        "status_code": 200,
+        "text": {"__agenttape_asset__": f"sha256:{DIGEST}"},
+    }
+    file.write_text(json.dumps(document))
+    assets = Path("cassettes/a.assets")
+    assets.mkdir()
+
+    (assets / f"sha256-{DIGEST}").write_bytes(BODY)
+    assert run(capsys, "verify", "a")[0] == 0
+    (assets / f"sha256-{DIGEST}").write_bytes(b"y")
+    code, _, err = run(capsys, "verify", "a")
+    assert code == 2
+    assert "beside the cassette was changed" in err
+
+
+def test_a_key_that_is_another_requests_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    file = written("a", interaction())
+    document = json.loads(file.read_text())
+    document["interactions"][0]["request"]["json"]["model"] = "other"
+    file.write_text(json.dumps(document))
+
+    code, out, _ = run(capsys, "verify", "a", "--format", "json")
+
+    assert code == 1
+    (found,) = json.loads(out)
+    assert (found["name"], found["interactions"], found["error"]) == ("a", 1, None)
+    (problem,) = found["problems"]
+    assert problem["index"] == 0
+    assert problem["reason"].startswith("its match_key is not that of the request as it stands")
+
+
+def test_what_does_not_come_back_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written("a", interaction())
+    written("b", interaction())
+
+    def forgetful(item: object) -> dict[str, object]:
+        return {"kind": "tool", "request": {}, "response": {}}
+
+    monkeypatch.setattr("tapeway.formats.native.document.encode", forgetful)
+
+    assert run(capsys, "verify", "a") == (
+        1,
+        "a: #0: written and read again, it is another one\n",
+        "",
+    )
+
+
+def test_all_are_looked_at_though_one_cannot_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    written("a").write_text("{")
+    written("b", interaction())
+
+    code, out, err = run(capsys, "verify")
+
+    assert (code, out) == (2, "b: 1 interaction, whole\n")
+    assert "cassettes/a.json line 1" in err
+    assert run(capsys, "verify", "nowhere")[0] == 2
+
+
+def test_the_beginning_of_a_conversion_is_not_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    file = written("a", interaction())
+    found = load(file.read_bytes())
+    file.write_bytes(save(replace(found, head=marked(found.head))))
+
+    code, out, err = run(capsys, "verify")
+
+    assert (code, err) == (1, "")
+    assert out == "a: a conversion into it broke off: run that again, or remove it\n"
+    assert run(capsys, "ls")[1].endswith("  unfinished\n")
+    assert json.loads(run(capsys, "ls", "--format", "json")[1])[0]["unfinished"] is True
+
+
+def test_what_a_store_finds_wrong_with_itself_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Wrong(BitByBitStore):
+        async def check(self) -> list[str]:
+            return ["row 3 is missing from index 1"]
+
+    monkeypatch.setattr("tapeway.cli.cassette.verify.open_store", lambda url: Wrong("sqlite:x"))
+
+    assert run(capsys, "verify") == (1, "sqlite:x: row 3 is missing from index 1\n", "")
+
+
+class Index:
+    """Finds what it is told to, and counts how often it is asked; the rest of a store is not used."""
+
+    def __init__(self, *under: tuple[Interaction, Interaction]) -> None:
+        self.asked = 0
+        self._under = [(found_under(as_if)[0], item) for item, as_if in under]
+
+    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
+        self.asked += 1
+        return [TakenRecording(item) for key, item in self._under if key in keys]
+
+
+async def gone_through(index: Index, *items: Held) -> list[Problem]:
+    keys = Keys(index, "x", NONE)  # type: ignore[arg-type]
+    return [*[told for each in items for told in await keys.problems(each)], *keys.left()]
+
+
+async def test_all_that_is_found_where_it_should_be_is_well() -> None:
+    index = Index((FIRST, FIRST), (SECOND, SECOND), (AGAIN, FIRST))
+
+    assert await gone_through(index, FIRST, SECOND, AGAIN, TOOL) == []
+    # Once a request, however many answers it has.
+    assert index.asked == 2
+
+
+async def test_one_that_is_not_found_is_told() -> None:
+    told = await gone_through(Index((FIRST, FIRST)), FIRST, SECOND)
+
+    assert [each.index for each in told] == [1]
+    assert "does not find it" in told[0].reason
+
+
+async def test_one_that_is_found_by_another_request_is_told() -> None:
+    told = await gone_through(
+        Index((FIRST, FIRST), (SECOND, SECOND), (SECOND, FIRST)), FIRST, SECOND
+    )
+
+    assert [each.index for each in told] == [1]
+    assert "by a request it does not have" in told[0].reason

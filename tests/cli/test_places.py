@@ -1,0 +1,80 @@
+"""Commands on cassettes in YAML, by name, by file and by folder."""
+
+from pathlib import Path
+
+import pytest
+
+from tapeway.cli.main import main
+from tapeway.cli.places import place
+from tapeway.formats.cassette_file import JSON, YAML
+from tests.cli.cassette.test_scan import KEY, cassette
+
+LEAK = "interactions[1].response.text: openai-key, begins with 'sk-p'"
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["cassette", *arguments])
+    out, err = capsys.readouterr()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, out, err
+
+
+@pytest.fixture(params=["leaky.yaml", "leaky.yml"])
+def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A cassette that leaks, in a folder that is no store of anything else."""
+    (tmp_path / "cassettes").mkdir()
+    path = tmp_path / "cassettes" / str(request.param)
+    path.write_bytes(YAML.save(JSON.load(cassette("hello", f"key {KEY}\nand so on"))))
+    return path
+
+
+@pytest.mark.parametrize("named", [(), ("leaky",), ("cassettes",), ("FILE",)])
+def test_a_secret_is_found_and_replaced(
+    capsys: pytest.CaptureFixture[str], file: Path, named: tuple[str, ...]
+) -> None:
+    shown = f"cassettes/{file.name}"
+    arguments = [shown if each == "FILE" else each for each in named]
+
+    code, out, _ = run(capsys, "scan", *arguments)
+    assert (code, out) == (1, f"{shown}: {LEAK}\n")
+
+    assert run(capsys, "redact", *arguments)[0] == 0
+    assert run(capsys, "scan", *arguments) == (0, "", "")
+    assert KEY not in file.read_text()
+    assert "      text: hello\n" in file.read_text()
+    assert [each.name for each in file.parent.iterdir() if each.suffix == ".json"] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "services:\n  web: {}\n",
+        "interactions:\n- request: {method: GET}\n  response: {}\nversion: 1\n",
+    ],
+)
+def test_other_tools_files_are_passed_over_or_refused(
+    capsys: pytest.CaptureFixture[str], file: Path, text: str
+) -> None:
+    other = file.with_name("other.yaml")
+    other.write_text(text)
+
+    note = "tapeway: cassettes/other.yaml is no cassette: passed over\n"
+    assert run(capsys, "scan", "cassettes/other.yaml") == (0, "", note)
+    assert run(capsys, "scan", "--strict", "cassettes/other.yaml")[0] == 2
+
+
+def test_a_cassette_with_two_files_is_not_called_clean(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    file.with_suffix(".json").write_bytes(cassette("hello"))
+
+    code, _, err = run(capsys, "scan")
+
+    assert code == 2
+    assert "are both there" in err
+
+
+async def test_a_file_named_on_the_command_line_is_the_cassette_it_holds(file: Path) -> None:
+    async with place(f"cassettes/{file.name}", "memory:") as found:
+        assert len((await found.load()).interactions) == 2

@@ -1,0 +1,124 @@
+"""Secrets found and taken out in stores that have no files."""
+
+import asyncio
+import json
+
+import pytest
+
+from tapeway.cli import places
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.ports import CassetteStore
+from tapeway.stores.memory import MemoryStore
+from tapeway.stores.opening import open_store
+from tests.cli.cassette.test_scan import KEY
+from tests.cli.invocation import run
+from tests.stores.recordings import HEAD, recording
+from tests.support.canary import sightings
+from tests.support.fakes.shared_store import BitByBitStore
+
+LEAKY = recording(4, body=b'{"said": "%b"}' % KEY.encode()).interaction
+TOOL = ForeignInteraction(6, {"kind": "tool", "request": {"k": KEY}, "response": 1})
+CLEAN = recording(2).interaction
+
+
+class Whole(MemoryStore):
+    """A store that changes nothing but whole cassettes, and lasts."""
+
+    url = "https://far"
+    saves = 0
+
+    async def close(self) -> None: ...
+
+    async def save(self, name: str, cassette: object) -> None:
+        self.saves += 1
+        await super().save(name, cassette)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch) -> BitByBitStore:
+    """A store with gaps between its indexes, two secrets, and one in its head."""
+    found = BitByBitStore("sqlite:there")
+    found.heads["a/b"] = CassetteHead(HEAD.created_at, HEAD.run_id, {"note": KEY})
+    found.held["a/b"] = [CLEAN, LEAKY, TOOL]
+    found.heads["clean"], found.held["clean"] = HEAD, [CLEAN]
+    _reached(monkeypatch, "sqlite:there", found)
+    return found
+
+
+def _reached(monkeypatch: pytest.MonkeyPatch, address: str, store: CassetteStore) -> None:
+    def opening(url: str) -> CassetteStore:
+        return store if url == address else open_store(url)
+
+    monkeypatch.setattr(places, "open_store", opening)
+    monkeypatch.setattr(places, "open_store", opening)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--store", "sqlite:there"), ("sqlite:there#a/b",), ("a/b", "--store=sqlite:there")],
+)
+def test_a_secret_in_a_database_is_told_by_its_place(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore, arguments: tuple[str, ...]
+) -> None:
+    code, out, err = run(capsys, "scan", *arguments)
+
+    assert (code, err) == (1, "")
+    assert [line.partition(", begins")[0] for line in out.splitlines()] == [
+        "sqlite:there#a/b: meta.note: openai-key",
+        "sqlite:there#a/b: interactions[1].response.json.said: openai-key",
+        "sqlite:there#a/b: interactions[2].request.k: openai-key",
+    ]
+    assert run(capsys, "scan", "sqlite:there#clean") == (0, "", "")
+
+
+def test_it_is_taken_out_where_it_lies(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+) -> None:
+    code, out, _ = run(capsys, "redact", "--store", "sqlite:there")
+
+    assert (code, out.count(": replaced: ")) == (0, 3)
+    assert there.loads == 0
+    assert there.held["clean"] == [CLEAN]
+    assert there.held["a/b"][0] == CLEAN
+    assert [each.index for each in there.held["a/b"]] == [2, 4, 6]
+    assert "REDACTED" in json.dumps(dict(there.heads["a/b"].meta))
+    assert sightings({"key": KEY}, {"held": repr((there.heads, there.held)).encode()}) == []
+    assert run(capsys, "scan", "--store", "sqlite:there") == (0, "", "")
+    mended = there.held["a/b"][1]
+    assert isinstance(mended, Interaction)
+    assert mended.request == LEAKY.request  # type: ignore[union-attr]
+
+
+def test_a_store_that_changes_only_whole_cassettes_gets_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = Whole()
+    _reached(monkeypatch, "https://far", far)
+
+    async def fill() -> None:
+        for each in (CLEAN, LEAKY):
+            await far.append("x", HEAD, recording(each.index))
+            await far.append("y", HEAD, recording(each.index, body=_body(each)))
+
+    asyncio.run(fill())
+
+    code, out, _ = run(capsys, "redact", "--store", "https://far")
+
+    assert (code, out.count(": replaced: "), far.saves) == (0, 1, 1)
+    assert run(capsys, "scan", "--store", "https://far") == (0, "", "")
+
+
+def _body(item: Interaction | ForeignInteraction) -> bytes:
+    assert isinstance(item, Interaction)
+    return item.response.body
+
+
+def test_what_is_not_there_is_named(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+) -> None:
+    for command in ("scan", "redact"):
+        code, out, err = run(capsys, command, "sqlite:there#nix")
+        assert (code, out) == (2, "")
+        assert err == "tapeway: there is no cassette sqlite:there#nix\n"
+    assert run(capsys, "scan", "--store", "memory:")[0] == 2

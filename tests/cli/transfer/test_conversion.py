@@ -1,0 +1,204 @@
+"""One cassette through every store there is, and what each command says where a store fails it."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tapeway.cli.main import main
+from tapeway.stores.file.store import FileStore
+from tests.cli.full_cassette import LARGE, NAME, STORES, everything, store_of
+from tests.cli.invocation import run, written
+from tests.stores.recordings import HEAD, recording
+from tests.support.exchanges import interaction
+
+KILLED = """
+import os, signal, sys
+from tapeway.cli import carriage, transfer
+from tapeway.cli.main import main
+
+add, left = carriage.add, [2]
+
+async def some(*given):
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    left[0] -= 1
+    await add(*given)
+
+carriage._MOST_ITEMS, transfer.add = 20, some
+main()
+"""
+COMMANDS = {
+    "show": ("show",),
+    "diff": ("diff", "other"),
+    "verify": ("verify",),
+    "scan": ("scan",),
+    "redact": ("redact",),
+    "convert": ("convert", "other.json"),
+    "prune": ("prune", "--keep-last=1"),
+}
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The address of an empty store of each sort."""
+    postgres = request.getfixturevalue("postgres_dsn") if request.param == "postgresql" else ""
+    with store_of(request.param, tmp_path, postgres) as url:
+        yield url
+
+
+@pytest.fixture
+def all_stores(postgres_dsn: str, tmp_path: Path) -> Iterator[list[str]]:
+    """One of each."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(store_of(each, tmp_path, postgres_dsn)) for each in STORES]
+
+
+async def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    # Commands have an event loop of their own.
+    return await asyncio.to_thread(run, capsys, *arguments)
+
+
+@pytest.mark.slow
+async def test_a_cassette_goes_through_all_stores_and_comes_back_byte_for_byte(
+    capsys: pytest.CaptureFixture[str], all_stores: list[str]
+) -> None:
+    file = await everything()
+    stations = [NAME, *[f"{store}#far/all" for store in all_stores], "file:./again#suite/all"]
+    digests: set[str] = set()
+    for here, there in pairwise(stations):
+        code, out, err = await command(capsys, "convert", here, there)
+        assert (code, err) == (0, "")
+        assert ": 7 of 7 interactions, sha256:" in out
+        digests.add(out.partition("sha256:")[2])
+
+    assert len(digests) == 1
+    assert Path("again/suite/all.json").read_bytes() == file.read_bytes()
+    (body,) = Path("again/suite/all.assets").iterdir()
+    assert body.read_bytes() == LARGE
+
+
+async def test_an_index_that_is_wrong_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    written("x", *[recording(index).interaction for index in range(3)])
+    assert (await command(capsys, "convert", "x", "sqlite:one.db#x"))[0] == 0
+    connection = apsw.Connection("one.db")
+    first, second = [each for (each,) in connection.execute("SELECT id FROM interaction LIMIT 2")]
+    connection.execute("UPDATE key SET interaction = ? WHERE interaction = ?", (second, first))
+    connection.close()
+
+    code, out, err = await command(capsys, "verify", "sqlite:one.db#x")
+
+    assert (code, err) == (1, "")
+    assert out.splitlines() == [
+        "sqlite:one.db#x: #0: the store does not find it by its request",
+        "sqlite:one.db#x: #1: the store finds it by a request it does not have",
+    ]
+
+
+async def test_what_was_pruned_from_a_database_is_a_cassette(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    items = [recording(index).exchange for index in range(4)]
+    written("x", *items[:2], replace(items[0], tags=("later",)), *items[2:])
+    assert (await command(capsys, "convert", "x", "sqlite:one.db#x"))[0] == 0
+    assert (await command(capsys, "prune", "sqlite:one.db#x", "--keep-last=1"))[0] == 0
+    assert (await command(capsys, "convert", "sqlite:one.db#x", "left"))[0] == 0
+
+    assert (await command(capsys, "prune", "x", "--keep-last=1"))[0] == 0
+    assert Path("cassettes/left.json").read_bytes() == Path("cassettes/x.json").read_bytes()
+
+
+@pytest.mark.slow
+def test_what_was_killed_goes_on_where_it_was(
+    capsys: pytest.CaptureFixture[str], store: str
+) -> None:
+    file = written("big", *[recording(index).interaction for index in range(90)])
+    there = f"{store}#big"
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, "cassette", "convert", "big", there],
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert (killed.returncode, killed.stdout, killed.stderr) == (-signal.SIGKILL, b"", b"")
+    (listed,) = json.loads(run(capsys, "ls", "--format=json", "--store", store)[1])
+    assert (listed["interactions"], listed["unfinished"]) == (40, True)
+    assert run(capsys, "verify", there)[0] == 1
+    assert run(capsys, "convert", there, "other")[0] == 2
+
+    code, out, _ = run(capsys, "convert", "big", there)
+    assert (code, ": 90 of 90 interactions, sha256:" in out) == (0, True)
+    assert run(capsys, "convert", there, "back")[0] == 0
+    assert Path("cassettes/back.json").read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    ("store", "said"),
+    [
+        ("postgresql://u:pass-word-1@127.0.0.1:1/x", "postgresql://u:***@127.0.0.1:1/x"),
+        ("postgresql://u:pass-word-1@h:port/x", "postgresql"),
+        ("nosuch://u:pass-word-1@h/x", "there is no store of the kind nosuch:"),
+        ("sqlite:text.db", "text.db"),
+        ("sqlite:new.db", "there is no cassette x in sqlite:new.db"),
+    ],
+)
+def test_a_store_that_fails_is_one_line(
+    capsys: pytest.CaptureFixture[str], name: str, store: str, said: str
+) -> None:
+    written("other", interaction())
+    Path("text.db").write_text("no database, " * 500)
+    first, *rest = COMMANDS[name]
+
+    for arguments in ((f"{store}#x",), ("x", "--store", store)):
+        options = [each if each != "other" else "cassettes/other.json" for each in rest]
+        code, out, err = run(capsys, first, *arguments, *options)
+
+        assert (code, out if name != "verify" else "") == (2, ""), err
+        assert err.startswith("tapeway: ")
+        assert err.count("\n") == 1
+        assert "pass-word-1" not in err
+        assert said.replace(" x in sqlite:new.db", "") in err
+
+
+def test_no_password_is_shown_in_documents_or_by_the_doctor(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for address in ("postgresql://u:pass-word-1@127.0.0.1:1/x#x", "nosuch://u:pass-word-1@h#x"):
+        for arguments in (
+            ("cassette", "verify", "--format=json", address),
+            ("cassette", "convert", "--from=har", address, "x"),
+            ("cassette", "convert", "--to=har", "x", address),
+            ("doctor", address, address),
+        ):
+            with pytest.raises(SystemExit) as ended:
+                main([*arguments])
+            assert ended.value.code
+            assert "pass-word-1" not in "".join(capsys.readouterr())
+
+
+async def test_what_somebody_records_into_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    store = FileStore(Path("cassettes"))
+    await store.open()
+    for index in range(2):
+        await store.append("x", HEAD, replace(recording(index)))
+    written("other", interaction())
+    try:
+        for arguments in (
+            ("prune", "x", "--keep-last=1"),
+            ("convert", "other", "x", "--force"),
+        ):
+            code, out, err = await command(capsys, *arguments)
+            assert (code, out, err.count("\n")) == (2, "", 1)
+            assert "x" in err
+    finally:
+        await store.close()

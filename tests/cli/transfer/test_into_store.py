@@ -1,0 +1,475 @@
+"""Cassettes on their way into a store, also in the place of others: what breaks off goes on, nothing is lost."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tapeway.cli import places
+from tapeway.cli.transfer import batches
+from tapeway.cli.transfer.batches import is_marked, marked
+from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette, TakenRecording
+from tapeway.core.model.interaction import ForeignInteraction
+from tapeway.errors import StoreAway
+from tapeway.ports import CassetteStore
+from tapeway.stores.file.store import FileStore
+from tapeway.stores.opening import open_store
+from tests.cli.cassette.test_scan import KEY
+from tests.cli.invocation import run, written
+from tests.stores.recordings import HEAD, recording
+from tests.support.fakes.shared_store import BitByBitStore
+
+ITEMS = [
+    *[recording(index).interaction for index in range(7)],
+    ForeignInteraction(7, {"kind": "tool", "request": {"name": "f"}, "response": 1}),
+]
+THERE = "sqlite:there#smoke"
+__all__ = ["stores"]
+OLD = [recording(90).interaction, recording(91).interaction]
+BESIDE = "smoke.converting"
+
+
+@pytest.fixture
+def stores(monkeypatch: pytest.MonkeyPatch) -> dict[str, BitByBitStore]:
+    """Stores that last beyond one command, by address."""
+    found = {f"sqlite:{name}": BitByBitStore(f"sqlite:{name}") for name in ("there", "other")}
+
+    def opening(url: str) -> CassetteStore:
+        return found[url] if url in found else open_store(url)
+
+    monkeypatch.setattr(places, "open_store", opening)
+    monkeypatch.setattr("tapeway.cli.cassette.convert.open_store", opening)
+    monkeypatch.setattr(batches, "_MOST_ITEMS", 2)
+    return found
+
+
+@pytest.fixture
+def there(stores: dict[str, BitByBitStore]) -> BitByBitStore:
+    written("smoke", *ITEMS)
+    return stores["sqlite:there"]
+
+
+def test_a_cassette_goes_there_and_back_byte_for_byte(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+) -> None:
+    before = Path("cassettes/smoke.json").read_bytes()
+
+    code, out, err = run(capsys, "convert", "smoke", THERE)
+    assert (code, err) == (0, "")
+    assert out.startswith("sqlite:there#smoke: 8 of 8 interactions, sha256:")
+    again = run(capsys, "convert", THERE, "back")
+    assert again[1] == out.replace("sqlite:there#smoke", "back")
+
+    assert Path("cassettes/back.json").read_bytes() == before
+    assert there.loads == 0
+    assert there.heads == {"smoke": HEAD}
+
+
+def test_what_broke_off_goes_on_without_duplicates(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+) -> None:
+    there.away_after = 2
+    code, out, err = run(capsys, "convert", "smoke", THERE)
+    assert (code, out) == (2, "")
+    assert err == "tapeway: sqlite:there does not answer: see whether it runs\n"
+    assert (len(there.held["smoke"]), is_marked(there.heads["smoke"])) == (4, True)
+
+    there.away_after = 2
+    assert run(capsys, "convert", "smoke", THERE)[0] == 0
+
+    assert there.away_after == 0
+    assert there.heads == {"smoke": HEAD}
+    assert [each.index for each in there.held["smoke"]] == list(range(8))
+    assert run(capsys, "convert", THERE, "back")[0] == 0
+    assert Path("cassettes/back.json").read_bytes() == Path("cassettes/smoke.json").read_bytes()
+
+
+def test_what_is_there_whole_is_found_so(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+) -> None:
+    first = run(capsys, "convert", "smoke", THERE)
+    there.away_after = 0
+
+    assert run(capsys, "convert", "smoke", THERE) == first
+    # Also where only its last step was missing.
+    there.heads["smoke"] = marked(HEAD)
+    assert run(capsys, "convert", "smoke", THERE) == first
+    assert there.heads == {"smoke": HEAD}
+
+
+@pytest.mark.parametrize(
+    ("unfinished", "items", "said"),
+    [
+        (False, [0, 2], "is there already: give another name, or --force"),
+        # What nobody marked may be anybody's: it is not added to.
+        (False, [0, 1], "is there already: give another name, or --force"),
+        (True, [0, 2], "holds the beginning of another conversion: give another name, or --force"),
+        (True, [*range(8), 0], "holds the beginning of another conversion"),
+    ],
+)
+def test_another_cassette_is_left_alone_unless_forced(
+    capsys: pytest.CaptureFixture[str],
+    there: BitByBitStore,
+    unfinished: bool,
+    items: list[int],
+    said: str,
+) -> None:
+    there.heads["smoke"] = marked(HEAD) if unfinished else HEAD
+    there.held["smoke"] = [replace(ITEMS[each], index=at) for at, each in enumerate(items)]
+    before = (dict(there.heads), [*there.held["smoke"]])
+
+    code, out, err = run(capsys, "convert", "smoke", THERE)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"tapeway: sqlite:there#smoke {said}")
+    assert (there.heads, there.held["smoke"]) == before
+
+    assert run(capsys, "convert", "smoke", THERE, "--force")[0] == 0
+    assert there.heads == {"smoke": HEAD}
+    assert len(there.held["smoke"]) == 8
+
+
+def test_a_beginning_under_another_head_is_another_cassettes(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+) -> None:
+    there.heads["smoke"] = marked(replace(HEAD, run_id="run-2"))
+    there.held["smoke"] = [*ITEMS[:2]]
+
+    code, _, err = run(capsys, "convert", "smoke", THERE)
+
+    assert code == 2
+    assert "holds the beginning of another conversion" in err
+
+
+def test_force_goes_on_where_it_broke_off_too(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+) -> None:
+    there.away_after = 3
+    assert run(capsys, "convert", "smoke", THERE, "--force")[0] == 2
+    there.away_after = 1
+
+    assert run(capsys, "convert", "smoke", THERE, "--force")[0] == 0
+
+
+def test_a_cassette_is_not_put_in_its_own_place_by_another_address(
+    capsys: pytest.CaptureFixture[str], stores: dict[str, BitByBitStore], there: BitByBitStore
+) -> None:
+    made = recording(0, body=b'{"key": "%b"}' % KEY.encode()).interaction
+    there.heads["smoke"], there.held["smoke"] = HEAD, [made]
+    stores["sqlite:./there"] = there
+
+    # Without the key it would be another cassette, to be put in the place of this one.
+    code, _, err = run(capsys, "convert", "sqlite:./there#smoke", THERE, "--force")
+
+    assert (there.heads, there.held) == ({"smoke": HEAD}, {"smoke": [made]})
+    assert (code, err.count("\n")) == (2, 1)
+    assert "sqlite:there#smoke is what is to be read: give another place to write it to" in err
+
+
+def test_an_unfinished_cassette_is_no_source(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+) -> None:
+    there.away_after = 2
+    assert run(capsys, "convert", "smoke", THERE)[0] == 2
+
+    code, _, err = run(capsys, "convert", THERE, "copy")
+
+    assert code == 2
+    assert "sqlite:there#smoke is the beginning of a cassette: finish its conversion first" in err
+
+
+def test_a_file_of_another_tool_goes_on_too(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+) -> None:
+    assert run(capsys, "convert", "smoke", "smoke.jsonl")[0] == 0
+    text = Path("smoke.jsonl").read_bytes()
+    # Without a head of its own it is given one, which is another one each time.
+    Path("smoke.jsonl").write_bytes(text.partition(b"\n")[2])
+    there.away_after = 2
+    assert run(capsys, "convert", "smoke.jsonl", THERE)[0] == 2
+    there.away_after = 2
+
+    assert run(capsys, "convert", "smoke.jsonl", THERE)[0] == 0
+    assert len(there.held["smoke"]) == 8
+
+
+def test_what_somebody_adds_meanwhile_is_noticed(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extend = there.extend
+
+    async def twice(*arguments: object) -> None:
+        await extend(*arguments)  # type: ignore[arg-type]
+        await extend(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(there, "extend", twice)
+    code, out, err = run(capsys, "convert", "smoke", THERE)
+
+    assert (code, out) == (2, "")
+    assert "sqlite:there#smoke was changed by somebody while it came into being" in err
+    assert is_marked(there.heads["smoke"])
+
+
+def test_an_interruption_says_how_to_go_on(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(there, "extend", interrupted)
+
+    assert run(capsys, "convert", "smoke", THERE) == (
+        2,
+        "",
+        "tapeway: interrupted: what came across so far stays, run it again\n",
+    )
+
+
+def test_a_whole_store_goes_cassette_by_cassette(
+    capsys: pytest.CaptureFixture[str], stores: dict[str, BitByBitStore]
+) -> None:
+    there, other = stores["sqlite:there"], stores["sqlite:other"]
+    written("a/b", *ITEMS[:3])
+    written("c", *ITEMS[3:])
+    written("d")
+    there.heads["c"], there.held["c"] = HEAD, []
+
+    code, out, err = run(capsys, "convert", "--all", "./cassettes", "sqlite:there")
+    assert code == 2
+    assert [line.partition(",")[0] for line in out.splitlines()] == [
+        "sqlite:there#a/b: 3 of 3 interactions",
+        "sqlite:there#d: 0 of 0 interactions",
+    ]
+    assert err.startswith("tapeway: sqlite:there#c is there already")
+
+    assert run(capsys, "convert", "--all", "cassettes", "sqlite:there", "--force")[0] == 0
+    assert run(capsys, "convert", "--all", "sqlite:there", "sqlite:other")[0] == 0
+    assert run(capsys, "convert", "--all", "sqlite:other", "again")[0] == 0
+    for name in ("a/b", "c", "d"):
+        one, two = (Path(f"{folder}/{name}.json") for folder in ("cassettes", "again"))
+        assert one.read_bytes() == two.read_bytes()
+    assert other.loads == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("sqlite:there", "x"), "sqlite:… is a store, and a cassette is asked for: add its name"),
+        (("smoke", "postgresql://u:secret@h/d"), "postgresql:… is a store, and a cassette is"),
+        (("sqlite:there#no name", "x"), "sqlite:there#no name: 'no name' is no name of a cassette"),
+        (("sqlite:there#nix", "x"), "there is no cassette sqlite:there#nix"),
+        (("smoke", "memory:#x"), "memory: begins and ends with this command"),
+        (("--all", "empty", "sqlite:there"), "there is no cassette in file:empty"),
+        (("--all", "--to", "har", "a", "b"), "--all is about stores"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    capsys: pytest.CaptureFixture[str],
+    there: BitByBitStore,
+    arguments: tuple[str, ...],
+    said: str,
+) -> None:
+    code, out, err = run(capsys, "convert", *arguments)
+
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"tapeway: {said}")
+    assert "secret" not in err
+    assert there.heads == {}
+
+
+@pytest.fixture
+def occupied(stores: dict[str, BitByBitStore]) -> BitByBitStore:
+    """A store that holds another cassette of that name."""
+    written("smoke", *ITEMS)
+    found = stores["sqlite:there"]
+    found.heads["smoke"] = replace(HEAD, run_id="old")
+    found.held["smoke"] = [*OLD]
+    return found
+
+
+def test_what_is_replaced_stays_whole_until_there_is_another_one(
+    capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
+) -> None:
+    occupied.away_after = 2
+    assert run(capsys, "convert", "smoke", THERE, "--force")[0] == 2
+
+    assert (occupied.heads["smoke"].run_id, occupied.held["smoke"]) == ("old", OLD)
+    assert is_marked(occupied.heads[BESIDE])
+    assert len(occupied.held[BESIDE]) == 4
+    # Without --force it is as it was: somebody's.
+    code, _, err = run(capsys, "convert", "smoke", THERE)
+    assert (code, "is there already" in err) == (2, True)
+
+    occupied.away_after = 2
+    code, out, _ = run(capsys, "convert", "smoke", THERE, "--force")
+    assert (code, out.partition(",")[0]) == (0, "sqlite:there#smoke: 8 of 8 interactions")
+    assert occupied.away_after == 0
+    assert occupied.heads == {"smoke": HEAD}
+    assert [each.index for each in occupied.held["smoke"]] == list(range(8))
+
+
+def test_somebody_elses_cassette_is_not_taken_for_a_beginning(
+    capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
+) -> None:
+    occupied.heads[BESIDE], occupied.held[BESIDE] = HEAD, [*OLD]
+
+    code, _, err = run(capsys, "convert", "smoke", THERE, "--force")
+
+    assert (code, occupied.held["smoke"], occupied.held[BESIDE]) == (2, OLD, OLD)
+    assert err.startswith("tapeway: sqlite:there#smoke.converting is there already")
+
+
+def test_a_beginning_that_is_another_ones_is_begun_anew(
+    capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
+) -> None:
+    occupied.heads[BESIDE], occupied.held[BESIDE] = marked(HEAD), [*OLD]
+
+    assert run(capsys, "convert", "smoke", THERE, "--force")[0] == 0
+    assert occupied.heads == {"smoke": HEAD}
+
+
+def test_a_name_of_full_length_is_replaced_too(
+    capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
+) -> None:
+    name = f"{'a' * 128}/{'b' * 128}"
+    written("other", *OLD)
+    assert run(capsys, "convert", "other", f"sqlite:real.db#{name}")[0] == 0
+
+    assert run(capsys, "convert", "smoke", f"sqlite:real.db#{name}", "--force")[0] == 0
+    assert run(capsys, "ls", "--store=sqlite:real.db")[1].split()[:2] == [name, "8"]
+
+
+@pytest.mark.parametrize("place", ["sqlite:there#new", "file:there#new"])
+def test_what_does_not_come_back_as_it_was_written_is_an_error(
+    capsys: pytest.CaptureFixture[str],
+    occupied: BitByBitStore,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+) -> None:
+    page, load = occupied.page, FileStore.load
+    changed = replace(ITEMS[0], index=1)
+
+    async def paged(name: str, *, after: int | None, limit: int) -> list[TakenRecording]:
+        found = await page(name, after=after, limit=limit)
+        return [TakenRecording(changed) if each.item.index == 1 else each for each in found]
+
+    async def loaded(store: FileStore, name: str, *, writable: bool) -> StoredCassette | None:
+        found = await load(store, name, writable=writable)
+        if found is None or name != "new":
+            return found
+        return replace(found, interactions=(found.interactions[0], changed))
+
+    monkeypatch.setattr(occupied, "page", paged)
+    monkeypatch.setattr(FileStore, "load", loaded)
+    code, out, err = run(capsys, "convert", "smoke", place)
+
+    assert (code, out) == (2, "")
+    assert "new: interactions[1] does not come back as it was written" in err
+
+
+def test_a_finished_cassette_in_a_folder_is_never_gone_on_with(
+    capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
+) -> None:
+    short = written("short", *ITEMS[:4])
+    before = short.read_bytes()
+
+    code, _, err = run(capsys, "convert", "smoke", "short")
+
+    assert (code, "is there already" in err, short.read_bytes()) == (2, True, before)
+
+
+def test_no_two_conversions_have_one_mark(
+    capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
+) -> None:
+    marks: list[object] = []
+    for _ in range(2):
+        occupied.away_after = 1
+        assert run(capsys, "convert", "smoke", "sqlite:there#new")[0] == 2
+        marks.append(dict(occupied.heads["new"].meta))
+    assert marks[0] != marks[1]
+
+
+def test_the_second_of_two_conversions_goes_on_and_the_first_one_stops(
+    capsys: pytest.CaptureFixture[str], occupied: BitByBitStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extend, place = occupied.extend, "sqlite:there#new"
+
+    async def overtaken(name: str, head: CassetteHead, items: Sequence[Held]) -> None:
+        await extend(name, head, items)
+        await occupied.restate(name, marked(HEAD, by="another"))
+
+    monkeypatch.setattr(occupied, "extend", overtaken)
+    code, out, err = run(capsys, "convert", "smoke", place)
+    assert (code, out) == (2, "")
+    assert "sqlite:there#new was changed by somebody while it came into being" in err
+    assert len(occupied.held["new"]) == 2
+
+    monkeypatch.setattr(occupied, "extend", extend)
+    assert run(capsys, "convert", "smoke", place)[0] == 0
+    assert len(occupied.held["new"]) == 8
+
+
+@pytest.mark.parametrize("ending", [".json", ".yaml"])
+def test_a_folder_takes_it_in_bit_by_bit_too(
+    capsys: pytest.CaptureFixture[str],
+    occupied: BitByBitStore,
+    monkeypatch: pytest.MonkeyPatch,
+    ending: str,
+) -> None:
+    occupied.heads["long"] = HEAD
+    occupied.held["long"] = [replace(each, index=at) for at, each in enumerate(ITEMS)]
+    page, away = occupied.page, f"file:away?format={ending[1:]}#long"
+    source = "sqlite:there#long"
+
+    async def cut(name: str, *, after: int | None, limit: int) -> object:
+        found = await page(name, after=after, limit=2)
+        if found and found[-1].item.index == 5:
+            raise StoreAway("the source is gone")
+        return found
+
+    monkeypatch.setattr(occupied, "page", cut)
+    code, _, err = run(capsys, "convert", source, away)
+    assert (code, "the source is gone" in err) == (2, True)
+    listed = run(capsys, "ls", "--store", "away")[1]
+    assert (listed.split()[:2], listed.endswith("unfinished\n")) == (["long", "2"], True)
+    monkeypatch.setattr(occupied, "page", page)
+
+    added: list[int] = []
+    monkeypatch.setattr(batches, "_MOST_ITEMS", 3)
+    monkeypatch.setattr("tapeway.cli.transfer.into_store.add", _counted(added))
+    assert run(capsys, "convert", source, away)[0] == 0
+
+    # Those of the first try are not written again; the last ones need no journal.
+    assert added == [3]
+    assert sorted(Path("away").glob("long*")) == [Path(f"away/long{ending}")]
+    assert run(capsys, "convert", f"away/long{ending}", "back")[0] == 0
+    assert Path("cassettes/back.json").read_bytes() == Path("cassettes/smoke.json").read_bytes()
+
+
+def test_a_file_that_is_replaced_stays_whole_until_there_is_another_one(
+    capsys: pytest.CaptureFixture[str], occupied: BitByBitStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = written("other", *OLD)
+    before = other.read_bytes()
+    occupied.heads["lost"] = HEAD
+    occupied.held["lost"] = [replace(each, index=at) for at, each in enumerate(ITEMS)]
+    page = occupied.page
+
+    async def cut(name: str, *, after: int | None, limit: int) -> object:
+        if after is not None:
+            raise StoreAway("the source is gone")
+        return await page(name, after=after, limit=6)
+
+    monkeypatch.setattr(occupied, "page", cut)
+    assert run(capsys, "convert", "sqlite:there#lost", "other", "--force")[0] == 2
+
+    assert [*Path("cassettes").glob("other*")] == [other]
+    assert other.read_bytes() == before
+
+
+def _counted(added: list[int]) -> object:
+    async def add(store: object, name: str, head: CassetteHead, items: Sequence[Held]) -> None:
+        added.append(len(items))
+        await batches.add(store, name, head, items)  # type: ignore[arg-type]
+
+    return add

@@ -1,0 +1,158 @@
+import json
+from base64 import b64encode
+
+from tapeway.conversations.transcript import LeftOut, Transcript, transcript
+from tapeway.core.json_text import Json
+from tapeway.core.streams.aws_frames import MEDIA
+from tapeway.testing.bedrock import error_frame, event
+from tests.conversations.recorded_calls import call, told, user
+
+TARGET = "/model/m/converse"
+
+
+def answer(*content: Json, stop: str = "end_turn") -> Json:
+    message: Json = {"type": "message", "role": "assistant", "content": list(content)}
+    return {"output": {"message": message}, "stopReason": stop}
+
+
+def test_a_loop_with_tools_is_told_once() -> None:
+    thought: Json = {"reasoningContent": {"reasoningText": {"text": "Hm"}}}
+    used: Json = {"toolUse": {"toolUseId": "t", "name": "f", "input": {"x": 1}}}
+    picture: Json = {"image": {"format": "png", "source": {"bytes": "iVBORw0KGgo="}}}
+    given: Json = {"toolResult": {"toolUseId": "t", "content": [{"json": {"a": 1}}, picture]}}
+    history: list[Json] = [
+        {"role": "user", "content": [{"text": "go"}]},
+        {"role": "assistant", "content": [used]},
+        {"role": "user", "content": [given, {"text": "and?"}, {"cachePoint": {}}]},
+    ]
+    system: Json = [{"text": "Be brief."}]
+    calls = [
+        call(
+            *(0, TARGET, {"system": system, "messages": history[:1]}, answer(thought, used)),
+            route="bedrock",
+        ),
+        call(
+            *(1, TARGET, {"system": system, "messages": history}),
+            answer({"text": "Once"}, stop="max_tokens"),
+            route="bedrock",
+        ),
+    ]
+
+    found = told(transcript(calls))
+
+    assert isinstance(found[3], dict)
+    assert str(found[3].pop("attachments")).startswith("[{'type': 'image', 'media_type': 'png', ")
+    assert found == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "go"},
+        {
+            "role": "assistant",
+            "content": "",
+            "thinking": "Hm",
+            "tool_calls": [{"id": "t", "name": "f", "arguments": {"x": 1}}],
+        },
+        {"role": "tool", "content": '{"a":1}', "tool_call_id": "t"},
+        {"role": "user", "content": "and?", "attachments": [{"type": "cachePoint"}]},
+        {
+            "role": "assistant",
+            "content": "Once",
+            "notes": ["the answer did not come to its end: max_tokens"],
+        },
+    ]
+
+
+def frames(*events: tuple[str, Json]) -> bytes:
+    return b"".join([event(kind, json.dumps(value).encode()) for kind, value in events])
+
+
+def streamed(body: bytes, asked: Json, target: str) -> Transcript:
+    return transcript([call(0, target, asked, body, route="bedrock", media=MEDIA)])
+
+
+ASKED: Json = {"messages": [{"role": "user", "content": [{"text": "go"}]}]}
+
+
+def test_a_stream_is_told_as_the_whole_answer() -> None:
+    thought: Json = {"reasoningContent": {"reasoningText": {"text": "Hm, well"}}}
+    used: Json = {"toolUse": {"toolUseId": "t", "name": "f", "input": {"x": 12}}}
+    content: list[Json] = [thought, {"text": "Hello"}, used]
+    whole = transcript(
+        [call(0, TARGET, ASKED, answer(*content, stop="max_tokens"), route="bedrock")]
+    )
+    begun: Json = {"toolUse": {"toolUseId": "t", "name": "f"}}
+    deltas: list[tuple[int, Json]] = [
+        (0, {"reasoningContent": {"text": "Hm, "}}),
+        (0, {"reasoningContent": {"text": "well"}}),
+        (0, {"reasoningContent": {"signature": "c2ln"}}),
+        (1, {"text": "Hel"}),
+        (1, {"text": "lo"}),
+        (2, {"toolUse": {"input": '{"x": '}}),
+        (2, {"toolUse": {"input": "12}"}}),
+    ]
+    body = frames(
+        ("messageStart", {"role": "assistant", "p": "ab"}),
+        ("contentBlockStart", {"contentBlockIndex": 2, "start": begun}),
+        *[("contentBlockDelta", {"contentBlockIndex": at, "delta": each}) for at, each in deltas],
+        ("contentBlockStop", {"contentBlockIndex": 2}),
+        ("messageStop", {"stopReason": "max_tokens"}),
+        ("metadata", {"usage": {"inputTokens": 1, "outputTokens": 2, "totalTokens": 3}}),
+    )
+
+    assert told(streamed(body, ASKED, f"{TARGET}-stream")) == told(whole)
+    assert told(whole)[-1] == {
+        "role": "assistant",
+        "content": "Hello",
+        "thinking": "Hm, well",
+        "tool_calls": [{"id": "t", "name": "f", "arguments": {"x": 12}}],
+        "notes": ["the answer did not come to its end: max_tokens"],
+    }
+
+
+def test_a_stream_that_broke_off_is_told_as_far_as_it_came() -> None:
+    said: Json = {"contentBlockIndex": 0, "delta": {"text": "Hel"}}
+    error = error_frame("modelStreamErrorException", b'{"message": "It ended."}')
+    body = frames(("messageStart", {"role": "assistant"}), ("contentBlockDelta", said))
+
+    ended = told(streamed(body + error, ASKED, f"{TARGET}-stream"))
+    assert ended[-1] == {
+        "role": "assistant",
+        "content": "Hel",
+        "notes": ["interaction 0: the answer reported an error: It ended."],
+    }
+    cut = told(streamed(body + error[:-7], ASKED, f"{TARGET}-stream"))
+    assert cut[-1] == {"role": "assistant", "content": "Hel"}
+
+
+def test_what_one_of_anthropics_models_says_is_told() -> None:
+    asked: Json = {"anthropic_version": "bedrock-2023-05-31", "messages": [user("hi")]}
+    message: Json = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "text", "text": "Hello"}],
+    }
+    events: list[Json] = [
+        {"type": "message_start", "message": {"role": "assistant", "content": []}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hel"}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "lo"}},
+        {"type": "message_stop", "amazon-bedrock-invocationMetrics": {"inputTokenCount": 1}},
+    ]
+    wrapped = [b64encode(json.dumps(each).encode()).decode() for each in events]
+    body = b"".join([frames(("chunk", {"bytes": each, "p": "a"})) for each in wrapped])
+
+    whole = transcript([call(0, "/model/m/invoke", asked, message, route="bedrock")])
+    stream = streamed(body, asked, "/model/m/invoke-with-response-stream")
+
+    assert told(whole) == told(stream) == [user("hi"), {"role": "assistant", "content": "Hello"}]
+
+
+def test_an_error_is_told_and_other_models_own_dialects_are_named_as_unread() -> None:
+    calls = [
+        call(0, TARGET, ASKED, {"message": "Too many"}, route="bedrock", status=429),
+        call(1, "/model/m/invoke", {"inputText": "go"}, {}, route="bedrock"),
+    ]
+
+    found = transcript(calls)
+
+    assert found.messages[0].notes == ("interaction 0: the answer was an error, 429: Too many",)
+    assert found.left_out == (LeftOut(1, "the conversations of bedrock's invoke are not read"),)

@@ -1,0 +1,129 @@
+"""AgentTape's own vectors, and the keys it wrote into real cassettes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agenttape.canonical import compute_match_key
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tapeway.core.agenttape import key
+from tapeway.core.json_text import Json
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request
+from tapeway.formats.native import document
+
+DATA = Path(__file__).parents[2] / "formats" / "data"
+VECTORS: list[dict[str, Any]] = json.loads((DATA / "match_key_vectors.json").read_text())["vectors"]
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=[f"{v['name']}-{v['profile']}" for v in VECTORS])
+def test_every_vector_of_agenttape_gives_its_key(vector: dict[str, Any]) -> None:
+    request, ignore = vector["request"], vector["ignore_fields"]
+    strip = vector["normalize_whitespace"]
+
+    canonical = key.canonical_json(request, ignore, strip_blanks=strip)
+
+    assert canonical == vector["canonical_json"]
+    assert key.of_request(request, ignore, strip_blanks=strip) == vector["match_key"]
+
+
+@pytest.mark.parametrize("name", ["agenttape_http.json", "agenttape_async.json"])
+def test_the_key_of_a_loaded_request_is_the_one_agenttape_wrote(name: str) -> None:
+    cassette = document.load((DATA / name).read_bytes())
+
+    for interaction in cassette.interactions:
+        assert isinstance(interaction, Interaction)
+        assert key.of_http(interaction.request) == interaction.match_key
+
+
+def test_headers_count_in_lower_case_without_the_dropped_ones() -> None:
+    plain = _request((b"accept", b"*/*"))
+    wordy = _request((b"Accept", b"*/*"), (b"User-Agent", b"curl/8"), (b"Host", b"h"))
+
+    assert key.of_http(wordy) == key.of_http(plain)
+
+
+def test_a_request_of_requests_has_the_key_that_agenttape_gives_that() -> None:
+    accept, coded = (b"Accept", b"*/*"), (b"Accept-Encoding", b"gzip")
+    of_requests = _request(coded, accept, (b"Content-Type", b"a/b"))
+    of_httpx = _request(accept, coded, (b"Content-Type", b"a/b"))
+    headers: dict[str, Json] = {"Accept": "*/*", "Content-Type": "a/b"}
+    said: dict[str, Json] = {"method": "POST", "url": "https://h/v1/x", "headers": headers}
+
+    assert key.of_http(of_requests) == key.of_request(said)
+    lower: dict[str, Json] = {name.lower(): value for name, value in headers.items()}
+    assert key.of_http(of_httpx) == key.of_request({**said, "headers": lower})
+
+
+def test_repeated_headers_count_joined_as_httpx_shows_them() -> None:
+    twice = _request((b"accept", b"a/b"), (b"accept", b"c/d"))
+
+    assert key.of_http(twice) == key.of_http(_request((b"accept", b"a/b, c/d")))
+
+
+def test_the_boundary_of_an_upload_does_not_count() -> None:
+    def upload(boundary: bytes) -> Request:
+        body = b"--%b\r\n\r\nx\r\n--%b--\r\n" % (boundary, boundary)
+        content_type = b"multipart/form-data; boundary=" + boundary
+        return _request((b"content-type", content_type), body=body)
+
+    assert key.of_http(upload(b"one")) == key.of_http(upload(b"two"))
+
+
+def test_the_raw_copy_of_a_body_does_not_count() -> None:
+    content_type = (b"content-type", b"application/json")
+    compact = _request(content_type, body=b'{"a":1,"b":2}')
+    spaced = _request(content_type, body=b'{"b" : 2, "a": 1}')
+
+    assert key.of_http(compact) == key.of_http(spaced)
+
+
+def test_a_body_agenttape_cannot_hash_has_no_key() -> None:
+    content_type = (b"content-type", b"application/json")
+
+    assert key.of_http(_request(content_type, body=b'"\\ud800"')) == ""
+
+
+NAMES = [
+    *key.VOLATILE,
+    "raw_b64",
+    "RAW_B64",
+    "Date",
+    "DATE",
+    "url",
+    "URL",
+    "a",
+    "update",
+    "\u212aey",
+]
+URLS = st.lists(
+    st.sampled_from(
+        ["?", "&", "=", "date", "nonce=", "Date=1", "d%61te=1", "a=b%20c", "#f", ";", "+"]
+    ),
+    max_size=6,
+).map(lambda parts: "http://h/p" + "".join(parts))
+VALUES = st.recursive(
+    st.none() | st.integers() | st.floats() | st.sampled_from(NAMES) | st.text(st.characters(codec="utf-8"), max_size=5) | URLS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+LISTS: list[tuple[str, ...]] = [key.VOLATILE, key.OF_INIT, (), ('say "a"', "A")]
+
+
+@given(VALUES)
+@example({"url": "http://h/p?date"})
+@example({"a": [{"URL": "http://h/p?a=b%20c&d%61te=1"}]})
+@example({"a": {"RAW_B64": 1, "raw_b64": 2}})
+def test_any_request_has_the_key_that_agenttape_gives_it(request: Any) -> None:
+    wanted = [compute_match_key(request, each) for each in LISTS]
+
+    assert [key.of_request(request, each) for each in LISTS] == wanted
+    # Those that are the same are there once, and in order.
+    assert key.all_of_request(request, LISTS) == tuple(dict.fromkeys(wanted))
+
+
+def _request(*headers: tuple[bytes, bytes], body: bytes = b"") -> Request:
+    return Request("default", "POST", "/v1/x", headers, body, "https://h")

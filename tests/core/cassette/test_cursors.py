@@ -1,0 +1,121 @@
+"""Where a key stands in a take, and the repeat rule that a cassette states."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapeway.core.cassette import cursors
+from tapeway.core.cassette.cursors import Take
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.json_text import Json
+from tapeway.core.matching.key import request_key
+from tapeway.core.matching.rules import RulesFault
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.control import Repeats
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+
+KEY, OTHER = b"openai\0" + b"k" * 32, b"openai\0" + b"o" * 32
+MARKS = st.binary(max_size=20)
+STEPS = st.lists(st.tuples(st.sampled_from([KEY, OTHER]), MARKS, st.integers(0, 9), st.booleans()))
+JSON = ((b"Content-Type", b"application/json"),)
+ASKED = Request("openai", "POST", "/v1/x?a=1&b=2", JSON, b'{"a":1,"b":2}')
+RESPELT = replace(ASKED, target="/v1/x?b=2&a=1", body=b'{"b": 2, "a": 1}')
+
+
+@given(STEPS)
+def test_a_key_goes_on_elsewhere_where_it_stood(
+    steps: list[tuple[bytes, bytes, int, bool]],
+) -> None:
+    take, own = Take(3), set[int]()
+    for key, mark, index, recorded in steps:
+        index = index * 2 + (key == KEY)
+        if recorded:
+            take.note_recorded(key, key + mark, mark, index)
+        else:
+            take.ask(key + mark, mark)
+            take.touched.add(index)
+            take.again[index] += 1
+        if key == KEY:
+            own.add(index)
+
+    elsewhere = Take(3)
+    elsewhere.restore(KEY, take.state(KEY, own))
+
+    assert elsewhere.state(KEY, own) == take.state(KEY, own)
+    assert elsewhere.touched == take.touched & own
+    assert elsewhere.cursors == {at: n for at, n in take.cursors.items() if at.startswith(KEY)}
+    assert elsewhere.recorded == {pair for pair in take.recorded if pair[0] == KEY}
+    assert all(elsewhere.again[each] == take.again[each] for each in own)
+    for _, mark, _, _ in steps:
+        assert elsewhere.asked_with(KEY + mark) == take.asked_with(KEY + mark)
+
+
+def test_a_key_nothing_was_asked_of_says_nothing() -> None:
+    take = Take(1)
+
+    take.restore(KEY, Take(1).state(KEY, ()))
+
+    assert (take.cursors, take.touched, take.again) == ({}, set(), {})
+    assert (take.recorded, take.marks) == (set(), {})
+
+
+def tape(meta: dict[str, Json], *requests: Request) -> CassetteIndex:
+    answer = Response(ResponseHead(200), (ResponseChunk(b"x"),))
+    held = [Interaction(index, each, answer) for index, each in enumerate(requests)]
+    return CassetteIndex("c", StoredCassette(CassetteHead("", "r", meta), tuple(held)), take=1)
+
+
+def turns(
+    cassette: CassetteIndex, asked: Request, repeats: Repeats | None = None
+) -> list[int | None]:
+    key = request_key(asked)
+    found = [cassette.next(key, repeats, asked=asked) for _ in range(4)]
+    return [None if each is None else each.index for each in found]
+
+
+@pytest.mark.parametrize(
+    ("meta", "expected"),
+    [
+        ({}, [0, 1, 1, 1]),
+        ({"repeats": "last"}, [0, 1, 1, 1]),
+        ({"repeats": "miss"}, [0, 1, None, None]),
+        ({"repeats": "cycle"}, [0, 1, 0, 1]),
+        ({"repeats": "first"}, [0, 0, 0, 0]),
+    ],
+)
+def test_a_cassette_repeats_as_its_meta_says(
+    meta: dict[str, Json], expected: list[int | None]
+) -> None:
+    assert turns(tape(meta, ASKED, ASKED), ASKED) == expected
+
+
+def test_what_is_asked_for_goes_before_what_the_cassette_says() -> None:
+    assert turns(tape({"repeats": "miss"}, ASKED, ASKED), ASKED, "cycle") == [0, 1, 0, 1]
+
+
+def test_the_first_one_written_the_same_way_comes_before_the_first_one() -> None:
+    cassette = tape({"repeats": "first"}, ASKED, RESPELT, ASKED, RESPELT)
+    third = replace(ASKED, body=b'{"a":1, "b":2}')
+
+    assert request_key(ASKED) == request_key(RESPELT) == request_key(third)
+    assert turns(cassette, RESPELT) == [1, 1, 1, 1]
+    assert turns(cassette, ASKED) == [0, 0, 0, 0]
+    assert turns(cassette, third) == [0, 0, 0, 0]
+    assert cassette.unused() == [2, 3]
+
+
+@pytest.mark.parametrize("said", ["once", 1, None, ["last"]])
+def test_another_rule_is_refused_with_those_there_are(said: Json) -> None:
+    with pytest.raises(RulesFault) as refused:
+        cursors.of_meta({"repeats": said})
+
+    assert str(refused.value) == (
+        "repeats: there is no such repeat rule; known are last, miss, cycle, first"
+    )
+
+
+def test_what_is_stated_is_read_again() -> None:
+    assert cursors.of_meta(cursors.in_meta({"a": 1}, "miss")) == "miss"

@@ -1,0 +1,464 @@
+"""A conversation whose identifiers have other names is the recorded one, and any other is not."""
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapeway.core.correlation import ids
+from tapeway.core.correlation.index import ENOUGH, PATIENCE, Identifiers, Issued, sifted
+from tapeway.core.correlation.unify import Bindings, leaves
+from tapeway.core.json_text import Json, dump
+from tapeway.core.matching.document import document
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tests.core.keys import JSON
+
+CALLS = ("call_h5Xw0Vb1jZ", "call_Qp7Lm2Kd9R")
+JsonTexts = st.sampled_from(
+    [
+        *("a", "auto", "42", "1a2b3c4d", "call_h5Xw0Vb1jZ", "two words", "files/abc123de", 'a"b'),
+        *("https://h/v1/files/f1e2d3c4?id=9z8y7x6w#a1b2c3d4", "é1a2b3c4d", ""),
+    ]
+)
+field_names = st.sampled_from(["id", "call_id", "ids", "toolUseId", "content", "x", "name", "d"])
+values: st.SearchStrategy[Json] = st.recursive(
+    JsonTexts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(field_names, inner, max_size=3),
+    max_leaves=8,
+)
+NAME = "call_h5Xw0Vb1jZ"
+
+
+def asked(body: Json, target: str = "/v1/chat") -> Request:
+    return Request("openai", "POST", target, JSON, dump(body))
+
+
+def exchange(index: int, request: Request, answer: Json) -> Interaction:
+    return Interaction(
+        index, request, Response(ResponseHead(200, headers=JSON), (ResponseChunk(dump(answer)),))
+    )
+
+
+def first(prompt: str = "What is the weather in Rome and Oslo?") -> dict[str, Json]:
+    return {"model": "gpt-4.1", "stream": False, "messages": [{"role": "user", "content": prompt}]}
+
+
+def tool_call(name: str, city: str) -> Json:
+    return {"id": name, "function": {"name": "weather", "arguments": f'{{"city": "{city}"}}'}}
+
+
+def second(
+    one: str = CALLS[0],
+    two: str = CALLS[1],
+    *,
+    results: tuple[str, str] = ("sunny", "snowy"),
+    order: Callable[[list[Json]], list[Json]] = list,
+) -> dict[str, Json]:
+    said = first()
+    answers: list[Json] = [
+        {"role": "tool", "tool_call_id": one, "content": results[0]},
+        {"role": "tool", "tool_call_id": two, "content": results[1]},
+    ]
+    calls: list[Json] = [tool_call(one, "Rome"), tool_call(two, "Oslo")]
+    assert isinstance(said["messages"], list)
+    said["messages"] += [{"role": "assistant", "tool_calls": calls}, *order(answers)]
+    return said
+
+
+def messages(body: dict[str, Json]) -> list[Json]:
+    found = body["messages"]
+    assert isinstance(found, list)
+    return found
+
+
+def conversation(rules: Rules | None = None) -> Identifiers:
+    calls: list[Json] = [tool_call(CALLS[0], "Rome"), tool_call(CALLS[1], "Oslo")]
+    turns = [
+        exchange(0, asked(first()), {"id": "chatcmpl-1a2b3c4d", "tool_calls": calls}),
+        exchange(1, asked(second()), {"id": "chatcmpl-5e6f7a8b", "content": "Sunny and snowy."}),
+    ]
+    return Identifiers(turns, rules or Rules())
+
+
+def found(identifiers: Identifiers, body: Json, target: str = "/v1/chat") -> list[int]:
+    return [each.interaction.index for each in identifiers.look(asked(body, target), ["openai"])]
+
+
+def test_identifiers_that_answers_issued_are_known() -> None:
+    issued = conversation().issued
+
+    assert [issued.by(each) for each in (*CALLS, "chatcmpl-1a2b3c4d")] == [0, 0, 0]
+    assert issued.by("chatcmpl-5e6f7a8b") == 1
+    assert not any(each in issued for each in ("Rome", "city", "call_h5Xw0Vb1j", "weather", ""))
+
+
+def test_identifiers_by_other_names_are_recognised() -> None:
+    [match] = conversation().look(asked(second("my_1", "my_2")), ["openai"])
+
+    assert match.interaction.index == 1
+    assert match.names == {CALLS[0]: "my_1", CALLS[1]: "my_2"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        second("my_1", "my_1"),
+        second("my_1", "two words"),
+        second("my_1", ""),
+        second(CALLS[1], CALLS[0]),
+        second("my_1", CALLS[0]),
+        second("my_1", "chatcmpl-1a2b3c4d"),
+        second("my_1", "my_2", results=("snowy", "sunny")),
+        second("my_1", "my_2", results=("sunny", "rainy")),
+        second("my_1", "my_2", order=lambda answers: answers[::-1]),
+        {**second("my_1", "my_2"), "stream": True},
+        {**second("my_1", "my_2"), "model": "gpt-4.2"},
+        {**second("my_1", "my_2"), "temperature": 0},
+        {**second("my_1", "my_2"), "tools": [{"name": "other"}]},
+        first("What is the weather in Rome?"),
+        {
+            **first(),
+            "messages": [*messages(second("my_1", "my_2")), {"role": "user", "content": "?"}],
+        },
+        {**first(), "messages": messages(second("my_1", "my_2"))[:-1]},
+    ],
+)
+def test_what_is_no_renaming_is_not_recognised(body: Json) -> None:
+    assert found(conversation(), body) == []
+
+
+def test_another_route_path_or_method_is_not_recognised() -> None:
+    body = second("my_1", "my_2")
+
+    assert conversation().look(asked(body), ["azure"]) == []
+    assert found(conversation(), body, "/v2/chat") == []
+    assert (
+        conversation().look(Request("openai", "PUT", "/v1/chat", JSON, dump(body)), ["openai"])
+        == []
+    )
+
+
+def test_rules_hold_here_too() -> None:
+    body = {**second("my_1", "my_2"), "user": "a1b2c3"}
+
+    assert found(conversation(), body) == []
+    assert found(conversation(Rules(ignore=("body.user",))), body) == [1]
+    everywhere = conversation(Rules(ignore=("body.user", "query", "headers")))
+    assert found(everywhere, body, "/v1/chat?n=1") == [1]
+
+
+@pytest.mark.parametrize(
+    ("held", "sent"),
+    [
+        ("/v1/threads/thread_a1b2c3d4/runs", "/v1/threads/thread_z9y8x7w6/runs"),
+        ("/v1/files?after=file-a1b2c3d4", "/v1/files?after=file-z9y8x7w6"),
+        ("/users/9780306406157", "/users/9781861972712"),
+    ],
+)
+def test_another_thing_in_a_path_or_a_query_is_asked_for(held: str, sent: str) -> None:
+    issued: list[Json] = [{"id": each} for each in re.split("[/?=]", held)]
+    turns = [exchange(0, asked({}, "/all"), issued), exchange(1, asked({}, held), {})]
+
+    assert found(Identifiers(turns), {}, sent) == []
+
+
+@pytest.mark.parametrize(
+    ("answered", "held", "sent"),
+    [
+        ({"isbn": "9780306406157"}, {"isbn": "9780306406157"}, {"isbn": "9781861972712"}),
+        ({"sku": "B07XYZ1234"}, {"sku": "B07XYZ1234"}, {"sku": "B08ABC9876"}),
+        ({"id": "usr_1a2b3c4d"}, {"user_id": "usr_1a2b3c4d"}, {"user_id": "usr_9z8y7x6w"}),
+        ({"user_id": "42"}, {"user_id": "42"}, {"user_id": "43"}),
+        ({"id": "US"}, {"country": "US"}, {"country": "FR"}),
+        ({"voice_id": "alloy"}, {"voice": "alloy"}, {"voice": "echo"}),
+        ({"id": "gpt-4o"}, {"deployment": "gpt-4o"}, {"deployment": "gpt-4.1"}),
+        ({"email": "ann12345@x.test"}, {"to": "ann12345@x.test"}, {"to": "bob@x.test"}),
+        ({"id": "file-a1b2c3"}, {"file_id": "file-a1b2c3"}, {"file_id": "file-d4e5f6"}),
+        ({"id": "R_kgDOAbc"}, {"variables": {"id": "R_kgDOAbc"}}, {"variables": {"id": "R_2"}}),
+        ({"id": "prod_1"}, {"items": [{"id": "prod_1"}]}, {"items": [{"id": "prod_2"}]}),
+        (
+            {"id": "file-a1b2c3"},
+            {"messages": [{"content": [{"type": "file", "file_id": "file-a1b2c3"}]}]},
+            {"messages": [{"content": [{"type": "file", "file_id": "file-d4e5f6"}]}]},
+        ),
+        (
+            {"input": {"id": "order_1a2b"}},
+            {"messages": [{"content": [{"type": "tool_use", "input": {"id": "order_1a2b"}}]}]},
+            {"messages": [{"content": [{"type": "tool_use", "input": {"id": "order_3c4d"}}]}]},
+        ),
+        (
+            {"args": {"call_id": "1a2b3c4d"}},
+            {"contents": [{"functionCall": {"args": {"call_id": "1a2b3c4d"}}}]},
+            {"contents": [{"functionCall": {"args": {"call_id": "5e6f7a8b"}}}]},
+        ),
+    ],
+)
+def test_another_thing_in_a_body_is_asked_for(answered: Json, held: Json, sent: Json) -> None:
+    turns = [exchange(0, asked({}, "/all"), answered), exchange(1, asked(held), {})]
+
+    assert found(Identifiers(turns), sent) == []
+
+
+@pytest.mark.parametrize(
+    "conversation",
+    [
+        '{"messages":[{"tool_calls":[{"id":"A"}]},{"role":"tool","tool_call_id":"A"}]}',
+        '{"messages":[{"content":[{"type":"tool_result","tool_use_id":"A"}]}]}',
+        '{"messages":[{"content":[{"toolResult":{"toolUseId":"A","content":[{"json":{}}]}}]}]}',
+        '{"contents":[{"parts":[{"functionResponse":{"id":"A","response":{"id":"7"}}}]}]}',
+        '{"contents":[{"parts":[{"thoughtSignature":"A","functionCall":{"args":{}}}]}]}',
+        '{"previous_response_id":"A","input":[{"type":"function_call_output","call_id":"A"}]}',
+        '{"input":[{"type":"reasoning","id":"A","encrypted_content":"A"}]}',
+        '{"tool_outputs":[{"tool_call_id":"A","output":"fog"}]}',
+    ],
+)
+def test_what_ties_a_conversation_together_may_have_another_name(conversation: str) -> None:
+    held, sent = [json.loads(conversation.replace("A", name)) for name in ("x_1a2b3c4d", "mine")]
+    turns = [exchange(0, asked(first()), {"id": "x_1a2b3c4d"}), exchange(1, asked(held), {})]
+
+    assert found(Identifiers(turns), sent) == [1]
+
+
+def test_two_calls_by_one_name_are_no_renaming_where_only_one_was_issued() -> None:
+    turns = [
+        exchange(0, asked(first()), {"id": CALLS[0]}),
+        exchange(1, asked(second(CALLS[0], "own_1")), {}),
+    ]
+
+    assert found(Identifiers(turns), second("own_2", "own_1")) == [1]
+    assert found(Identifiers(turns), second("own_1", "own_1")) == []
+
+
+def test_what_the_app_named_itself_is_no_issued_identifier() -> None:
+    own = "conversation_a1b2c3"
+    turns = [
+        exchange(0, asked({"conversation_id": own}), {"conversation_id": own}),
+        exchange(1, asked({"conversation_id": own, "more": True}), {}),
+    ]
+
+    assert found(Identifiers(turns), {"conversation_id": "another", "more": True}) == []
+
+
+@pytest.mark.parametrize("name", ["content", "text", "model", "prompt", "role"])
+def test_what_is_said_has_no_other_name_even_where_it_is_an_identifier(name: str) -> None:
+    turns = [
+        exchange(0, asked({}, "/a"), {"id": "order_a1b2c3d4"}),
+        exchange(1, asked({"call_id": "order_a1b2c3d4", name: "order_a1b2c3d4"}), {}),
+    ]
+    identifiers = Identifiers(turns)
+
+    assert found(identifiers, {"call_id": "mine", name: "order_a1b2c3d4"}) == [1]
+    assert found(identifiers, {"call_id": "mine", name: "mine"}) == []
+
+
+def test_several_come_in_their_order_unless_a_name_is_one_of_them() -> None:
+    turns = [
+        exchange(0, asked({}, "/a"), {"id": "resp_a1b2c3d4"}),
+        exchange(1, asked({}, "/b"), {"id": "resp_e5f6a7b8"}),
+        exchange(
+            2, asked({"previous_response_id": "resp_a1b2c3d4", "call_id": "resp_a1b2c3d4"}), {}
+        ),
+        exchange(
+            3, asked({"previous_response_id": "resp_e5f6a7b8", "call_id": "resp_e5f6a7b8"}), {}
+        ),
+    ]
+
+    assert found(Identifiers(turns), {"previous_response_id": "mine", "call_id": "mine"}) == [2, 3]
+    assert found(
+        Identifiers(turns), {"previous_response_id": "resp_e5f6a7b8", "call_id": "resp_e5f6a7b8"}
+    ) == [3]
+
+
+def test_what_is_recorded_later_is_known_at_once() -> None:
+    identifiers = Identifiers([])
+    identifiers.add(exchange(0, asked(first()), {"id": "call_h5Xw0Vb1jZ"}))
+    identifiers.add(exchange(1, asked({"call_id": "call_h5Xw0Vb1jZ"}), {}))
+
+    assert found(identifiers, {"call_id": "mine"}) == [1]
+    assert identifiers.carried(asked({"call_id": "call_h5Xw0Vb1jZ", "x": "word"})) == {
+        "call_h5Xw0Vb1jZ": 0
+    }
+
+
+names = st.text(
+    st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_categories=["Zs", "Cc", "Cs"]),
+    min_size=1,
+    max_size=9,
+)
+
+
+@given(names, names)
+def test_any_consistent_renaming_is_recognised_and_no_other(one: str, two: str) -> None:
+    assert found(conversation(), second(one, two)) == ([1] if one != two else [])
+
+
+@given(names, names, st.sampled_from(["tool_call_id", "id"]), st.sampled_from([0, 1]))
+def test_one_place_with_another_name_is_not_recognised(
+    one: str, two: str, key: str, position: int
+) -> None:
+    body = second(one, two)
+    said = messages(body)
+    assistant = said[1]
+    assert isinstance(assistant, dict)
+    calls = assistant["tool_calls"]
+    place = said[2 + position] if key == "tool_call_id" else calls and calls[position]  # type: ignore[index]
+    assert isinstance(place, dict)
+    place[key] = "a-third-name-of-its-own"
+
+    assert found(conversation(), body) == []
+
+
+def test_names_in_use_cannot_be_swapped_later() -> None:
+    bindings = Bindings()
+    bindings.learn({"c1": "x1", "c2": "x2"})
+
+    assert bindings.allow({"c1": "x1", "c2": "x2"})
+    assert bindings.allow({"c1": "fresh", "c2": "new"})
+    assert bindings.allow({"c3": "x1"})
+    assert not bindings.allow({"c1": "x2"})
+    assert not bindings.allow({"c1": "x2", "c2": "x1"})
+
+
+def answered_with(index: int, answer: bytes, *fields: tuple[bytes, bytes]) -> Interaction:
+    request = Request("openai", "POST", "/v1/chat", JSON, b'{"conversation_id":"own_1a2b3c"}')
+    response = Response(ResponseHead(200, headers=(*JSON, *fields)), (ResponseChunk(answer),))
+    return Interaction(index, request, response)
+
+
+@given(st.lists(values, min_size=1, max_size=4), st.sampled_from([b"", b" ", b"\n  "]))
+def test_searched_and_read_answers_show_the_same(answers: list[Json], blank: bytes) -> None:
+    held = [
+        answered_with(index, dump(answer).replace(b":", blank + b":" + blank))
+        for index, answer in enumerate(answers)
+    ]
+    searched, read = Issued(held), Issued([])
+    for each in held:
+        read.add(each)
+
+    for each in held:
+        for text in ids.issued(each.response) | {"auto", "a", "content", "two words", ""}:
+            assert searched.by(text) == read.by(text)
+
+
+def test_the_first_answer_counts_and_fields_of_a_header_too() -> None:
+    issued = Issued(
+        [
+            answered_with(3, b'{"id":"x"}', (b"Location", b"/v1/jobs/job_1a2b3c4d")),
+            answered_with(4, b'{"id":"x","job_id":"job_1a2b3c4d"}'),
+        ]
+    )
+
+    assert (issued.by("x"), issued.by("job_1a2b3c4d")) == (3, 3)
+
+
+def test_after_many_searches_the_answers_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    issued = Issued(
+        [answered_with(index, b'{"id":"call_%03da1b2"}' % (index // 2)) for index in range(9)]
+    )
+    for number in range(PATIENCE):
+        assert issued.by(f"nobody_{number}a1b2") is None
+    assert issued.by("call_001a1b2") == 2
+
+    monkeypatch.delattr(ids, "issued")
+
+    assert [issued.by(f"call_00{each}a1b2") for each in range(6)] == [0, 2, 4, 6, 8, None]
+
+
+def test_what_the_request_held_before_was_not_issued() -> None:
+    assert "own_1a2b3c" not in Issued([answered_with(0, b'{"id":"own_1a2b3c"}')])
+
+
+def test_what_is_recorded_after_a_search_is_known() -> None:
+    issued = Issued([answered_with(0, b"{}")])
+    assert issued.by("call_h5Xw0Vb1jZ") is None
+
+    issued.add(answered_with(1, b'{"id":"call_h5Xw0Vb1jZ"}'))
+
+    assert issued.by("call_h5Xw0Vb1jZ") == 1
+
+
+def test_no_answer_is_read_for_a_request_without_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    identifiers = Identifiers([answered_with(0, b'{"id":"call_h5Xw0Vb1jZ"}')])
+    monkeypatch.delattr(ids, "issued")
+
+    plain = Request("openai", "POST", "/v1/chat", JSON, b'{"messages":[{"content":"x"}]}')
+    assert identifiers.look(plain, ["openai"]) == []
+
+
+def request_with(body: bytes) -> Request:
+    return Request("openai", "POST", "/v1/chat", JSON, body)
+
+
+def exchange_of(index: int, body: bytes, answer: bytes = b"{}") -> Interaction:
+    response = Response(ResponseHead(200, headers=JSON), (ResponseChunk(answer),))
+    return Interaction(index, request_with(body), response)
+
+
+def turn(prompt: str, name: str = NAME, **more: Json) -> dict[str, Json]:
+    said: list[Json] = [
+        {"role": "user", "content": prompt},
+        {"role": "tool", "tool_call_id": name, "content": "sunny"},
+    ]
+    return {"model": "gpt-4.1", "messages": said, **more}
+
+
+def left(held: list[Interaction], body: bytes, rules: Rules | None = None) -> list[int]:
+    said = list(leaves(document(request_with(body), rules or Rules())))
+    return [each.index for each in sifted(held, said)]
+
+
+def many(*prompts: str) -> list[Interaction]:
+    others = [f"a question of number {number}" for number in range(2 * ENOUGH)]
+    bodies = [json.dumps(turn(prompt)).encode() for prompt in (*others, *prompts)]
+    return [exchange_of(index, body) for index, body in enumerate(bodies)]
+
+
+def test_of_many_those_that_say_the_same_are_left() -> None:
+    held = many("how is the weather in Rome?")
+
+    assert left(held, json.dumps(turn("how is the weather in Rome?", "mine")).encode()) == [
+        held[-1].index
+    ]
+
+
+def test_what_has_no_link_of_that_name_is_not_left() -> None:
+    plain = [exchange_of(each.index, b'{"messages":[{"content":"sunny"}]}') for each in many()]
+
+    assert left(plain, json.dumps(turn("sunny", "mine")).encode()) == []
+
+
+def test_what_rules_put_into_a_text_is_not_looked_for() -> None:
+    held = many("at 10:00:59 in job 3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e88, what was it?")
+    sent = "at 11:22:33 in job 4a5b1c9e-8a57-4d3c-9e21-0b6f4c5d7e88, what was it?"
+
+    rules = Rules(normalise=("uuid", "time"))
+    assert left(held, json.dumps(turn(sent, "mine")).encode(), rules) == [held[-1].index]
+
+
+texts = st.text(max_size=60).filter(lambda text: text.isprintable() or "\n" in text)
+Spelling = Callable[[Json], str]
+SPELLINGS: list[Spelling] = [
+    lambda value: json.dumps(value),
+    lambda value: json.dumps(value, ensure_ascii=False),
+    lambda value: json.dumps(value, indent=2, sort_keys=True),
+    lambda value: json.dumps(value, separators=(",", ":")).replace("/", "\\/"),
+]
+
+
+@given(texts, texts, st.sampled_from(SPELLINGS), st.sampled_from(SPELLINGS))
+def test_other_spellings_of_the_same_are_left_and_found(
+    prompt: str, system: str, recorded: Spelling, sent: Spelling
+) -> None:
+    issuing = exchange_of(1000, b"{}", json.dumps({"id": NAME}).encode())
+    body = recorded(turn(prompt, system=system)).encode("utf-8", "surrogatepass")
+    held = [issuing, exchange_of(1001, body), *many()]
+
+    other = request_with(sent(turn(prompt, "mine", system=system)).encode("utf-8", "surrogatepass"))
+    [match] = Identifiers(held).look(other, ["openai"])
+    assert match.interaction.index == 1001
+    assert match.names == {NAME: "mine"}

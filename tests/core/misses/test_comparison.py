@@ -1,0 +1,191 @@
+"""Two takes laid beside each other: pairs, paths, rules that are verified, and what their answers said."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapeway.core.json_text import Json, dump
+from tapeway.core.matching.rules import NONE, Rules, merged
+from tapeway.core.misses.comparison import AnswerTexts, Comparison, compare
+from tapeway.core.misses.suggestion import matches
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tests.core.requests import asked, chat
+
+UUID = "3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e8"
+HEAD = CassetteHead("", "run")
+
+STREAM = b"""event: piece
+data: {"id":"resp_1","delta":{"content":"Two plus "}}
+
+data: {"id":"resp_1","delta":{"content":"two is four."}}
+
+data: [DONE]
+"""
+
+
+def take(*calls: Request | tuple[Request, Json]) -> StoredCassette:
+    """A cassette of these requests, each with its answer if one is given."""
+    found: list[Interaction] = []
+    for index, call in enumerate(calls):
+        request, answer = call if isinstance(call, tuple) else (call, None)
+        response = Response(ResponseHead(200), (ResponseChunk(dump(answer)),))
+        found.append(Interaction(index, request, response))
+    return StoredCassette(HEAD, tuple(found))
+
+
+def paths(found: Comparison) -> list[tuple[str, int, bool]]:
+    return [(each.path, each.calls, each.echoed) for each in found.paths]
+
+
+def test_two_equal_takes_differ_in_nothing_whatever_their_order() -> None:
+    one, two = asked(chat("a")), asked(chat("b"))
+
+    found = compare(take(one, two, one), take(one, one, two))
+
+    assert found == Comparison(3, (), NONE, (), (), ())
+    assert found.explained
+
+
+def test_calls_are_paired_with_the_least_different_of_their_endpoint() -> None:
+    first = take(
+        asked(chat("tell me of cats", user="u1")), asked(chat("tell me of dogs", user="u1"))
+    )
+    second = take(
+        asked(chat("tell me of dogs", user="u2")), asked(chat("tell me of cats", user="u2"))
+    )
+
+    found = compare(first, second)
+
+    assert paths(found) == [("body.user", 2, False)]
+    assert found.rules == Rules(ignore=("body.user",))
+    assert found.explained
+
+
+def test_the_rules_explain_all_pairs_at_once() -> None:
+    first = take(asked(chat(f"job {UUID}1")), asked({"items": [{"id": "a1"}, {"id": "a2"}]}))
+    second = take(asked(chat(f"job {UUID}2")), asked({"items": [{"id": "b1"}, {"id": "b2"}]}))
+
+    found = compare(first, second)
+
+    assert found.rules == Rules(ignore=("body.items[*].id",), normalise=("uuid",))
+    assert found.explained
+
+
+def test_rules_in_force_leave_less_to_explain() -> None:
+    first, second = take(asked(chat("a", user="1"))), take(asked(chat("a", user="2")))
+
+    assert compare(first, second, Rules(ignore=("body.user",))).equal == 1
+
+
+def test_another_conversation_stays_unexplained() -> None:
+    first, second = take(asked(chat("a"))), take(asked(chat("a", "b")))
+
+    found = compare(first, second)
+
+    assert [(each.first.index, each.second.index) for each in found.unexplained] == [(0, 0)]
+    assert found.rules == NONE
+    assert not found.explained
+
+
+def test_calls_that_only_one_take_made_are_told() -> None:
+    one, two = asked(chat("a")), asked(chat("b"))
+
+    more, fewer = compare(take(one), take(one, two)), compare(take(one, two), take(one))
+
+    assert [each.index for each in more.only_second] == [1]
+    assert not more.explained
+    assert [each.index for each in fewer.only_first] == [1]
+    assert fewer.explained
+
+
+def test_paths_that_differ_in_a_version_are_paired() -> None:
+    first = take(asked(chat("a"), target="/v1/models/m"))
+    second = take(asked(chat("a"), target="/v1beta/models/m"))
+
+    assert compare(first, second).rules == Rules(rewrite=(("/v1beta/", "/v1/"),))
+
+
+def test_what_the_answers_of_each_take_said_needs_no_rule() -> None:
+    def conversation(said: str, call: str) -> StoredCassette:
+        first = chat("add two and two")
+        return take(
+            (asked(first), {"choices": [{"message": {"content": said, "id": call}}]}),
+            (asked(chat("add two and two", said, "thanks", id=call)), "bye"),
+        )
+
+    found = compare(conversation("It is four.", "call_a1"), conversation("Four it is!", "call_b2"))
+
+    assert paths(found) == [("body.messages[1].content", 1, True), ("body.id", 1, True)]
+    assert found.rules == NONE
+    assert found.explained
+
+
+def test_what_an_answer_said_only_later_is_no_echo() -> None:
+    first = take((asked(chat("one two three")), "-"), (asked(chat("x")), "one two three"))
+    second = take((asked(chat("one two four")), "-"), (asked(chat("x")), "one two four"))
+
+    found = compare(first, second)
+
+    assert found.rules == Rules(ignore=("body.messages[0].content",))
+
+
+VALUES = st.integers(0, 3) | st.sampled_from(["a", "b c", f"{UUID}1", f"{UUID}2"])
+CALLS = st.lists(st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3), max_size=6)
+
+
+@given(CALLS, CALLS)
+def test_every_pair_is_equal_under_the_rules_unless_it_is_said_not_to_be(
+    left: list[dict[str, Json]], right: list[dict[str, Json]]
+) -> None:
+    first, second = (take(*(asked({"in": each}) for each in side)) for side in (left, right))
+    found = compare(first, second)
+    rules = merged(NONE, found.rules)
+
+    assert found.unexplained == ()
+    assert len(left) - len(found.only_first) == len(right) - len(found.only_second)
+    assert not (found.only_first and found.only_second)
+    if not found.only_second:
+        requests = [each.request for each in first.interactions if isinstance(each, Interaction)]
+        for each in second.interactions:
+            assert isinstance(each, Interaction)
+            assert any(matches(request, each.request, rules) for request in requests)
+
+
+def answered(*bodies: bytes) -> AnswerTexts:
+    return AnswerTexts(
+        [
+            Interaction(
+                index, Request("", "GET", "/"), Response(ResponseHead(200), (ResponseChunk(body),))
+            )
+            for index, body in enumerate(bodies)
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "expected"),
+    [
+        (b'{"a":[{"id":"x"}]}', "x", True),
+        (b'{"a":[{"id":"xy"}]}', "x", False),
+        (b'{"a":"a longer text"}', "longer text", True),
+        (b'{"longer text":1}', "longer text", False),
+        (STREAM, "Two plus two is four.", True),
+        (STREAM, "resp_1", True),
+        (STREAM, "two is five.", False),
+        (b'{"content":"one piece"}\n{"content":" and another"}\n', "one piece and another", True),
+        (b"\xff\x00", "x", False),
+        (b"", "", False),
+    ],
+)
+def test_a_text_is_found_where_it_was_said(body: bytes, text: str, expected: bool) -> None:
+    assert answered(body).said(text, before=1) is expected
+
+
+def test_only_what_was_said_before_is_found() -> None:
+    texts = answered(b'"one"', b'"two"')
+
+    assert texts.said("one", before=1)
+    assert not texts.said("two", before=1)
+    assert texts.said("two", before=2)

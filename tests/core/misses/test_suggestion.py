@@ -1,0 +1,299 @@
+"""A suggested rule makes the keys equal and no more, and an explanation shows no secret."""
+
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapeway.core.cassette.plan import Explanation, Miss
+from tapeway.core.json_text import Json
+from tapeway.core.matching.key import request_key
+from tapeway.core.matching.rules import NONE, Rules, merged, read
+from tapeway.core.misses.suggestion import (
+    MOST_SHOWN,
+    TOO_LARGE,
+    explain,
+    matches,
+    rules_text,
+    suggestion,
+)
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.redactor import Redactor
+from tests.core.requests import asked, chat, held
+from tests.support.canary import canary
+
+UUID = "3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e8"
+TEMPORARY = "/tmp/tmp"  # noqa: S108 - said, not opened
+
+
+def suggested(recorded: Request, requested: Request, rules: Rules = NONE) -> str | None:
+    found = suggestion(recorded, requested, rules)
+    return None if found is None else rules_text(found)
+
+
+def turns(*messages: dict[str, Json]) -> dict[str, Json]:
+    return {"messages": list(messages)}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "requested", "expected"),
+    [
+        (chat("a", temperature=0.5), chat("a", temperature=0.7), ["body.temperature"]),
+        (chat("a"), chat("a", stream=True), ["body.stream"]),
+        (chat("a", n=1), chat("a"), ["body.n"]),
+        (chat("one word"), chat("two words"), ["body.messages[0].content"]),
+        (
+            chat("a", "b1"),
+            chat("a2", "b2"),
+            ["body.messages[0].content", "body.messages[1].content"],
+        ),
+        (chat("1"), chat("2"), ["body.messages[0].content"]),
+        (chat("a", **{"odd key": 1}), chat("a"), ['body["odd key"]']),
+        ({"a": {}}, {"a": []}, ["body.a"]),
+        (
+            turns({"id": "m1", "content": "a"}, {"id": "m2", "content": "b"}),
+            turns({"id": "m3", "content": "a"}, {"id": "m4", "content": "b"}),
+            ["body.messages[*].id"],
+        ),
+        (
+            turns({"id": "m1", "content": "a"}, {"content": "b"}),
+            turns({"id": "m3", "content": "a"}, {"content": "b"}),
+            ["body.messages[0].id"],
+        ),
+        (
+            turns({"content": "1"}, {"content": "2"}),
+            turns({"content": "3"}, {"content": "4"}),
+            ["body.messages[0].content", "body.messages[1].content"],
+        ),
+        (
+            turns({"note": "so long"}, {"note": "farewell then"}),
+            turns({"note": "good day"}, {"note": "hello again"}),
+            ["body.messages[0].note", "body.messages[1].note"],
+        ),
+    ],
+)
+def test_what_differs_is_ignored_where_it_stands(
+    recorded: Json, requested: Json, expected: list[str]
+) -> None:
+    found = suggestion(asked(recorded), asked(requested), NONE)
+
+    assert found == Rules(ignore=tuple(expected))
+
+
+@pytest.mark.parametrize(
+    ("recorded", "requested", "expected"),
+    [
+        (f"job {UUID}1", f"job {UUID}2", 'normalise = ["uuid"]'),
+        ("at 2026-11-22T10:00:00Z", "at 2026-11-23T11:00:00Z", 'normalise = ["iso8601"]'),
+        (1795312835, 1795312999, 'normalise = ["epoch"]'),
+        (f"{TEMPORARY}a1b2c3/x", f"{TEMPORARY}d4e5f6/x", 'normalise = ["tmp_path"]'),
+        (
+            f"{UUID}1 on 2026-11-22T10:00:00Z",
+            f"{UUID}2 on 2026-11-23T11:00:00Z",
+            'normalise = ["uuid", "iso8601"]',
+        ),
+        (f"job {UUID}1", f"task {UUID}2", 'ignore = ["body.messages[0].content"]'),
+    ],
+)
+def test_what_varies_in_a_known_form_is_normalised(
+    recorded: Json, requested: Json, expected: str
+) -> None:
+    bodies = [turns({"content": content}) for content in (recorded, requested)]
+
+    assert suggested(asked(bodies[0]), asked(bodies[1])) == expected
+
+
+def test_what_is_normalised_and_what_is_not_come_together() -> None:
+    recorded = asked({"run": f"{UUID}1", "temperature": 1})
+    requested = asked({"run": f"{UUID}2", "temperature": 2})
+
+    assert suggested(recorded, requested) == 'ignore = ["body.temperature"]\nnormalise = ["uuid"]'
+
+
+@pytest.mark.parametrize(
+    ("recorded", "requested", "expected"),
+    [
+        ("/v1/models/m", "/v1beta/models/m", 'rewrite = { "/v1beta/" = "/v1/" }'),
+        ("/a/v2/b", "/a/v1/b", 'rewrite = { "/v1/" = "/v2/" }'),
+        ("/v1/b", "/b", 'rewrite = { "/v1/" = "/" }'),
+        ("/b", "/v1/b", 'rewrite = { "/v1/" = "/" }'),
+        (
+            "/2024-05-01/b",
+            "/2024-09-01-preview/b",
+            'rewrite = { "/2024-09-01-preview/" = "/2024-05-01/" }',
+        ),
+        ("/v1/models/one", "/v1/models/two", None),
+        ("/v1/a", "/v2/b", None),
+        ("/b/v1", "/b/v2", None),
+        ("/v1/b?page=1", "/v2/b?page=2", 'ignore = ["query.page"]\nrewrite = { "/v2/" = "/v1/" }'),
+    ],
+)
+def test_another_version_in_the_path_is_rewritten(
+    recorded: str, requested: str, expected: str | None
+) -> None:
+    requests = [asked(chat("a"), target=target) for target in (recorded, requested)]
+
+    assert suggested(requests[0], requests[1]) == expected
+
+
+def test_nothing_is_suggested_where_no_rule_could_help() -> None:
+    here = asked(chat("a"))
+
+    assert suggested(here, here) is None
+    assert suggested(here, asked(chat("a"), route="groq")) is None
+    assert suggested(here, asked(chat("a"), method="PUT")) is None
+    assert suggested(here, asked(chat("a", "b"))) is None
+    assert suggested(asked(chat("b", "c")), asked(chat("a", "b", "c"))) is None
+
+
+def test_requests_that_differ_in_many_places_are_no_two_takes_of_one() -> None:
+    recorded = asked({f"field-{number}": "one thing" for number in range(13)})
+    requested = asked({f"field-{number}": "another" for number in range(13)})
+
+    assert suggested(recorded, requested) is None
+
+
+def test_to_ignore_a_whole_body_is_never_suggested() -> None:
+    one, other = [
+        Request("openai", "POST", "/v1/x", ((b"content-type", b"text/plain"),), body)
+        for body in (b"good morning", b"good evening")
+    ]
+
+    assert suggested(one, other) is None
+    assert suggested(asked(chat("a")), asked(1)) is None
+
+
+def test_rules_in_force_are_not_suggested_again() -> None:
+    rules = Rules(ignore=("body.user",), normalise=("uuid",))
+    recorded = asked(chat(f"{UUID}1", user="a", n=1))
+    requested = asked(chat(f"{UUID}2", user="b", n=2))
+
+    assert suggested(recorded, requested, rules) == 'ignore = ["body.n"]'
+
+
+LEAVES: st.SearchStrategy[Json] = st.sampled_from(
+    [None, True, 1, 2, 0.5, "a b", "c1", "d2", f"{UUID}1", f"{UUID}2", "2026-11-22", "\x7f", "ü"]
+)
+BODIES: st.SearchStrategy[Json] = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["id", "content", "odd key", "\x7f", "*"]), inner, max_size=3
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(BODIES, BODIES, st.sampled_from(["/v1/x", "/v2/x", "/x"]))
+def test_a_suggestion_can_be_pasted_and_makes_the_keys_equal(
+    recorded: Json, requested: Json, target: str
+) -> None:
+    requests = asked({"a": recorded}), asked({"a": requested}, target=target)
+    text = suggested(*requests)
+
+    if text is not None:
+        pasted = read(tomllib.loads(text))
+        assert not matches(*requests, NONE)
+        assert matches(*requests, merged(NONE, pasted))
+
+
+OBJECTS: st.SearchStrategy[Json] = st.dictionaries(
+    st.sampled_from(["id", "content", "odd key", "*"]), LEAVES, max_size=3
+)
+
+
+@given(OBJECTS, OBJECTS)
+def test_fields_that_differ_can_always_be_ignored(recorded: Json, requested: Json) -> None:
+    requests = asked({"a": recorded}), asked({"a": requested})
+
+    assert (suggested(*requests) is None) == matches(*requests, NONE)
+
+
+def missed(request: Request, used_up: tuple[int, ...] = ()) -> Miss:
+    return Miss("c", request, request_key(request), b"", used_up)
+
+
+def explained(request: Request, recordings: list[Interaction], rules: Rules = NONE) -> Explanation:
+    return explain(missed(request), recordings, rules, Redactor("salt").request)
+
+
+def test_the_nearest_recordings_and_a_rule_explain_a_miss() -> None:
+    recordings = held(asked(chat("a b c")), asked(chat("a b c d", temperature=1)))
+
+    found = explained(asked(chat("a b c d", temperature=2)), recordings)
+
+    assert [each.document for each in found.nearest] == [
+        {
+            "index": 1,
+            "differences": [{"path": "body.temperature", "recorded": 1, "requested": 2}],
+            "more": 0,
+        },
+        {
+            "index": 0,
+            "differences": [
+                {
+                    "path": "body.messages[0].content",
+                    "recorded": "a b c",
+                    "requested": "a b c d",
+                },
+                {"path": "body.temperature", "requested": 2},
+            ],
+            "more": 0,
+        },
+    ]
+    assert found.suggestion == 'ignore = ["body.temperature"]'
+
+
+def test_at_most_three_are_named_and_a_few_of_many_differences() -> None:
+    recordings = held(*(asked({f"f{at}-{each}": 1 for each in range(30)}) for at in range(4)))
+
+    found = explained(asked({}), recordings)
+
+    assert len(found.nearest) == 3
+    assert len(found.nearest[0].differences) == MOST_SHOWN
+    assert found.nearest[0].more == 10
+    assert found.suggestion is None
+
+
+def test_rules_in_force_are_taken_into_account() -> None:
+    recordings = held(asked(chat("a", user="x", n=1)))
+
+    found = explained(asked(chat("a", user="y", n=2)), recordings, Rules(ignore=("body.n",)))
+
+    assert [each["path"] for each in found.nearest[0].differences] == ["body.user"]
+    assert found.suggestion == 'ignore = ["body.user"]'
+
+
+def test_recordings_that_are_used_up_are_named_without_looking_further() -> None:
+    found = explain(missed(asked(), (4, 5, 6, 7)), [], NONE, lambda request: request)
+
+    assert [each.document for each in found.nearest] == [
+        {"index": index, "differences": [], "more": 0} for index in (4, 5, 6)
+    ]
+    assert found.suggestion is None
+
+
+def test_an_empty_cassette_explains_nothing() -> None:
+    assert explained(asked(), []) == Explanation()
+
+
+def test_a_body_too_large_to_be_compared_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tapeway.core.misses.suggestion.LARGEST", 10)
+
+    assert explained(asked("x" * 11), held(asked("x"))) == Explanation(note=TOO_LARGE)
+
+
+def test_secrets_in_recordings_that_were_never_redacted_are_not_shown() -> None:
+    key = canary()
+    recordings = held(asked({"a": f"with {key} in it", "b": 1}))
+    redactor = Redactor("salt", [Secret("api-key", key.encode())])
+
+    found = explain(missed(asked({"a": "without", "b": 2})), recordings, NONE, redactor.request)
+
+    assert key not in repr(found)
+    assert "with REDACTED in it" in repr(found)

@@ -1,0 +1,233 @@
+"""Secrets told by their look or in URLs, and what only looks a little like one."""
+
+import base64
+import json
+import random
+from urllib.parse import quote
+
+import pytest
+
+from tapeway.core.redaction import patterns
+from tapeway.core.redaction.patterns import find_in_urls
+from tapeway.core.redaction.spans import PLACEHOLDER
+from tests.core.redaction.example_messages import make_request, make_response, redactor
+
+PEM = (
+    "-----BEGIN {0}PRIVATE KEY-----\n"
+    + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n" * 3
+    + "-----END {0}PRIVATE KEY-----"
+)
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
+SECRETS = {
+    "sk-proj-" + "Ab3_-xYz" * 12: "openai-key",
+    "sk-svcacct-" + "Ab3_-xYz" * 4: "openai-key",
+    "sk-admin-" + "Ab3_-xYz" * 4: "openai-key",
+    "sk-ant-api03-" + "Ab3_-xYz" * 11 + "AA": "anthropic-key",
+    "sk-ant-oat01-" + "Ab3_-xYz" * 11: "anthropic-key",
+    "sk-or-v1-" + "0123456789abcdef" * 4: "sk-key",
+    "sk-" + "T3BlbkFJ" * 6: "sk-key",
+    "sk-" + "0123456789abcdef" * 2: "sk-key",
+    "sk_live_" + "51Habcdefghijklmnop": "stripe-key",
+    "rk_test_" + "51Habcdefghijklmnop": "stripe-key",
+    "AIza" + "SyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY": "google-key",
+    "ya29." + "a0AfH6SMB-x_y" * 4: "google-token",
+    "GOCSPX-" + "Ab3_-xYzAb3_-xYzAb3_-xYzAb3_": "google-secret",
+    "gsk_" + "Ab3xYz9k" * 6: "provider-key",
+    "ek_" + "68a1b2c3" * 4: "provider-key",
+    "hf_" + "AbCdEfGhIjKlMnOpQrStUvWx12": "provider-key",
+    "r8_" + "Ab3xYz9k" * 4: "provider-key",
+    "xai-" + "Ab3xYz9k" * 10: "provider-key",
+    "pplx-" + "0123456789abcdef" * 3: "provider-key",
+    "AKIAIOSFODNN7EXAMPLE": "aws-key-id",
+    "ASIAIOSFODNN7EXAMPLE": "aws-key-id",
+    "ghp_" + "Ab3xYz9k" * 4 + "1234": "github-token",
+    "gho_" + "Ab3xYz9k" * 4 + "1234": "github-token",
+    "ghs_" + "Ab3xYz9k" * 4 + "1234": "github-token",
+    "github_pat_" + "11ABCDEFG0_" * 6: "github-token",
+    "xoxb-" + "123456789012-1234567890123-AbCdEfGh": "slack-token",
+    "xoxp-" + "123456789012-1234567890123-AbCdEfGh": "slack-token",
+    "SG." + "Ab3xYz9kAb3xYz9kAb3xYz" + "." + "Ab3xYz9k" * 5: "sendgrid-key",
+    JWT: "jwt",
+    PEM.format(""): "private-key",
+    PEM.format("RSA "): "private-key",
+    PEM.format("OPENSSH "): "private-key",
+}
+PLACES = {
+    "alone": "{}",
+    "in JSON": '{{"a": "{}"}}',
+    "behind a scheme": "Authorization: Bearer {}\r\n",
+    "in a query": "/x?a={}&b=1",
+    "in a path": "/bot/{}/send",
+    "behind a line's end in JSON": '"use\\n{}\\nor"',
+    "behind an escaped quote": '"say \\"{}\\" twice"',
+    "behind a percent-encoded sign": "a%3D{}%26b",
+    "behind a JSON escape": '"\\u003e{}\\u003c"',
+    "in a sentence": "my key is {}, keep it",
+    "in an assignment": "OPENAI_API_KEY='{}'",
+}
+SIGNED = (
+    "https://files.example.com/a.png?se=2026-01-01T00%3A00%3A00Z&sp=r"
+    "&sig=Zm9vYmFyMDEyMzQ1Njc4OQ%2Bx%3D&sv=2024-08-04"
+)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("secret", SECRETS, ids=[f"{text[:12]!r}" for text in SECRETS])
+def test_a_secret_is_found_whole_wherever_it_stands(secret: str, place: str) -> None:
+    written = json.dumps(secret)[1:-1] if "JSON" in place else secret
+    text = PLACES[place].format(written).encode()
+    [span] = patterns.find_shapes(text)
+
+    assert text[span.start : span.end].decode() == written
+    assert span.secret is not None
+    assert span.secret.label == SECRETS[secret]
+
+
+NONE = [
+    "toolu_01A09q90qw90lq917835lq9",
+    "call_ISSgvhB7J5H4yQ0CzvZ3wXkA",
+    "resp_68a1b2c3d4e5f6a7b8c9d0e1f2a3b4c5d6e7f8",
+    "msg_0123456789abcdef0123456789abcdef",
+    "chatcmpl-BRn2sk1aIzaSyD9tSrke72PouQMnM",
+    "file-Ab3xYz9kAb3xYz9kAb3xYz9k",
+    "req_011CQ0123456789abcdefghij",
+    "gAAAAABm0123456789abcdefghijklmnopqrstuvwxyz==",
+    "task-management-for-everyone-and-2-more-people",
+    "desk-1234567890abcdef1234567890",
+    "sk-learn-based-classification-of-everything",
+    "sk-SK and cs-CZ",
+    "risk-assessment-0123456789abcdef",
+    "week_2026010112345678901234567",
+    "hf_transformers_configuration_of_models",
+    "ek_",
+    "gsk_short1",
+    "xai-explanations-of-everything-you-ask-for",
+    "AIzaShort",
+    "AKIA",
+    "TAKIAIOSFODNN7EXAMPLES",
+    "eyJ0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9",
+    "eyJ0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9.and.more",
+    "-----BEGIN PRIVATE KEY-----",
+    "-----BEGIN CERTIFICATE-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END CERTIFICATE-----",
+    "xoxb-is-what-slack-tokens-begin-with",
+    "REDACTED.authorization.0a1b2c3d",
+    "550e8400-e29b-41d4-a716-446655440000",
+]
+
+
+@pytest.mark.parametrize("text", NONE)
+def test_what_only_looks_like_a_secret_is_none(text: str) -> None:
+    for place in PLACES.values():
+        assert list(patterns.find_shapes(place.format(text).encode())) == []
+
+
+def test_pictures_and_embeddings_hold_no_secret() -> None:
+    picture = random.Random(1).randbytes(2_000_000)
+
+    for coded in (base64.b64encode(picture), base64.urlsafe_b64encode(picture), picture):
+        assert list(patterns.find_shapes(coded)) == []
+
+
+def test_a_key_in_base64_that_begins_like_one_of_amazon_is_no_key() -> None:
+    for coded in (b"xAKIAIOSFODNN7EXAMPLE", b"AKIAIOSFODNN7EXAMPLEx"):
+        assert list(patterns.find_shapes(coded)) == []
+
+
+def test_several_are_found_in_a_row() -> None:
+    text = " ".join(SECRETS).encode()
+
+    assert [text[each.start : each.end].decode() for each in patterns.find_shapes(text)] == list(
+        SECRETS
+    )
+
+
+def test_a_private_key_in_a_form_is_found() -> None:
+    text = f"key={quote(PEM.format('RSA '), safe='')}&x=1".encode()
+    [span] = patterns.find_shapes(text)
+
+    assert text[span.end :] == b"&x=1"
+
+
+def test_a_private_key_that_is_cut_short_is_found_as_far_as_it_goes() -> None:
+    text = json.dumps({"k": PEM.format("")[:100], "x": "-----END PRIVATE KEY-----"}).encode()
+    [span] = patterns.find_shapes(text)
+
+    assert text[span.end :].startswith(b'"')
+
+
+def test_a_placeholder_next_to_a_shape_is_no_part_of_it() -> None:
+    token = b"sk-proj-0123456789abcdef"
+    [span] = patterns.find_shapes(token + b"REDACTED.x.0a1b2c3d")
+
+    assert span.end == len(token)
+    assert list(patterns.find_shapes(b"sk-proj-0123REDACTED.x.0a1b2c3d")) == []
+
+
+def test_nothing_before_the_start_is_found_but_it_tells_where_words_begin() -> None:
+    token = b"AKIAIOSFODNN7EXAMPLE"
+
+    assert list(patterns.find_shapes(b"a" + token, 1)) == []
+    assert [span.start for span in patterns.find_shapes(b" " + token, 1)] == [1]
+    assert list(patterns.find_shapes(token, 1)) == []
+
+
+@pytest.mark.parametrize(
+    "text", [b"sk-", b" eyJaaaaaaaaaa.x", b"eyJ", b"\n-----BEGIN PRIVATE KEY-----", b"xox", b"SG."]
+)
+def test_looking_for_patterns_takes_no_more_than_time_linear_in_the_length(text: bytes) -> None:
+    assert list(patterns.find_shapes(text * 100_000)) == []
+
+
+def found(text: str) -> list[tuple[str, str]]:
+    """Label and text of each credential as it stands there."""
+    data = text.encode()
+    return [
+        (each.secret.label, data[each.start : each.end].decode())
+        for each in find_in_urls(data)
+        if each.secret
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (SIGNED, [("sig", "Zm9vYmFyMDEyMzQ1Njc4OQ%2Bx%3D")]),
+        (json.dumps(SIGNED).replace("&", r"\u0026"), [("sig", "Zm9vYmFyMDEyMzQ1Njc4OQ%2Bx%3D")]),
+        (SIGNED.replace("&", "&amp;"), [("sig", "Zm9vYmFyMDEyMzQ1Njc4OQ%2Bx%3D")]),
+        (f"![it]({SIGNED}&X-Amz-Signature={'0f' * 32})", [("sig", "Zm9vYmFyMDEyMzQ1Njc4OQ%2Bx%3D"), ("x-amz-signature", "0f" * 32)]),
+        ("GET https://a/?API_KEY=0123456789abcdef HTTP/1.1", [("api_key", "0123456789abcdef")]),
+        ("(https://a/?access_token=0123456789abcdef)", [("access_token", "0123456789abcdef")]),
+        ("postgresql://me:c0rrect-horse@db:5432/x", [("userinfo", "c0rrect-horse")]),
+        ("https://:c0rrect-horse@db", [("userinfo", "c0rrect-horse")]),
+        ("postgresql://user:password@localhost:5432/db", []),
+        ("http://localhost:8080/a@b0123456789012345", []),
+        ("https://a/?api_key=YOUR_API_KEY_GOES_HERE", []),
+        ("https://a/?signature=REDACTED.signature.0a1b2c3d", []),
+        ("https://a/?page_token=0123456789abcdef&key=0123456789abcdef", []),
+        ("the sig=0123456789abcdef", []),
+    ],
+)  # fmt: skip
+def test_what_looks_like_a_key_in_such_a_place_is_one(
+    text: str, expected: list[tuple[str, str]]
+) -> None:
+    assert found(text) == expected
+
+
+def test_a_signed_link_is_stored_without_its_signature_and_sent_back_equal() -> None:
+    answer = json.dumps({"data": [{"url": SIGNED}]}).encode()
+    stored = redactor().response(make_response(answer)).body
+    link = json.loads(stored)["data"][0]["url"]
+
+    assert PLACEHOLDER.sub(b"*", link.encode()).decode() == SIGNED.replace(
+        "Zm9vYmFyMDEyMzQ1Njc4OQ%2Bx%3D", "*"
+    )
+    recorded, replayed = [
+        redactor().request(make_request(body=json.dumps({"image_url": url}).encode())).body
+        for url in (SIGNED, link)
+    ]
+    assert recorded == replayed
+
+
+@pytest.mark.parametrize("text", ["?sig=", "&sig=", "a://:", "a://:0", "&amp;"])
+def test_looking_for_urls_takes_no_more_than_time_linear_in_the_length(text: str) -> None:
+    assert found(text * 100_000) == []

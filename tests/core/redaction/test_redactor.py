@@ -1,0 +1,382 @@
+"""No credential of a request is stored, none counts in its key, and a text in pieces is redacted as the whole is."""
+
+import base64
+import gzip
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tapeway.core.matching.key import Recogniser, request_key
+from tapeway.core.model.messages import Request
+from tapeway.core.redaction import patterns
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.redactor import Redactor
+from tapeway.core.redaction.spans import PLACEHOLDER
+from tests.core.redaction import planted
+from tests.core.redaction.example_messages import (
+    JSON,
+    KEY,
+    OTHER,
+    SALT,
+    everything,
+    everything_of,
+    make_request,
+    make_response,
+    redactor,
+)
+from tests.core.redaction.planted import cut, wrapped
+from tests.core.redaction.test_known_values import WRITERS
+from tests.support.canary import canary, sightings
+
+FORM = ((b"content-type", b"application/x-www-form-urlencoded"),)
+PARTS = ((b"content-type", b"multipart/form-data; boundary=b"),)
+PART = b'--b\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n--b--\r\n'
+REQUESTS: dict[str, Callable[[str], Request]] = {
+    "Bearer": lambda key: make_request((*JSON, (b"Authorization", f"Bearer {key}".encode()))),
+    "proxy": lambda key: make_request((*JSON, (b"Proxy-Authorization", f"Bearer {key}".encode()))),
+    "x-api-key": lambda key: make_request((*JSON, (b"x-api-key", key.encode()))),
+    "api-key": lambda key: make_request((*JSON, (b"api-key", key.encode()))),
+    "x-goog-api-key": lambda key: make_request((*JSON, (b"x-goog-api-key", key.encode()))),
+    "query": lambda key: make_request(target=f"/v1/x?alt=1&key={WRITERS['percent-encoded'](key)}"),
+    "query of another name": lambda key: make_request(
+        target=f"/v1/x?OPENAI_API_KEY={WRITERS['percent-encoded'](key)}&alt=1"
+    ),
+    "raw query": lambda key: make_request(target=f"/v1/x?alt=1&key={key}"),
+    "cookie": lambda key: make_request((*JSON, (b"cookie", f"a=b; sid={key}".encode()))),
+    "echoed body": lambda key: make_request(
+        (*JSON, (b"x-api-key", key.encode())), body=json.dumps({"mcp": f"Bearer {key}"}).encode()
+    ),
+    "echoed field": lambda key: make_request(
+        (*JSON, (b"x-api-key", key.encode()), (b"accept", f"x; k={key}".encode()))
+    ),
+    "echoed path": lambda key: make_request(
+        (*JSON, (b"x-api-key", key.encode())), target=f"/bot{WRITERS['percent-encoded'](key)}/send"
+    ),
+    "packed body": lambda key: make_request(
+        (*JSON, (b"x-api-key", key.encode()), (b"content-encoding", b"gzip")),
+        body=gzip.compress(json.dumps({"k": key}).encode()),
+    ),
+    "named field": lambda key: make_request(
+        body=json.dumps({"mcp_servers": [{"authorization_token": key}], "note": key}).encode()
+    ),
+    "named header of a tool": lambda key: make_request(
+        body=json.dumps({"tools": [{"headers": {"Authorization": f"Bearer {key}"}}]}).encode(),
+        target=f"/x?of={WRITERS['percent-encoded'](key)}",
+    ),
+    "form field": lambda key: make_request(
+        FORM, body=f"a=1&client_secret={WRITERS['percent-encoded'](key)}&b=2".encode()
+    ),
+    "form field in JSON": lambda key: make_request(
+        PARTS, body=PART % (b"payload", json.dumps({"api_key": key}).encode())
+    ),
+    "part of a form": lambda key: make_request(PARTS, body=PART % (b"api_key", key.encode())),
+    "in base64": lambda key: make_request(
+        (*JSON, (b"x-api-key", key.encode())), body=b'{"k":"%b"}' % base64.b64encode(key.encode())
+    ),
+    "in a Basic login": lambda key: make_request(
+        (*JSON, (b"x-api-key", key.encode())),
+        body=b'{"k":"Basic %b"}' % base64.b64encode(f"user:{key}".encode()),
+    ),
+    "in hex": lambda key: make_request(
+        (*JSON, (b"x-api-key", key.encode())), target=f"/x/{key.encode().hex()}"
+    ),
+    "userinfo": lambda key: make_request(
+        base=f"https://me:{WRITERS['percent-encoded'](key)}@host/base",
+        body=json.dumps({"k": key}).encode(),
+    ),
+}
+KEYS = ("K3y/0123456789+abc=", "another-key-9876543210", "K3y/0123456789+abc=and-more")
+REDACTOR = Redactor("run", [Secret(f"k{at}", key.encode()) for at, key in enumerate(KEYS)])
+BOUND = patterns.LONGEST
+
+
+@pytest.mark.parametrize("place", REQUESTS)
+def test_no_credential_of_a_request_is_stored(place: str) -> None:
+    key = canary()
+    redacted = Recogniser().recognise(SALT, REQUESTS[place](key)).redacted
+
+    assert sightings({"key": key}, {"request": everything(redacted)}) == []
+
+
+@pytest.mark.parametrize("place", [place for place in REQUESTS if "raw" not in place])
+def test_another_credential_is_equal(place: str) -> None:
+    recogniser = Recogniser()
+    keys = {recogniser.recognise(SALT, REQUESTS[place](key)).key for key in (KEY, OTHER, canary())}
+
+    assert len(keys) == 1
+
+
+@pytest.mark.parametrize("place", ["Bearer", "x-api-key", "query", "cookie"])
+def test_a_request_without_any_credential_is_equal(place: str) -> None:
+    without = make_request(target="/v1/x?alt=1" if place == "query" else "/v1/x")
+    recogniser = Recogniser()
+
+    assert (
+        recogniser.recognise(SALT, REQUESTS[place](KEY)).key
+        == recogniser.recognise(SALT, without).key
+    )
+
+
+@pytest.mark.parametrize("place", REQUESTS)
+def test_what_is_stored_of_a_request_has_its_key(place: str) -> None:
+    seen = Recogniser().recognise(SALT, REQUESTS[place](KEY))
+
+    assert request_key(seen.redacted) == seen.key
+
+
+@pytest.mark.parametrize("place", REQUESTS)
+def test_redacting_a_request_twice_is_redacting_it_once(place: str) -> None:
+    recogniser = Recogniser()
+    request = REQUESTS[place](KEY)
+    once = recogniser.recognise(SALT, request).redacted
+
+    assert recogniser.redactor(SALT, request).request(once) == once
+
+
+SHAPED = ("sk-proj-0123456789abcdef01234567", "sk-proj-another456789abcdef0123456789012")
+
+
+@pytest.mark.parametrize("place", REQUESTS)
+def test_a_secret_of_a_known_shape_is_equal_to_any_other(place: str) -> None:
+    recogniser = Recogniser()
+    keys = {recogniser.recognise(SALT, REQUESTS[place](key)).key for key in SHAPED}
+
+    assert len(keys) == 1
+
+
+def test_a_prompt_with_a_secret_of_a_known_shape_is_equal_whatever_it_is() -> None:
+    recogniser = Recogniser()
+    seen = [
+        recogniser.recognise(
+            SALT, make_request(target=f"/{key}/x", body=f'{{"p":"{key}"}}'.encode())
+        )
+        for key in SHAPED
+    ]
+
+    assert seen[0].key == seen[1].key
+    assert seen[0].mark != seen[1].mark
+    assert seen[0].redacted.body != seen[1].redacted.body
+
+
+@pytest.mark.parametrize("field", ["password", "api_key", "authorization_token"])
+def test_a_short_value_of_a_named_field_still_tells_requests_apart(field: str) -> None:
+    recogniser = Recogniser()
+    bodies = [f'{{"{field}": "{value}"}}'.encode() for value in ("one", "two", "one")]
+    seen = [recogniser.recognise(SALT, make_request(body=body)) for body in bodies]
+
+    assert b'"one"' not in everything(seen[0].redacted)
+    assert seen[0].key == seen[2].key
+    assert seen[0].key != seen[1].key
+
+
+def test_a_number_that_is_a_credential_becomes_a_string() -> None:
+    request = make_request((*JSON, (b"x-api-key", b"123456789012")), body=b'{"id": 123456789012}')
+    stored = Recogniser().recognise(SALT, request).redacted.body
+
+    assert json.loads(stored)["id"].startswith("REDACTED.x-api-key.")
+
+
+def test_a_schema_that_names_a_password_is_stored_as_it_is() -> None:
+    properties = {"password": {"type": "string"}, "api_key": {"type": ["string", "null"]}}
+    tool = {"name": "login", "parameters": {"properties": properties, "required": ["password"]}}
+    body = json.dumps({"tools": [{"type": "function", "function": tool}]}).encode()
+
+    assert Recogniser().recognise(SALT, make_request(body=body)).redacted.body == body
+
+
+def test_what_a_body_names_is_taken_out_of_the_answer_too() -> None:
+    key = canary()
+    request = make_request(body=json.dumps({"client_secret": key}).encode())
+    answer = make_response(json.dumps({"error": f"{key} is not known"}).encode())
+    stored = Recogniser().redactor(SALT, request).response(answer)
+
+    assert sightings({"key": key}, {"answer": stored.body}) == []
+
+
+def test_what_an_answer_names_is_taken_out_of_all_of_it() -> None:
+    key = canary()
+    answer = make_response(
+        json.dumps({"a": key, "access_token": key, "url": f"https://h/{key}"}).encode(),
+        headers=(*JSON, (b"x-echo", key.encode())),
+        reason=key,
+    )
+    stored = Redactor(SALT).response(answer)
+
+    assert sightings({"key": key}, {"answer": everything_of(stored)}) == []
+
+
+def test_a_short_value_under_a_credentials_name_still_tells_requests_apart() -> None:
+    recogniser = Recogniser()
+    seen = [
+        recogniser.recognise(SALT, make_request(target=f"/x?token={token}"))
+        for token in ("page1", "page2", "page1")
+    ]
+
+    assert b"page" not in everything(seen[0].redacted)
+    assert seen[0].key == seen[2].key
+    assert seen[0].key != seen[1].key
+
+
+def test_only_allowed_fields_of_a_request_are_stored() -> None:
+    sent = (*JSON, (b"x-new", b"1"), (b"user-agent", b"u"), (b"Accept", b"*/*"))
+
+    assert redactor().request(make_request(sent)).headers == (*JSON, (b"Accept", b"*/*"))
+
+
+def test_a_signature_is_not_taken_apart() -> None:
+    signed = (
+        b"AWS4-HMAC-SHA256 Credential=AKIAEXAMPLE/20260101/us-east-1/bedrock/aws4_request, "
+        b"SignedHeaders=content-type;host;x-amz-date, Signature=" + b"0f" * 32
+    )
+    body = b'{"headers": "content-type;host;x-amz-date", "service": "bedrock/aws4_request"}'
+    request = make_request((*JSON, (b"authorization", signed)), body=body)
+
+    assert Recogniser().recognise(SALT, request).redacted.body == body
+
+
+@given(st.text(max_size=30), st.binary(min_size=1, max_size=30))
+def test_a_placeholder_is_recognised_and_stands_anywhere(label: str, value: bytes) -> None:
+    placeholder = redactor().placeholder(label, value)
+
+    assert PLACEHOLDER.fullmatch(placeholder)
+    assert json.loads(b'"%b"' % placeholder) == placeholder.decode()
+
+
+def test_one_credential_has_one_placeholder_in_a_cassette_and_another_in_the_next() -> None:
+    def stored(salt: str, value: str) -> bytes:
+        return redactor(value, salt=salt).response(make_response(value.encode())).body
+
+    assert stored("run-1", KEY) == stored("run-1", KEY)
+    assert stored("run-1", KEY) != stored("run-2", KEY)
+    assert stored("run-1", KEY) != stored("run-1", OTHER)
+
+
+def test_a_parameter_has_the_same_placeholder_known_or_not() -> None:
+    target = "/x?key=sk%2Flive+0123456789%3D"
+    request = make_request(target=target)
+
+    assert Recogniser().recognise(SALT, request).redacted.target == redactor().target(target)
+
+
+def test_a_longer_credential_that_holds_a_shorter_one_is_replaced_whole() -> None:
+    known = redactor("0123456789abc", "0123456789abc.tail")
+
+    assert known.value(b"0123456789abc.tail").count(b"REDACTED") == 1
+    assert b"tail" not in known.value(b"0123456789abc.tail")
+
+
+def test_an_empty_value_is_no_credential() -> None:
+    assert Redactor(SALT, [Secret("x", b"")]).value(b"text") == b"text"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("/v1/x?a=1&b=2", "/v1/x?a=1&b=2"),
+        ("/v1/x?", "/v1/x?"),
+        ("/v1//x?a=b%2Fc&&d", "/v1//x?a=b%2Fc&&d"),
+        ("/x?key=", "/x?key="),
+        ("/x?key", "/x?key"),
+        ("/x?monkey=0123456789abc", "/x?monkey=0123456789abc"),
+        ("/x=1?y=key", "/x=1?y=key"),
+        ("/x?key=REDACTED.key.0a1b2c3d", "/x?key=REDACTED.key.0a1b2c3d"),
+        ("/caf\u00e9", "/caf\u00e9"),
+        ("/caf\udce9/x", "/caf%E9/x"),
+    ],
+)
+def test_a_target_without_a_credential_stays_as_it_is(before: str, after: str) -> None:
+    assert Recogniser().recognise(SALT, make_request(target=before)).redacted.target == after
+    assert redactor(KEY).target(before) == after
+
+
+@pytest.mark.parametrize("target", ["/x?key=\udcff", "/\udcff?key=\udcff0123456789abc", "/\udcff"])
+def test_a_target_that_is_no_text_can_still_be_shown(target: str) -> None:
+    request = make_request(target=target)
+    shown = Recogniser().redactor(SALT, request).target(target)
+
+    assert b"%FF" in shown.encode() or b"REDACTED" in shown.encode()
+
+
+def test_the_user_and_password_of_an_upstream_are_not_stored() -> None:
+    request = make_request(base="https://me:pass-word-long@host/base")
+
+    assert Recogniser().recognise(SALT, request).redacted.base == "https://host/base"
+
+
+@given(st.text(), st.binary())
+def test_no_placeholder_looks_like_a_key_to_a_scanner(label: str, secret: bytes) -> None:
+    # What gitleaks takes for none: letters, underscores, dots and dashes alone.
+    made = Redactor("run-1").placeholder(label, secret)
+
+    assert re.fullmatch(rb"[A-Za-z_.-]+", made)
+    assert PLACEHOLDER.fullmatch(made)
+
+
+def through_a_window(pieces: list[bytes]) -> bytes:
+    window = REDACTOR.windowed()
+    return b"".join([*[window.feed(piece) for piece in pieces], window.finish()])
+
+
+fillers = st.sampled_from([b"a", b" ", b"-", b'"', b"\\n", b"eyJ", b"sk-", b"%2B"]).flatmap(
+    lambda each: st.integers(0, 3 * BOUND).map(lambda count: (each * count)[: 3 * BOUND])
+)
+plants = st.one_of(
+    st.sampled_from([key.encode() for key in KEYS]),
+    planted.shaped.map(str.encode),
+    st.builds(
+        wrapped,
+        st.sampled_from(KEYS),
+        st.integers(0, 3),
+        st.binary(max_size=4),
+        st.binary(max_size=4),
+    ).map(str.encode),
+    st.sampled_from([b" ", b"/", b"x", b"\\n", b"%20"]),
+)
+
+
+@given(st.lists(st.one_of(fillers, plants), max_size=12), st.lists(st.integers(0, 400_000)))
+@example([b" " * (2 * BOUND), KEYS[0].encode(), b" " * (2 * BOUND)], [2 * BOUND + 5])
+def test_any_pieces_give_what_the_whole_gives(texts: list[bytes], cuts: list[int]) -> None:
+    whole = b"".join(texts)
+
+    assert through_a_window(cut(whole, cuts)) == REDACTOR.value(whole)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f" {KEYS[0]} sk-ant-api03-0123456789abcdefgh ",
+        f"{KEYS[2]}{KEYS[1]}",
+        f" {wrapped(KEYS[0], 0, b'x', b'y')} ",
+        # These are none for what stands before them.
+        "xAKIAIOSFODNN7EXAMPLE ",
+        "xsk-ant-api03-0123456789abcdefgh ",
+    ],
+)
+def test_what_is_let_out_may_end_at_every_place_of_a_secret(text: str) -> None:
+    before, end = b"x" * (BOUND + 100), b"y" * (2 * BOUND)
+    whole = before + text.encode() + end
+    for place in range(-70, len(text) + 70):
+        # All but the bound is let out.
+        fed = len(before) + place + BOUND + 64
+
+        assert through_a_window([whole[:fed], whole[fed:]]) == REDACTOR.value(whole)
+
+
+def test_no_more_is_held_back_than_twice_the_bound_and_a_piece() -> None:
+    window = REDACTOR.windowed()
+    given_, taken = 0, 0
+    for _ in range(200):
+        given_ += 10_000
+        taken += len(window.feed(b"x" * 10_000))
+
+        assert given_ - taken < 2 * BOUND + 10_000 + 1000
+
+
+def test_a_window_of_nothing_is_nothing() -> None:
+    assert through_a_window([]) == b""
+    assert through_a_window([b"", b""]) == b""

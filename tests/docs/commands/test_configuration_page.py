@@ -1,0 +1,27 @@
+from pathlib import Path
+
+from tapeway.cli.reference import page
+from tapeway.providers.catalogue import PROVIDERS
+from tapeway.settings.sources import OPTIONS, variable_of
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
+
+
+def test_the_page_is_what_the_settings_say() -> None:
+    # After a change: python -m tapeway.cli.reference > docs/configuration.md
+    assert DOCUMENT.read_text(encoding="utf-8") == page()
+
+
+def test_every_option_and_every_route_has_its_row() -> None:
+    rows = [line for line in page().splitlines() if line.startswith("| ")]
+
+    for option in OPTIONS:
+        assert sum(f"| `{variable_of(option)}` |" in row for row in rows) == 1
+    for provider in PROVIDERS:
+        assert sum(row.startswith(f"| {provider} |") for row in rows) == 1
+
+
+def test_every_row_has_as_many_cells_as_its_header() -> None:
+    widths = {line.replace("\\|", "").count("|") for line in page().splitlines() if line[:1] == "|"}
+
+    assert widths == {4, 5}

@@ -1,0 +1,63 @@
+"""docs/admin-api.md says what there is."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from tapeway.admin.auth import BURST, PER_SECOND
+from tapeway.admin.context import BUDGET
+from tapeway.admin.request_body import MAX_BODY
+from tapeway.admin.routes import TABLE
+from tests.admin.admin_and_proxy import World
+from tests.admin.handlers.test_journal import KEYS
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "admin-api.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^curl .*$", DOCUMENT, re.MULTILINE)
+
+
+def test_its_table_is_that_of_the_code() -> None:
+    rows = re.findall(r"^\| `([A-Z]+ /\S*)` \|", DOCUMENT, re.MULTILINE)
+
+    assert sorted(rows) == sorted(f"{each.method} {each.path}" for each in TABLE)
+
+
+async def test_its_commands_work_in_their_order(open_world: World) -> None:
+    assert len(COMMANDS) > 5
+    for command in COMMANDS:
+        here = command.replace("http://127.0.0.1:8081", open_world.admin)
+        process = await asyncio.create_subprocess_shell(
+            here, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        said, _ = await process.communicate()
+        assert process.returncode == 0, (command, said)
+        assert said.startswith(b"{"), command
+
+
+async def test_its_metrics_are_those_there_are(open_world: World) -> None:
+    await open_world.ask()
+    text = (await open_world.octets("/metrics")).decode()
+
+    described = set(re.findall(r"^\| `(tapeway_\w+)", DOCUMENT, re.MULTILINE))
+
+    assert described == set(re.findall(r"^# TYPE (tapeway_\w+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("After (\\d+) wrong tokens", BURST),
+        ("at most (\\d+) MiB; beyond", BUDGET >> 20),
+        ("at most (\\d+) MiB \\(413\\)", MAX_BODY >> 20),
+    ],
+)
+def test_its_numbers_are_those_of_the_code(said: str, meant: int) -> None:
+    assert re.findall(said, DOCUMENT) == [str(meant)]
+    assert PER_SECOND == 10, "it says ten tries a second"
+
+
+def test_its_journal_entry_has_all_fields() -> None:
+    (shape,) = re.findall(r"A journal entry is `\{([^}]*)\}`", DOCUMENT)
+
+    assert re.split(r",\s+", shape) == KEYS

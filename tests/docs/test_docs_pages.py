@@ -1,0 +1,78 @@
+"""The pages as a whole: their links lead somewhere, and they know every code of an error."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("docker/*.md")])
+
+_LINK = re.compile(r"\]\(([^()\s]+)\)")
+_CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_OF_STARTS = frozenset({"config", "listen"})
+"""These end a start with a message, and are in no answer."""
+
+_WHERE_ERRORS_ARE_EXPLAINED = ("operation.md", "http.md", "admin-api.md", "matching.md")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    text = _CODE.sub("", page.read_text())
+    targets = [link for link in _LINK.findall(text) if "://" not in link]
+
+    assert [link for link in targets if not _leads_somewhere(page, link)] == []
+
+
+def test_every_page_is_linked_from_another_one() -> None:
+    linked = {
+        (page.parent / link.partition("#")[0]).resolve()
+        for page in PAGES
+        for link in _LINK.findall(page.read_text())
+        if "://" not in link and not link.startswith("#")
+    }
+
+    unknown = [page for page in PAGES if page not in linked]
+    assert [page.name for page in unknown if page.parent.name == "docs"] == []
+
+
+def test_every_code_of_an_error_is_explained() -> None:
+    explained = "".join((ROOT / "docs" / each).read_text() for each in _WHERE_ERRORS_ARE_EXPLAINED)
+
+    codes = {code for path in ROOT.glob("src/tapeway/**/*.py") for code in _codes(path)}
+    codes -= _OF_STARTS
+    # `upstream_error` is the kind of which each upstream_… is one.
+    codes -= {"upstream_error"}
+    assert len(codes) > 30
+    assert sorted(code for code in codes if f"`{code}`" not in explained) == []
+
+
+def _leads_somewhere(page: Path, link: str) -> bool:
+    path, _, heading = link.partition("#")
+    target = (page.parent / path).resolve() if path else page
+    if not heading:
+        return target.exists()
+    return target.suffix == ".md" and target.exists() and heading in _headings(target)
+
+
+def _headings(page: Path) -> set[str]:
+    found = _HEADING.findall(_CODE.sub("", page.read_text()))
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in found}
+
+
+def _codes(path: Path) -> Iterator[str]:
+    """What stands behind `code=` in a call, and in the body of an error's class."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.keyword) and node.arg == "code":
+            given: ast.expr | None = node.value
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and path.name == "errors.py":
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            named = any(isinstance(each, ast.Name) and each.id == "code" for each in targets)
+            given = node.value if named else None
+        else:
+            continue
+        if isinstance(given, ast.Constant) and isinstance(given.value, str):
+            yield given.value

@@ -1,0 +1,62 @@
+"""What docs/secrets.md says of names and shapes is what is done."""
+
+import re
+
+from tapeway.core.redaction.credentials import MIN_COOKIE, MIN_VALUE
+from tapeway.core.redaction.patterns import LABELS
+from tapeway.core.redaction.redactor import Redactor
+from tapeway.core.redaction.secret_names import hides
+from tests.core.redaction.example_messages import make_request
+from tests.support.markdown import ROOT, blocks
+
+TEXT = (ROOT / "docs/secrets.md").read_text("utf-8")
+
+
+def rows(section: str) -> list[list[str]]:
+    """The cells of a section's table, but for its head."""
+    _, _, after = TEXT.partition(f"## {section}\n")
+    lines = [line for line in after.partition("\n## ")[0].splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_the_example_is_redacted_as_it_says() -> None:
+    sent, stored, *_ = [block.text.strip() for block in blocks("docs/secrets.md")]
+
+    assert Redactor("run-1").request(make_request(body=sent.encode())).body.decode() == stored
+
+
+def test_the_names_it_lists_hide_what_it_says() -> None:
+    in_requests, words, logins, _, issued, _ = [
+        [name for name in re.findall("`([^`]+)`", cells[1]) if name.replace("_", "").isalpha()]
+        for cells in rows("Names")
+    ]
+    for name in in_requests:
+        assert hides(name, b"two words", answer=False), name
+    for name in words:
+        assert hides(name, b"one", answer=False), name
+        assert not hides(name, b"two words", answer=False), name
+    for name in logins:
+        for login in (
+            b"x",
+            b"Bearer two",
+            b"SSWS 0123456789",
+            b'Digest username="a b", response="c"',
+        ):
+            assert hides(name, login, answer=False), login
+        assert not hides(name, b"Approved for visits", answer=False), name
+    for name in issued:
+        assert hides(name, b"one", answer=True), name
+    for name in {*in_requests, *words, *logins} - {*issued}:
+        assert hides(name, b"0123456789abcdef", answer=True), name
+        assert not hides(name, b"0123456789", answer=True), name
+
+
+def test_the_labels_of_its_shapes_are_all_there_are() -> None:
+    listed = [label for cells in rows("Shapes") for label in re.findall("`([^`]+)`", cells[1])]
+
+    assert sorted(listed) == sorted(LABELS)
+
+
+def test_the_lengths_it_names_are_those_in_force() -> None:
+    assert f"from {MIN_VALUE} characters on" in TEXT
+    assert f"of {MIN_COOKIE} characters or more" in TEXT

@@ -1,0 +1,81 @@
+"""The page on streaming: what it shows is what happens."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tapeway.cli.main import main
+from tapeway.core.model.interaction import Interaction
+from tapeway.formats.native import document
+from tapeway.providers import stream_end
+from tapeway.server import lifecycle
+from tapeway.settings.options import Settings
+from tapeway.stores.memory import MemoryStore
+from tests.server.in_process_proxy import stand
+from tests.support.logging_state import logging_restored
+from tests.support.markdown import ROOT, blocks
+
+TEXT = (ROOT / "docs/streaming.md").read_text("utf-8")
+COMMANDS = [
+    line
+    for block in blocks("docs/streaming.md")
+    if block.language == "sh"
+    for line in block.text.splitlines()
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_starts(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started: list[Settings] = []
+    monkeypatch.setattr(lifecycle, "serve", started.append)
+    monkeypatch.chdir(tmp_path)
+    program, *arguments = shlex.split(command)
+
+    with logging_restored(), pytest.raises(SystemExit) as ended:
+        main(arguments)
+
+    assert (program, ended.value.code or 0, len(started)) == ("tapeway", 0, 1)
+
+
+def rows(title: str) -> Iterator[list[str]]:
+    """The rows of the last table below one heading."""
+    section = TEXT.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    table = section.rpartition("| --- |\n")[2]
+    for line in table.splitlines():
+        if line.startswith("|"):
+            yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_the_table_of_marks_has_every_endpoint_and_every_mark() -> None:
+    shown = {
+        endpoint: row for row in rows("Verdicts") for endpoint in re.findall(r"`([^`]+)`", row[0])
+    }
+    known = {**stream_end._EVENTS, **stream_end._LAST_LINES, **stream_end._LAST_FRAMES}
+
+    assert set(shown) == set(known)
+    for endpoint, terms in stream_end._EVENTS.items():
+        for mark in terms.names | {each.decode() for each in terms.texts}:
+            assert mark in shown[endpoint][2], (endpoint, mark)
+    for endpoint, (field, value) in stream_end._LAST_LINES.items():
+        said = str(value).lower() if isinstance(value, bool) else f'"{value}"'
+        assert f'"{field}": {said}' in shown[endpoint][2]
+
+
+async def test_failures_written_by_hand_are_replayed() -> None:
+    (written,) = [block for block in blocks("docs/streaming.md") if block.language == "json"]
+    cassette = document.load(written.text.encode())
+    assert all(isinstance(each, Interaction) for each in cassette.interactions)
+    store = MemoryStore()
+    await store.save("default", cassette)
+    async with stand(mode="replay", routes={"openai": "http://never"}, store=store) as proxy:
+        late, cut = [await proxy.ask(b"GET /openai/v1/models") for _ in range(2)]
+
+    assert late.status == 504
+    assert b"nothing came for a minute" in late.body
+    assert (cut.status, cut.complete) == (200, False)
+    assert (cut.value(b"content-length"), cut.body) == (b"1000", b'{"data": [{"id": "gpt')

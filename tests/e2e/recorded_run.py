@@ -1,0 +1,149 @@
+"""One recording of real clients, and its replay with the upstream gone."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tapeway.testing import Received, StandIn, ThreadedStandIn
+from tests.clients.raw_calls import SECRET_FIELDS
+from tests.clients.raw_socket import Wire, exchange
+from tests.clients.target import Run, Target
+from tests.e2e.process import Tapeway
+from tests.support.canary import canary, sightings
+
+# A client's own connection, which raw replay makes anew.
+UNSENT = {"host", "content-length", "transfer-encoding", "connection"}
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What one run of a client returned when live, and what reached the upstream meanwhile."""
+
+    run: Run
+    target: Target
+    outcome: list[object] | Exception
+    received: list[Received]
+
+    @property
+    def canaries(self) -> dict[str, str]:
+        """Every secret of this run: the client's two, and what its answers' fields held."""
+        given = {
+            f"answer's {name} {number}": value
+            for number, (name, value) in enumerate(_secret_fields(self.received))
+        }
+        return given | {"the key": self.target.key, "the client's cookie": self.target.cookie}
+
+    def withheld(self) -> list[str]:
+        """The targets of those requests that came to the upstream without the client's secrets."""
+        return [
+            request.target
+            for request in self.received
+            if self.target.cookie.encode() not in request.raw
+            or not sightings({"the key": self.target.key}, {"request": request.raw})
+        ]
+
+
+def _secret_fields(received: list[Received]) -> Iterator[tuple[str, str]]:
+    for request in received:
+        for name, value in request.answer.headers:
+            if name == "set-cookie":
+                yield name, value.partition(";")[0].partition("=")[2]
+            elif name in SECRET_FIELDS:
+                yield name, value
+
+
+@dataclass(slots=True)
+class Take:
+    """A replaying proxy whose upstream has been stopped."""
+
+    proxy: Tapeway
+    recorded: Mapping[str, Recorded]
+    route: str
+    pages: dict[str, bytes] = field(default_factory=dict)
+
+    def replay(self, name: str) -> list[object]:
+        """What the same run returns now."""
+        recorded = self.recorded[name]
+        target = Target(
+            _base(self.proxy, name, self.route), recorded.target.key, recorded.target.cookie
+        )
+        return asyncio.run(recorded.run(target))
+
+    def replay_bytes(self, name: str, request: Received) -> Wire:
+        """The answer to one request that the upstream once received."""
+        target = urlsplit(_base(self.proxy, name, self.route)).path + request.target
+        fields = tuple(f for f in request.headers if f[0].lower() not in UNSENT)
+        return asyncio.run(exchange(self.proxy.proxy, request.method, target, fields, request.body))
+
+    def found(self) -> list[str]:
+        """Where the secrets of any run are seen."""
+        return [seen for name in self.recorded for seen in self.leaks(name)]
+
+    def leaks(self, name: str) -> list[str]:
+        """Where the secrets of that run are seen in anything the proxies let out."""
+        pages = self.pages | self.proxy.let_out() | self.proxy.told_of(name)
+        return sightings(self.recorded[name].canaries, pages)
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """One run of a take, to be searched when a test of it is over."""
+
+    take: Take
+    name: str
+
+    def found(self) -> list[str]:
+        """Where its secrets are seen. They did reach the upstream."""
+        recorded = self.take.recorded[self.name]
+        assert recorded.received
+        assert recorded.withheld() == []
+        return self.take.leaks(self.name)
+
+
+def _base(proxy: Tapeway, cassette: str, route: str) -> str:
+    return f"{proxy.proxy}/@{cassette}/{route}"
+
+
+@contextmanager
+def taken(
+    folder: Path,
+    route: str,
+    runs: Mapping[str, Run],
+    *more: str,
+    codings: Sequence[str] = (),
+) -> Iterator[Take]:
+    """Record every run, each in a cassette of its own; stop the upstream; replay.
+
+    `more` are further options of both processes.
+    """
+    with ThreadedStandIn(StandIn(require_credential=True, codings=codings)) as upstream:
+        options = ("--route", f"{route}={upstream.url}", *more)
+        with Tapeway(folder, "--mode", "record", *options, name="recording") as recording:
+            recorded = {
+                name: _record(
+                    run, Target(_base(recording, name, route), canary(), canary()), upstream
+                )
+                for name, run in runs.items()
+            }
+            pages = recording.let_out()
+            for name in runs:
+                pages |= recording.told_of(name)
+        upstream.stop()
+        pages |= recording.left_behind()
+        with Tapeway(folder, "--mode", "replay", *options, name="replaying") as replaying:
+            yield Take(replaying, recorded, route, {f"recording {k}": v for k, v in pages.items()})
+            assert replaying.status()["upstream_connections"] == 0
+
+
+def _record(run: Run, target: Target, upstream: ThreadedStandIn) -> Recorded:
+    before = len(upstream.requests)
+    outcome: list[object] | Exception
+    try:
+        outcome = asyncio.run(run(target))
+    except Exception as failure:
+        # One client's failure is one test's failure, not all tests'.
+        outcome = failure
+    return Recorded(run, target, outcome, upstream.requests[before:])

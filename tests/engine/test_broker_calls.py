@@ -1,0 +1,289 @@
+"""Live calls: one for all who ask the same, nothing given that is not durable, and the end."""
+
+import asyncio
+import gzip
+
+import pytest
+
+from tapeway.core.cassette.plan import Ask, Incoming
+from tapeway.core.model.messages import Request
+from tapeway.engine.recorder import Policy
+from tapeway.errors import (
+    Draining,
+    StoreFull,
+    StorePoisoned,
+    TapewayError,
+    UpstreamError,
+)
+from tests.support.fakes.broker import Served, World, recorded, until, world
+from tests.support.fakes.failing_store import FakeStore
+from tests.support.fakes.live_service import FakeAnswer
+
+
+async def test_twenty_equal_misses_make_one_call_and_all_get_its_answer() -> None:
+    async with world() as around:
+        around.responder.gate.clear()
+        clients = [around.start() for _ in range(20)]
+        await around.responder.reached(1)
+        around.responder.gate.set()
+        served = [await client for client in clients]
+
+        assert around.responder.connections == 1
+        assert {(each.body, each.index) for each in served} == {(b"answer 1", 0)}
+        assert [each.outcome for each in served] == ["recorded"] + ["replayed"] * 19
+        assert await around.stored() == [b"answer 1"]
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_who_did_not_make_the_call_gets_no_coding_they_may_not_have_asked_for(
+    status: int,
+) -> None:
+    packed, headers = gzip.compress(b"text"), ((b"Content-Encoding", b"gzip"),)
+    async with world() as around:
+        around.responder.gate.clear()
+        around.responder.reply = lambda _: FakeAnswer(packed, status=status, headers=headers)
+        clients = [around.start() for _ in range(2)]
+        await around.responder.reached(1)
+        around.responder.gate.set()
+
+        assert [(await client).body for client in clients] == [packed, b"text"]
+
+
+@pytest.mark.parametrize("leaving", [[0], [1], [0, 1, 2]])
+async def test_clients_that_leave_stop_neither_the_recording_nor_the_others(
+    leaving: list[int],
+) -> None:
+    async with world() as around:
+        around.responder.gate.clear()
+        clients = [around.start() for _ in range(4)]
+        await around.responder.reached(1)
+        for number in leaving:
+            clients[number].cancel()
+        results = await asyncio.gather(
+            *[clients[number] for number in leaving], return_exceptions=True
+        )
+        around.responder.gate.set()
+        stay = [client for number, client in enumerate(clients) if number not in leaving]
+
+        assert all(isinstance(each, asyncio.CancelledError) for each in results)
+        assert {(await client).body for client in stay} == {b"answer 1"}
+        assert around.responder.connections == 1
+
+
+async def test_a_call_that_all_its_clients_have_left_is_recorded() -> None:
+    async with world() as around:
+        around.responder.gate.clear()
+        client = around.start()
+        await around.responder.reached(1)
+        client.cancel()
+        await asyncio.gather(client, return_exceptions=True)
+        around.responder.gate.set()
+        await until(lambda: not around.broker.in_flight)
+
+        assert await around.stored() == [b"answer 1"]
+        assert (await around.get()).outcome == "replayed"
+
+
+async def test_when_the_call_fails_all_get_the_error_and_the_next_asks_anew() -> None:
+    async with world() as around:
+        around.responder.gate.clear()
+        around.responder.refuse(UpstreamError("it is down", status=504, code="upstream_timeout"))
+        clients = [around.start() for _ in range(5)]
+        await around.responder.reached(1)
+        around.responder.gate.set()
+        results = await asyncio.gather(*clients, return_exceptions=True)
+
+        assert {(type(each), str(each)) for each in results} == {(UpstreamError, "it is down")}
+        assert {(each.status, each.code) for each in results} == {(504, "upstream_timeout")}  # type: ignore[union-attr]
+        assert len(set(map(id, results))) == 5
+        around.responder.error = None
+        assert await around.get() == Served("recorded", b"answer 2", 0)
+
+
+async def test_an_answer_that_is_not_kept_is_the_answer_of_all_who_waited() -> None:
+    async with world() as around:
+        around.responder.gate.clear()
+        around.responder.reply = lambda number: FakeAnswer(b"busy %d" % number, status=429)
+        clients = [around.start() for _ in range(3)]
+        await around.responder.reached(1)
+        around.responder.gate.set()
+
+        assert {await client for client in clients} == {Served("live", b"busy 1", None)}
+        assert (await around.get()).body == b"busy 2"
+
+
+async def test_different_requests_and_cassettes_do_not_wait_for_each_other() -> None:
+    async with world() as around:
+        around.responder.gate.clear()
+        clients = [around.start("/a"), around.start("/b"), around.start("/a", cassette="other")]
+        await around.responder.reached(3)
+        around.responder.gate.set()
+
+        assert {(await client).outcome for client in clients} == {"recorded"}
+
+
+async def test_who_comes_when_the_call_has_just_ended_has_a_turn_of_their_own() -> None:
+    async with world(policy=Policy(repeats="miss")) as around:
+        first = around.start()
+        # In this very step the answer was taken in; its call is not off the list yet.
+        await until(lambda: around.broker.cassette(None) and around.held())
+        second = await around.get()
+
+        assert [(await first).body, second.body] == [b"answer 1", b"answer 2"]
+
+
+async def test_a_waiter_of_a_later_take_has_used_what_it_was_given() -> None:
+    async with world() as around:
+        around.responder.gate.clear()
+        first = around.start()
+        await around.responder.reached(1)
+        await around.broker.rewind()
+        second = around.start()
+        await asyncio.sleep(0)
+        around.responder.gate.set()
+
+        assert ((await first).outcome, (await second).outcome) == ("recorded", "replayed")
+        report = await around.broker.eject(prune=True)
+        assert report.unused == ()
+        assert await around.stored() == [b"answer 1"]
+
+
+@pytest.mark.parametrize(
+    "error", [StoreFull("disk is full"), StorePoisoned("sync failed"), UpstreamError("odd")]
+)
+async def test_an_answer_that_could_not_be_kept_is_not_given_and_not_held(
+    error: TapewayError,
+) -> None:
+    async with world() as around:
+        around.store.fail("append", error)  # type: ignore[arg-type]
+
+        with pytest.raises(type(error), match=error.message):
+            await around.get()
+        assert around.held() == []
+        assert await around.get() == Served("recorded", b"answer 2", 1)
+        assert await around.stored() == around.held() == [b"answer 2"]
+
+
+async def test_a_failed_recording_leaves_what_it_would_have_replaced_to_the_next() -> None:
+    async with world("record", store=await recorded("old")) as around:
+        around.store.fail("append", StoreFull("disk is full"))
+        with pytest.raises(StoreFull):
+            await around.get()
+        assert await around.stored() == around.held() == [b"old"]
+
+        await around.get()
+
+        assert await around.stored() == around.held() == [b"answer 2"]
+
+
+async def test_an_answer_is_given_only_when_it_is_durable() -> None:
+    async with world() as around:
+        gate = around.store.shut("append")
+        clients = [around.start() for _ in range(3)]
+        await around.store.reached("append default")
+
+        assert not any(client.done() for client in clients)
+        assert around.held() == []
+        gate.set()
+        assert {(await client).body for client in clients} == {b"answer 1"}
+
+
+async def test_a_fault_of_ours_is_told_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
+    async with world() as around:
+        around.responder.error = ValueError("sk-SECRET in a text")
+
+        with pytest.raises(TapewayError, match="its log says where") as caught:
+            await around.get()
+        assert caught.value.status == 500
+        assert "ValueError at responder.py" in caplog.text
+        assert "SECRET" not in caplog.text + str(caught.value)
+        around.responder.error = None
+        assert (await around.get()).outcome == "recorded"
+
+
+async def test_draining_lets_calls_end_and_starts_none() -> None:
+    async with world(store=await recorded("old", path="/old")) as around:
+        around.responder.gate.clear()
+        running = around.start()
+        await around.responder.reached(1)
+        around.broker.drain()
+        waiting = around.start()
+
+        assert around.broker.draining
+        with pytest.raises(Draining):
+            await around.get("/new")
+        assert (await around.get("/old")).outcome == "replayed"
+        around.responder.gate.set()
+        assert ((await running).outcome, (await waiting).outcome) == ("recorded", "replayed")
+
+
+async def test_draining_refuses_to_relay() -> None:
+    async with world("passthrough") as around:
+        around.broker.drain()
+
+        with pytest.raises(Draining):
+            await around.get()
+        request = Request("openai", "GET", "/", base="https://up")
+        _, plan = await around.broker.decide("default", Incoming(request))
+        assert isinstance(plan, Ask)
+        with pytest.raises(Draining):
+            around.broker.relay(plan)
+
+
+async def test_cancelling_breaks_calls_off_and_tells_all_who_wait() -> None:
+    async with world() as around:
+        around.responder.gate.clear()
+        clients = [around.start(), around.start(), around.start("/other")]
+        await around.responder.reached(2)
+        around.broker.cancel()
+        results = await asyncio.gather(*clients, return_exceptions=True)
+
+        assert {type(each) for each in results} == {Draining}
+        assert await around.stored() == []
+
+
+async def test_a_call_cancelled_before_its_first_step_tells_who_waits() -> None:
+    async with world() as around:
+        await around.broker.prepare()
+        client = around.start()
+        await until(lambda: around.broker.in_flight)
+        assert around.responder.asked == []
+        around.broker.cancel()
+
+        with pytest.raises(Draining):
+            await client
+
+
+async def test_the_end_waits_for_calls_and_closes_the_store_last() -> None:
+    store = FakeStore()
+    async with world(store=store) as around:
+        around.responder.gate.clear()
+        around.start()
+        await around.responder.reached(1)
+        asyncio.get_running_loop().call_soon(around.responder.gate.set)
+
+    assert store.calls == ["open", "load default", "append default", "close"]
+
+
+async def test_an_error_inside_ends_the_calls_and_comes_out_as_it_is() -> None:
+    async def fail(around: World) -> None:
+        around.responder.gate.clear()
+        around.start()
+        await around.responder.reached(1)
+        raise LookupError("inside")
+
+    with pytest.raises(LookupError, match="inside"):
+        async with world() as around:
+            await fail(around)
+    assert around.store.calls[-1] == "close"
+    assert around.broker.in_flight == 0
+
+
+async def test_a_store_that_does_not_open_is_not_closed() -> None:
+    store = FakeStore()
+    store.fail("open", StorePoisoned("no"))
+
+    with pytest.raises(StorePoisoned):
+        async with world(store=store):
+            pass
+    assert store.calls == ["open"]

@@ -1,0 +1,238 @@
+"""Conversations whose identifiers have other names, asked of a broker as an app asks them."""
+
+import logging
+
+import pytest
+
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Ask, Incoming, Replay
+from tapeway.core.json_text import Json, dump
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.control import Mode
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.engine.correlation import FEW, SMALL_BODY, Correlation, Seen
+from tapeway.engine.recorder import Policy
+from tests.core.keys import JSON
+from tests.support.fakes.broker import Served, World, world
+from tests.support.fakes.failing_store import FakeStore
+from tests.support.fakes.live_service import FakeAnswer
+
+CALLS = ("call_h5Xw0Vb1jZ", "call_Qp7Lm2Kd9R")
+
+
+def turn(prompt: str, *results: tuple[str, str]) -> bytes:
+    """A request of a loop with tools: the prompt, and each call with its result."""
+    calls: list[Json] = [{"id": name, "type": "function"} for name, _ in results]
+    said: list[Json] = [{"role": "user", "content": prompt}]
+    if calls:
+        said.append({"role": "assistant", "tool_calls": calls})
+    said += [{"role": "tool", "tool_call_id": name, "content": text} for name, text in results]
+    return dump({"model": "m", "messages": said})
+
+
+def answer(*calls: str, text: str = "") -> bytes:
+    return dump({"tool_calls": [{"id": name} for name in calls], "text": text})
+
+
+async def tape(*exchanges: tuple[bytes, bytes]) -> FakeStore:
+    store = FakeStore()
+    held = [
+        Interaction(
+            index,
+            Request("openai", "POST", "/v1/chat", JSON, body, "https://up"),
+            Response(ResponseHead(200, headers=JSON), (ResponseChunk(reply),)),
+        )
+        for index, (body, reply) in enumerate(exchanges)
+    ]
+    await store.save("default", StoredCassette(CassetteHead("", "run-1"), tuple(held)))
+    return store
+
+
+LOOP = (
+    (turn("weather?"), answer(*CALLS)),
+    (turn("weather?", (CALLS[0], "sun"), (CALLS[1], "snow")), answer("call_Zz9Yy8Xx7W")),
+    (
+        turn("weather?", (CALLS[0], "sun"), (CALLS[1], "snow"), ("call_Zz9Yy8Xx7W", "fog")),
+        answer(text="done"),
+    ),
+)
+
+
+async def ask(around: World, body: bytes) -> Served:
+    return await around.get("/v1/chat", method="POST", headers=JSON, body=body)
+
+
+@pytest.mark.parametrize("mode", ["replay", "auto"])
+async def test_a_loop_of_three_turns_replays_with_names_of_the_apps_own(mode: Mode) -> None:
+    async with world(mode, store=await tape(*LOOP)) as around:
+        served = [
+            await ask(around, turn("weather?")),
+            await ask(around, turn("weather?", ("my_1", "sun"), ("my_2", "snow"))),
+            await ask(around, turn("weather?", ("my_1", "sun"), ("my_2", "snow"), ("my_3", "fog"))),
+        ]
+
+        assert [(each.outcome, each.index) for each in served] == [
+            ("replayed", 0),
+            ("replayed", 1),
+            ("replayed", 2),
+        ]
+        assert around.responder.asked == []
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        ((CALLS[0], "snow"), (CALLS[1], "sun")),
+        ((CALLS[1], "sun"), (CALLS[0], "snow")),
+        (("my_1", "snow"), ("my_2", "sun")),
+        (("my_1", "sun"), ("my_1", "snow")),
+    ],
+)
+async def test_results_given_to_each_others_calls_miss(
+    results: tuple[tuple[str, str], ...],
+) -> None:
+    async with world("replay", store=await tape(*LOOP)) as around:
+        await ask(around, turn("weather?"))
+
+        assert (await ask(around, turn("weather?", *results))).outcome == "miss"
+
+
+async def test_results_swapped_behind_names_learnt_before_miss() -> None:
+    # With the history at the service, a request shows its own results alone.
+    both: list[Json] = [
+        {"call_id": name, "output": text} for name, text in zip(CALLS, ("a", "a"), strict=True)
+    ]
+    recorded = [dump({"input": [*both], "step": step}) for step in (1, 2)]
+    store = await tape((turn("x"), answer(*CALLS)), *[(each, answer()) for each in recorded])
+
+    def sent(step: int, *names: str) -> bytes:
+        return dump({"input": [{"call_id": n, "output": "a"} for n in names], "step": step})
+
+    async with world("replay", store=store) as around:
+        assert (await ask(around, sent(1, "x", "y"))).outcome == "replayed"
+        assert (await ask(around, sent(2, "y", "x"))).outcome == "miss"
+        assert (await ask(around, sent(2, "x", "y"))).outcome == "replayed"
+        await around.broker.rewind()
+        assert (await ask(around, sent(2, "y", "x"))).outcome == "replayed"
+
+
+async def test_repeats_are_served_in_turn_and_used_up() -> None:
+    again = (LOOP[1][0], answer(text="again"))
+    async with world(
+        "replay", policy=Policy(repeats="miss"), store=await tape(*LOOP, again)
+    ) as around:
+        served = [
+            await ask(around, turn("weather?", ("x", "sun"), ("y", "snow"))) for _ in range(3)
+        ]
+
+        assert [each.index for each in served] == [1, 3, None]
+
+
+async def test_what_is_recorded_in_this_take_is_recognised_too() -> None:
+    async with world("auto") as around:
+        replies = [answer(*CALLS), answer(text="done")]
+        around.responder.reply = lambda number: FakeAnswer(replies[number - 1], headers=JSON)
+        await ask(around, turn("weather?"))
+        first = await ask(around, turn("weather?", (CALLS[0], "sun")))
+        renamed = await ask(around, turn("weather?", ("my_1", "sun")))
+
+        assert (first.outcome, renamed.outcome, renamed.index) == ("recorded", "replayed", 1)
+
+
+async def plan(around: World, body: bytes) -> Replay | Ask:
+    request = Request("openai", "POST", "/v1/chat", JSON, body, "https://up")
+    _, found = await around.broker.decide("default", Incoming(request))
+    assert isinstance(found, Replay | Ask)
+    return found
+
+
+async def test_identifiers_of_a_recording_that_go_live_are_flagged_and_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    async with world("auto", store=await tape(*LOOP)) as around:
+        for text in ("rain", "hail"):
+            planned = await plan(around, turn("weather?", (CALLS[0], text)))
+            assert isinstance(planned, Ask)
+            assert planned.borrowed == (CALLS[0],)
+            assert CALLS[0] in (planned.note or "")
+
+    assert len([each for each in caplog.records if "identifiers" in each.message]) == 1
+
+
+async def test_identifiers_the_upstream_issued_in_this_take_are_not_flagged() -> None:
+    async with world("auto") as around:
+        around.responder.reply = lambda number: FakeAnswer(answer(*CALLS), headers=JSON)
+        await ask(around, turn("weather?"))
+
+        live = await plan(around, turn("weather?", (CALLS[0], "sun")))
+        assert isinstance(live, Ask)
+        assert (live.borrowed, live.note) == ((), None)
+
+        await around.broker.rewind()
+        later = await plan(around, turn("weather?", (CALLS[0], "sun")))
+        assert isinstance(later, Ask)
+        assert later.borrowed == (CALLS[0],)
+
+
+async def test_a_large_cassette_and_a_large_request_are_looked_at_beside_the_loop() -> None:
+    prompt = "word " * SMALL_BODY
+    loop = (
+        (turn(prompt), answer(*CALLS)),
+        (turn(prompt, (CALLS[0], "sun")), answer(text="done")),
+    )
+    others = [(turn(f"question {number}"), answer()) for number in range(FEW)]
+    async with world("replay", store=await tape(*others, *loop)) as around:
+        found = await ask(around, turn(prompt, ("mine", "sun")))
+
+        assert (found.outcome, found.index) == ("replayed", FEW + 1)
+
+
+async def test_what_was_recorded_meanwhile_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world("auto", store=await tape(*LOOP)) as around:
+
+        async def look(*_: object) -> Seen:
+            monkeypatch.undo()
+            assert (await ask(around, turn("new"))).outcome == "recorded"
+            return Seen()
+
+        monkeypatch.setattr(Correlation, "look", look)
+
+        assert (await ask(around, turn("new"))).outcome == "replayed"
+
+
+async def test_a_cassette_that_was_let_go_meanwhile_is_loaded_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world("auto", store=await tape(*LOOP)) as around:
+
+        async def look(*_: object) -> Seen:
+            await around.broker.eject()
+            return Seen()
+
+        monkeypatch.setattr(Correlation, "look", look)
+
+        assert (await ask(around, turn("new"))).outcome == "recorded"
+        assert len(around.held()) == 4
+
+
+async def test_equal_misses_beside_a_slow_look_are_one_call() -> None:
+    others = [(turn(f"question {number}"), answer()) for number in range(FEW + 1)]
+    async with world("auto", store=await tape(*others)) as around:
+        one, two = around.start("/v1/new"), around.start("/v1/new")
+
+        served = [await one, await two]
+
+        assert sorted(each.outcome for each in served) == ["recorded", "replayed"]
+        assert len(around.responder.asked) == 1
+
+
+async def test_modes_that_do_not_replay_take_no_second_look() -> None:
+    async with world("record", store=await tape(*LOOP)) as around:
+        found = await ask(around, turn("weather?", ("my_1", "sun"), ("my_2", "snow")))
+        cassette = around.broker.cassette(None)
+
+        assert found.outcome == "recorded"
+        assert isinstance(cassette, CassetteIndex)
+        assert cassette.identifiers is None

@@ -1,0 +1,169 @@
+"""Cassettes in memory, when somebody changes their files meanwhile."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tapeway.core.cassette.plan import Incoming, Replay
+from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.control import Mode
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.engine.broker import Broker
+from tapeway.engine.memory_cassettes import LoadedCassettes
+from tapeway.engine.recorder import Policy
+from tapeway.errors import CassetteCorrupt, CassetteEdited, StoreError
+from tapeway.stores.file.store import FileStore
+from tests.support.fakes.broker import HEAD, ROUTES, until
+from tests.support.fakes.live_service import FakeResponder
+
+ASKED = Request("openai", "GET", "/v1/x", base="https://up")
+
+
+@pytest.fixture
+async def file(tmp_path: Path) -> Path:
+    """A cassette whose only answer is `before`."""
+    store = FileStore(tmp_path)
+    answer = Response(ResponseHead(200), (ResponseChunk(b"before"),))
+    await store.append("x", CassetteHead("", "run-1"), Recording(Interaction(0, ASKED, answer)))
+    await store.release("x")
+    await store.close()
+    return tmp_path / "x.json"
+
+
+@asynccontextmanager
+async def serving(file: Path, mode: Mode = "replay") -> AsyncIterator[Broker]:
+    broker = Broker(
+        FileStore(file.parent),
+        FakeResponder(),
+        mode=mode,
+        cassette="x",
+        routes=ROUTES,
+        policy=Policy(),
+        new_head=lambda: HEAD,
+    )
+    async with broker:
+        yield broker
+
+
+async def replayed(broker: Broker) -> bytes:
+    _, plan = await broker.decide("x", Incoming(ASKED))
+    assert isinstance(plan, Replay)
+    broker.note("replayed", "x", interaction=plan.interaction)
+    return plan.interaction.response.body
+
+
+def edit(file: Path) -> None:
+    file.write_text(file.read_text().replace("before", "edited"))
+
+
+async def look_twice(broker: Broker) -> None:
+    assert isinstance(broker.cassettes, LoadedCassettes)
+    await broker.cassettes.refresh()
+    await broker.cassettes.refresh()
+
+
+async def test_an_edit_is_replayed_once_it_has_come_to_rest(file: Path) -> None:
+    async with serving(file) as broker:
+        assert await replayed(broker) == b"before"
+        takes = broker.takes
+        edit(file)
+        assert await replayed(broker) == b"before"
+
+        await look_twice(broker)
+
+        assert await replayed(broker) == b"edited"
+        assert broker.takes == takes + 1
+        (report,) = await broker.reports()
+        assert report.replayed == 3, "what was counted before stays counted"
+
+
+async def test_what_nobody_changed_stays_in_its_take(file: Path) -> None:
+    async with serving(file) as broker:
+        await replayed(broker)
+        cassette, takes = broker.cassette(), broker.takes
+
+        await look_twice(broker)
+
+        assert broker.cassette() is cassette
+        assert broker.takes == takes
+
+
+async def test_an_edit_that_cannot_be_read_says_where(file: Path) -> None:
+    async with serving(file) as broker:
+        await replayed(broker)
+        whole = file.read_text()
+        file.write_text(whole[:-20])
+        await look_twice(broker)
+
+        with pytest.raises(CassetteCorrupt, match=r"x\.json"):
+            await replayed(broker)
+
+        file.write_text(whole)
+        assert await replayed(broker) == b"before"
+
+
+async def test_a_cassette_that_comes_later_is_noticed(file: Path) -> None:
+    text = file.read_text()
+    file.unlink()
+    async with serving(file) as broker:
+        await broker.prepare()
+        file.write_text(text)
+        await look_twice(broker)
+
+        assert await replayed(broker) == b"before"
+
+
+async def test_what_is_recorded_on_is_left_alone(file: Path) -> None:
+    async with serving(file, "auto") as broker:
+        await replayed(broker)
+        edit(file)
+        await look_twice(broker)
+
+        assert await replayed(broker) == b"before"
+    assert "edited" in file.read_text()
+
+
+async def test_a_change_seen_while_nothing_records_is_not_overwritten_later(file: Path) -> None:
+    async with serving(file) as broker:
+        await replayed(broker)
+        await broker.set_mode("auto")
+        edit(file)
+        await look_twice(broker)
+        _, plan = await broker.decide(
+            "x", Incoming(Request("openai", "GET", "/new", base="https://up"))
+        )
+
+        with pytest.raises(CassetteEdited):
+            await broker.perform(plan)  # type: ignore[arg-type]  # a new request is asked
+    assert "edited" in file.read_text()
+
+
+async def test_it_looks_by_itself_and_goes_on_when_it_cannot(
+    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("tapeway.engine.memory_cassettes.EVERY_S", 0.0)
+    async with serving(file) as broker, asyncio.timeout(10):
+        await replayed(broker)
+        look, failed = broker.store.stat, 0
+
+        async def away(name: str) -> object:
+            nonlocal failed
+            failed += 1
+            raise StoreError("the folder cannot be read")
+
+        with caplog.at_level(logging.WARNING, "tapeway.engine.memory_cassettes"):
+            monkeypatch.setattr(broker.store, "stat", away)
+            await until(lambda: failed >= 5)
+            monkeypatch.setattr(broker.store, "stat", look)
+        edit(file)
+        while await replayed(broker) != b"edited":  # noqa: ASYNC110 - asking is what is tested
+            await asyncio.sleep(0)
+
+    assert [each.message for each in caplog.records if each.levelno == logging.WARNING] == [
+        "whether cassettes were changed cannot be seen: the folder cannot be read"
+    ]

@@ -1,0 +1,328 @@
+"""One live call: asked once, taken in whole, durable before it is handed out."""
+
+import asyncio
+import gzip
+import json
+import logging
+import os
+
+import pytest
+
+from tapeway.body_files import recalled, whole
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Answer, Ask
+from tapeway.core.matching.key import Recogniser, request_key
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.control import RULES, Mode
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import LARGE_BODY, Headers, Request
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.redactor import Redactor, Windowed
+from tapeway.engine.recorder import LiveCall, Policy
+from tapeway.errors import Draining, StoreFull, TapewayError, UpstreamError
+from tests.support.canary import canary, sightings
+from tests.support.coded_bodies import flushed
+from tests.support.fakes.broker import HEAD
+from tests.support.fakes.failing_store import FakeStore
+from tests.support.fakes.live_service import FakeAnswer, FakeResponder
+
+JSON: Headers = ((b"content-type", b"application/json"),)
+CHAT = "/v1/chat/completions"
+
+
+class Call:
+    """A live call and everything around it."""
+
+    def __init__(
+        self,
+        answer: FakeAnswer,
+        *,
+        mode: Mode = "auto",
+        request: Request | None = None,
+        policy: Policy | None = None,
+        known: tuple[Secret, ...] = (),
+    ) -> None:
+        self.store, self.responder = FakeStore(), FakeResponder(lambda _: answer)
+        self.cassette = CassetteIndex("c", StoredCassette(HEAD), take=1)
+        self.request = request or Request("openai", "GET", "/v1/x", base="https://up")
+        recogniser = Recogniser(known)
+        seen = recogniser.recognise(HEAD.run_id, self.request)
+        ask = Ask(
+            self.cassette, self.cassette.take, RULES[mode], self.request, seen.redacted, seen.key
+        )
+        self.call = LiveCall(ask, self.responder, self.store, policy or Policy(), recogniser)
+
+    async def answer(self) -> Answer:
+        result = await self.call.run()
+        assert isinstance(result, Answer)
+        return result
+
+    async def error(self) -> TapewayError:
+        result = await self.call.run()
+        assert isinstance(result, TapewayError)
+        return result
+
+    async def recording(self) -> Interaction:
+        """What the store was given, which is what the cassette holds."""
+        found = await self.store.load("c", writable=False)
+        assert found is not None
+        (interaction,) = found.interactions
+        assert isinstance(interaction, Interaction)
+        assert self.cassette.get(interaction.index) == interaction
+        return interaction
+
+    async def kept(self) -> bool:
+        return await self.store.load("c", writable=False) is not None or len(self.cassette) > 0
+
+
+async def test_an_answer_is_recorded_and_handed_out_as_it_came() -> None:
+    call = Call(FakeAnswer(b"one", b"two", framing="chunked", headers=JSON))
+    answer = await call.answer()
+    recording = await call.recording()
+
+    assert (answer.outcome, answer.cassette, answer.index) == ("recorded", "c", 0)
+    assert [(each.data, each.at_ms) for each in answer.response.chunks] == [
+        (b"one", 0),
+        (b"two", 1),
+    ]
+    assert recording.response == answer.response
+    assert recording.latency_ms == answer.response.latency_ms == 2.0
+    assert request_key(recording.request) == answer.key
+    assert call.responder.asked == [call.request]
+
+
+@pytest.mark.parametrize(
+    ("framing", "chunks"),
+    [("length", [b"onetwo"]), ("chunked", [b"one", b"two"]), ("close", [b"one", b"two"])],
+)
+async def test_only_what_the_service_cut_is_kept_cut(framing: str, chunks: list[bytes]) -> None:
+    call = Call(FakeAnswer(b"one", b"two", framing=framing))  # type: ignore[arg-type]
+    answer = await call.answer()
+
+    assert [each.data for each in answer.response.chunks] == chunks
+    assert answer.response.chunks[-1].at_ms == 1.0
+
+
+async def test_an_answer_without_a_body_has_no_chunks() -> None:
+    answer = await Call(FakeAnswer(status=204)).answer()
+
+    assert (answer.response.chunks, answer.response.body) == ((), b"")
+
+
+@pytest.mark.parametrize(
+    ("mode", "status", "outcome"),
+    [
+        ("auto", 200, "recorded"),
+        ("auto", 206, "recorded"),
+        ("auto", 304, "live"),
+        ("auto", 404, "live"),
+        ("auto", 500, "live"),
+        ("record", 200, "recorded"),
+        ("record", 304, "recorded"),
+        ("record", 500, "recorded"),
+        ("passthrough", 200, "live"),
+    ],
+)
+async def test_what_is_kept_depends_on_mode_and_status(
+    mode: Mode, status: int, outcome: str
+) -> None:
+    call = Call(FakeAnswer(b"x", status=status), mode=mode)
+    answer = await call.answer()
+
+    assert (answer.outcome, answer.response.status) == (outcome, status)
+    assert await call.kept() is (outcome == "recorded")
+    assert (answer.index is None) is (outcome == "live")
+
+
+async def test_the_client_gets_the_real_bytes_and_the_store_the_redacted_ones() -> None:
+    key, session, known = canary(), canary(), canary()
+    body = json.dumps({"key": key, "session": session, "known": known}).encode()
+    headers = (*JSON, (b"set-cookie", f"sid={session}; Path=/".encode()), (b"x-echo", key.encode()))
+    request = Request(
+        "openai",
+        "POST",
+        "/v1/x?key=" + key,
+        (*JSON, (b"authorization", f"Bearer {key}".encode())),
+        body,
+        "https://me:pass-word-long@up",
+    )
+    call = Call(
+        FakeAnswer(body, headers=headers), request=request, known=(Secret("env", known.encode()),)
+    )
+    answer = await call.answer()
+    recording = await call.recording()
+
+    assert answer.response.body == body
+    assert answer.response.headers == headers
+    assert call.responder.asked == [request]
+    # The session was issued by the answer: the request that came before it cannot have known it.
+    places = {"answer": repr(recording.response).encode(), "rest": repr(recording).encode()}
+    assert sightings({"key": key, "known": known, "password": "pass-word-long"}, places) == []
+    assert sightings({"session": session}, {"answer": places["answer"]}) == []
+
+
+async def test_a_provider_call_is_recorded_with_its_usage_and_metadata() -> None:
+    usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    request = Request("openai", "POST", CHAT, JSON, b'{"model":"gpt-4.1"}', "https://up")
+    body = json.dumps({"usage": usage}).encode()
+    packed = FakeAnswer(gzip.compress(body), headers=(*JSON, (b"content-encoding", b"gzip")))
+    for answer in (FakeAnswer(body, headers=JSON), packed):
+        call = Call(answer, request=request)
+        await call.answer()
+        recording = await call.recording()
+
+        assert recording.usage == usage
+        assert recording.metadata == {
+            "provider": "openai",
+            "endpoint": "chat.completions",
+            "model": "gpt-4.1",
+        }
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("media", [b"application/json", b"text/event-stream"])
+async def test_a_large_text_is_looked_into_like_a_small_one(media: bytes, packed: bool) -> None:
+    told = {"usage": {"prompt_tokens": 7, "total_tokens": 9}, "access_token": "fresh-and-secret"}
+    filling = json.dumps({"data": os.urandom(LARGE_BODY).hex()}).encode()
+    events = [b"data: " + filling + b"\n\n", b"data: " + json.dumps(told).encode() + b"\n\n"]
+    chunks = (
+        events
+        if media == b"text/event-stream"
+        else [filling[:-1] + b", ", json.dumps(told)[1:].encode()]
+    )
+    headers: Headers = ((b"Content-Type", media),)
+    wire = flushed(b"gzip", chunks) if packed else chunks
+    coded = (*headers, (b"Content-Encoding", b"gzip")) if packed else headers
+    request = Request("openai", "POST", "/v1/embeddings", JSON, b'{"model":"m"}', "https://up")
+    call = Call(FakeAnswer(*wire, headers=coded, framing="chunked"), request=request)
+
+    answer = await call.answer()
+    recording = await call.recording()
+    held = recording.response
+
+    assert answer.response.file is not None
+    assert held.file is not None
+    assert held.headers == headers
+    assert len(held.cuts) == 2
+    kept = await whole(held.file)
+    assert kept != b"".join(chunks)
+    assert b"fresh-and-secret" not in kept
+    assert len((await recalled(held)).chunks) == 2
+    assert recording.usage == {"prompt_tokens": 7, "completion_tokens": 0, "total_tokens": 9}
+
+
+async def test_a_coded_stream_reaches_the_client_as_it_came_and_the_cassette_readable() -> None:
+    events = [b"data: %d\n\n" % number for number in range(3)]
+    wire = flushed(b"gzip", events)
+    headers = ((b"Content-Type", b"text/event-stream"), (b"Content-Encoding", b"gzip"))
+    call = Call(FakeAnswer(*wire, headers=headers, framing="chunked"))
+
+    answer = await call.answer()
+    held = (await call.recording()).response
+
+    assert [chunk.data for chunk in answer.response.chunks] == wire
+    assert answer.response.headers == headers
+    assert [chunk.data for chunk in held.chunks] == events
+    assert held.headers == headers[:1]
+
+
+async def test_what_is_no_providers_call_has_neither() -> None:
+    call = Call(FakeAnswer(b"x"), request=Request("default", "GET", "/x", base="https://up"))
+    await call.answer()
+    recording = await call.recording()
+
+    assert (recording.usage, recording.metadata) == (None, {})
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [(UpstreamError("it is down"),), (b"half", UpstreamError("it broke off"))],
+    ids=["at once", "in the middle"],
+)
+async def test_half_an_answer_is_no_answer(pieces: tuple[bytes | Exception, ...]) -> None:
+    for mode in ("auto", "record"):
+        call = Call(FakeAnswer(*pieces, framing="chunked"), mode=mode)
+
+        assert isinstance(await call.error(), UpstreamError)
+        assert not await call.kept()
+
+
+async def test_an_answer_that_is_not_durable_is_no_answer() -> None:
+    call = Call(FakeAnswer(b"x"))
+    call.store.fail("append", StoreFull("disk is full"))
+
+    assert (await call.error()).message == "disk is full"
+    assert not await call.kept()
+
+
+@pytest.mark.parametrize("mode", ["auto", "record"])
+async def test_what_still_shows_a_credential_is_neither_kept_nor_given_out(mode: Mode) -> None:
+    key = canary().replace("/", "-").replace("+", "-")
+    request = Request("openai", "GET", "/v1/x", ((b"x-api-key", key.encode()),), base="https://up")
+    # Redaction does not go to the names of fields.
+    call = Call(FakeAnswer(b"x", headers=((key.encode(), b"1"),)), mode=mode, request=request)
+    error = await call.error()
+
+    assert (error.status, error.code) == (502, "recording_failed")
+    assert "'x-api-key' would still stand in response.headers.…" in error.message
+    assert sightings({"key": key}, {"error": repr(error).encode()}) == []
+    assert not await call.kept()
+
+
+@pytest.mark.parametrize("size", [10, 2 * LARGE_BODY], ids=["small", "large"])
+async def test_no_fault_of_redaction_lets_a_credential_be_stored(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Redactor, "response", lambda self, response: response)
+    monkeypatch.setattr(
+        Redactor, "windowed", lambda self: Windowed(lambda data, start: [], lambda span: b"", 9)
+    )
+    key = canary()
+    request = Request("openai", "GET", "/v1/x", ((b"x-api-key", key.encode()),), base="https://up")
+    answer = FakeAnswer(b"x" * size, key.encode(), b"y" * size, framing="chunked")
+    call = Call(answer, request=request)
+    error = await call.error()
+
+    assert (error.status, error.code) == (502, "recording_failed")
+    assert "the credential 'x-api-key' would still stand in " in error.message
+    assert sightings({"key": key}, {"error": repr(error).encode()}) == []
+    assert not await call.kept()
+
+
+async def test_an_error_about_what_cannot_be_kept_does_not_repeat_a_credential() -> None:
+    key = canary("no/name")
+    request = Request("openai", "GET", "/v1/x", ((b"x-api-key", key.encode()),), base="https://up")
+    error = await Call(FakeAnswer(b"x", headers=((key.encode(), b"1"),)), request=request).error()
+
+    assert (error.status, error.code) == (502, "recording_failed")
+    assert sightings({"key": key}, {"error": repr(error).encode()}) == []
+
+
+async def test_an_unexpected_error_is_told_and_logged_without_its_text(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    call = Call(FakeAnswer(b"half", RuntimeError("sk-SECRET"), framing="chunked"))
+    with caplog.at_level(logging.DEBUG):
+        error = await call.error()
+
+    assert (error.status, error.code) == (500, "internal")
+    assert "SECRET" not in error.message + caplog.text
+    assert "RuntimeError at responder.py:" in caplog.text
+    assert not await call.kept()
+
+
+@pytest.mark.parametrize("stage", ["asking", "recording"])
+async def test_a_call_that_is_broken_off_says_so(stage: str) -> None:
+    call = Call(FakeAnswer(b"x"))
+    if stage == "asking":
+        call.responder.gate.clear()
+    else:
+        call.store.shut("append")
+    task = asyncio.get_running_loop().create_task(call.call.run())
+    await call.responder.reached(1)
+    if stage == "recording":
+        await call.store.reached("append c")
+    task.cancel()
+
+    assert isinstance(await task, Draining)
+    assert len(call.cassette) == 0

@@ -1,0 +1,251 @@
+"""What a run got out of a cassette, as people and build servers read it."""
+
+from collections.abc import Mapping
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Miss
+from tapeway.core.http.sdk_conventions import Attempt
+from tapeway.core.json_text import Json
+from tapeway.core.matching.key import request_key
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.control import Outcome
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import Request, Response, ResponseHead
+from tapeway.engine.report import (
+    MOST_MISSES,
+    CassetteReport,
+    Item,
+    Tally,
+    junit,
+    markdown,
+    of_cassette,
+    text,
+)
+
+
+def make_interaction(
+    index: int, path: str = "/v1/x", usage: Mapping[str, Json] | None = None
+) -> Interaction:
+    request = Request("openai", "POST", path)
+    return Interaction(index, request, Response(ResponseHead(200)), usage=usage)
+
+
+def make_cassette(*interactions: Interaction | ForeignInteraction) -> CassetteIndex:
+    return CassetteIndex("c", StoredCassette(CassetteHead("", ""), interactions), take=1)
+
+
+def miss(target: str) -> Miss:
+    return Miss("c", Request("r", "GET", target), b"r\0key")
+
+
+USAGE: Mapping[str, Json] = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+
+
+def test_each_outcome_is_counted_as_what_it_was() -> None:
+    tally = Tally()
+    for outcome in ("replayed", "replayed", "recorded", "live", "error"):
+        tally.note(outcome, None, None)
+    tally.note("miss", None, miss("/a"))
+    report = of_cassette(make_cassette(), tally)
+
+    assert (report.replayed, report.recorded, report.live) == (2, 1, 1)
+    assert report.misses == ("GET /a",)
+
+
+def test_the_tokens_of_a_hit_are_saved() -> None:
+    tally = Tally()
+    for _ in range(2):
+        tally.note("replayed", make_interaction(0, usage=USAGE), None)
+    tally.note("replayed", make_interaction(1), None)
+
+    assert of_cassette(make_cassette(), tally).usage == {
+        "prompt_tokens": 6,
+        "completion_tokens": 8,
+        "total_tokens": 14,
+    }
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [{}, {"prompt_tokens": None}, {"prompt_tokens": "12"}, {"prompt_tokens": True}, {"cost": 5}],
+)
+def test_counts_that_are_none_count_for_nothing(usage: Mapping[str, Json]) -> None:
+    tally = Tally()
+    tally.note("replayed", make_interaction(0, usage=usage), None)
+
+    assert set(of_cassette(make_cassette(), tally).usage.values()) == {0}
+
+
+def test_what_went_unused_and_what_stands_twice_is_named() -> None:
+    cassette = make_cassette(
+        make_interaction(0, "/a"),
+        make_interaction(1, "/b"),
+        ForeignInteraction(2, {"kind": "tool"}),
+        make_interaction(3, "/b"),
+    )
+    cassette.next(request_key(Request("openai", "POST", "/b")), "last")
+    report = of_cassette(cassette, Tally())
+
+    assert report.unused == (Item(0, "POST", "/a"), Item(3, "POST", "/b"))
+    assert report.duplicates == ((Item(1, "POST", "/b"), Item(3, "POST", "/b")),)
+
+
+def test_a_report_does_not_change_afterwards() -> None:
+    tally = Tally()
+    tally.note("miss", None, miss("/a"))
+    report = of_cassette(make_cassette(), tally)
+    tally.note("miss", None, miss("/b"))
+    tally.note("replayed", make_interaction(0, usage=USAGE), None)
+
+    assert (report.misses, report.replayed, report.usage["total_tokens"]) == (("GET /a",), 0, 0)
+
+
+def test_a_client_that_goes_on_missing_does_not_fill_the_memory() -> None:
+    tally = Tally()
+    for number in range(2 * MOST_MISSES):
+        tally.note("miss", None, miss(f"/{number}"))
+    named = of_cassette(make_cassette(), tally).misses
+
+    assert (named[0], len(named)) == ("GET /0", MOST_MISSES)
+
+
+def tried(*outcomes: Outcome) -> CassetteReport:
+    """The report after the tries of one call."""
+    tally = Tally()
+    for at, outcome in enumerate(outcomes):
+        missed = miss("/a") if outcome == "miss" else None
+        tally.note(outcome, None, missed, Attempt(b"r\0key", at + 1))
+    return of_cassette(make_cassette(), tally)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "replayed", "recorded", "live", "misses", "retries"),
+    [
+        (("replayed",), 1, 0, 0, 0, 0),
+        (("replayed", "replayed", "replayed"), 1, 0, 0, 0, 2),
+        (("recorded", "recorded"), 0, 1, 0, 0, 1),
+        (("live", "live", "recorded"), 0, 1, 0, 0, 2),
+        (("error", "recorded"), 0, 1, 0, 0, 1),
+        (("error", "error", "error"), 0, 0, 0, 0, 2),
+        (("miss", "miss", "miss"), 0, 0, 0, 1, 2),
+        (("replayed", "miss"), 0, 0, 0, 1, 1),
+        (("miss", "replayed"), 1, 0, 0, 1, 1),
+    ],
+)
+def test_a_call_that_its_sdk_repeated_counts_once_as_what_its_last_try_got(
+    outcomes: tuple[Outcome, ...],
+    replayed: int,
+    recorded: int,
+    live: int,
+    misses: int,
+    retries: int,
+) -> None:
+    report = tried(*outcomes)
+
+    assert (report.replayed, report.recorded, report.live) == (replayed, recorded, live)
+    assert report.misses == misses * ("GET /a",)
+    assert report.retries == retries
+
+
+def test_a_client_that_does_not_number_its_tries_makes_a_call_each_time() -> None:
+    tally = Tally()
+    for _ in range(2):
+        tally.note("miss", None, miss("/a"))
+    report = of_cassette(make_cassette(), tally)
+
+    assert (len(report.misses), report.retries) == (2, 0)
+
+
+def report(name: str = "suite/one", **fields: object) -> CassetteReport:
+    values: dict[str, object] = {
+        "replayed": 0,
+        "recorded": 0,
+        "live": 0,
+        "retries": 0,
+        "misses": (),
+        "unused": (),
+        "duplicates": (),
+        "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+    }
+    return CassetteReport(name, **(values | fields))  # type: ignore[arg-type]
+
+
+BUSY = report(
+    replayed=3,
+    recorded=2,
+    live=1,
+    retries=4,
+    misses=("GET /v1/a?b=<c>&d", 'POST /"x"'),
+    unused=(Item(7, "GET", "/v1/z"),),
+    usage={"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 1200},
+)
+
+
+def test_text_names_what_counts_and_leaves_out_what_is_nothing() -> None:
+    assert text([BUSY, report("quiet"), report("good", replayed=5)]).splitlines() == [
+        "suite/one: 3 replayed, 2 recorded, 1 passed on, 2 missed, 4 retried, 1 unused",
+        "  1200 tokens not paid for",
+        "  missed: GET /v1/a?b=<c>&d",
+        '  missed: POST /"x"',
+        "  unused: #7 GET /v1/z",
+        "quiet: nothing asked",
+        "good: 5 replayed",
+    ]
+    assert text([]) == "No cassette was used.\n"
+
+
+def test_markdown_is_a_table_with_the_misses_below() -> None:
+    assert markdown([BUSY, report("quiet")]).splitlines() == [
+        "| cassette | replayed | recorded | live | missed | retries | unused | tokens saved |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| suite/one | 3 | 2 | 1 | 2 | 4 | 1 | 1200 |",
+        "| quiet | 0 | 0 | 0 | 0 | 0 | 0 | 0 |",
+        "",
+        "Missed in suite/one:",
+        "",
+        "- `GET /v1/a?b=<c>&d`",
+        '- `POST /"x"`',
+    ]
+
+
+def test_many_misses_are_counted_and_some_of_them_named() -> None:
+    many = report(misses=tuple(f"GET /{at}" for at in range(50)))
+
+    assert text([many]).splitlines()[-1] == "  missed: 30 more"
+    assert markdown([many]).splitlines()[-1] == "- 30 more"
+    assert "GET /49" in junit([many])
+
+
+def test_junit_has_a_suite_a_cassette_and_a_failure_a_miss() -> None:
+    root = ElementTree.fromstring(junit([BUSY, report("quiet")]).encode())  # noqa: S314 - our own
+
+    assert [suite.attrib for suite in root] == [
+        {
+            "name": "tapeway.suite/one",
+            "tests": "3",
+            "failures": "2",
+            "errors": "0",
+            "skipped": "0",
+        },
+        {"name": "tapeway.quiet", "tests": "1", "failures": "0", "errors": "0", "skipped": "0"},
+    ]
+    assert [case.get("name") for case in root[0]] == [
+        "6 calls answered",
+        "GET /v1/a?b=<c>&d",
+        'POST /"x"',
+    ]
+    assert [failure.get("message") for failure in root.iter("failure")] == list(BUSY.misses)
+
+
+@given(st.lists(st.text(), max_size=4), st.text())
+def test_whatever_was_asked_for_every_form_can_be_written(misses: list[str], name: str) -> None:
+    found = report(misses=tuple(misses), unused=(Item(0, "GET", name),))
+
+    ElementTree.fromstring(junit([found]).encode())  # noqa: S314 - our own
+    assert text([found]).encode()
+    assert markdown([found]).encode()

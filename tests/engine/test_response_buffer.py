@@ -1,0 +1,155 @@
+"""What was taken in can be read while the rest is still to come, at the reader's pace."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapeway.body_files import whole
+from tapeway.core.model.messages import LARGE_BODY, Cuts, ResponseChunk, ResponseHead
+from tapeway.engine.response_buffer import ResponseBuffer, ResponseReader
+from tapeway.errors import StoreError
+from tests.support.fakes.broker import until
+
+HEAD = ResponseHead(200, framing="chunked")
+
+
+def tape(*pieces: bytes, framing: str = "chunked") -> ResponseBuffer:
+    made = ResponseBuffer(ResponseHead(200, framing=framing))  # type: ignore[arg-type]
+    for at, piece in enumerate(pieces):
+        made.add(ResponseChunk(piece, float(at)))
+    return made
+
+
+def test_a_body_that_nobody_cut_becomes_one_piece_that_came_with_its_last() -> None:
+    assert tape(b"one", b"two", framing="length").finish(5.0).chunks == (
+        ResponseChunk(b"onetwo", 1.0),
+    )
+    assert tape(b"one", b"two").finish(5.0).chunks == (
+        ResponseChunk(b"one", 0.0),
+        ResponseChunk(b"two", 1.0),
+    )
+
+
+def test_it_ends_with_how_long_it_took_and_how_it_ended() -> None:
+    response = tape(b"x").finish(7.5, "marked")
+
+    assert (response.latency_ms, response.verdict) == (7.5, "marked")
+
+
+@given(st.lists(st.binary(max_size=5)), st.data())
+def test_reading_on_from_each_piece_s_end_gives_the_whole(
+    pieces: list[bytes], data: st.DataObject
+) -> None:
+    made, position, read = tape(*pieces), 0, []
+    while position < made.size:
+        end = data.draw(st.integers(position + 1, made.size))
+        read.append(made.read(position, end))
+        position += len(read[-1])
+
+    assert b"".join(read) == b"".join(pieces) == made.finish(0).body
+
+
+def test_a_read_goes_no_further_than_its_chunk() -> None:
+    made = tape(b"one", b"", b"two")
+
+    assert [made.read(0, 6), made.read(1, 2), made.read(3, 6)] == [b"one", b"n", b"two"]
+
+
+@pytest.mark.parametrize("framing", ["chunked", "length"])
+async def test_a_large_body_lies_in_a_file_and_reads_as_before(
+    framing: str, tmp_path: Path
+) -> None:
+    piece = os.urandom(300_001)
+    made = ResponseBuffer(ResponseHead(200, framing=framing), str(tmp_path))  # type: ignore[arg-type]
+    most = read = 0
+    for at in range(20):
+        made.add(ResponseChunk(piece, float(at)))
+        most = max(most, sum(len(chunk.data) for chunk in made._chunks))
+        if made.heavy:
+            await made.spill()
+        while read < made.size:
+            found = made.read(read, made.size)
+            assert found == piece[read % 300_001 :][: len(found)]
+            assert found
+            read += len(found)
+    response = made.finish(9.0, "complete")
+
+    assert most < 2 * LARGE_BODY
+    assert (response.chunks, response.verdict) == ((), "complete")
+    assert response.file is not None
+    assert await whole(response.file) == piece * 20
+    cut = [(float(at), 300_001) for at in range(20)]
+    assert response.cuts == Cuts(cut if framing == "chunked" else [(19.0, 20 * 300_001)])
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_piece_that_comes_while_others_are_moved_is_not_lost(tmp_path: Path) -> None:
+    made = tape(b"x" * LARGE_BODY, b"y")
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(made.spill())
+        await asyncio.sleep(0)
+        made.add(ResponseChunk(b"z", 2.0))
+    made.add(ResponseChunk(b"end", 3.0))
+
+    response = made.finish(0)
+
+    assert response.file is not None
+    assert await whole(response.file) == b"x" * LARGE_BODY + b"yzend"
+    assert response.cuts == Cuts([(0.0, LARGE_BODY), (1.0, 1), (2.0, 1), (3.0, 3)])
+
+
+async def test_where_no_file_can_be_made_it_says_so(tmp_path: Path) -> None:
+    made = ResponseBuffer(ResponseHead(200), str(tmp_path / "gone"))
+    made.add(ResponseChunk(b"x"))
+
+    with pytest.raises(StoreError, match="could not write a large body"):
+        await made.spill()
+
+
+def begun() -> tuple[ResponseReader, ResponseBuffer]:
+    feed, tape = ResponseReader(), ResponseBuffer(HEAD)
+    feed.begin(tape, "recorded", 7)
+    return feed, tape
+
+
+async def test_it_gives_out_each_chunk_up_to_where_it_may() -> None:
+    feed, tape = begun()
+    read: list[bytes] = []
+
+    async def follow() -> None:
+        async for piece in feed.pieces():
+            read.append(piece)  # noqa: PERF401 - what has come by now is looked at
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(follow())
+        tape.add(ResponseChunk(b"one"))
+        tape.add(ResponseChunk(b"two"))
+        feed.release(4)
+        await until(lambda: read == [b"one", b"t"])
+        feed.release(2)
+        feed.release(tape.size)
+        await until(lambda: read == [b"one", b"t", b"wo"])
+        feed.close()
+
+
+async def test_who_reads_late_gets_all_that_was_given_out_and_nothing_behind_it() -> None:
+    feed, tape = begun()
+    for data in (b"one", b"two", b"held"):
+        tape.add(ResponseChunk(data))
+    feed.release(6)
+    feed.close()
+
+    assert [piece async for piece in feed.pieces()] == [b"one", b"two"]
+    assert (await feed.head(), feed.outcome, feed.index) == (HEAD, "recorded", 7)
+
+
+async def test_one_that_never_began_has_no_head() -> None:
+    feed = ResponseReader()
+    feed.close()
+
+    assert await feed.head() is None
+    assert [piece async for piece in feed.pieces()] == []

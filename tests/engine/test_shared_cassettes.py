@@ -1,0 +1,287 @@
+"""Cassettes that several processes share, each asking the store for what a request needs."""
+
+import pytest
+
+from tapeway.core.cassette.plan import Ask, Incoming
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.messages import Request
+from tapeway.errors import AdminError, StoreAway
+from tests.support.fakes.broker import Served
+from tests.support.fakes.live_service import FakeAnswer
+from tests.support.fakes.shared_brokers import JSON, fleet, start, together
+from tests.support.fakes.store_instances import Common
+
+
+async def test_what_one_instance_recorded_the_other_replays() -> None:
+    async with fleet() as found:
+        one, other = found.instances
+
+        assert await one.get() == Served("recorded", b"answer 1", 0)
+        assert await other.get() == Served("replayed", b"answer 1", 0)
+        assert len(found.responder.asked) == 1
+
+
+async def test_equal_misses_on_all_instances_make_one_call() -> None:
+    async with fleet(count=4) as found:
+        found.responder.gate.clear()
+        works = [start(each.get) for each in found.instances for _ in range(25)]
+        await found.responder.reached(1)
+        found.responder.gate.set()
+
+        answers = await together(*works)
+
+        assert len(found.responder.asked) == 1
+        assert {each.body for each in answers} == {b"answer 1"}
+        assert [each.outcome for each in answers].count("recorded") == 1
+        assert found.common.leases == {}
+
+
+async def test_repeats_are_dense_over_all_instances() -> None:
+    async with fleet("record", count=3, repeats="miss") as found:
+        for _ in range(12):
+            await found.instances[0].get()
+        await found.instances[0].broker.set_mode("replay")
+
+        works = [start(each.get) for each in found.instances for _ in range(4)]
+        answers = await together(*works)
+
+        assert sorted(each.index or 0 for each in answers) == list(range(12))
+        assert (await found.instances[1].get()).outcome == "miss"
+
+
+async def test_a_lost_race_is_run_again_from_what_the_store_says_then() -> None:
+    async with fleet("record", repeats="miss") as found:
+        one, other = found.instances
+        for _ in range(3):
+            await one.get()
+        await one.broker.set_mode("replay")
+        seen: list[Served] = []
+        advance = one.store.advance
+
+        async def slow(*said: object) -> bool:
+            one.store.advance = advance  # type: ignore[method-assign]  # once
+            seen.append(await other.get())
+            return await advance(*said)  # type: ignore[arg-type]  # passed on as it came
+
+        one.store.advance = slow  # type: ignore[assignment,method-assign]  # the other is quicker
+        mine = await one.get()
+
+        assert [each.index for each in (*seen, mine)] == [0, 1]
+        assert one.store.lost == 1
+
+
+async def test_an_answer_that_is_not_kept_is_asked_for_by_each() -> None:
+    async with fleet() as found:
+        found.responder.reply = lambda number: FakeAnswer(b"no %d" % number, status=500)
+
+        answers = [await each.get() for each in found.instances]
+
+        assert [(each.outcome, each.body) for each in answers] == [
+            ("live", b"no 1"),
+            ("live", b"no 2"),
+        ]
+
+
+async def test_a_mode_is_in_force_on_all_instances() -> None:
+    async with fleet() as found:
+        one, other = found.instances
+        await one.get()
+
+        assert await one.broker.set_mode("replay") == []
+
+        assert (other.broker.mode, other.broker.takes) == ("replay", 2)
+        assert (await other.get("/v1/other")).outcome == "miss"
+        assert (await other.get()).outcome == "replayed"
+
+
+async def test_who_has_not_applied_a_mode_is_named() -> None:
+    async with fleet() as found:
+        found.instances[1].store.deaf = True
+
+        one = found.instances[0]
+        assert await one.broker.set_mode("replay") == ["instance 1"]
+        await one.get()
+        assert (await one.broker.eject()).laggards == ("instance 1",)
+
+
+async def test_an_instance_that_lost_the_store_refuses() -> None:
+    async with fleet() as found:
+        one = found.instances[0]
+        await one.get()
+        one.store.in_touch = False
+
+        for path in ("/v1/x", "/v1/new"):
+            with pytest.raises(StoreAway, match="fake:"):
+                await one.get(path)
+        assert len(found.responder.asked) == 1
+
+
+async def test_an_instance_that_lost_the_store_does_not_even_relay() -> None:
+    async with fleet("passthrough") as found:
+        found.instances[0].store.in_touch = False
+
+        with pytest.raises(StoreAway):
+            await found.instances[0].get()
+
+
+async def test_a_rewind_begins_the_take_anew_for_all() -> None:
+    async with fleet("record", repeats="miss") as found:
+        one, other = found.instances
+        await one.get()
+        await one.broker.set_mode("replay")
+        assert (await other.get()).outcome == "replayed"
+        assert (await one.get()).outcome == "miss"
+
+        await one.broker.rewind()
+
+        assert (await other.get()).outcome == "replayed"
+
+
+async def test_a_second_take_of_record_replaces_what_the_first_held() -> None:
+    async with fleet("record") as found:
+        one, other = found.instances
+        await one.get()
+        await one.get()
+        assert found.stored() == [b"answer 1", b"answer 2"]
+
+        await one.broker.rewind()
+        await other.get()
+        await one.get()
+
+        assert found.stored() == [b"answer 3", b"answer 4"]
+
+
+async def test_rules_added_on_one_instance_are_in_force_on_the_other() -> None:
+    async with fleet() as found:
+        one, other = found.instances
+        await one.get("/v1/x?ts=1")
+        assert (await other.get("/v1/x?ts=2")).outcome == "recorded"
+
+        await one.broker.add_rules("default", Rules(ignore=("query.ts",)))
+
+        assert (await other.get("/v1/x?ts=3")).outcome == "replayed"
+        assert found.common.heads["default"].meta["rules"] == {"ignore": ["query.ts"]}
+
+
+async def test_rules_of_the_settings_are_put_into_a_cassette_that_lacks_them() -> None:
+    common = Common()
+    async with fleet(count=1, common=common) as found:
+        await found.instances[0].get("/v1/x?ts=1")
+    common.instances.clear()
+
+    async with fleet(count=1, common=common, rules=Rules(ignore=("query.ts",))) as found:
+        assert (await found.instances[0].get("/v1/x?ts=2")).outcome == "replayed"
+
+
+async def test_a_report_counts_what_all_have_touched() -> None:
+    async with fleet("record") as found:
+        one, other = found.instances
+        for path in ("/a", "/b", "/c"):
+            await one.get(path)
+        await one.broker.set_mode("replay")
+        await one.get("/a")
+        await other.get("/b")
+
+        (report,) = await one.broker.reports()
+        (listed,) = await one.broker.loaded()
+
+        assert [each.path for each in report.unused] == ["/c"]
+        assert (report.recorded, report.replayed) == (3, 1)
+        assert (listed.interactions, listed.unused) == (3, 1)
+
+
+async def test_an_eject_prunes_what_no_instance_touched_and_begins_a_take() -> None:
+    async with fleet("record") as found:
+        one, other = found.instances
+        for path in ("/a", "/b", "/c"):
+            await one.get(path)
+        await one.broker.set_mode("replay")
+        await other.get("/b")
+        takes = one.broker.takes
+
+        report = await one.broker.eject(prune=True)
+
+        assert [each.path for each in report.unused] == ["/a", "/c"]
+        assert [each.request.target for each in found.common.held["default"]] == ["/b"]  # type: ignore[union-attr]  # exchanges
+        assert other.broker.takes == takes + 1
+        with pytest.raises(AdminError):
+            await one.broker.eject()
+
+
+async def test_a_conversation_with_renamed_identifiers_is_recognised_on_any_instance() -> None:
+    call = b'{"choices":[{"message":{"tool_calls":[{"id":"call_9f8e7d6c5b4a3210"}]}}]}'
+    turn = (
+        b'{"messages":[{"role":"assistant","tool_calls":[{"id":"%b","type":"function"}]},'
+        b'{"role":"tool","tool_call_id":"%b","content":"twelve"}]}'
+    )
+    async with fleet("record") as found:
+        one, other = found.instances
+        found.responder.reply = lambda _: FakeAnswer(call, headers=JSON)
+        await one.post(b'{"messages":[{"role":"user","content":"add"}]}')
+        await one.post(turn % ((b"call_9f8e7d6c5b4a3210",) * 2))
+        await one.broker.set_mode("replay")
+
+        assert (await other.post(turn % ((b"call_0123456789abcdef",) * 2))).outcome == "replayed"
+        assert (await one.post(turn % (b"call_0123456789abcdef", b"call_x"))).outcome == "miss"
+
+
+async def test_results_swapped_behind_names_that_another_instance_learnt_miss() -> None:
+    calls = (
+        b'{"choices":[{"message":{"tool_calls":[{"id":"call_9f8e7d6c"},{"id":"call_0a1b2c3d"}]}}]}'
+    )
+    # With the history at the service, a request shows its own results alone.
+    turn = b'{"input":[{"call_id":"%b","output":"a"},{"call_id":"%b","output":"a"}],"step":%d}'
+    own = (b"call_9f8e7d6c", b"call_0a1b2c3d")
+    async with fleet("record") as found:
+        one, other = found.instances
+        found.responder.reply = lambda _: FakeAnswer(calls, headers=JSON)
+        await one.post(b'{"messages":[{"role":"user","content":"add"}]}')
+        for step in (1, 2, 3):
+            await one.post(turn % (*own, step))
+        await one.broker.set_mode("replay")
+
+        assert (await one.post(turn % (b"x", b"y", 1))).outcome == "replayed"
+        assert (await other.post(turn % (b"y", b"x", 2))).outcome == "miss"
+        assert (await other.post(turn % (b"x", b"y", 2))).outcome == "replayed"
+        assert (await one.post(turn % (b"y", b"x", 3))).outcome == "miss"
+
+        await one.broker.rewind()
+        assert (await other.post(turn % (b"y", b"x", 3))).outcome == "replayed"
+
+
+async def test_a_request_without_links_never_reads_what_is_near() -> None:
+    async with fleet() as found:
+        one = found.instances[0]
+        for number in range(5):
+            await one.get(f"/v1/{number}")
+
+        assert one.store.calls["near"] == 0
+
+
+async def test_a_hit_asks_the_store_the_same_however_much_it_holds() -> None:
+    async with fleet(count=1) as found:
+        one = found.instances[0]
+        await one.get("/v1/hit")
+        one.store.calls.clear()
+        await one.get("/v1/hit")
+        few = dict(one.store.calls)
+        for number in range(200):
+            await one.get(f"/v1/{number}")
+        one.store.calls.clear()
+        await one.get("/v1/hit")
+
+        assert dict(one.store.calls) == few == {"find": 1}
+
+
+async def test_a_cassette_that_another_instance_began_is_gone_on_with() -> None:
+    async with fleet() as found:
+        one, other = found.instances
+        asked = Request("openai", "GET", "/new", base="https://up")
+        before, _ = await other.broker.decide("default", Incoming(asked))
+        await one.get()
+
+        cassette, plan = await other.broker.decide("default", Incoming(asked))
+
+        assert isinstance(plan, Ask)
+        assert cassette.head == found.common.heads["default"]
+        assert before.head.run_id == cassette.head.run_id

@@ -1,0 +1,324 @@
+"""What an exchange keeps and what it leaves out: body files, failures and verdicts."""
+
+import json
+from dataclasses import replace
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapeway.core.agenttape import key
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import (
+    BodyFile,
+    Cuts,
+    Failure,
+    FailureKind,
+    Framing,
+    Headers,
+    PartDigest,
+    Request,
+    Response,
+    ResponseChunk,
+    ResponseHead,
+    Verdict,
+)
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native import document, http_exchange
+from tapeway.formats.native.document import decode, save
+from tests.stores.recordings import HEAD
+from tests.support.exchanges import interaction, times
+
+FRAMING: Headers = (
+    (b"Content-Length", b"5"),
+    (b"Transfer-Encoding", b"chunked"),
+    (b"Connection", b"x-hop"),
+    (b"X-Hop", b"1"),
+)
+digests = st.from_regex(r"[0-9a-f]{64}", fullmatch=True)
+maybe_text = st.none() | st.text(st.characters(codec="utf-8"), max_size=5)
+parts = st.builds(PartDigest, maybe_text, maybe_text, maybe_text, digests)
+files = st.builds(
+    BodyFile,
+    path=st.just(""),
+    size=st.integers(1, 2**40),
+    digest=digests,
+    parts=st.none() | st.lists(parts, max_size=3).map(tuple),
+)
+pieces = st.lists(st.tuples(times, st.integers(1, 2**20)), min_size=2, max_size=20)
+FAILED_HEAD = CassetteHead("2026-01-01T00:00:00", "run")
+KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
+
+
+def test_framing_is_neither_written_nor_read() -> None:
+    framed = _with_head(interaction(), headers=((b"A", b"1"), *FRAMING))
+    document: Any = http_exchange.encode(framed)
+
+    assert document["response"]["headers"] == {"A": "1"}
+
+    document["response"]["headers"] |= {"content-length": "99", "transfer-encoding": "chunked"}
+    assert http_exchange.decode(document, 0, ()).response.headers == ((b"A", b"1"),)
+
+
+@pytest.mark.parametrize(("method", "status"), [("HEAD", 200), ("GET", 304)])
+def test_the_length_of_a_body_that_is_not_sent_is_kept(method: str, status: int) -> None:
+    bodyless = _with_head(interaction(chunks=()), headers=FRAMING, status=status)
+    bodyless = replace(bodyless, request=replace(bodyless.request, method=method))
+
+    found = http_exchange.decode(http_exchange.encode(bodyless), 0, ())
+
+    assert found.response.headers == ((b"Content-Length", b"5"),)
+
+
+@pytest.mark.parametrize(
+    ("base", "target", "url", "boundary"),
+    [
+        ("https://h", "/v1?a=1", "https://h/v1?a=1", "https://h"),
+        ("https://H:443/base", "/v1", "https://H:443/base/v1", "https://h"),
+        ("http://h:443", "/v1", "http://h:443/v1", "http://h:443"),
+        ("http://u:p@[::1]:8080/a/b", "/", "http://u:p@[::1]:8080/a/b/", "http://[::1]:8080"),
+        ("", "/v1#x", "/v1#x", None),
+    ],
+)
+def test_a_url_is_told_apart_again(base: str, target: str, url: str, boundary: str | None) -> None:
+    document: Any = http_exchange.encode(interaction(base=base, target=target))
+
+    assert document["request"]["url"] == url
+    assert document.get("boundary") == boundary
+    found = http_exchange.decode(document, 0, ()).request
+    assert (found.base, found.target) == (base, target)
+
+
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [("https://h", "/"), ("https://h?a=1", "/?a=1"), ("https://h/x#part", "/x")],
+)
+def test_a_url_of_another_tool_becomes_the_target_that_was_sent(url: str, target: str) -> None:
+    document: Any = http_exchange.encode(interaction())
+    document["request"] = {"method": "GET", "url": url}
+
+    assert http_exchange.decode(document, 0, ()).request == Request(
+        "", "GET", target, base="https://h"
+    )
+
+
+def test_a_reason_as_the_requests_library_stores_it_is_read() -> None:
+    document: Any = http_exchange.encode(interaction())
+    document["response"]["reason"] = "Fine"
+    del document["response"]["reason_phrase"]
+
+    assert http_exchange.decode(document, 0, ()).response.head.reason == "Fine"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"status": 101},
+        {"status": 600},
+        {"reason": "a\r\nb"},
+        {"version": "HTP"},
+        {"headers": ((b"A B", b"1"),)},
+    ],
+)
+def test_what_could_not_be_read_again_is_not_written(broken: dict[str, Any]) -> None:
+    with pytest.raises(FormatFault):
+        http_exchange.encode(_with_head(interaction(), **broken))
+
+
+def test_durations_are_written_to_the_microsecond() -> None:
+    document = http_exchange.encode(replace(interaction(), latency_ms=1.23456))
+
+    assert document["latency_ms"] == 1.235
+
+
+def _with_head(recorded: Interaction, **changes: Any) -> Interaction:
+    head: ResponseHead = replace(recorded.response.head, **changes)
+    return replace(recorded, response=replace(recorded.response, head=head))
+
+
+def interaction_of(request: BodyFile | None, response: Response) -> Interaction:
+    headers = ((b"content-type", b"application/octet-stream"),)
+    asked = Request("openai", "POST", "/v1/files", headers, b"", "https://h", request)
+    return Interaction(0, asked, response, match_key=key.of_http(asked))
+
+
+def through_the_file(recorded: Interaction) -> Interaction:
+    (found,) = document.load(document.save(StoredCassette(HEAD, (recorded,)))).interactions
+    assert isinstance(found, Interaction)
+    return found
+
+
+def answer(cuts: Cuts, framing: Any = "chunked", digest: str = "0" * 64) -> Response:
+    file = BodyFile("", cuts.total, digest)
+    return Response(ResponseHead(200, "OK", (), framing), file=file, cuts=cuts)
+
+
+@given(files)
+def test_the_reference_to_a_request_comes_back_as_it_was(file: BodyFile) -> None:
+    recorded = interaction_of(file, answer(Cuts([(0.0, 3)]), "length"))
+
+    assert through_the_file(recorded) == recorded
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_an_empty_file_is_no_body(framing: str) -> None:
+    recorded = interaction_of(BodyFile("", 0, "1" * 64), answer(Cuts(), framing))
+
+    found = through_the_file(recorded)
+
+    assert (found.request.file, found.request.body) == (None, b"")
+    assert (found.response.file, found.response.chunks) == (None, ())
+
+
+@given(pieces, st.sampled_from(["chunked", "close"]))
+def test_the_pieces_of_an_answer_come_back_as_they_were(
+    pairs: list[tuple[float, int]], framing: str
+) -> None:
+    recorded = interaction_of(None, answer(Cuts(pairs), framing))
+
+    assert through_the_file(recorded) == recorded
+
+
+def test_very_many_pieces_stand_as_one_text() -> None:
+    recorded = interaction_of(None, answer(Cuts((at / 8, at % 7 + 1) for at in range(20_000))))
+
+    written = document.save(StoredCassette(HEAD, (recorded,)))
+
+    packed = json.loads(written)["interactions"][0]["response"]["chunks"]
+    assert packed.startswith("0.0+1 0.125+2 0.25+3 ")
+    assert through_the_file(recorded) == recorded
+
+
+def test_a_body_under_a_length_came_when_its_last_piece_came() -> None:
+    recorded = interaction_of(None, answer(Cuts([(1.0, 3), (2.5, 4)]), "length"))
+
+    assert through_the_file(recorded).response.cuts == Cuts([(2.5, 7)])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"body_file": {"sha256": "x" * 64, "size": 4}}, "sha256: must be 64 hexadecimal digits"),
+        ({"body_file": {"sha256": "../" + "a" * 61, "size": 4}}, "must be 64 hexadecimal digits"),
+        ({"body_file": {"sha256": "a" * 64}}, "the field 'size' is missing"),
+        ({"body_file": {"sha256": "a" * 64, "size": -1}}, "size: must be a whole number"),
+        ({"body_file": {"sha256": "a" * 64, "size": 4, "path": "x"}}, "there is no such field"),
+        ({"body_file": "a" * 64}, "body_file: must be an object"),
+        ({"text": "four"}, "stands there twice, as 'text' and 'body_file'"),
+        ({"chunks": [[1, 2], [1, 3]]}, "they are 5 bytes together, the file has 4"),
+        ({"chunks": "1+2 1+2x"}, "must be milliseconds[+]bytes at '1[+]2x'"),
+        ({"chunks": "1+2 1+2", "framing": "length"}, "needs a 'framing' of chunked or close"),
+    ],
+)
+def test_a_mistake_in_it_is_named(change: dict[str, Any], said: str) -> None:
+    recorded = interaction_of(None, answer(Cuts([(1.0, 2), (2.0, 2)])))
+    cassette = json.loads(document.save(StoredCassette(HEAD, (recorded,))))
+    cassette["interactions"][0]["response"] |= change
+
+    with pytest.raises(FormatFault, match=said):
+        document.load(json.dumps(cassette).encode())
+
+
+def failed(kind: FailureKind = "cut", response: Response | None = None) -> Interaction:
+    response = response or Response(ResponseHead(0))
+    return replace(interaction(), response=response, failure=Failure(kind, f"it was {kind}"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_failure_without_any_answer_comes_back(kind: FailureKind) -> None:
+    assert through_the_file(failed(kind)) == failed(kind)
+
+
+@given(
+    pieces=st.lists(st.tuples(st.binary(min_size=1), times)),
+    framing=st.sampled_from(["length", "chunked", "close"]),
+    length=st.none() | st.integers(0, 10**9),
+)
+def test_what_had_come_comes_back_with_its_pieces_and_the_length_that_was_announced(
+    pieces: list[tuple[bytes, float]], framing: Framing, length: int | None
+) -> None:
+    chunks = tuple([ResponseChunk(data, at_ms) for data, at_ms in sorted(pieces, key=at)])
+    head = ResponseHead(200, "OK", ((b"content-type", b"text/plain"),), framing, length=length)
+    if framing == "length":
+        chunks = chunks[:1]
+    recorded = failed("cut", Response(head, chunks, verdict="truncated"))
+
+    assert through_the_file(recorded) == recorded
+
+
+def at(piece: tuple[bytes, float]) -> float:
+    return piece[1]
+
+
+def test_a_failure_is_an_error_in_agenttape_s_terms() -> None:
+    document: Any = http_exchange.encode(failed("timeout"))
+
+    assert document["error"] == {
+        "type": "ReadTimeout",
+        "module": "httpx",
+        "message": "it was timeout",
+        "failure": "timeout",
+    }
+    assert not {"response", "partial"} & set(document)
+
+
+def test_the_error_of_another_tool_stays_its_own() -> None:
+    document: Any = http_exchange.encode(failed())
+    del document["error"]["failure"]
+
+    assert isinstance(decode(document, 0), ForeignInteraction)
+
+
+def test_an_error_written_by_hand_needs_only_its_kind() -> None:
+    document: Any = http_exchange.encode(failed())
+    document["error"] = {"failure": "reset"}
+    found = decode(document, 0)
+
+    assert isinstance(found, Interaction)
+    assert found.failure == Failure(
+        "reset", "the upstream broke the connection off before it answered"
+    )
+
+
+@pytest.mark.parametrize("verdict", get_args(Verdict))
+def test_a_verdict_comes_back_and_none_is_none(verdict: Verdict) -> None:
+    recorded = interaction()
+    recorded = replace(recorded, response=replace(recorded.response, verdict=verdict))
+    document: Any = http_exchange.encode(recorded)
+
+    assert ("verdict" in document["response"]) is (verdict != "")
+    assert through_the_file(recorded) == recorded
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"error": {"failure": "odd"}}, ("error", "failure")),
+        ({"error": {"failure": "cut", "mesage": "x"}}, ("error", "mesage")),
+        ({"response": {"status_code": 200}}, ("response",)),
+        ({"partial": {"status_code": 99}}, ("partial", "status_code")),
+        ({"partial": {"status_code": 200, "length": -1}}, ("partial", "length")),
+        ({"partial": {"status_code": 200, "verdict": "good"}}, ("partial", "verdict")),
+        ({"error": None, "response": {"status_code": 200}}, ("partial",)),
+    ],
+)
+def test_what_is_no_failure_is_named_with_its_place(
+    changes: dict[str, Any], place: tuple[str, ...]
+) -> None:
+    whole = Response(ResponseHead(200), (ResponseChunk(b"x"),))
+    document = {**http_exchange.encode(failed("cut", whole)), **changes}
+
+    with pytest.raises(FormatFault) as caught:
+        http_exchange.decode(document, 0, ())
+    assert caught.value.pointer == place
+
+
+def test_the_pieces_that_had_come_stand_each_on_a_line() -> None:
+    chunks = (ResponseChunk(b"one", 1.0), ResponseChunk(b"two", 2.0))
+    part = Response(ResponseHead(200, framing="chunked"), chunks)
+    text = save(StoredCassette(FAILED_HEAD, (failed("cut", part),)))
+
+    assert b"\n          [1.0, 3],\n" in text
+    assert json.loads(text)["interactions"][0]["partial"]["chunks"] == [[1.0, 3], [2.0, 3]]

@@ -1,0 +1,373 @@
+"""VCR.py's files in JSON and YAML, as it writes them and as it replays ours."""
+
+import base64
+import gzip
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import vcr as vcrpy  # type: ignore[import-untyped, unused-ignore]
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+from vcr.errors import CannotOverwriteExistingCassetteException  # type: ignore[import-untyped, unused-ignore]
+
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
+from tapeway.formats import registry
+from tapeway.formats.other_tools import vcr
+from tapeway.formats.other_tools.http_call import keyed
+from tests.formats.other_tools.example_files import FRESH, calls, fault, kind, load, text, told
+from tests.support.exchanges import interaction
+
+BASE = "http://api.example"
+ALL = ["method", "scheme", "host", "port", "path", "query", "body"]
+
+
+def document(**response: Any) -> bytes:
+    request: dict[str, Any] = {
+        "method": "GET",
+        "uri": "http://h/a?b=1",
+        "body": None,
+        "headers": {},
+    }
+    answer: dict[str, Any] = {
+        "status": {"code": 200, "message": "OK"},
+        "headers": {},
+        "body": {"string": "x"},
+    }
+    one = {"request": request, "response": answer | response}
+    return json.dumps({"version": 1, "interactions": [one]}).encode()
+
+
+def test_a_json_file_it_wrote_is_read() -> None:
+    loaded = load("vcr-json", text("vcr_httpx.json"))
+    first, second = calls(loaded)
+
+    assert first.request.url == "http://127.0.0.1:8000/v1/x?b=2&a=1"
+    assert first.request.body == '{"q":"héllo"}'.encode()
+    assert (b"content-type", b"application/json") in first.request.headers
+    assert (first.response.status, first.response.head.reason) == (200, "Fine")
+    assert [value for name, value in first.response.headers if name == b"set-cookie"] == [
+        b"a=1",
+        b"b=2",
+    ]
+    assert first.response.body == '{"ok": true, "café": 1}'.encode()
+    assert (second.request.method, second.response.body) == ("GET", b"plain text")
+    assert first.match_key.startswith("sha256:")
+    assert told(loaded) == []
+    assert loaded.cassette.head.meta["repeats"] == "miss"
+
+
+def test_what_frames_a_message_is_made_anew() -> None:
+    names = {
+        name.lower()
+        for each in calls(load("vcr-json", text("vcr_httpx.json")))
+        for name, _ in (*each.request.headers, *each.response.headers)
+    }
+
+    assert not names & {b"host", b"connection", b"content-length"}
+
+
+@pytest.mark.parametrize("coded", [True, False])
+def test_a_coded_body_is_read_plain_whether_or_not_vcr_decoded_it(*, coded: bool) -> None:
+    body = gzip.compress(b"hello") if coded else b"hello"
+    content = {"base64_string": base64.b64encode(body).decode()}
+    headers = {"Content-Encoding": ["gzip"], "X": "1"}
+
+    (one,) = calls(load("vcr-json", document(body=content, headers=headers)))
+
+    assert one.response.body == b"hello"
+    assert one.response.headers == ((b"X", b"1"),)
+
+
+def test_an_answer_as_older_versions_stored_it_is_read() -> None:
+    old = {"status_code": 404, "http_version": "HTTP/1.1", "content": "gone", "status": None}
+
+    (one,) = calls(load("vcr-json", document(**old)))
+
+    assert (one.response.status, one.response.body) == (404, b"gone")
+
+
+def test_what_is_no_answer_is_left_out() -> None:
+    loaded = load("vcr-json", document(status={"code": 100, "message": ""}))
+
+    assert loaded.cassette.interactions == ()
+    assert told(loaded) == [
+        "interactions[0]: has the status 100, which is no answer by itself: left out"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("response", "said"),
+    [
+        ({"status": {"code": "200"}}, "response.status.code: must be a whole number"),
+        ({"headers": {"a": [1]}}, "response.headers.a: must be text or a list of texts"),
+        ({"body": {"string": 1}}, "response.body.string: must be text, not a number"),
+        ({"body": {"base64_string": "="}}, "response.body.base64_string: is not valid base64"),
+    ],
+)
+def test_a_broken_file_is_named_with_line_and_place(response: dict[str, Any], said: str) -> None:
+    told_place, line = fault("vcr-json", document(**response))
+
+    assert told_place.startswith(f"interactions[0].{said}")
+    assert line == 1
+
+
+def test_what_has_no_place_in_a_cassette_is_named() -> None:
+    written = json.loads(document())
+    written["interactions"][0]["recorded_at"] = "Sun, 22 Nov 2026"
+    written["metadata"] = {"a": 1}
+
+    assert told(load("vcr-json", json.dumps(written).encode())) == [
+        "interactions[0].recorded_at: is not kept",
+        "metadata: is not kept",
+    ]
+
+
+def test_another_version_is_refused() -> None:
+    assert fault("vcr-json", document().replace(b'"version": 1', b'"version": 2')) == (
+        "version: must be 1, the only one that VCR.py reads",
+        1,
+    )
+
+
+def test_what_its_json_cannot_hold_is_named() -> None:
+    binary = interaction(chunks=(ResponseChunk(b"\xff"),))
+    homeless = interaction(base="")
+    save = kind("vcr-json").save
+    assert save is not None
+
+    saved = save(StoredCassette(CassetteHead("", "r"), (binary, homeless)))
+
+    assert told(saved) == [
+        "interactions[0]: the answer's body is no UTF-8, which VCR.py holds in YAML only: left out",
+        "interactions[1].request.url: names no host, and VCR.py matches nothing without one",
+        vcr.ONCE,
+    ]
+
+
+def test_an_edit_with_vcr_or_by_hand_wins() -> None:
+    save = kind("vcr-json").save
+    assert save is not None
+    written = json.loads(save(StoredCassette(CassetteHead("", "r"), (interaction(),))).text)
+    one = written["interactions"][0]
+    one["response"] |= {"status": {"code": 500, "message": "No"}, "body": {"string": "{}"}}
+    one["request"]["uri"] = "https://api.openai.com/v1/models"
+    one["tapeway"]["response"]["status_code"] = 404
+
+    (found,) = calls(load("vcr-json", json.dumps(written).encode()))
+
+    assert (found.response.status, found.response.head.reason) == (500, "No")
+    assert found.response.body == b"{}"
+    assert (found.request.route, found.request.target) == ("openai", "/v1/models")
+
+
+def test_a_yaml_file_it_wrote_is_read() -> None:
+    loaded = load("vcr", text("vcr_requests.yaml"))
+    found = {(each.request.method, each.request.target): each for each in calls(loaded)}
+
+    assert told(loaded) == []
+    assert len(loaded.cassette.interactions) == 9
+    chat = found["POST", "/v1/x?b=2&a=1"]
+    assert chat.request.body == b'{"q": "h\\u00e9llo"}'
+    assert chat.response.body == '{"ok": true, "café": 1}'.encode()
+    odd = found["GET", "/ctl"].response
+    assert odd.body == "tab\t esc\x1b nel\x85 \r\nlines\n trailing \n".encode()
+    assert (odd.status, odd.head.reason) == (404, "Not There")
+    assert found["GET", "/gz"].response.body == b"hello gz"
+    assert b"content-encoding" not in {
+        name.lower() for name, _ in found["GET", "/gz"].response.headers
+    }
+    assert found["GET", "/bin"].response.body == b"\x00\xff\x89PNG"
+    assert found["POST", "/v1/b"].request.body == b"\x00\xff"
+    assert found["GET", "/plain"].request.body == b""
+
+
+@given(body=st.text() | st.from_regex(r"-?[0-9.]{1,4}([eE][+-]?[0-9]{1,3})?", fullmatch=True))
+@example(body="1e5")
+@example(body="1.5e3")
+def test_a_text_that_pyyaml_writes_is_a_text(body: str) -> None:
+    request = {"method": "GET", "uri": "http://h/", "body": body, "headers": {}}
+    answer = {"status": {"code": 200, "message": "OK"}, "headers": {}, "body": {"string": body}}
+    document = {"version": 1, "interactions": [{"request": request, "response": answer}]}
+
+    (found,) = calls(load("vcr", yaml.dump(document).encode()))
+
+    assert (found.request.body, found.response.body) == (body.encode(), body.encode())
+
+
+def test_its_own_loader_reads_what_is_written() -> None:
+    items = (interaction(chunks=(ResponseChunk(b"\x00\xff"),)), interaction(request_body=b"\xfe"))
+    save = kind("vcr").save
+    assert save is not None
+    saved = save(StoredCassette(CassetteHead("", "r"), items))
+
+    document = yaml.safe_load(saved.text)
+
+    assert told(saved) == [vcr.ONCE]
+    first, second = document["interactions"]
+    assert document["version"] == 1
+    assert first["response"]["body"]["string"] == b"\x00\xff"
+    assert first["request"]["uri"] == "https://api.openai.com/v1/chat/completions"
+    assert second["request"]["body"] == b"\xfe"
+    assert second["response"]["status"] == {"code": 200, "message": "OK"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said", "line"),
+    [
+        (
+            b"    body: abcd\n",
+            b"    body: !!python/object/apply:os.system [x]\n",
+            "a tag is not read here",
+            159,
+        ),
+        (b"AP8=", b"AP8", "what stands under !!binary is not valid base64", 251),
+        (b"code: 404", b"code: oops", "interactions[3].response.status.code: must be a whole", 121),
+    ],
+)
+def test_a_broken_file_is_named_with_its_line(old: bytes, new: bytes, said: str, line: int) -> None:
+    broken = text("vcr_requests.yaml").replace(old, new)
+
+    found, at = fault("vcr", broken)
+
+    assert said in found
+    assert at == line
+
+
+def test_octets_stand_in_bodies_and_headers_and_nowhere_else() -> None:
+    request = {
+        "method": "GET",
+        "uri": "http://h/",
+        "body": b"\xff",
+        "headers": {"a": [b"x", b"\xfe"]},
+    }
+    answer: dict[str, Any] = {
+        "status": {"code": 200, "message": "OK"},
+        "headers": {"b": [b"\xe9"]},
+        "body": {"string": b"\xff"},
+    }
+
+    def document(request: dict[str, Any], answer: dict[str, Any], **more: object) -> bytes:
+        each = {"request": request, "response": answer, **more}
+        return yaml.dump({"version": 1, "interactions": [each]}).encode()
+
+    loaded = load("vcr", document(request, answer))
+    (found,) = calls(loaded)
+    again = kind("vcr").save
+    assert again is not None
+
+    assert found.request.headers == ((b"a", b"x"), (b"a", b"\xfe"))
+    assert found.response.headers == ((b"b", b"\xe9"),)
+    assert (found.request.body, found.response.body) == (b"\xff", b"\xff")
+    assert calls(load("vcr", again(loaded.cassette).text)) == [found]
+    for broken, place in (
+        (document(request | {"uri": b"http://h/\xff"}, answer), "request.uri"),
+        (
+            document(request, answer | {"status": {"code": 200, "message": b"\xff"}}),
+            "status.message",
+        ),
+        (document(request | {"headers": {b"\xff": ["a"]}}, answer), "request.headers"),
+        (document(request, answer, tapeway={"tags": [b"\xff"]}), "tapeway.tags[0]"),
+    ):
+        said, line = fault("vcr", broken)
+        assert f"{place}: must be text" in said
+        assert line is not None
+
+
+def test_the_suffix_says_whether_json_is_written() -> None:
+    assert registry.named("vcr", ".json") is registry.VCR_JSON
+    assert registry.named("vcr", ".yaml") is registry.VCR
+    assert registry.of_text(text("vcr_requests.yaml"), ".yaml") is registry.VCR
+    assert registry.of_text(text("vcr_httpx.json"), ".json") is registry.VCR_JSON
+    assert registry.of_text(b"just: text", ".yaml") is None
+
+
+def call(
+    method: str, target: str, body: bytes, status: int, *chunks: bytes, headers: Headers = ()
+) -> Interaction:
+    framing = "chunked" if len(chunks) > 1 else "length"
+    answer = Response(
+        ResponseHead(status, "Fine", headers, framing),  # type: ignore[arg-type]
+        tuple([ResponseChunk(each) for each in chunks]),
+    )
+    return keyed(Interaction(0, Request("", method, target, (), body, BASE), answer))
+
+
+CALLS = (
+    call("GET", "/a?x=1&y=%C3%A9", b"", 200, "été".encode(), headers=((b"Set-Cookie", b"a=1"),)),
+    call("GET", "/a?x=1&y=%C3%A9", b"", 200, b"second"),
+    call("GET", "/image", b"", 200, bytes(range(256))),
+    call("POST", "/p", '{"q":"é"}'.encode(), 201, b'{"ok": 1.0}'),
+    call("POST", "/p", b"\xff\xfe", 500, b"no\r\n\x85\t1e5"),
+    call("GET", "/events", b"", 200, b"data: 1\n\n", b"data: \xc3", b"\xa9\n\n"),
+    call("DELETE", "/gone", b"", 204),
+)
+
+
+def play(file: Path, **more: Any) -> Any:
+    return vcrpy.VCR(record_mode="none", match_on=ALL, **more).use_cassette(str(file))
+
+
+def ask(item: Interaction) -> tuple[int, bytes]:
+    request = urllib.request.Request(  # noqa: S310 - nothing is asked
+        item.request.url, item.request.body or None, method=item.request.method
+    )
+    try:
+        with urllib.request.urlopen(request) as answer:  # noqa: S310
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as exc:
+        with exc:
+            return exc.code, exc.read()
+
+
+@pytest.mark.parametrize("name", ["vcr", "vcr-json"])
+def test_it_gives_each_recording_once_and_in_order(name: str, tmp_path: Path) -> None:
+    save = kind(name).save
+    assert save is not None
+    items = [item for item in CALLS if name == "vcr" or _is_text(item)]
+    saved = save(StoredCassette(CassetteHead("", "r", {"repeats": "miss"}), tuple(items)))
+    assert saved.losses == ()
+    file = tmp_path / "cassette"
+    file.write_bytes(saved.text)
+
+    with play(file, serializer="yaml" if name == "vcr" else "json") as cassette:
+        assert [ask(item) for item in items] == [
+            (item.response.status, item.response.body) for item in items
+        ]
+        assert cassette.all_played
+        with pytest.raises(CannotOverwriteExistingCassetteException):
+            ask(items[0])
+    assert (
+        load(name, saved.text).cassette.interactions
+        == load(name, file.read_bytes()).cassette.interactions
+    )
+
+
+def test_a_body_without_bytes_stays_one(tmp_path: Path) -> None:
+    # httpx sends one, and VCR.py tells it from none where it matches bodies.
+    text = (
+        b"version: 1\ninteractions:\n- request: {method: GET, uri: 'http://api.example/x', "
+        b"body: '', headers: {}}\n  response: {status: {code: 200, message: OK}, headers: {}, "
+        b"body: {string: fine}}\n"
+    )
+    save = kind("vcr").save
+    assert save is not None
+    file = tmp_path / "cassette"
+    file.write_bytes(save(kind("vcr").load(text, FRESH).cassette).text)
+
+    with play(file):
+        assert httpx.get(BASE + "/x").text == "fine"
+
+
+def _is_text(item: Interaction) -> bool:
+    try:
+        return bool((item.request.body + item.response.body).decode()) or True
+    except UnicodeDecodeError:
+        return False

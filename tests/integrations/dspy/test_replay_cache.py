@@ -1,0 +1,100 @@
+"""DSPy's programs recorded with ReplayCache and replayed without a service, from its environment."""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tapeway.testing.stand_in import ThreadedStandIn
+
+ROOT = Path(__file__).parents[3]
+PYTHON = ROOT / ".venv-litellm" / "bin" / "python"
+PROGRAM = ROOT / "tests" / "clients" / "dspy_calls.py"
+KEY = "sk-a-key-nobody-has-1234567890"
+ASKED = (
+    *("raw", "predicted", "awaited", "parallel", "embedded", "home_made", "through_litellm"),
+    "usage",
+)
+SHUT = ("uncached", "own_class", "uncached_embedding", "unhashable", "never_asked")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not PYTHON.exists(), reason="`make setup` makes DSPy's environment"),
+]
+
+
+def run(
+    mode: str, folder: Path, url: str, steps: Sequence[str], **where: str
+) -> tuple[dict[str, Any], str]:
+    """What each step returned, and what was logged."""
+    given = {"url": url, "key": KEY, "place": str(folder / "qa.json"), "steps": steps, **where}
+    done = subprocess.run(
+        [str(PYTHON), "-W", "ignore", str(PROGRAM), json.dumps(given)],
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "CACHE_MODE": mode,
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found, done.stderr
+
+
+def test_a_program_is_replayed_from_its_file_without_a_service(tmp_path: Path) -> None:
+    with ThreadedStandIn() as service:
+        recorded, _ = run("record", tmp_path, service.url, ASKED)
+        asked = len(service.requests)
+    text = (tmp_path / "qa.json").read_text()
+    replayed, _ = run("replay", tmp_path, service.url, (*ASKED, *SHUT))
+
+    # Each question once, the second time in the same run too.
+    # The embedder of its own making has an entry and asks nobody.
+    assert asked == len(json.loads(text)["entries"]) - 1 == 3 + 1 + 3 + 8 + 1 + 1 + 1
+    assert not (tmp_path / ".dspy_cache").exists()
+    assert all(
+        run_["lazy"] and run_["in force"] and run_["put back"] for run_ in (recorded, replayed)
+    )
+    for step in ASKED[:-1]:
+        assert not isinstance(recorded[step], str) or step == "predicted", recorded[step]
+        assert replayed[step] == recorded[step]
+    # Usage and cost of the first call, and usage of a repeated one.
+    assert (recorded["usage"], replayed["usage"]) == ([True, True, {}], [False, True, {}])
+    assert KEY not in text
+    assert (tmp_path / "qa.json").read_text() == text
+
+    for step in SHUT:
+        assert replayed[step].startswith("CacheMissError: ")
+    assert "nothing is asked" in replayed["uncached"]
+    assert "nothing is asked" in replayed["own_class"]
+    assert "nothing is asked" in replayed["uncached_embedding"]
+    assert "has no key" in replayed["unhashable"]
+    missed = replayed["never_asked"]
+    assert "openai/gpt-4o" in missed
+    assert "differs at messages[0].content" in missed
+    assert f"The first of this run: {replayed['first_miss']}" in missed
+    assert replayed["first_miss"] in replayed["uncached"]
+
+
+def test_a_program_is_replayed_from_any_store(tmp_path: Path) -> None:
+    where = {"place": str(tmp_path / "cassettes"), "cassette": "suite/qa"}
+    with ThreadedStandIn() as service:
+        recorded, _ = run("auto", tmp_path, service.url, ("raw",), **where)
+        again, _ = run("auto", tmp_path, service.url, ("raw", "never_asked"), **where)
+        asked = len(service.requests)
+    replayed, _ = run("replay", tmp_path, service.url, ("raw", "never_asked"), **where)
+
+    assert asked == 3 + 1
+    assert recorded["raw"] == again["raw"] == replayed["raw"]
+    assert replayed["never_asked"] == again["never_asked"]
+    cassette = json.loads((tmp_path / "cassettes" / "suite" / "qa.json").read_text())
+    assert [each["kind"] for each in cassette["interactions"]] == ["llm"] * 4
+    assert KEY not in json.dumps(cassette)

@@ -1,0 +1,241 @@
+"""Several processes on one database: what holds for one holds for all of them together."""
+
+import asyncio
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from math import inf
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from tests.process.counting_upstream import Upstream
+from tests.process.instances.shared_database import (
+    COUNT,
+    Traffic,
+    at_once,
+    done,
+    in_rows,
+    instances,
+)
+from tests.process.serving import DEADLINE_S, Tapeway, request
+from tests.stores.postgres_server import fresh, run
+from tests.support.raw_client import Answer, RawClient
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+async def url(postgres_dsn: str) -> AsyncIterator[str]:
+    """The address of a store of this test's own, with short leases."""
+    async with fresh(postgres_dsn) as url:
+        yield f"{url}&lease=2"
+
+
+async def test_misses_on_all_of_them_ask_once_for_each_request(tmp_path: Path, url: str) -> None:
+    different = [f"/{each}" for each in range(25)]
+    async with (
+        Upstream() as upstream,
+        instances(tmp_path, url, "--upstream", upstream.url) as members,
+    ):
+        upstream.gate.clear()
+        async with asyncio.TaskGroup() as tasks:
+            asking = [tasks.create_task(in_rows(each, "/same", 50, 5)) for each in members]
+            await upstream.was_asked("/same")
+            upstream.gate.set()
+        mixed = await at_once(members, [each for each in different for _ in range(COUNT)])
+
+    equal = [answer for each in asking for answer in each.result()]
+    assert len(equal) == COUNT * 250
+    assert {(each.status, each.body) for each in equal} == {(200, upstream.only_answer("/same"))}
+    assert Counter(each.outcome for each in equal) == {b"recorded": 1, b"replayed": len(equal) - 1}
+    for each, answers in zip(different, _grouped(mixed, COUNT), strict=True):
+        assert {answer.body for answer in answers} == {upstream.only_answer(each)}
+    assert Counter(each.outcome for each in mixed) == {b"recorded": 25, b"replayed": 75}
+
+
+def _grouped(answers: list[Answer], size: int) -> list[list[Answer]]:
+    return [answers[at : at + size] for at in range(0, len(answers), size)]
+
+
+async def test_repeats_are_given_out_once_each_whoever_is_asked(tmp_path: Path, url: str) -> None:
+    count = 40
+    options = ("--mode", "record", "--repeats", "miss")
+    async with (
+        Upstream() as upstream,
+        instances(tmp_path, url, *options, "--upstream", upstream.url) as members,
+    ):
+        recorded = [await members[each % COUNT].ask("/turn") for each in range(count)]
+        await done(members[1], "PUT", "mode", {"mode": "replay"})
+        answers = await at_once(members, ["/turn"] * (count + COUNT))
+        await done(members[2], "POST", "rewind", {})
+        again = [await members[-each % COUNT].ask("/turn") for each in range(count)]
+
+    given = [each.body for each in answers if each.outcome == b"replayed"]
+    assert sorted(given) == sorted(upstream.answers["/turn"])
+    assert Counter(each.status for each in answers) == {200: count, 424: COUNT}
+    in_order = [each.body for each in recorded]
+    assert in_order == upstream.answers["/turn"]
+    assert [each.body for each in again] == in_order
+
+
+async def test_what_is_steered_on_one_is_in_force_on_all_when_it_is_answered(
+    tmp_path: Path, url: str
+) -> None:
+    expected = {
+        "auto": b"recorded",
+        "record": b"recorded",
+        "replay": b"miss",
+        "passthrough": b"live",
+    }
+    steered: list[tuple[float, float, str]] = []
+    async with (
+        Upstream() as upstream,
+        instances(tmp_path, url, "--upstream", upstream.url) as members,
+    ):
+        traffic = Traffic(members)
+        async with traffic.running():
+            for turn, mode in enumerate(("replay", "passthrough", "record", "replay", "auto") * 2):
+                sent = monotonic()
+                await done(members[turn % COUNT], "PUT", "mode", {"mode": mode})
+                steered.append((sent, monotonic(), mode))
+                await traffic.reaches(3)
+            sent = monotonic()
+            await done(members[0], "POST", "insert", {"cassette": "other", "mode": "replay"})
+            inserted = monotonic()
+            await traffic.reaches(3)
+        steered.append((sent, inserted, "replay"))
+
+    ends = [sent for sent, _, _ in steered[1:]] + [inf]
+    for (_, answered, mode), end in zip(steered, ends, strict=True):
+        found = traffic.between(answered, end)
+        assert {each.at for each in found} == set(range(COUNT)), mode
+        assert {each.answer.outcome for each in found} == {expected[mode]}
+    last = traffic.between(inserted, inf)
+    assert {each.answer.value(b"Tapeway-Cassette") for each in last} == {b"other"}
+    assert traffic.broken == 0
+
+
+async def test_who_does_not_hear_what_is_steered_is_named_and_acts_on_nothing_old(
+    tmp_path: Path, url: str
+) -> None:
+    async with (
+        Upstream() as upstream,
+        instances(tmp_path, url, "--upstream", upstream.url, count=2) as (one, silent),
+        asyncio.TaskGroup() as tasks,
+    ):
+        await silent.ask("/before")
+        upstream.gate.clear()
+        asked = tasks.create_task(silent.ask("/in-flight"))
+        await upstream.was_asked("/in-flight")
+        silent.signal(signal.SIGSTOP)
+        steered = await asyncio.gather(
+            one.admin("POST", "/api/v1/insert", {"cassette": "default"}),
+            one.admin("PUT", "/api/v1/mode", {"mode": "passthrough"}),
+            one.admin("POST", "/api/v1/rewind", {}),
+        )
+        # It takes over what the silent one has asked already.
+        await done_when_it_is_gone(one, "auto")
+        taken_over = tasks.create_task(one.ask("/in-flight"))
+        await upstream.was_asked("/in-flight", 2)
+        upstream.gate.set()
+        stored = await taken_over
+        await done_when_it_is_gone(one, "replay")
+        async with AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(RawClient(silent.proxy)) for _ in range(20)]
+            for number, client in enumerate(clients):
+                await client.send(request(f"/new/{number}"))
+            silent.signal(signal.SIGCONT)
+            new = [await client.answer() for client in clients]
+        fenced = await asked
+        await silent.at_work()
+        later = await silent.ask("/later")
+
+    for code, document in steered:
+        assert code == 202
+        assert document["laggards"][0].endswith(f":{silent.pid}")
+        assert len(document["laggards"]) == 1
+    assert stored.outcome == b"recorded"
+    assert (fenced.status, fenced.body) == (200, stored.body)
+    assert {each.outcome for each in new} <= {b"miss", b"error"}
+    assert later.outcome == b"miss"
+    assert [target for target in upstream.asks if target.startswith(("/new", "/later"))] == []
+
+
+async def done_when_it_is_gone(member: Tapeway, mode: str) -> None:
+    """Return when a mode is in force on all, whoever is taken for gone by then."""
+    async with asyncio.timeout(DEADLINE_S):
+        while (await member.admin("PUT", "/api/v1/mode", {"mode": mode}))[0] != 200:
+            pass
+
+
+async def test_the_call_of_a_killed_instance_is_made_again_by_one_other(
+    tmp_path: Path, url: str
+) -> None:
+    async with (
+        Upstream() as upstream,
+        instances(tmp_path, url, "--upstream", upstream.url, count=3) as (leader, *others),
+    ):
+        upstream.gate.clear()
+        async with asyncio.TaskGroup() as tasks:
+            broken = tasks.create_task(cut_off(leader, "/x"))
+            await upstream.was_asked("/x")
+            waiting = [tasks.create_task(in_rows(each, "/x", 10, 1)) for each in others]
+            leader.signal(signal.SIGKILL)
+            await leader.ended()
+            await upstream.was_asked("/x", 2)
+            upstream.gate.set()
+        await broken
+        answers = [answer for each in waiting for answer in each.result()]
+
+    assert upstream.asks["/x"] == 2
+    assert len({each.body for each in answers}) == 1
+    assert Counter(each.outcome for each in answers) == {b"recorded": 1, b"replayed": 19}
+
+
+async def cut_off(member: Tapeway, target: str) -> None:
+    """Ask, and get no answer."""
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await member.ask(target)
+
+
+async def test_one_that_stops_ends_its_calls_and_gives_its_leases_back(
+    tmp_path: Path, postgres_dsn: str
+) -> None:
+    async with (
+        fresh(postgres_dsn) as url,
+        Upstream() as upstream,
+        instances(
+            # Nobody could wait for the end of such a lease here.
+            *(tmp_path, f"{url}&lease=600", "--upstream", upstream.url),
+            *("--drain-timeout", "1"),
+            count=3,
+        ) as (first, second, last),
+    ):
+        upstream.gate.clear()
+        async with asyncio.TaskGroup() as tasks:
+            asked = [tasks.create_task(first.ask("/ends"))]
+            await upstream.was_asked("/ends")
+            asked += [tasks.create_task(each.ask("/ends")) for each in (second, last)]
+            first.signal(signal.SIGTERM)
+            await first.unready()
+            upstream.gate.set()
+            assert await first.ended() == 0
+        upstream.gate.clear()
+        async with asyncio.TaskGroup() as tasks:
+            broken_off = tasks.create_task(second.ask("/hangs"))
+            await upstream.was_asked("/hangs")
+            waiting = tasks.create_task(last.ask("/hangs"))
+            assert await second.stopped() == 0
+            await upstream.was_asked("/hangs", 2)
+            upstream.gate.set()
+        schema = url.rpartition("schema=")[2]
+        leases = await run(postgres_dsn, 'SELECT * FROM "@".lease'.replace("@", schema))
+
+    answers = [each.result() for each in asked]
+    assert {(each.status, each.body) for each in answers} == {(200, upstream.only_answer("/ends"))}
+    assert [each.outcome for each in answers] == [b"recorded", b"replayed", b"replayed"]
+    assert (broken_off.result().status, waiting.result().outcome) == (503, b"recorded")
+    assert leases == []

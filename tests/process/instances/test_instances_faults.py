@@ -1,0 +1,184 @@
+"""Several processes on one database that crashes, breaks connections, or is looked into."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from urllib.parse import quote
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+
+from tests.process.counting_upstream import Upstream
+from tests.process.instances.shared_database import Traffic, at_once, done, instances
+from tests.process.serving import Tapeway
+from tests.stores.postgres_server import PASSWORD, QUOTED, PostgresServer, fresh, run
+from tests.support.canary import canary, sightings
+
+pytestmark = pytest.mark.slow
+
+_BREAK_ALL = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE application_name = 'tapeway' AND pid <> pg_backend_pid()
+"""
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
+    """The server, which a test may stop."""
+    if os.environ.get("TAPEWAY_TEST_POSTGRES_DSN"):
+        pytest.skip("the server of TAPEWAY_TEST_POSTGRES_DSN is not ours to stop")
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    yield server
+    if not server.runs:
+        server.start()
+
+
+@pytest.fixture
+async def url(postgres_dsn: str) -> AsyncIterator[str]:
+    """The address of a store of this test's own."""
+    async with fresh(postgres_dsn) as url:
+        yield url
+
+
+async def test_a_database_that_crashes_loses_nothing_and_costs_nothing(
+    tmp_path: Path, server: PostgresServer, url: str
+) -> None:
+    async with (
+        Upstream() as upstream,
+        instances(tmp_path, url, "--upstream", upstream.url, count=3) as members,
+    ):
+        traffic = Traffic(members)
+        async with traffic.running():
+            await traffic.reaches(10)
+            await asyncio.to_thread(server.stop, "immediate")
+            stopped = monotonic()
+            for each in members:
+                await each.unready()
+            why = [await each.admin("GET", "/readyz") for each in members]
+            await traffic.reaches(3)
+            starting = monotonic()
+            await asyncio.to_thread(server.start)
+            for each in members:
+                await each.at_work()
+            await traffic.reaches(10)
+        acknowledged = {
+            each.target: each.answer.body
+            for each in traffic.served
+            if each.answer.outcome == b"recorded"
+        }
+        await done(members[0], "PUT", "mode", {"mode": "replay"})
+        replayed = await at_once(members, list(acknowledged))
+
+    assert [each.body for each in replayed] == list(acknowledged.values())
+    assert {each.outcome for each in replayed} == {b"replayed"}
+    refused = [each for each in traffic.served if each.answer.status != 200]
+    assert {each.answer.status for each in refused} == {503}
+    for served in refused:
+        # On a slow machine the database is away for longer than a recording is tried.
+        said = "recording_failed" if served.target in upstream.asks else "store_unreachable"
+        assert _error(served.answer.body)["code"] == said
+    assert all("@127.0.0.1" in _error(each.answer.body)["message"] for each in refused)
+    assert len(refused) > len(members)
+    away = {each.target for each in traffic.between(stopped, starting)}
+    assert away
+    assert not away & set(upstream.asks)
+    assert [document["error"]["code"] for _, document in why] == ["store_unreachable"] * 3
+    assert traffic.broken == 0
+
+
+def _error(body: bytes) -> dict[str, str]:
+    return dict(json.loads(body)["error"])
+
+
+async def test_connections_that_break_all_the_time_lose_no_wake_up_and_no_answer(
+    tmp_path: Path, server: PostgresServer, url: str
+) -> None:
+    rounds = [f"/{each}" for each in range(12)]
+    async with (
+        Upstream() as upstream,
+        instances(tmp_path, f"{url}&lease=600", "--upstream", upstream.url) as members,
+        asyncio.TaskGroup() as tasks,
+    ):
+        breaking = tasks.create_task(_break_all(server.dsn))
+        found = [await at_once(members, [each] * 8) for each in rounds]
+        breaking.cancel()
+
+    for target, answers in zip(rounds, found, strict=True):
+        kept = [each for each in answers if each.status == 200]
+        assert kept, target
+        assert {each.body for each in kept} == {upstream.only_answer(target)}
+        lost = [_error(each.body)["code"] for each in answers if each.status != 200]
+        assert set(lost) <= {"store_unreachable"}
+    assert sum(each.status == 200 for answers in found for each in answers) > 8 * 12 * 0.8
+
+
+async def _break_all(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    with suppress(asyncio.CancelledError):
+        while True:
+            await connection.execute(_BREAK_ALL)
+            await asyncio.sleep(0.2)
+    await connection.close()
+
+
+async def test_neither_the_database_nor_a_log_holds_a_secret(
+    tmp_path: Path, postgres_dsn: str, url: str
+) -> None:
+    secrets = {
+        "in the address": canary("query"),
+        "in a form": canary("form"),
+        "in a body": canary("body"),
+        "of the database": PASSWORD,
+        "of the database, quoted": QUOTED,
+    }
+    typed = ("Content-Type", "application/json")
+    form = ("Content-Type", "application/x-www-form-urlencoded")
+    async with (
+        Upstream() as upstream,
+        instances(tmp_path, url, "--upstream", upstream.url, count=2) as members,
+    ):
+        for each in members:
+            await _leaky(each, secrets, typed, form)
+        await done(members[0], "PUT", "mode", {"mode": "replay"})
+        for each in members:
+            await _leaky(each, secrets, typed, form)
+        for each in members:
+            await done(each, "GET", "status")
+            await done(each, "GET", "journal")
+        places = await _tables(postgres_dsn, url)
+        places |= {f"log of {each.pid}": each.stderr.encode() for each in members}
+
+    places = {where: text for where, text in places.items() if text}
+    assert any(b"REDACTED" in text for text in places.values())
+    assert sightings(secrets | {"in a header": members[0].key}, places) == []
+
+
+async def _leaky(
+    member: Tapeway,
+    secrets: dict[str, str],
+    typed: tuple[str, str],
+    form: tuple[str, str],
+) -> None:
+    address = quote(secrets["in the address"], safe="")
+    await member.ask(f"/x?api_key={address}")
+    await member.ask("/x", json.dumps({"api_key": secrets["in a body"]}).encode(), typed)
+    await member.ask("/x", f"client_secret={quote(secrets['in a form'], safe='')}".encode(), form)
+
+
+async def _tables(dsn: str, url: str) -> dict[str, bytes]:
+    schema = url.rpartition("schema=")[2]
+    named = await run(
+        dsn, "SELECT table_name FROM information_schema.tables WHERE table_schema = $1", schema
+    )
+    found = {}
+    for (name,) in named:
+        rows = await run(dsn, 'SELECT * FROM "@".'.replace("@", schema) + str(name))
+        values = [value for row in rows for value in row]
+        found[f"table {name}"] = b"\n".join(
+            value if isinstance(value, bytes) else str(value).encode() for value in values
+        )
+    return found

@@ -1,0 +1,107 @@
+import os
+import pty
+import re
+import signal
+import socket
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.process.counting_upstream import Upstream
+from tests.process.serving import Tapeway, free_ports
+
+
+async def test_the_ready_line_says_where_it_serves_and_nothing_follows_it(tmp_path: Path) -> None:
+    async with Tapeway(tmp_path, "--mode", "replay", "--cassette", "smoke/one") as tapeway:
+        assert list(tapeway.ready) == ["event", "proxy", "admin", "mode", "cassette", "pid"]
+        assert tapeway.ready["event"] == "ready"
+        assert tapeway.ready["mode"] == "replay"
+        assert tapeway.ready["cassette"] == "smoke/one"
+        assert tapeway.ready["pid"] == tapeway.child
+        for url in (tapeway.ready["proxy"], tapeway.ready["admin"]):
+            assert re.fullmatch(r"http://127\.0\.0\.1:[1-9]\d*", url)
+        assert (await tapeway.ask("/v1/models")).status == 424
+        assert (await tapeway.status())["mode"] == "replay"
+
+    assert await tapeway.rest_of_stdout() == b""
+
+
+async def test_without_an_admin_listener_its_place_is_null(tmp_path: Path) -> None:
+    async with Tapeway(tmp_path, "--admin-listen", "off") as tapeway:
+        assert tapeway.ready["admin"] is None
+
+
+async def test_a_proxy_that_has_said_it_is_ready_answers_at_once(tmp_path: Path) -> None:
+    async with Upstream() as upstream, Tapeway(tmp_path, "--upstream", upstream.url) as tapeway:
+        answer = await tapeway.ask("/first")
+
+    assert answer.body == upstream.only_answer("/first")
+
+
+async def test_an_ipv6_listener_is_announced_as_a_url(tmp_path: Path) -> None:
+    async with Tapeway(tmp_path, "--listen", "[::1]:0") as tapeway:
+        assert urlsplit(tapeway.proxy).hostname == "::1"
+        assert (await tapeway.ask("/nowhere")).status == 404
+
+
+async def test_the_log_is_json_lines_off_a_terminal(tmp_path: Path) -> None:
+    async with Tapeway(tmp_path, environ={"TAPEWAY_LISTN": "x"}) as tapeway:
+        pass
+
+    assert all({"at", "level", "logger", "message"} <= set(line) for line in tapeway.log)
+    assert "TAPEWAY_LISTN is ignored" in tapeway.log[0]["message"]
+
+
+async def test_the_log_is_text_on_a_terminal_and_the_ready_line_stays_json(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    tapeway = Tapeway(tmp_path, before=lambda: os.dup2(theirs, 2))
+    async with tapeway:
+        os.close(theirs)
+        shown = os.read(ours, 65536).decode()
+    os.close(ours)
+
+    assert re.match(r"\d\d:\d\d:\d\d info +cassettes in file:", shown)
+    assert tapeway.ready["event"] == "ready"
+
+
+def _nobody_reads(fd: int) -> Callable[[], None]:
+    def break_it() -> None:
+        reading, writing = os.pipe()
+        os.close(reading)
+        os.dup2(writing, fd)
+
+    return break_it
+
+
+@pytest.mark.parametrize("output", [1, 2], ids=["stdout", "stderr"])
+@pytest.mark.parametrize("how", [_nobody_reads, lambda fd: partial(os.close, fd)])
+async def test_an_output_that_is_gone_stops_nothing(
+    tmp_path: Path, output: int, how: Callable[[int], Callable[[], None]]
+) -> None:
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    options = ("--listen", addresses[0], "--admin-listen", addresses[1])
+
+    async with Upstream() as upstream:
+        tapeway = Tapeway(tmp_path, "--upstream", upstream.url, *options, before=how(output))
+        await tapeway.launch()
+        try:
+            await tapeway.until(lambda: _answers(addresses[0]), "it served")
+            tapeway.ready = {"proxy": f"http://{addresses[0]}", "pid": tapeway.child}
+            answer = await tapeway.ask("/asked")
+            tapeway.signal(signal.SIGTERM)
+            code = await tapeway.ended()
+        finally:
+            await tapeway.kill()
+
+    assert answer.body == upstream.only_answer("/asked")
+    assert code == 0
+    assert "Traceback" not in tapeway.stderr
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.partition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0

@@ -1,0 +1,199 @@
+"""Several processes behind one port: what holds for one holds for all of them together."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession
+
+from tests.process.counting_upstream import Upstream
+from tests.process.serving import DEADLINE_S, FAILURE, USAGE, free_ports, refused
+from tests.process.workers.worker_processes import Crew, makers
+
+WORKERS = 4
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path, *options: str, workers: int = WORKERS
+) -> AsyncIterator[tuple[Upstream, Crew]]:
+    async with (
+        Upstream() as upstream,
+        Crew(folder, workers, "--upstream", upstream.url, *options) as crew,
+    ):
+        yield upstream, crew
+
+
+async def test_equal_misses_ask_once_and_everything_is_told_by_one(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (upstream, crew):
+        upstream.gate.clear()
+        async with asyncio.TaskGroup() as tasks:
+            asking = tasks.create_task(crew.ask_all(["/same"] * 200))
+            await upstream.was_asked("/same")
+            upstream.gate.set()
+        answers = asking.result()
+        again = await crew.ask("/same")
+        status, entries = await crew.status(), await crew.journal()
+        misses = await crew.journal("outcome=miss")
+        report = await crew.done("GET", "report")
+        pages = [await crew.admin("GET", "/api/v1/journal?limit=150")]
+        after = pages[0][1]["next"]
+        pages.append(await crew.admin("GET", f"/api/v1/journal?limit=150&after={after}"))
+        cleared = await crew.done("DELETE", "journal")
+        left = await crew.journal()
+        stopped = await crew.stopped()
+        rest = await crew.rest_of_stdout()
+
+    only = upstream.only_answer("/same")
+    assert {(each.status, each.body) for each in [*answers, again]} == {(200, only)}
+    assert Counter(each.outcome for each in answers) == {b"recorded": 1, b"replayed": 199}
+    assert status["counts"] == {"replayed": 200, "recorded": 1, "live": 0, "miss": 0, "error": 0}
+    assert status["upstream_connections"] == upstream.connections == 1
+    assert (len(entries), misses, cleared, left) == (201, [], {"removed": 201}, [])
+    assert len(makers(entries)) == WORKERS
+    assert [each["id"] for _, page in pages for each in page["entries"]] == [
+        each["id"] for each in entries
+    ]
+    (cassette,) = report["cassettes"]
+    assert (cassette["replayed"], cassette["recorded"], cassette["unused"]) == (200, 1, [])
+    assert (stopped, rest) == (0, b"")
+
+
+async def test_repeats_are_given_out_once_each_whoever_is_asked(tmp_path: Path) -> None:
+    count = 40
+    async with serving(tmp_path, "--mode", "record", "--repeats", "miss") as (upstream, crew):
+        await crew.ask_all(["/turn"] * count)
+        await crew.done("PUT", "mode", {"mode": "replay"})
+        answers = await crew.ask_all(["/turn"] * (count + 10))
+        entries = await crew.journal("outcome=replayed")
+        await crew.done("POST", "rewind", {})
+        first = await crew.ask("/turn")
+
+    given = [each.body for each in answers if each.outcome == b"replayed"]
+    assert sorted(given) == sorted(upstream.answers["/turn"])
+    assert sorted(each["interaction"] for each in entries) == list(range(count))
+    assert Counter(each.status for each in answers) == {200: count, 424: 10}
+    assert len(makers(entries)) == WORKERS
+    assert first.value(b"Tapeway-Interaction") == b"0"
+
+
+async def test_what_is_steered_is_in_force_on_all_when_it_is_answered(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, crew):
+        outcomes: dict[str, Counter[bytes]] = {}
+        for turn, mode in enumerate(("replay", "passthrough", "auto", "replay", "record")):
+            await crew.done("PUT", "mode", {"mode": mode})
+            answers = await crew.ask_all([f"/{turn}/{each}" for each in range(20)])
+            outcomes[f"{turn} {mode}"] = Counter(each.outcome for each in answers)
+        await crew.done("POST", "insert", {"cassette": "other", "mode": "auto"})
+        others = await crew.ask_all([f"/other/{each}" for each in range(20)])
+        alone = await crew.done("PUT", "mode", {"mode": "replay", "cassette": "alone"})
+        missed = await crew.ask_all([f"/@alone/{each}" for each in range(20)])
+
+    assert outcomes == {
+        "0 replay": {b"miss": 20},
+        "1 passthrough": {b"live": 20},
+        "2 auto": {b"recorded": 20},
+        "3 replay": {b"miss": 20},
+        "4 record": {b"recorded": 20},
+    }
+    assert {(each.value(b"Tapeway-Cassette"), each.outcome) for each in others} == {
+        (b"other", b"recorded")
+    }
+    assert (alone["mode"], alone["cassette"]) == ("replay", "alone")
+    assert {each.outcome for each in missed} == {b"miss"}
+
+
+async def test_an_eject_waits_for_a_recording_that_a_worker_still_makes(tmp_path: Path) -> None:
+    async with serving(tmp_path, "--mode", "record", workers=2) as (upstream, crew):
+        await crew.ask("/first")
+        upstream.gate.clear()
+        async with asyncio.TaskGroup() as tasks:
+            asking = [tasks.create_task(crew.ask(f"/{each}")) for each in range(8)]
+            for each in range(8):
+                await upstream.was_asked(f"/{each}")
+            ejecting = tasks.create_task(crew.done("POST", "eject", {}))
+            await crew.status()
+            assert not ejecting.done()
+            upstream.gate.set()
+        again = await crew.admin("POST", "/api/v1/eject", {})
+
+    (report,) = ejecting.result()["cassettes"]
+    assert (report["name"], report["recorded"], report["unused"]) == ("default", 9, [])
+    assert {each.result().outcome for each in asking} == {b"recorded"}
+    assert again[0] == 409
+
+
+async def test_what_any_worker_missed_can_be_accepted_for_all(tmp_path: Path) -> None:
+    async with serving(tmp_path, workers=2) as (_, crew):
+        await crew.ask("/v1/models?page=1")
+        await crew.done("PUT", "mode", {"mode": "replay"})
+        before = await crew.ask_all([f"/v1/models?page={each}" for each in range(2, 14)])
+        entry = (await crew.journal("outcome=miss"))[-1]
+        await crew.done("POST", f"journal/{entry['id']}/accept", {})
+        after = await crew.ask_all([f"/v1/models?page={each}" for each in range(2, 14)])
+
+    assert {each.outcome for each in before} == {b"miss"}
+    document = json.loads(before[0].body)
+    assert document["tapeway"]["journal"] == f"{crew.ready['admin']}/api/v1/journal?outcome=miss"
+    assert entry["suggestion"] == 'ignore = ["query.page"]'
+    assert {each.outcome for each in after} == {b"replayed"}
+
+
+async def test_events_and_metrics_come_from_all(tmp_path: Path) -> None:
+    async with serving(tmp_path, workers=2) as (_, crew), ClientSession() as http:
+        async with http.get(f"{crew.ready['admin']}/api/v1/events") as stream:
+            for each in range(20):
+                await crew.ask(f"/{each}")
+            events: list[object] = []
+            async with asyncio.timeout(DEADLINE_S):
+                while len(events) < 20:
+                    line = await stream.content.readline()
+                    if line.startswith(b"data: "):
+                        events.append(json.loads(line.removeprefix(b"data: ")))
+        entries = await crew.journal()
+        async with http.get(f"{crew.ready['admin']}/metrics") as answer:
+            text = await answer.text()
+        resident = sum(_resident(each) for each in [crew.pid, *crew.workers])
+
+    assert events == entries[::-1]
+    # Whoever served them, they stand in the order they were answered in.
+    assert [each["path"] for each in entries] == [f"/{each}" for each in range(19, -1, -1)]
+    assert len(makers(entries)) > 1
+    found = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert found['tapeway_requests_total{outcome="recorded"}'] == "20.0"
+    assert found['tapeway_cassette_interactions{cassette="default"}'] == "20.0"
+    assert float(found["process_resident_memory_bytes"]) > resident * 0.8
+
+
+@pytest.mark.parametrize("store", ["memory:", "cassettes", "file:cassettes"])
+async def test_a_store_that_cannot_be_shared_is_refused(tmp_path: Path, store: str) -> None:
+    code, message = await refused(tmp_path, "--workers", "2", "--store", store)
+
+    assert code == USAGE
+    assert message.startswith("--workers 2: the store ")
+    assert "sqlite:FILE or postgresql://" in message
+    assert "--workers 1" in message
+
+
+async def test_a_port_that_workers_share_is_taken_for_other_starts(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    listen = ("--listen", f"127.0.0.1:{port}")
+    async with Crew(tmp_path, 2, *listen) as crew:
+        other = tmp_path / "other"
+        other.mkdir()
+        for options in ((), ("--workers", "2", "--store", f"sqlite:{other}/all.db")):
+            code, message = await refused(other, *options, *listen)
+            assert code == FAILURE
+            assert message.startswith(f"--listen 127.0.0.1:{port} is taken by another process")
+        assert (await crew.ask("/x")).status == 404
+
+
+def _resident(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(pid)

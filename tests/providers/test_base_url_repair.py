@@ -1,0 +1,314 @@
+"""Which wrong base URLs are forgiven, and that all other addresses stay the ones they are."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapeway.core.http.routing import DEFAULT, RequestAddress, Route, RouteTable, Slip, resolve
+from tapeway.core.model.messages import Headers
+from tapeway.providers.base_url_repair import PREFIXES, forgive, mended
+from tapeway.providers.catalogue import PROVIDERS
+from tapeway.providers.paths import owner
+
+TABLE = RouteTable({name: Route(name, each.url) for name, each in PROVIDERS.items()})
+ANTHROPIC: Headers = ((b"anthropic-version", b"2023-06-01"),)
+SUFFIXES = [
+    (name, suffix)
+    for name, provider in PROVIDERS.items()
+    for _, suffix in provider.variables
+    if suffix.startswith(("/v", "/api/v", "/openai/v", "/inference/v"))
+]
+
+
+def found(target: str, headers: Headers = (), table: RouteTable = TABLE) -> RequestAddress:
+    return forgive(resolve(table, owner, target, headers), table)
+
+
+@pytest.mark.parametrize(
+    ("target", "route", "meant", "slip"),
+    [
+        ("/openai/v1/v1/models", "openai", "/v1/models", Slip("doubled", "/v1", "/v1/v1/models")),
+        ("/anthropic/messages", "anthropic", "/v1/messages", Slip("missing", "/v1", "/messages")),
+        ("/v1/v1/messages", "anthropic", "/v1/messages", Slip("doubled", "/v1", "/v1/v1/messages")),
+        ("/messages?beta=true", "anthropic", "/v1/messages?beta=true", None),
+        ("/chat/completions", "openai", "/v1/chat/completions", None),
+        ("/v1/v1/chat/completions", "openai", "/v1/chat/completions", None),
+        ("/responses/r/cancel", "openai", "/v1/responses/r/cancel", None),
+        ("/embeddings", "openai", "/v1/embeddings", None),
+        ("/v1beta/v1beta/models/g:countTokens", "gemini", "/v1beta/models/g:countTokens", None),
+        ("/api/api/chat", "ollama", "/api/chat", None),
+    ],
+)
+def test_a_slip_leads_to_what_was_meant(
+    target: str, route: str, meant: str, slip: Slip | None
+) -> None:
+    address = found(f"/@suite{target}")
+
+    assert (address.cassette, address.route.name, address.target) == ("suite", route, meant)
+    assert address.slip is not None
+    assert slip in (None, address.slip)
+
+
+def test_a_field_that_names_the_provider_decides_for_a_path_without_a_version() -> None:
+    address = found("/models", ANTHROPIC)
+
+    assert (address.route.name, address.target) == ("anthropic", "/v1/models")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/models",
+        "/files",
+        "/v1/v1/unheard_of",
+        "/v1/v1beta/models",
+        "/chat/completionsx",
+        "/v1/chat/completions",
+        "/openai//v1/v1/models",
+        "/openai/%2Fv1/v1/models",
+        "//messages",
+    ],
+)
+def test_what_needs_no_forgiving_is_the_very_address_it_was(target: str) -> None:
+    address = resolve(TABLE, owner, target, ())
+
+    assert forgive(address, TABLE) is address
+
+
+def test_a_service_nobody_knows_gets_what_was_written() -> None:
+    url = "http://127.0.0.1:9000"
+    routes = {"mine": Route("mine", url), **TABLE.routes}
+    table = RouteTable(routes, Route(DEFAULT, url))
+
+    for target in ("/chat/completions", "/v1/v1/messages", "/mine/chat/completions"):
+        assert found(target, table=table).slip is None
+
+
+def test_a_default_upstream_that_is_a_provider_is_known_as_one() -> None:
+    table = RouteTable({}, Route("openai", "https://api.openai.com"))
+
+    assert found("/chat/completions", table=table).target == "/v1/chat/completions"
+
+
+def test_a_provider_that_is_switched_off_is_not_meant() -> None:
+    assert found("/messages", table=RouteTable({"openai": Route("openai", None)})).slip is None
+
+
+def test_a_url_of_the_route_that_holds_the_version_doubles_it_too() -> None:
+    table = RouteTable({"openai": Route("openai", "http://gateway/v1/")})
+    address = found("/openai/v1/models", table=table)
+
+    assert address.target == "/models"
+    assert address.slip == Slip("doubled", "", "/v1/models")
+
+
+def documented() -> Iterator[tuple[str, str]]:
+    """What the page on HTTP says is asked for, and where it goes."""
+    page = Path(__file__).parents[2].joinpath("docs", "http.md").read_text()
+    section = page.partition("## A base URL that is a `/v1` off")[2].partition("\n## ")[0]
+    for row in re.findall(r"^\| (.*) \| (.*) \|$", section, re.MULTILINE)[2:]:
+        for asked in re.findall(r"`(/[^`]*)`", row[0]):
+            yield asked, row[1].strip("`")
+
+
+@pytest.mark.parametrize(("asked", "goes_to"), list(documented()))
+def test_the_documented_slips_are_forgiven_as_documented(asked: str, goes_to: str) -> None:
+    address = found(asked)
+
+    assert address.slip is not None
+    assert address.target == goes_to or goes_to.startswith("the provider")
+
+
+def test_every_built_in_route_has_its_prefixes_and_no_other_has_any() -> None:
+    assert PREFIXES.keys() == PROVIDERS.keys()
+
+
+@pytest.mark.parametrize(("name", "suffix"), SUFFIXES)
+def test_the_version_a_variable_is_printed_with_is_a_prefix_of_that_api(
+    name: str, suffix: str
+) -> None:
+    assert suffix in {prefix.path for prefix in PREFIXES[name]}
+
+
+@pytest.mark.parametrize(
+    ("provider", "written", "meant"),
+    [
+        ("openai", "/v1/v1/chat/completions", "/v1/chat/completions"),
+        ("openai", "/v1/v1/unheard_of?a=b", "/v1/unheard_of?a=b"),
+        ("openai", "/chat/completions", "/v1/chat/completions"),
+        ("openai", "/responses/resp_1?x=//y", "/v1/responses/resp_1?x=//y"),
+        ("openai", "/models", "/v1/models"),
+        ("openai", "/models?limit=2", "/v1/models?limit=2"),
+        ("openai", "/files/a%2Fb%7E/content", "/v1/files/a%2Fb%7E/content"),
+        ("anthropic", "/messages", "/v1/messages"),
+        ("anthropic", "/messages?beta=true", "/v1/messages?beta=true"),
+        ("anthropic", "/v1/v1/messages/count_tokens", "/v1/messages/count_tokens"),
+        ("azure", "/openai/openai/deployments/d/x", "/openai/deployments/d/x"),
+        ("azure", "/openai/v1/v1/responses", "/openai/v1/responses"),
+        ("azure", "/openai/v1/openai/v1/responses", "/openai/v1/responses"),
+        ("gemini", "/v1beta/v1beta/models/g:embedContent", "/v1beta/models/g:embedContent"),
+        ("gemini", "/v1/v1/models/g", "/v1/models/g"),
+        ("gemini", "/models/g:generateContent", "/v1beta/models/g:generateContent"),
+        ("vertex", "/v1/v1/projects/p", "/v1/projects/p"),
+        ("vertex", "/v1beta1/v1beta1/projects/p", "/v1beta1/projects/p"),
+        ("vertex", "/projects/p/locations/l", "/v1/projects/p/locations/l"),
+        ("mistral", "/fim/completions", "/v1/fim/completions"),
+        ("groq", "/openai/v1/openai/v1/chat/completions", "/openai/v1/chat/completions"),
+        ("groq", "/openai/v1/v1/chat/completions", "/openai/v1/chat/completions"),
+        ("groq", "/openai/chat/completions", "/openai/v1/chat/completions"),
+        ("groq", "/v1/chat/completions", "/openai/v1/chat/completions"),
+        ("groq", "/chat/completions", "/openai/v1/chat/completions"),
+        ("cohere", "/v2/v2/chat", "/v2/chat"),
+        ("cohere", "/v1/v1/chat", "/v1/chat"),
+        ("cohere", "/tokenize", "/v1/tokenize"),
+        ("together", "/v1/v1/chat/completions", "/v1/chat/completions"),
+        ("fireworks", "/v1/chat/completions", "/inference/v1/chat/completions"),
+        ("fireworks", "/inference/v1/v1/completions", "/inference/v1/completions"),
+        ("fireworks", "/inference/chat/completions", "/inference/v1/chat/completions"),
+        ("cerebras", "/v1/v1/tcp_warming", "/v1/tcp_warming"),
+        ("perplexity", "/responses", "/v1/responses"),
+        ("openrouter", "/chat/completions", "/api/v1/chat/completions"),
+        ("openrouter", "/v1/chat/completions", "/api/v1/chat/completions"),
+        ("openrouter", "/api/chat/completions", "/api/v1/chat/completions"),
+        ("openrouter", "/api/v1/v1/models", "/api/v1/models"),
+        ("deepseek", "/v1/v1/chat/completions", "/v1/chat/completions"),
+        ("xai", "/chat/completions", "/v1/chat/completions"),
+        ("ollama", "/api/api/chat", "/api/chat"),
+        ("ollama", "/v1/v1/chat/completions", "/v1/chat/completions"),
+        ("ollama", "/chat/completions", "/v1/chat/completions"),
+        ("ollama", "/generate", "/api/generate"),
+        ("voyage", "/embeddings", "/v1/embeddings"),
+        ("huggingface", "/chat/completions", "/v1/chat/completions"),
+    ],
+)
+def test_a_path_the_api_does_not_know_is_taken_for_the_one_that_was_meant(
+    provider: str, written: str, meant: str
+) -> None:
+    found = mended(provider, written)
+
+    assert found is not None
+    assert found.target == meant
+    assert found.slip == ("doubled" if len(written) > len(meant) else "missing")
+    assert meant.startswith(found.prefix + "/")
+
+
+AS_IT_IS = (
+    ("openai", "/v1/chat/completions"),
+    ("openai", "/v1/messages"),
+    ("openai", "/v1/unheard_of"),
+    ("openai", "/unheard_of"),
+    ("openai", "/messages"),
+    ("openai", "/"),
+    ("openai", "/v1"),
+    ("openai", "/v1/v1"),
+    ("openai", "/v1/v1/"),
+    ("openai", "/v1/v1/v1/models"),
+    ("openai", "/v1/v1//models"),
+    ("openai", "//v1/v1/models"),
+    ("openai", "/v1//v1/models"),
+    ("openai", "//models"),
+    ("openai", "/v1/v1beta/models"),
+    ("openai", "/v1/v1x/models"),
+    ("openai", "/%76%31/v1/models"),
+    ("openai", "/V1/v1/models"),
+    ("openai", "/modelsx"),
+    ("openai", "/models%2Fx"),
+    ("openai", "/x?y=/v1/v1/models"),
+    ("openai", "/?/models"),
+    ("anthropic", "/api/hello"),
+    ("anthropic", "/v1/messages"),
+    ("gemini", "/v1/v1beta/models"),
+    ("gemini", "/upload/v1beta/files"),
+    ("gemini", "/v1beta/openai/chat/completions"),
+    ("bedrock", "/model/m/converse"),
+    ("azure", "/v1/chat/completions"),
+    ("azure", "/deployments/d/chat/completions"),
+    ("cohere", "/chat"),
+    ("cohere", "/v1/v2/chat"),
+    ("deepseek", "/chat/completions"),
+    ("deepseek", "/v1/chat/completions"),
+    ("perplexity", "/chat/completions"),
+    ("openrouter", "/models"),
+    ("ollama", "/embeddings"),
+    ("ollama", "/api/chat"),
+    ("ollama", "/chat"),
+    ("huggingface", "/together/v1/chat/completions"),
+    ("unheard_of", "/v1/v1/chat/completions"),
+    ("default", "/chat/completions"),
+)
+
+
+@pytest.mark.parametrize(("provider", "target"), AS_IT_IS)
+def test_every_other_path_is_left_as_it_is(provider: str, target: str) -> None:
+    assert mended(provider, target) is None
+
+
+@pytest.mark.parametrize(
+    ("provider", "base", "written", "meant"),
+    [
+        ("openai", "/v1", "/v1/chat/completions", "/chat/completions"),
+        ("openai", "/v1", "/chat/completions", None),
+        ("openai", "/v1", "/messages", None),
+        ("openai", "/mine", "/v1/v1/models", "/v1/models"),
+        ("openai", "/mine", "/chat/completions", None),
+        ("openai", "/mine/v1", "/v1/chat/completions", None),
+        ("openai", "/v", "/chat/completions", None),
+        ("groq", "/openai", "/v1/chat/completions", None),
+        ("groq", "/openai", "/chat/completions", "/v1/chat/completions"),
+        ("groq", "/openai", "/openai/v1/models", None),
+        ("groq", "/openai/v1", "/openai/v1/models", "/models"),
+        ("groq", "/openai/v1", "/v1/models", "/models"),
+    ],
+)
+def test_what_the_route_s_own_url_begins_with_counts(
+    provider: str, base: str, written: str, meant: str | None
+) -> None:
+    found = mended(provider, written, base)
+
+    assert (found and found.target) == meant
+    if found is not None:
+        assert f"{base}{found.target}".startswith(f"{base}{found.prefix}/")
+
+
+PIECES = st.sampled_from(
+    ["v1", "v2", "v1beta", "api", "openai", "inference", "chat", "completions", "models", "", "x"]
+)
+
+
+@given(
+    st.sampled_from(sorted(PROVIDERS)), st.lists(PIECES, max_size=6), st.text("?/=v1", max_size=5)
+)
+def test_what_was_mended_is_right_and_keeps_all_behind_the_slip(
+    provider: str, pieces: list[str], rest: str
+) -> None:
+    written = f"/{'/'.join(pieces)}{rest}"
+    found = mended(provider, written)
+
+    if found is not None:
+        assert mended(provider, found.target) is None
+        endpoint = found.target.removeprefix(found.prefix)
+        assert endpoint != found.target
+        assert written.endswith(endpoint)
+
+
+@given(
+    st.sampled_from([(name, each.path) for name, all in PREFIXES.items() for each in all]),
+    st.integers(0, 3),
+    st.lists(PIECES, min_size=1, max_size=5),
+)
+def test_what_was_mended_below_a_part_of_the_prefix_makes_the_url_right(
+    known: tuple[str, str], parts: int, pieces: list[str]
+) -> None:
+    provider, prefix = known
+    base = "/".join(prefix.split("/")[: parts + 1])
+    found = mended(provider, f"/{'/'.join(pieces)}", base)
+
+    if found is not None:
+        url = base + found.target
+        assert any(url.startswith(f"{each.path}/") for each in PREFIXES[provider])
+        assert url.startswith(f"{base}{found.prefix}/")
+        assert mended(provider, found.target, base) is None

@@ -1,0 +1,229 @@
+"""Where each dialect's streams end, however the bytes come."""
+
+import gzip
+import tracemalloc
+import zlib
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapeway.core.model.messages import Headers, ResponseHead, Verdict
+from tapeway.core.streams.end_marks import Ending
+from tapeway.core.streams.sse import LONGEST
+from tapeway.providers.api_call import ApiCall
+from tapeway.providers.stream_end import ending
+from tests.support.event_stream_frames import model_frame
+from tests.support.streams import CHAT, ERRORS, EVENT, FRAMES, NDJSON, SSE, STREAMS
+
+MIB = 1024 * 1024
+
+
+def watch(endpoint: str, media: bytes, *more: tuple[bytes, bytes], status: int = 200) -> Ending:
+    headers: Headers = ((b"Content-Type", media), *more)
+    model = "eu.anthropic.claude" if endpoint.startswith("invoke") else "m"
+    call = ApiCall("any", endpoint, model, stream=True)
+    return ending(call, ResponseHead(status, headers=headers, framing="chunked"))
+
+
+def fed(made: Ending, *pieces: bytes) -> tuple[int, Verdict]:
+    """How much may go once all has come, and how it ended."""
+    for piece in pieces:
+        made.feed(piece)
+    free = made.free
+    return free, made.finish()
+
+
+def cut(body: bytes, places: list[int]) -> list[bytes]:
+    """The body in pieces, some of which may be empty."""
+    ends = [0, *sorted(place % (len(body) + 1) for place in places), len(body)]
+    return [body[start:end] for start, end in pairwise(ends)]
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_all_before_the_end_mark_goes_and_the_mark_waits(name: str) -> None:
+    endpoint, media, first, last = STREAMS[name]
+
+    held = (len(first), "marked")
+    assert fed(watch(endpoint, media), first + last) == held
+    assert fed(watch(endpoint, media), first, last) == held
+    assert fed(watch(endpoint, media), first + last, b"\n\n: more\n\n") == held
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_that_breaks_off_before_its_mark_is_truncated(name: str) -> None:
+    endpoint, media, first, last = STREAMS[name]
+    needed = last if media == FRAMES else last.rstrip()
+    needed = needed.removesuffix(b"\n\ndata: [DONE]")
+    for end in range(len(first) + len(needed)):
+        free, verdict = fed(watch(endpoint, media), (first + last)[:end])
+
+        assert verdict == "truncated", (first + last)[:end]
+        assert free <= len(first)
+
+
+@pytest.mark.parametrize("stream", [*STREAMS.values(), *ERRORS.values()])
+def test_one_cut_anywhere_changes_nothing(stream: tuple[str, bytes, bytes, bytes]) -> None:
+    endpoint, media, first, last = stream
+    body = first + last
+    whole = fed(watch(endpoint, media), body)
+
+    for end in range(len(body)):
+        assert fed(watch(endpoint, media), body[:end], body[end:]) == whole, body[:end]
+
+
+@given(st.sampled_from([*STREAMS.values(), *ERRORS.values()]), st.lists(st.integers(0, 9999)))
+def test_however_the_bytes_are_cut_the_same_is_held_and_found(
+    stream: tuple[str, bytes, bytes, bytes], places: list[int]
+) -> None:
+    endpoint, media, first, last = stream
+    whole = fed(watch(endpoint, media), first + last)
+    made = watch(endpoint, media)
+    before = 0
+    for piece in cut(first + last, places):
+        made.feed(piece)
+        assert before <= made.free
+        if whole[1] == "marked":
+            assert made.free <= len(first), "nothing of the mark goes out"
+        before = made.free
+
+    assert (made.free, made.finish()) == whole
+
+
+@given(st.sampled_from([*STREAMS.values(), *ERRORS.values()]), st.lists(st.binary(max_size=60)))
+def test_no_octets_upset_it(stream: tuple[str, bytes, bytes, bytes], noise: list[bytes]) -> None:
+    endpoint, media, first, last = stream
+    made = watch(endpoint, media)
+    size = 0
+    for piece in (first, *noise, last):
+        made.feed(piece)
+        size += len(piece)
+        assert 0 <= made.free <= size
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_error_inside_a_success_is_no_success(name: str) -> None:
+    endpoint, media, first, last = ERRORS[name]
+
+    assert fed(watch(endpoint, media), first, last)[1] == "error"
+    assert fed(watch(endpoint, media), first, last, b"data: [DONE]\n\n")[1] == "error"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "media", "body"),
+    [
+        ("streamGenerateContent", SSE, b'data: {"candidates":[{"finishReason":"STOP"}]}\r\n\r\n'),
+        ("streamGenerateContent", SSE, b'data: {"candid'),
+        ("streamGenerateContent", b"application/json", b"[{},\r\n{}"),
+        ("audio.speech", b"audio/mpeg", b"\xff\xfb"),
+        ("chat.completions", b"application/json", b'{"choices":[]}'),
+        ("threads", SSE, b"data: anything\n\n"),
+        ("messages", NDJSON, b"{}\n"),
+    ],
+)
+def test_where_there_is_no_mark_the_transport_s_end_is_the_only_one(
+    endpoint: str, media: bytes, body: bytes
+) -> None:
+    free, verdict = fed(watch(endpoint, media), body)
+
+    assert (free, verdict) == (len(body), "complete")
+
+
+def test_an_answer_that_is_no_success_has_no_mark() -> None:
+    assert fed(watch("chat.completions", SSE, status=429), CHAT) == (len(CHAT), "complete")
+
+
+def test_the_answer_to_nobody_s_call_needs_no_mark_but_waits_at_the_one_clients_know() -> None:
+    head = ResponseHead(200, headers=((b"content-type", SSE),), framing="chunked")
+    body = CHAT + b'data: {"error": "only a field of its own"}\n\n'
+
+    assert fed(ending(None, head), body) == (len(body), "complete")
+    assert fed(ending(None, head), body + b"data: [DONE]\n\n") == (len(body), "marked")
+    assert fed(watch("threads", SSE), body + b"data: [DONE]\n\n") == (len(body), "marked")
+
+
+def test_a_mark_with_something_behind_it_is_one() -> None:
+    for mark in (b"data: [DONE] \n\n", b"data:[DONE]\t\r\n\r\n", b"data: [DONE] - bye\n\n"):
+        assert fed(watch("chat.completions", SSE), CHAT, mark) == (len(CHAT), "marked")
+
+
+def test_the_last_octet_of_an_announced_length_waits() -> None:
+    head = ResponseHead(200, length=5)
+    call = ApiCall("openai", "chat.completions", "m", stream=False)
+
+    assert fed(ending(call, head), b"abc") == (3, "complete")
+    assert fed(ending(None, head), b"abc", b"de") == (4, "complete")
+
+
+def test_a_frame_that_other_models_end_with_is_their_own_affair() -> None:
+    call = ApiCall("bedrock", "invoke-with-response-stream", "meta.llama", stream=True)
+    head = ResponseHead(200, headers=((b"content-type", FRAMES),), framing="chunked")
+    body = model_frame({"generation": "x"})
+
+    assert fed(ending(call, head), body) == (len(body), "complete")
+    assert fed(ending(call, head), body, body[:-1])[1] == "truncated"
+
+
+def test_what_is_no_frame_is_passed_on_and_no_whole_stream() -> None:
+    body = EVENT + b"no frame at all, but longer than one's first fields"
+
+    assert fed(watch("converse-stream", FRAMES), body, b"more") == (len(body) + 4, "truncated")
+
+
+@given(st.sampled_from(sorted(STREAMS)), st.lists(st.integers(0, 9999)))
+def test_a_coded_stream_is_looked_into_and_waits_from_the_piece_with_the_mark(
+    name: str, places: list[int]
+) -> None:
+    endpoint, media, first, last = STREAMS[name]
+    packer = zlib.compressobj(wbits=31)
+    before = packer.compress(first) + packer.flush(zlib.Z_SYNC_FLUSH)
+    body = before + packer.compress(last) + packer.flush()
+    pieces = cut(body, places)
+    free, verdict = fed(watch(endpoint, media, (b"Content-Encoding", b"gzip")), *pieces)
+
+    assert verdict == "marked"
+    seen = zlib.decompressobj(31).decompress(body[:free])
+    assert first.startswith(seen)
+    assert fed(watch(endpoint, media, (b"Content-Encoding", b"gzip")), before, body[len(before) :])[
+        0
+    ] in (len(before), 0)
+
+
+@pytest.mark.parametrize("coding", [b"gzip", b"made-up"])
+def test_what_cannot_be_looked_into_ends_where_the_transport_does(coding: bytes) -> None:
+    made = watch("chat.completions", SSE, (b"Content-Encoding", coding))
+
+    assert fed(made, b"not in that coding, and no end") == (30, "complete")
+
+
+def test_a_coded_stream_without_its_mark_is_truncated() -> None:
+    body = gzip.compress(CHAT)
+    made = watch("chat.completions", SSE, (b"Content-Encoding", b"gzip"))
+
+    assert fed(made, body) == (len(body), "truncated")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "media", "piece", "end", "mark"),
+    [
+        ("messages", SSE, b"data: " + b"a" * MIB, b"\n\n", b'data: {"type": "message_stop"}\n\n'),
+        ("messages", SSE, b"data: " + b"a" * MIB + b"\n", b"\n", b"event: message_stop\n\n"),
+        ("api.chat", NDJSON, b'{"message": "' + b"a" * MIB, b'"}\n', b'{"done": true}\n'),
+    ],
+)
+def test_a_line_or_an_event_as_long_as_a_body_is_not_held_in_memory(
+    endpoint: str, media: bytes, piece: bytes, end: bytes, mark: bytes
+) -> None:
+    made, count = watch(endpoint, media), 6 * LONGEST // MIB
+
+    tracemalloc.start()
+    try:
+        for _ in range(count):
+            made.feed(piece)
+        made.feed(end + mark)
+        assert tracemalloc.get_traced_memory()[1] < 6 * LONGEST
+    finally:
+        tracemalloc.stop()
+    assert made.free == count * len(piece) + len(end)
+    assert made.finish() == "marked"

@@ -1,0 +1,144 @@
+"""A proxy listener in the test's own process: real sockets on both sides, nothing else around."""
+
+import itertools
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from ssl import SSLContext
+
+from aiohttp import web
+
+from tapeway.core.http.routing import DEFAULT, Route, RouteTable
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.control import Mode
+from tapeway.core.model.interaction import Interaction
+from tapeway.engine.broker import Broker
+from tapeway.engine.journal import RequestJournal
+from tapeway.engine.recorder import Policy
+from tapeway.formats.native import document
+from tapeway.providers.paths import owner
+from tapeway.server.protocol import ProxyServer
+from tapeway.server.proxy import Proxy, ProxyOptions
+from tapeway.stores.memory import MemoryStore
+from tapeway.upstream.address_guard import AddressGuard
+from tapeway.upstream.client import Limits, UpstreamClient
+from tests.support.raw_client import Answer, RawClient
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """A serving proxy and everything behind it."""
+
+    port: int
+    broker: Broker
+    client: UpstreamClient
+    store: MemoryStore
+    journal: RequestJournal
+    proxy: Proxy
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def host(self) -> bytes:
+        return f"127.0.0.1:{self.port}".encode()
+
+    def connect(self) -> RawClient:
+        """A client's connection, to be used as a context manager."""
+        return RawClient(self.url)
+
+    def request(self, line: bytes = b"GET /", *fields: bytes, body: bytes = b"") -> bytes:
+        """A request with nothing in it but what is given, its Host and what frames a body."""
+        lines = [line + b" HTTP/1.1", b"Host: " + self.host, *fields]
+        if body:
+            lines.append(b"Content-Length: %d" % len(body))
+        return b"\r\n".join([*lines, b"", body])
+
+    async def ask(self, line: bytes = b"GET /", *fields: bytes, body: bytes = b"") -> Answer:
+        """One request on a connection of its own."""
+        return await self.send(self.request(line, *fields, body=body))
+
+    async def send(self, *segments: bytes) -> Answer:
+        """The first answer to these very bytes on a connection of its own."""
+        async with self.connect() as client:
+            return await client.ask(*segments)
+
+    async def recorded(self) -> list[Interaction]:
+        """What the store holds."""
+        if (stored := await self.store.load("default", writable=False)) is None:
+            return []
+        return [each for each in stored.interactions if isinstance(each, Interaction)]
+
+
+@asynccontextmanager
+async def stand(
+    upstream: str | None = None,
+    *,
+    mode: Mode = "record",
+    routes: dict[str, str] | None = None,
+    store: MemoryStore | None = None,
+    policy: Policy | None = None,
+    limits: Limits | None = None,
+    manners: ProxyOptions | None = None,
+    tls: SSLContext | bool = True,
+    guard: AddressGuard | None = None,
+    wrap: Callable[[UpstreamClient], UpstreamClient] = lambda client: client,
+) -> AsyncIterator[Stand]:
+    """A proxy in front of one upstream, or of routes; `{own}` in a URL is the proxy's own port."""
+    store, journal = store or MemoryStore(), RequestJournal(100)
+    guard = guard or AddressGuard(frozenset(), ())
+    bound = socket.create_server(("127.0.0.1", 0))
+    port = bound.getsockname()[1]
+    guard.own = frozenset({("127.0.0.1", port)})
+    own = {"own": port}
+    table = RouteTable(
+        {name: Route(name, url.format_map(own)) for name, url in (routes or {}).items()},
+        Route(DEFAULT, upstream.format_map(own)) if upstream else None,
+    )
+    limits = limits or Limits(connect_s=10, idle_s=30)
+    client = UpstreamClient(guard, limits, tls=tls, clock=time.monotonic)
+    async with (
+        client,
+        Broker(
+            store,
+            wrap(client),
+            mode=mode,
+            cassette="default",
+            routes=table,
+            policy=policy or Policy(),
+            new_head=lambda: CassetteHead("2026-01-01T00:00:00+00:00", "run"),
+        ) as broker,
+    ):
+        ids = (f"tw-{number}" for number in itertools.count(1))
+        proxy = Proxy(
+            broker,
+            journal,
+            owner,
+            manners or ProxyOptions(max_body=8 * MIB, body_idle_s=10),
+            clock=time.monotonic,
+            now=time.monotonic,
+            new_id=lambda: next(ids),
+        )
+        runner = web.ServerRunner(ProxyServer(proxy), shutdown_timeout=0.1)
+        await runner.setup()
+        try:
+            await web.SockSite(runner, bound).start()
+            yield Stand(port, broker, client, store, journal, proxy)
+        finally:
+            await runner.cleanup()
+
+
+async def written_and_read(store: MemoryStore) -> MemoryStore:
+    """A store with the same cassettes after each has been through its file's text."""
+    again = MemoryStore()
+    for name in await store.names():
+        stored = await store.load(name, writable=False)
+        assert stored is not None
+        await again.save(name, document.load(document.save(stored)))
+    return again

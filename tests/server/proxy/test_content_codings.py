@@ -1,0 +1,174 @@
+"""Content codings: live the very bytes, in the cassette text, replayed to whatever client asks."""
+
+import asyncio
+import base64
+import gzip
+import os
+
+import pytest
+
+from tapeway.core.json_text import Json, dump
+from tapeway.formats.native.document import load
+from tapeway.stores.memory import MemoryStore
+from tests.server.in_process_proxy import MIB, stand, written_and_read
+from tests.support.coded_bodies import PACKERS, flushed, pack
+from tests.support.socket_upstream import Peer
+
+EVENTS = [b"data: %d\n\n" % number for number in range(4)]
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
+TEXT = b'{"text": "hello, hello, hello"}'
+
+
+def chunked(coding: bytes, wire: list[bytes]) -> list[bytes]:
+    """The steps of a coded stream, a chunk each."""
+    pieces = [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in wire]
+    return [STREAM + b"Content-Encoding: %b\r\n\r\n" % coding, *pieces, b"0\r\n\r\n"]
+
+
+def sized(coding: bytes, body: bytes, *fields: bytes, status: bytes = b"200 OK") -> bytes:
+    head = [
+        b"HTTP/1.1 " + status,
+        b"Content-Type: application/json",
+        b"Content-Encoding: " + coding,
+        b"Content-Length: %d" % len(body),
+        *fields,
+    ]
+    return b"\r\n".join([*head, b"", body])
+
+
+@pytest.mark.parametrize("coding", PACKERS)
+async def test_a_coded_stream_is_live_as_it_came_and_replayed_as_text_in_its_chunks(
+    coding: bytes,
+) -> None:
+    wire = flushed(coding, EVENTS)
+    async with Peer(*chunked(coding, wire)) as peer, stand(peer.url) as proxy:
+        live = await proxy.ask(b"GET /s", b"Accept-Encoding: " + coding)
+        store = await written_and_read(proxy.store)
+    async with stand(store=store, mode="replay") as proxy:
+        replayed = await proxy.ask(b"GET /s", b"Accept-Encoding: " + coding)
+
+    assert (live.chunks, live.value(b"Content-Encoding")) == (wire, coding)
+    assert replayed.complete
+    assert replayed.chunks == EVENTS
+    assert replayed.passed_on == [(b"Content-Type", b"text/event-stream")]
+
+
+@pytest.mark.parametrize("coding", [*PACKERS, b"gzip, br"])
+@pytest.mark.parametrize("accepted", [b"gzip", b"identity", b"identity;q=0, gzip", b""])
+async def test_a_coded_answer_is_replayed_plain_whatever_the_client_takes(
+    coding: bytes, accepted: bytes
+) -> None:
+    answer = sized(coding, pack(coding, TEXT), b'ETag: "x"', b"Vary: Accept-Encoding")
+    async with Peer(answer) as peer, stand(peer.url, mode="auto") as proxy:
+        live = await proxy.ask(b"GET /x", b"Accept-Encoding: " + coding)
+        replayed = await proxy.ask(b"GET /x", *[b"Accept-Encoding: " + accepted][: len(accepted)])
+        (recorded,) = await proxy.recorded()
+
+    assert live.body == answer.partition(b"\r\n\r\n")[2]
+    assert live.value(b"Content-Encoding") == coding
+    assert (replayed.outcome, replayed.body) == (b"replayed", TEXT)
+    assert replayed.value(b"Content-Length") == b"%d" % len(TEXT)
+    assert replayed.passed_on == [
+        (b"Content-Type", b"application/json"),
+        (b"ETag", b'"x"'),
+        (b"Vary", b"Accept-Encoding"),
+    ]
+    assert recorded.response.body == TEXT
+
+
+BROKEN = {
+    "broken": sized(b"gzip", b"no gzip at all"),
+    "cut": sized(b"gzip", gzip.compress(TEXT)[:-1]),
+    "unknown": sized(b"unheard-of", TEXT),
+    "a bomb": sized(b"gzip", gzip.compress(bytes(40_000_000))),
+    "a part": sized(
+        b"gzip",
+        gzip.compress(TEXT)[:9],
+        b"Content-Range: bytes 0-8/50",
+        status=b"206 Partial Content",
+    ),
+}
+
+
+@pytest.mark.parametrize("answer", BROKEN.values(), ids=BROKEN)
+async def test_what_cannot_be_read_is_replayed_as_it_came(answer: bytes) -> None:
+    async with Peer(answer) as peer, stand(peer.url) as proxy:
+        live = await proxy.ask(b"GET /x")
+        store = await written_and_read(proxy.store)
+    async with stand(store=store, mode="replay") as proxy:
+        replayed = await proxy.ask(b"GET /x")
+
+    assert live.body == replayed.body == answer.partition(b"\r\n\r\n")[2]
+    assert live.passed_on == replayed.passed_on
+    assert replayed.values(b"Content-Encoding")
+
+
+async def test_a_head_and_a_304_keep_what_they_say_of_a_body() -> None:
+    said = b'Content-Encoding: gzip\r\nContent-MD5: x\r\nETag: W/"1"\r\n\r\n'
+    for line, status in ((b"HEAD /x", b"200 OK"), (b"GET /x", b"304 Not Modified")):
+        head = b"HTTP/1.1 " + status + b"\r\n" + said
+        async with Peer(head) as peer, stand(peer.url) as proxy:
+            live = await proxy.ask(line)
+            store = await written_and_read(proxy.store)
+        async with stand(store=store, mode="replay") as proxy:
+            replayed = await proxy.ask(line)
+
+        assert live.passed_on == replayed.passed_on
+        assert replayed.value(b"Content-Encoding") == b"gzip"
+
+
+async def test_an_upload_is_the_same_request_in_whatever_coding_it_comes() -> None:
+    def upload(coding: bytes) -> tuple[bytes, ...]:
+        return (b"Content-Type: application/json", b"Content-Encoding: " + coding)
+
+    async with Peer() as peer, stand(peer.url, mode="auto") as proxy:
+        answers = [
+            await proxy.ask(b"POST /x", *upload(coding), body=pack(coding, TEXT))
+            for coding in (b"gzip", b"br", b"zstd, gzip")
+        ]
+        answers.append(await proxy.ask(b"POST /x", upload(b"")[0], body=TEXT))
+        (recorded,) = await proxy.recorded()
+
+        assert peer.requests[0].endswith(pack(b"gzip", TEXT)[-20:])
+    assert [each.outcome for each in answers] == [b"recorded", *[b"replayed"] * 3]
+    assert recorded.request.body == TEXT
+    assert recorded.request.headers == ((b"Content-Type", b"application/json"),)
+
+
+async def test_a_coded_body_in_base64_replays_as_it_stands() -> None:
+    body = gzip.compress(TEXT)
+    document: Json = {
+        "kind": "http",
+        "request": {"method": "GET", "url": "http://h/x"},
+        "response": {
+            "status_code": 200,
+            "headers": {"Content-Encoding": "gzip"},
+            "body_b64": base64.b64encode(body).decode(),
+        },
+    }
+    store = MemoryStore()
+    text = b'{"version": "1", "interactions": [%b]}' % dump(document)
+    await store.save("default", load(text))
+    async with stand(store=store, mode="replay") as proxy:
+        replayed = await proxy.ask(b"GET /x")
+
+    assert (replayed.body, replayed.value(b"Content-Encoding")) == (body, b"gzip")
+
+
+async def test_who_joins_the_call_for_a_large_answer_gets_it_plain_as_a_small_one() -> None:
+    text = os.urandom(MIB).hex().encode()
+    packed = gzip.compress(text, 1)  # Once: it says in which second it was made.
+    said, gate = sized(b"gzip", packed), asyncio.Event()
+    async with (
+        Peer(said[:99], gate, said[99:]) as peer,
+        stand(peer.url, mode="auto") as proxy,
+        asyncio.TaskGroup() as tasks,
+    ):
+        asking = [tasks.create_task(proxy.ask()) for _ in range(2)]
+        await peer.asked.wait()
+        gate.set()
+        answers = [await each for each in asking]
+
+    found = {each.outcome: (each.value(b"Content-Encoding"), each.body) for each in answers}
+    assert found[b"recorded"] == (b"gzip", packed)
+    assert found[b"replayed"] == (b"", text)

@@ -1,0 +1,190 @@
+"""Loops with tools, logins and several users, over real sockets and through a cassette's text."""
+
+import json
+
+import pytest
+
+from tapeway.core.json_text import Json, dump
+from tests.server.in_process_proxy import Stand, stand, written_and_read
+from tests.support.raw_client import Answer
+from tests.support.socket_upstream import Peer
+
+JSON = b"Content-Type: application/json"
+CALLS = ("call_h5Xw0Vb1jZ", "call_Qp7Lm2Kd9R")
+
+
+def reply(body: Json, *fields: bytes, status: bytes = b"200 OK") -> bytes:
+    text = dump(body)
+    head = [b"HTTP/1.1 " + status, JSON, *fields, b"Content-Length: %d" % len(text)]
+    return b"\r\n".join([*head, b"", text])
+
+
+def stream(*calls: str) -> bytes:
+    """An event stream that calls tools, as OpenAI's does."""
+    events = [dump({"choices": [{"delta": {"tool_calls": [{"id": each}]}}]}) for each in calls]
+    text = b"".join([b"data: %b\n\n" % each for each in [*events, b"[DONE]"]])
+    return (
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"%x\r\n%b\r\n0\r\n\r\n" % (len(text), text)
+    )
+
+
+def turn(*results: tuple[str, str], **changed: Json) -> bytes:
+    said: list[Json] = [{"role": "user", "content": "What is the weather?"}]
+    if results:
+        said.append({"role": "assistant", "tool_calls": [{"id": name} for name, _ in results]})
+    said += [{"role": "tool", "tool_call_id": name, "content": text} for name, text in results]
+    asked: dict[str, Json] = {
+        "model": "gpt-4.1",
+        "stream": True,
+        "temperature": 0.5,
+        "tools": [{"type": "function", "function": {"name": "weather"}}],
+        "messages": said,
+    }
+    return dump(asked | changed)
+
+
+async def ask(proxy: Stand, body: bytes) -> Answer:
+    return await proxy.ask(b"POST /v1/chat/completions", JSON, body=body)
+
+
+@pytest.mark.parametrize("names", [CALLS, ("mine_1", "mine_2"), ("0", "1")])
+async def test_a_loop_of_three_turns_replays_offline_whatever_the_app_calls_its_calls(
+    names: tuple[str, str],
+) -> None:
+    async with Peer() as peer, stand(peer.url) as proxy:
+        peer.then(stream(*CALLS)).then(stream("call_Zz9Yy8Xx7W")).then(stream())
+        await ask(proxy, turn())
+        first, second = ((each, "sun") for each in CALLS)
+        await ask(proxy, turn(first, second))
+        await ask(proxy, turn(first, second, ("call_Zz9Yy8Xx7W", "fog")))
+        store = await written_and_read(proxy.store)
+
+    async with stand("http://127.0.0.1:9", mode="replay", store=store) as proxy:
+        one, two = ((each, "sun") for each in names)
+        answers = [
+            await ask(proxy, turn()),
+            await ask(proxy, turn(one, two)),
+            await ask(proxy, turn(one, two, ("another", "fog"))),
+        ]
+
+        assert [each.outcome for each in answers] == [b"replayed"] * 3
+        assert [entry.interaction for entry in proxy.journal] == [2, 1, 0]
+        latest, before, _ = [entry.message or "" for entry in proxy.journal]
+        assert "call_Zz9Yy8Xx7W is another" in latest
+        assert (f"{CALLS[0]} is {names[0]}" in before) is (names != CALLS)
+
+
+@pytest.mark.parametrize(
+    ("changed", "path"),
+    [
+        ({"stream": False}, "body.stream"),
+        ({"temperature": 0.6}, "body.temperature"),
+        ({"model": "gpt-4.2"}, "body.model"),
+        (
+            {"tools": [{"type": "function", "function": {"name": "winds"}}]},
+            "body.tools[0].function.name",
+        ),
+        (
+            {"messages": [{"role": "user", "content": "What was the weather?"}]},
+            "body.messages[0].content",
+        ),
+    ],
+)
+async def test_a_word_of_the_prompt_the_stream_a_tool_or_the_temperature_changed_misses(
+    changed: dict[str, Json], path: str
+) -> None:
+    async with Peer() as peer, stand(peer.url) as proxy:
+        peer.then(stream(*CALLS))
+        await ask(proxy, turn())
+        await proxy.broker.set_mode("replay")
+
+        missed = await ask(proxy, turn(**changed))
+
+    assert missed.status == 424
+    [near] = json.loads(missed.body)["tapeway"]["nearest"]
+    assert [each["path"] for each in near["differences"]] == [path]
+
+
+async def test_an_sdk_that_writes_the_same_in_another_way_hits() -> None:
+    async with Peer() as peer, stand(peer.url) as proxy:
+        peer.then(stream(*CALLS))
+        await ask(proxy, turn())
+        await proxy.broker.set_mode("replay")
+        other = json.dumps(dict(reversed(json.loads(turn()).items())), indent=1)
+
+        assert (await ask(proxy, other.encode())).outcome == b"replayed"
+
+
+async def test_identifiers_of_a_recording_that_go_live_are_named_in_the_journal() -> None:
+    async with Peer() as peer, stand(peer.url, mode="auto") as proxy:
+        peer.then(stream(*CALLS)).then(stream()).then(stream())
+        await ask(proxy, turn())
+        await ask(proxy, turn((CALLS[0], "sun")))
+        await proxy.broker.rewind()
+
+        answer = await ask(proxy, turn((CALLS[0], "rain")))
+
+        assert answer.outcome == b"recorded"
+        latest, before, *_ = proxy.journal
+        assert CALLS[0] in (latest.message or "")
+        assert before.message is None
+
+
+COOKIES = [b"Cookie: sid=%b-is-a-long-session" % name for name in (b"ann", b"bob")]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+async def test_each_user_gets_the_own_page(order: tuple[int, int]) -> None:
+    async with Peer() as peer, stand(peer.url) as proxy:
+        for name, cookie in zip(("ann", "bob"), COOKIES, strict=True):
+            peer.then(reply({"name": name}))
+            await proxy.ask(b"GET /me", cookie)
+        store = await written_and_read(proxy.store)
+
+    async with stand("http://127.0.0.1:9", mode="replay", store=store) as proxy:
+        pages = [(await proxy.ask(b"GET /me", COOKIES[n])).body for n in order]
+
+    assert pages == [dump({"name": ("ann", "bob")[n]}) for n in order]
+
+
+async def test_a_cookie_that_a_replay_set_is_the_one_that_was_recorded() -> None:
+    async with Peer() as peer, stand(peer.url) as proxy:
+        for name, cookie in zip((b"ann", b"bob"), COOKIES, strict=True):
+            session = cookie.removeprefix(b"Cookie: ")
+            peer.then(reply({}, b"Set-Cookie: " + session + b"; Path=/"))
+            await proxy.ask(b"POST /login", b"Content-Type: text/plain", body=name)
+            peer.then(reply({"name": name.decode()}))
+            await proxy.ask(b"GET /me", cookie)
+        store = await written_and_read(proxy.store)
+
+    async with stand("http://127.0.0.1:9", mode="replay", store=store) as proxy:
+        for name in (b"bob", b"ann"):
+            login = await proxy.ask(b"POST /login", b"Content-Type: text/plain", body=name)
+            session = login.value(b"set-cookie").partition(b";")[0]
+            page = await proxy.ask(b"GET /me", b"Cookie: " + session)
+
+            assert page.body == dump({"name": name.decode()})
+
+
+async def test_a_digest_login_replays_in_its_two_steps() -> None:
+    challenge = b'WWW-Authenticate: Digest realm="r", nonce="0123456789abcdef"'
+    async with Peer() as peer, stand(peer.url) as proxy:
+        peer.then(reply({"step": 1}, challenge, status=b"401 Unauthorized"))
+        await proxy.ask(b"GET /private")
+        peer.then(reply({"step": 2}))
+        await proxy.ask(b"GET /private", b'Authorization: Digest username="me", cnonce="aaaa"')
+        store = await written_and_read(proxy.store)
+        assert b"cnonce" not in b"".join([repr(each).encode() for each in await proxy.recorded()])
+
+    async with stand("http://127.0.0.1:9", mode="replay", store=store) as proxy:
+        steps = [
+            (await proxy.ask(b"GET /private", *fields)).status
+            for fields in (
+                (b'Authorization: Digest username="me", cnonce="bbbb"',),
+                (),
+                (b'Authorization: Digest username="me", cnonce="cccc"',),
+            )
+        ]
+
+    assert steps == [200, 401, 200]

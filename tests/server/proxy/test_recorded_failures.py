@@ -1,0 +1,236 @@
+"""`--record-failures`: what went wrong is recorded, and goes wrong again when it is replayed."""
+
+import asyncio
+import gzip
+
+import pytest
+
+from tapeway.core.model.control import Mode
+from tapeway.core.model.messages import FailureKind
+from tapeway.engine.recorder import Policy
+from tapeway.server.proxy import ProxyOptions
+from tapeway.upstream.client import Limits
+from tests.server.in_process_proxy import Stand, stand, written_and_read
+from tests.server.streaming import LAST, chunk, head, routes
+from tests.support.raw_client import Answer
+from tests.support.socket_upstream import OK, Peer, Step
+from tests.support.streams import CHAT, SSE
+
+LENGTH = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 10\r\n\r\n"
+CLOSED = b"HTTP/1.1 200 OK\r\n\r\n"
+QUICK = Limits(connect_s=10, idle_s=0.2)
+KEEPING = Policy(record_failures=True)
+STREAM = ProxyOptions(max_body=2**23, body_idle_s=10, delivery="stream")
+ASK = b"POST /openai/v1/chat/completions"
+BODY = b'{"stream":true}'
+
+Failed = tuple[tuple[Step, ...], FailureKind, list[bytes]]
+
+MIDWAY: dict[str, Failed] = {
+    "a stream cut between chunks": (
+        *((head(SSE), chunk(CHAT), chunk(b"data: {"), "close"), "cut"),
+        [CHAT, b"data: {"],
+    ),
+    "a stream reset": ((head(SSE), chunk(CHAT), "reset"), "cut", [CHAT]),
+    "half a chunk": ((head(SSE), chunk(CHAT), b"5\r\nhe", "close"), "cut", [CHAT, b"he"]),
+    "a head alone": ((head(SSE), "close"), "cut", []),
+    "a short body": ((LENGTH, b"hello", "close"), "cut", [b"hello"]),
+    "no body": ((LENGTH, "reset"), "cut", [b""]),
+    "a body without a length, reset": ((CLOSED, b"hello", "reset"), "cut", [b"hello"]),
+    "silence in the middle": ((head(SSE), chunk(CHAT), "stall"), "timeout", [CHAT]),
+}
+AT_ONCE: dict[str, Failed] = {
+    "nothing at all": (("close",), "reset", []),
+    "a reset": (("reset",), "reset", []),
+    "silence": (("stall",), "timeout", []),
+}
+
+
+async def outcome_of(proxy: Stand) -> Answer | None:
+    """What a client sees; None where the connection ends without any answer."""
+    try:
+        return await proxy.ask(ASK, body=BODY)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+
+
+@pytest.mark.parametrize("mode", ["record", "auto"])
+@pytest.mark.parametrize("name", [*MIDWAY, *AT_ONCE])
+async def test_a_failure_is_recorded_with_what_had_come(name: str, mode: Mode) -> None:
+    steps, kind, pieces = (MIDWAY | AT_ONCE)[name]
+    async with (
+        Peer(*steps) as peer,
+        stand(mode=mode, routes=routes(peer.url), limits=QUICK, policy=KEEPING) as proxy,
+    ):
+        live = await outcome_of(proxy)
+        [recorded] = await proxy.recorded()
+
+    # Live, it is the same error as where failures are not recorded.
+    assert live is not None
+    assert (live.status, live.outcome) == (504 if kind == "timeout" else 502, b"error")
+    assert recorded.failure is not None
+    assert recorded.failure.kind == kind
+    assert [each.data for each in recorded.response.chunks] == [each for each in pieces if each]
+    assert recorded.response.status == (200 if name in MIDWAY else 0)
+
+
+@pytest.mark.parametrize("name", MIDWAY)
+async def test_a_stream_that_fails_is_passed_on_up_to_there(name: str) -> None:
+    steps, kind, pieces = MIDWAY[name]
+    async with (
+        Peer(*steps) as peer,
+        stand(
+            mode="auto", routes=routes(peer.url), limits=QUICK, policy=KEEPING, manners=STREAM
+        ) as proxy,
+    ):
+        live, again = [await outcome_of(proxy) for _ in range(2)]
+
+        assert live is not None
+        assert again is not None
+        assert (live.complete, again.complete) == (False, False)
+        assert (live.outcome, again.outcome) == (b"recorded", b"replayed")
+        assert live.values(b"tapeway-interaction") == again.values(b"tapeway-interaction")
+        assert live.body == b"".join(pieces)
+        assert again.body == b"".join(pieces)
+        assert len(peer.requests) == 1
+        [recorded] = await proxy.recorded()
+        assert recorded.failure is not None
+        assert recorded.failure.kind == kind
+
+
+@pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
+@pytest.mark.parametrize("name", MIDWAY)
+async def test_a_replay_breaks_off_at_the_same_byte(name: str, version: bytes) -> None:
+    steps, _, pieces = MIDWAY[name]
+    async with (
+        Peer(*steps) as peer,
+        stand(mode="record", routes=routes(peer.url), limits=QUICK, policy=KEEPING) as proxy,
+    ):
+        await outcome_of(proxy)
+        store = await written_and_read(proxy.store)
+
+    async with stand(mode="replay", routes=routes("http://never"), store=store) as proxy:
+        sent = proxy.request(ASK, body=BODY).replace(b"HTTP/1.1", version)
+        if version == b"HTTP/1.0":
+            async with proxy.connect() as app:
+                await app.send(sent)
+                await app.until(b"\r\n\r\n")
+                with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+                    await app.until(b"".join(pieces) + b"more")
+            return
+        answer = await proxy.send(sent)
+
+        assert (answer.status, answer.outcome, answer.complete) == (200, b"replayed", False)
+        assert [each for each in answer.chunks if each] == [each for each in pieces if each]
+        [entry] = proxy.journal
+        assert (entry.outcome, entry.interaction) == ("replayed", 0)
+        assert entry.message
+        assert proxy.broker.counts["replayed"] == 1
+
+
+async def test_a_short_body_announces_again_what_it_had_announced() -> None:
+    async with (
+        Peer(LENGTH, b"hello", "close") as peer,
+        stand(mode="auto", routes=routes(peer.url), policy=KEEPING) as proxy,
+    ):
+        await outcome_of(proxy)
+        answer = await proxy.ask(ASK, body=BODY)
+
+        assert answer.value(b"content-length") == b"10"
+
+
+@pytest.mark.parametrize("through_the_file", [False, True])
+@pytest.mark.parametrize("name", AT_ONCE)
+async def test_what_failed_before_any_answer_does_so_again(
+    name: str, through_the_file: bool
+) -> None:
+    steps, kind, _ = AT_ONCE[name]
+    async with (
+        Peer(*steps) as peer,
+        stand(mode="record", routes=routes(peer.url), limits=QUICK, policy=KEEPING) as proxy,
+    ):
+        await outcome_of(proxy)
+        store = await written_and_read(proxy.store) if through_the_file else proxy.store
+
+    async with stand(mode="replay", routes=routes("http://never"), store=store) as proxy:
+        answer = await outcome_of(proxy)
+
+        if kind == "reset":
+            assert answer is None
+        else:
+            assert answer is not None
+            assert (answer.status, answer.outcome) == (504, b"replayed")
+            assert answer.value(b"tapeway-interaction") == b"0"
+            assert b'"code":"upstream_timeout"' in answer.body
+        assert proxy.broker.counts["replayed"] == 1
+
+
+async def test_failures_and_answers_take_turns() -> None:
+    async with (
+        Peer(OK) as peer,
+        stand(mode="record", routes=routes(peer.url), policy=KEEPING) as proxy,
+    ):
+        peer.then("reset").then(OK).then(head(SSE), chunk(CHAT), "close")
+        for _ in range(3):
+            await outcome_of(proxy)
+        await proxy.broker.set_mode("replay")
+        answers = [await outcome_of(proxy) for _ in range(3)]
+
+        assert answers[0] is None
+        assert [each and each.body for each in answers[1:]] == [b"ok", CHAT]
+        assert [each and each.complete for each in answers[1:]] == [True, False]
+
+
+async def test_in_auto_a_cut_answer_that_is_no_success_is_not_kept() -> None:
+    async with (
+        Peer(LENGTH.replace(b"200 OK", b"500 Oops"), b"hello", "close") as peer,
+        stand(mode="auto", routes=routes(peer.url), policy=KEEPING) as proxy,
+    ):
+        await outcome_of(proxy)
+
+        assert await proxy.recorded() == []
+
+
+async def test_what_is_no_http_is_no_failure_to_replay() -> None:
+    async with (
+        Peer(b"gibberish\r\n\r\n", "close") as peer,
+        stand(mode="auto", routes=routes(peer.url), policy=KEEPING) as proxy,
+    ):
+        await outcome_of(proxy)
+
+        assert await proxy.recorded() == []
+
+
+async def test_an_upstream_that_cannot_be_reached_is_not_recorded() -> None:
+    async with Peer() as peer:
+        nobody = peer.url
+    async with stand(mode="record", routes=routes(nobody), policy=KEEPING) as proxy:
+        answer = await outcome_of(proxy)
+
+        assert answer is not None
+        assert (answer.status, await proxy.recorded()) == (502, [])
+
+
+async def test_without_the_option_nothing_that_failed_is_kept() -> None:
+    for steps, _, _ in [*MIDWAY.values(), *AT_ONCE.values()]:
+        async with (
+            Peer(*steps) as peer,
+            stand(mode="record", routes=routes(peer.url), limits=QUICK) as proxy,
+        ):
+            await outcome_of(proxy)
+            assert await proxy.recorded() == []
+
+
+async def test_a_stream_cut_in_its_coding_is_kept_as_far_as_it_can_be_read() -> None:
+    packed = gzip.compress(CHAT * 3)
+    async with (
+        Peer(head(SSE, b"Content-Encoding: gzip"), chunk(packed[:-4]), "close") as peer,
+        stand(mode="auto", routes=routes(peer.url), policy=KEEPING) as proxy,
+    ):
+        await outcome_of(proxy)
+        again = await outcome_of(proxy)
+
+        assert again is not None
+        assert (again.complete, LAST in again.body) == (False, False)
+        assert (CHAT * 3).startswith(again.body)
+        assert again.body

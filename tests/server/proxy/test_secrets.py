@@ -1,0 +1,222 @@
+"""No secret of a request is on a page, in the journal, in a log line or in a recording, and nothing else is hidden."""
+
+import contextlib
+import json
+import logging
+from urllib.parse import quote
+
+import pytest
+
+from tapeway.core.model.control import Mode
+from tapeway.server.proxy import ProxyOptions
+from tests.server.in_process_proxy import MIB, Stand, stand, written_and_read
+from tests.support.canary import canary, sightings
+from tests.support.socket_upstream import Peer, Step
+
+SHAPED = "sk-ant-api03-0123456789abcdefghijklmnop"
+NOWHERE = "http://127.0.0.1:9"
+LOGPROBS = (
+    b'{"choices":[{"logprobs":{"content":[{"token":" Hello","logprob":-0.1,"bytes":[32,72],'
+    b'"top_logprobs":[{"token":" Hi","logprob":-2.0}]}]}}],"max_tokens":5,"token_type":"bearer"}'
+)
+SIGV4 = (
+    b"Authorization: AWS4-HMAC-SHA256 Credential=AKIAEXAMPLE/20260101/eu/bedrock/aws4_request, "
+    b"SignedHeaders=content-type;host;x-amz-date, Signature=" + b"0" * 64
+)
+
+
+class Told:
+    """The secrets of one request, and all that was said about it."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        names = ("bearer", "api key", "query", "cookie", "field", "tool", "again")
+        self.secrets = {name: canary() for name in names}
+        self._caplog = caplog
+        caplog.set_level(logging.DEBUG)
+
+    def fields(self) -> tuple[bytes, ...]:
+        """Every field that carries a credential."""
+        own = self.secrets
+        lines = [
+            f"Authorization: Bearer {own['bearer']}",
+            f"x-api-key: {own['api key']}",
+            f"Cookie: a=b; sid={own['cookie']}",
+            f"Referer: https://h/?key={quote(own['query'], safe='')}",
+            "Content-Type: application/json",
+        ]
+        return tuple([line.encode() for line in lines])
+
+    def target(self, path: str = "/v1/x") -> str:
+        """A target with a secret of a known shape, one of a parameter and one of the body."""
+        query = quote(self.secrets["query"], safe="")
+        again = quote(self.secrets["field"], safe="")
+        return f"{path}/{SHAPED}/{quote(self.secrets['bearer'], safe='')}?key={query}&b={again}"
+
+    def body(self) -> bytes:
+        """JSON that names its secrets, with one named nowhere but in a header."""
+        own = self.secrets
+        tool = {"headers": {"Authorization": f"Bearer {own['tool']}"}}
+        return json.dumps({"client_secret": own["field"], "tools": [tool]}).encode()
+
+    def found(self, proxy: Stand, *pages: bytes) -> list[str]:
+        """Where a secret is seen; the one of the body counts where the body was read."""
+        records = "\n".join([str(vars(record)) for record in self._caplog.records])
+        entries = "\n".join([repr(entry) for entry in proxy.journal])
+        places = {f"page {number}": page for number, page in enumerate(pages)}
+        places |= {"journal": entries.encode(), "log": (records + self._caplog.text).encode()}
+        assert entries
+        return sightings(self.secrets | {"shaped": SHAPED}, places)
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Told:
+    return Told(caplog)
+
+
+REFUSED: dict[str, tuple[bytes, tuple[bytes, ...]]] = {
+    "no route": (b"POST", ()),
+    "WebSocket": (b"GET", (b"Connection: upgrade", b"Upgrade: websocket")),
+    "TRACE": (b"TRACE", ()),
+    "expectation": (b"POST", (b"Expect: the-unexpected",)),
+    "coding": (b"POST", (b"Transfer-Encoding: gzip, chunked",)),
+    "cassette": (b"POST", (b"Tapeway-Cassette: no name",)),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_a_request_that_is_refused_is_told_nothing_of_its_secrets(
+    case: str, told: Told
+) -> None:
+    method, fields = REFUSED[case]
+    body = b"" if method != b"POST" or case == "coding" else told.body()
+    # A refusal may come before the body is read, so what only the body names stands nowhere else.
+    target = told.target().partition("&b=")[0].encode()
+    async with stand() as proxy:
+        answer = await proxy.ask(method + b" " + target, *told.fields(), *fields, body=body)
+
+        assert answer.status >= 400
+        assert told.found(proxy, repr(answer).encode(), answer.body) == []
+
+
+@pytest.mark.parametrize("mode", ["record", "auto", "passthrough"])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ("reset",),
+        ("close",),
+        (b"no HTTP at all\r\n\r\n", "close"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", "close"),
+        (b"HTTP/1.1 200 OK\r\n" + b"x" * 200_000, "close"),
+    ],
+    ids=["reset", "closed", "garbage", "cut", "oversize"],
+)
+async def test_an_upstream_in_trouble_makes_nobody_tell_a_secret(
+    mode: Mode, steps: tuple[Step, ...], told: Told
+) -> None:
+    async with Peer(*steps) as peer, stand(peer.url, mode=mode) as proxy:
+        target, page = told.target().encode(), b""
+        async with proxy.connect() as client:
+            sent = (*told.fields(), b"Connection: close")
+            await client.send(proxy.request(b"POST " + target, *sent, body=told.body()))
+            with contextlib.suppress(ConnectionError):
+                page = await client.rest()
+
+        assert sightings(told.secrets, {"upstream": b"".join(peer.requests)}) or not peer.requests
+        assert told.found(proxy, page) == []
+
+
+async def test_an_upstream_out_of_reach_makes_nobody_tell_a_secret(told: Told) -> None:
+    async with stand(NOWHERE, mode="auto") as proxy:
+        answer = await proxy.ask(
+            b"POST " + told.target().encode(), *told.fields(), body=told.body()
+        )
+
+        assert answer.status == 502
+        assert told.found(proxy, repr(answer).encode(), answer.body) == []
+
+
+async def test_a_miss_and_what_is_near_it_tell_no_secret(told: Told) -> None:
+    async with Peer() as peer, stand(peer.url) as proxy:
+        near = told.body().replace(b"tools", b"other")
+        await proxy.ask(b"POST " + told.target().encode(), *told.fields(), body=near)
+        store = await written_and_read(proxy.store)
+    async with stand(peer.url, mode="replay", store=store) as proxy:
+        answer = await proxy.ask(
+            b"POST " + told.target().encode(), *told.fields(), body=told.body()
+        )
+
+        assert answer.status == 424
+        assert told.found(proxy, repr(answer).encode(), answer.body) == []
+
+
+async def test_a_body_that_is_too_large_is_refused_without_a_word_of_it(told: Told) -> None:
+    manners = ProxyOptions(max_body=100, body_idle_s=10)
+    target = told.target().partition("&b=")[0].encode()
+    async with stand(NOWHERE, manners=manners) as proxy:
+        answer = await proxy.ask(b"POST " + target, *told.fields(), body=told.body() + b" " * MIB)
+
+        assert answer.status == 413
+        assert told.found(proxy, repr(answer).encode(), answer.body) == []
+
+
+def answer_of(body: bytes) -> bytes:
+    """JSON under a length."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    return head % len(body) + body
+
+
+BODIES = {
+    "log-probabilities": (b"X: a", LOGPROBS),
+    "names of signed fields": (SIGV4, b'{"headers":"content-type;host;x-amz-date","h":"host"}'),
+    "a short key's letters": (b"Authorization: Bearer short", b'{"text":"in short, bearer"}'),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+async def test_an_answer_without_a_credential_is_replayed_byte_for_byte(name: str) -> None:
+    field, body = BODIES[name]
+    async with Peer(answer_of(body)) as peer, stand(peer.url) as proxy:
+        live = await proxy.ask(b"POST /v1", field, body=b"{}")
+        store = await written_and_read(proxy.store)
+    async with stand(store=store, mode="replay") as proxy:
+        replayed = await proxy.ask(b"POST /v1", field, body=b"{}")
+
+    assert live.body == replayed.body == body
+
+
+async def test_a_live_client_gets_the_real_bytes_and_the_recording_does_not() -> None:
+    key = canary()
+    body = b'{"echo":"' + key.encode() + b'"}'
+    async with Peer(answer_of(body)) as peer, stand(peer.url) as proxy:
+        live = await proxy.ask(b"POST /v1", b"Authorization: Bearer " + key.encode(), body=b"{}")
+        [recorded] = await proxy.recorded()
+
+        assert live.body == body
+        assert key.encode() not in recorded.response.body
+        assert key.encode() in peer.requests[0]
+
+
+async def test_two_tokens_are_two_requests_and_another_key_is_not() -> None:
+    async with Peer() as peer, stand(peer.url, mode="auto") as proxy:
+        for token in (b"first-page-token", b"second-page-token"):
+            assert (await proxy.ask(b"GET /list?token=" + token)).outcome == b"recorded"
+        assert (await proxy.ask(b"GET /list?token=first-page-token")).outcome == b"replayed"
+        assert (await proxy.ask(b"GET /list?token=third-page-token")).outcome == b"recorded"
+
+        assert (
+            await proxy.ask(b"GET /one?key=the-key-it-was-recorded-with")
+        ).outcome == b"recorded"
+        await proxy.broker.rewind()
+        assert (await proxy.ask(b"GET /one?key=some-other-key-than-that")).outcome == b"replayed"
+        await proxy.broker.set_mode("replay")
+        assert (await proxy.ask(b"GET /one?key=yet-another-key-than-that")).outcome == b"replayed"
+        assert (await proxy.ask(b"GET /one")).outcome == b"replayed"
+        assert (await proxy.ask(b"GET /list?token=second-page-token")).outcome == b"replayed"
+        assert (await proxy.ask(b"GET /list?token=fourth-page-token")).outcome == b"miss"
+
+
+async def test_the_page_after_one_without_a_token_is_asked_for() -> None:
+    async with Peer() as peer, stand(peer.url, mode="auto") as proxy:
+        assert (await proxy.ask(b"GET /list")).outcome == b"recorded"
+        assert (await proxy.ask(b"GET /list?token=second-page-token")).outcome == b"recorded"
+        assert (await proxy.ask(b"GET /list")).outcome == b"replayed"

@@ -1,0 +1,180 @@
+"""Misses are explained one at a time, equal ones once, and never at the cost of the answer."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Explanation, Miss
+from tapeway.core.matching.key import Recogniser, request_key
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
+from tapeway.core.model.messages import Request
+from tapeway.server.miss_explainer import BUSY, FAILED, MOST_WAITING, Explainer
+from tests.core.keys import JSON
+from tests.core.requests import asked, chat, held
+from tests.support.fakes.broker import until
+
+
+def make_cassette(*requests: Request) -> CassetteIndex:
+    return CassetteIndex(
+        "c", StoredCassette(CassetteHead("", "run"), tuple(held(*requests))), take=1
+    )
+
+
+def miss(content: str = "b") -> Miss:
+    request = asked(chat(content))
+    return Miss("c", request, request_key(request))
+
+
+class Counting:
+    """Stands where misses are explained, and counts; waits for the gate if there is one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, explain: Callable[[], Explanation]) -> None:
+        self.calls = self.now = self.most = 0
+        self.gate = threading.Event()
+        self._explain = explain
+        monkeypatch.setattr("tapeway.server.miss_explainer.explain", self)
+
+    def __call__(self, *_: object) -> Explanation:
+        self.calls, self.now = self.calls + 1, self.now + 1
+        self.most = max(self.most, self.now)
+        self.gate.wait(30)
+        self.now -= 1
+        return self._explain()
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
+    return Counting(monkeypatch, Explanation)
+
+
+async def test_a_miss_comes_back_explained() -> None:
+    found = await Explainer(Recogniser()).explain(make_cassette(asked(chat("a"))), miss())
+
+    assert found.message == (
+        "replay miss: POST /v1/chat/completions is not in cassette 'c'; "
+        "nearest #0 differs at messages[0].content"
+    )
+    assert found.explanation.suggestion == 'ignore = ["body.messages[0].content"]'
+
+
+async def test_equal_misses_at_the_same_time_are_explained_once(counting: Counting) -> None:
+    explainer, cassette = Explainer(Recogniser()), make_cassette()
+    async with asyncio.TaskGroup() as group:
+        burst = [group.create_task(explainer.explain(cassette, miss())) for _ in range(100)]
+        await until(lambda: counting.calls)
+        counting.gate.set()
+
+    assert {task.result().explanation for task in burst} == {Explanation()}
+    assert counting.calls == 1
+
+
+async def test_different_misses_are_explained_one_at_a_time(counting: Counting) -> None:
+    explainer, cassette = Explainer(Recogniser()), make_cassette()
+    async with asyncio.TaskGroup() as group:
+        for number in range(MOST_WAITING):
+            group.create_task(explainer.explain(cassette, miss(str(number))))
+        await until(lambda: counting.calls)
+        for _ in range(100):  # steps in which a second one could begin
+            await asyncio.sleep(0)
+        assert counting.now == 1
+        counting.gate.set()
+
+    assert (counting.calls, counting.most) == (MOST_WAITING, 1)
+
+
+async def test_one_too_many_is_answered_at_once_and_says_so(counting: Counting) -> None:
+    explainer, cassette = Explainer(Recogniser()), make_cassette()
+    async with asyncio.TaskGroup() as group:
+        for number in range(MOST_WAITING):
+            group.create_task(explainer.explain(cassette, miss(str(number))))
+        await until(lambda: counting.calls)
+
+        assert (await explainer.explain(cassette, miss("more"))).explanation == BUSY
+        counting.gate.set()
+
+    assert (await explainer.explain(cassette, miss("more"))).explanation == Explanation()
+
+
+async def test_an_explanation_is_remembered_until_the_cassette_changes(counting: Counting) -> None:
+    explainer, cassette = Explainer(Recogniser()), make_cassette(asked(chat("a")))
+    counting.gate.set()
+
+    async def calls() -> int:
+        await explainer.explain(cassette, miss())
+        return counting.calls
+
+    assert [await calls(), await calls()] == [1, 1]
+    recording = Recording(held(asked(), asked(chat("c")))[1])
+    cassette.add(recording, request_key(recording.exchange.request), cassette.take)
+    assert [await calls(), await calls()] == [2, 2]
+    cassette.with_rules(Rules(ignore=("body.user",)))
+    assert [await calls(), await calls()] == [3, 3]
+    await explainer.explain(make_cassette(asked(chat("a"))), miss())
+    assert counting.calls == 4
+
+
+async def test_no_more_than_some_are_remembered(
+    counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tapeway.server.miss_explainer._REMEMBERED", 2)
+    explainer, cassette = Explainer(Recogniser()), make_cassette()
+    counting.gate.set()
+    for content in ("a", "b", "c", "b", "a"):
+        await explainer.explain(cassette, miss(content))
+
+    assert counting.calls == 4
+
+
+async def test_a_client_that_leaves_does_not_leave_the_others_waiting(counting: Counting) -> None:
+    explainer, cassette = Explainer(Recogniser()), make_cassette()
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(explainer.explain(cassette, miss()))
+        await until(lambda: counting.calls)
+        second = group.create_task(explainer.explain(cassette, miss()))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert (await second).explanation == BUSY
+        counting.gate.set()
+
+    assert (await explainer.explain(cassette, miss())).explanation == Explanation()
+
+
+async def test_a_failure_leaves_the_miss_a_miss(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> Explanation:
+        raise ValueError("sk-secret")
+
+    counting = Counting(monkeypatch, broken)
+    counting.gate.set()
+    explainer, cassette = Explainer(Recogniser()), make_cassette()
+
+    assert (await explainer.explain(cassette, miss())).explanation == FAILED
+    assert (await explainer.explain(cassette, miss())).explanation == FAILED
+    assert counting.calls == 2
+    assert "a miss could not be explained: ValueError at test_explanation.py" in caplog.text
+    assert "sk-secret" not in caplog.text
+
+
+async def test_a_field_that_a_rule_makes_count_is_no_difference_where_it_is_the_same() -> None:
+    rules = Rules(match=("x-tenant",))
+    recogniser = Recogniser()
+    recorded, wanted = [
+        recogniser.recognise(
+            "run", replace(asked(chat(text)), headers=(*JSON, (b"x-tenant", b"acme"))), rules
+        ).redacted
+        for text in "ab"
+    ]
+    cassette = make_cassette(recorded)
+    cassette.with_rules(rules)
+    found = await Explainer(recogniser).explain(
+        cassette, Miss("c", wanted, request_key(wanted, rules))
+    )
+
+    [near] = found.explanation.nearest
+    assert [each["path"] for each in near.differences] == ["body.messages[0].content"]

@@ -1,0 +1,133 @@
+"""Every kind of store there is, and what the contract suite has to know of each."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tapeway.formats.cassette_file import JSON, YAML, Notation
+from tapeway.ports import CassetteStore
+from tapeway.stores.file.store import FileStore
+from tapeway.stores.memory import MemoryStore
+from tapeway.stores.postgres.store import PostgresStore
+from tapeway.stores.sqlite.store import SqliteStore
+from tests.stores.postgres_server import fresh
+from tests.stores.remote.far_side import far_side
+
+PASSWORD = "s3cret-of-the-store"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the cassettes of one test lie.
+
+    `again` makes another store over the same place; `url` is what another process opens it by.
+    """
+
+    again: Callable[[], CassetteStore]
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """The address of a place that cannot be used, what is said of it, and whether for a cause."""
+
+    url: str
+    said: str
+    cause: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of store: where a test finds it, and which of the two sorts it is of.
+
+    Of a `shared` one an interaction's index stays; elsewhere they are numbered by position in the
+    cassette's final form. `together` tells whether several stores may record into one cassette at
+    the same time. `server` names the fixture that starts what the store needs and gives its
+    address; where the machine cannot, that fixture skips and says why.
+    """
+
+    name: str
+    place: Callable[[Path, str], AbstractAsyncContextManager[Place]]
+    unusable: Callable[[Path, str], Unusable]
+    shared: bool = False
+    together: bool = False
+    server: str = ""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@asynccontextmanager
+async def _memory(folder: Path, server: str) -> AsyncIterator[Place]:
+    store = MemoryStore()
+    yield Place(lambda: store, "memory:")
+
+
+def _file(notation: Notation) -> Callable[[Path, str], AbstractAsyncContextManager[Place]]:
+    @asynccontextmanager
+    async def place(folder: Path, server: str) -> AsyncIterator[Place]:
+        root = folder / "cassettes"
+        store = FileStore(root, notation)
+        yield Place(lambda: FileStore(root, notation), store.url)
+
+    return place
+
+
+def _a_file(folder: Path, server: str) -> Unusable:
+    (folder / "taken").touch()
+    return Unusable(f"file:{folder / 'taken'}", str(folder / "taken"), cause=False)
+
+
+@asynccontextmanager
+async def _sqlite(folder: Path, server: str) -> AsyncIterator[Place]:
+    path = folder / "cassettes.db"
+    yield Place(lambda: SqliteStore(path), f"sqlite:{path}")
+
+
+def _no_database(folder: Path, server: str) -> Unusable:
+    (folder / "taken").write_bytes(b"no database, " * 500)
+    return Unusable(f"sqlite:{folder / 'taken'}", str(folder / "taken"), cause=True)
+
+
+@asynccontextmanager
+async def _postgres(folder: Path, server: str) -> AsyncIterator[Place]:
+    async with fresh(server) as url:
+        yield Place(lambda: PostgresStore(url), url)
+
+
+def _a_closed_port(folder: Path, server: str) -> Unusable:
+    url = f"postgresql://tapeway:{PASSWORD}@127.0.0.1:1/nowhere"
+    return Unusable(url, "postgresql://tapeway:***@127.0.0.1:1/nowhere", cause=True)
+
+
+@asynccontextmanager
+async def _remote(folder: Path, server: str) -> AsyncIterator[Place]:
+    async with far_side(FileStore(folder / "cassettes")) as far:
+        yield Place(far.store, far.url)
+
+
+def _an_absent_listener(folder: Path, server: str) -> Unusable:
+    return Unusable(f"http://{PASSWORD}@127.0.0.1:1", "http://127.0.0.1:1", cause=True)
+
+
+KINDS = [
+    Kind(
+        "memory",
+        _memory,
+        lambda folder, server: Unusable("memory:somewhere", "memory:somewhere", cause=False),
+        together=True,
+    ),
+    Kind("file", _file(JSON), _a_file),
+    Kind("file-yaml", _file(YAML), _a_file),
+    Kind("sqlite", _sqlite, _no_database, shared=True, together=True),
+    Kind(
+        "postgresql",
+        _postgres,
+        _a_closed_port,
+        shared=True,
+        together=True,
+        server="postgres_dsn",
+    ),
+    Kind("remote", _remote, _an_absent_listener, together=True),
+]

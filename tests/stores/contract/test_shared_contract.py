@@ -1,0 +1,346 @@
+"""What a store owes that several processes use at once."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from tapeway.body_files import pieces
+from tapeway.core.cassette.index import found_under
+from tapeway.core.matching import rules
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction
+from tapeway.errors import CassetteEdited, StoreError
+from tapeway.ports import BodyKeeper, SharedStore
+from tests.stores.large_bodies import large
+from tests.stores.recordings import HEAD, answers, bodies, exchanges, indexes, recording
+from tests.stores.shared_instances import (
+    again,
+    bring_in,
+    found_bodies,
+    found_indexes,
+    key,
+    stepped,
+    take_in,
+)
+
+FOREIGN = ForeignInteraction(9, {"index": 9, "kind": "tool", "request": {}, "response": 1})
+
+
+@pytest.fixture
+async def store(pair: list[SharedStore]) -> SharedStore:
+    return pair[0]
+
+
+async def test_a_store_shared_by_processes_says_so(store: SharedStore) -> None:
+    assert isinstance(store, SharedStore)
+
+
+# Finding.
+
+
+async def test_a_recording_is_found_under_its_key_by_every_instance(
+    pair: list[SharedStore],
+) -> None:
+    one, other = pair
+    await take_in(one, 0, 1, 2)
+
+    found = await other.find("x", [key(1)])
+    assert [each.item for each in found] == [recording(1).interaction]
+    assert found_indexes(await other.find("x", [key(2), key(0), b"nothing"])) == [0, 2]
+    assert await other.find("x", []) == []
+    assert await other.find("y", [key(1)]) == []
+
+
+async def test_equal_requests_are_found_in_order_with_their_takes(store: SharedStore) -> None:
+    await store.append("x", HEAD, recording(0))
+    await store.append("x", HEAD, stepped(again(0, 4, body=b"second"), 7))
+    await store.append("x", HEAD, recording(1))
+
+    found = await store.find("x", [key(0)])
+    assert [(each.item.index, each.take) for each in found] == [(0, 0), (4, 7)]
+
+
+async def test_a_recording_that_supersedes_takes_the_place_of_the_first(
+    store: SharedStore,
+) -> None:
+    await take_in(store, 0, 1, 2, 3)
+    await store.append("x", HEAD, again(1, 4, 1, 3, body=b"new"))
+
+    assert await store.get("x", 1) is None
+    assert await store.get("x", 3) is None
+    assert found_bodies(await store.find("x", [key(1)])) == [b"new"]
+    assert found_indexes(await store.page("x", after=None, limit=10)) == [0, 4, 2]
+    outline = await store.outline("x")
+    assert outline is not None
+    assert outline.count == 3
+
+
+async def test_an_outline_says_what_there_is(pair: list[SharedStore]) -> None:
+    one, other = pair
+    assert await other.outline("x") is None
+    await take_in(one, 0, 1)
+    elsewhere = recording(2).exchange
+    elsewhere = replace(
+        elsewhere, request=replace(elsewhere.request, base="https://example.org/v2")
+    )
+    await one.append("x", HEAD, replace(recording(2), interaction=elsewhere))
+    await bring_in(one, FOREIGN)
+
+    outline = await other.outline("x")
+    assert outline is not None
+    assert outline.head == HEAD
+    assert outline.count == 4
+    assert outline.sources == {
+        ("openai", "https://api.openai.com"),
+        ("openai", "https://example.org/v2"),
+    }
+    await one.edit("x", 2, None)
+    outline = await other.outline("x")
+    assert outline is not None
+    assert (outline.count, len(outline.sources)) == (3, 1)
+
+
+async def test_one_recording_is_read_by_its_index(store: SharedStore) -> None:
+    await take_in(store, 5, 3)
+
+    found = await store.get("x", 3)
+    assert found is not None
+    assert found.item == recording(3).interaction
+    assert await store.get("x", 4) is None
+    assert await store.get("y", 3) is None
+
+
+async def test_pages_go_through_everything_in_order(store: SharedStore) -> None:
+    await take_in(store, *range(7))
+    await bring_in(store, FOREIGN)
+
+    seen: list[int] = []
+    after = None
+    while page := await store.page("x", after=after, limit=3):
+        assert len(page) <= 3
+        seen += found_indexes(page)
+        after = seen[-1]
+    assert seen == list(range(8))
+    assert await store.page("y", after=None, limit=3) == []
+
+
+async def test_a_page_behind_what_is_gone_is_refused(store: SharedStore) -> None:
+    """Whoever reads on from there would take what was read for all of it."""
+    await take_in(store, 0, 1, 2)
+    await store.edit("x", 1, None)
+
+    with pytest.raises(CassetteEdited, match="again"):
+        await store.page("x", after=1, limit=3)
+
+
+async def test_the_newest_of_a_path_are_near_and_then_the_newest_of_others(
+    store: SharedStore,
+) -> None:
+    for index, target in enumerate(["/v1/a?n=1", "/v1/a?n=2", "/v1/b", "/v1/a", "/v1/c"]):
+        made = recording(index)
+        request = replace(made.exchange.request, target=target)
+        await store.append(
+            "x", HEAD, replace(made, interaction=replace(made.exchange, request=request))
+        )
+
+    assert found_indexes(await store.near("x", "POST", "/v1/a", 2)) == [1, 3]
+    assert found_indexes(await store.near("x", "POST", "/v1/a", 4)) == [0, 1, 3, 4]
+    assert found_indexes(await store.near("x", "POST", "/v1/a", 9)) == [0, 1, 2, 3, 4]
+    assert found_indexes(await store.near("x", "GET", "/v1/a", 2)) == [3, 4]
+    assert found_indexes(await store.near("x", "POST", "/nowhere", 3)) == [2, 3, 4]
+    assert await store.near("y", "POST", "/v1/a", 2) == []
+
+
+async def test_what_is_near_holds_no_more_than_eight_mebibytes(store: SharedStore) -> None:
+    for index in range(12):
+        made = again(0, index, body=b"%d" % index * 900_000)
+        await store.append("x", HEAD, made)
+
+    near = await store.near("x", "POST", "/v1/0", 100)
+    assert 7 <= len(near) <= 9
+    assert found_indexes(near)[-1] == 11
+    assert sum([len(body) for body in found_bodies(near)]) <= 8 * 1024 * 1024
+
+
+async def test_unused_are_those_a_take_has_not_touched(pair: list[SharedStore]) -> None:
+    one, other = pair
+    await take_in(one, 0, 1, 2, 3)
+    await bring_in(one, FOREIGN)
+    assert await one.advance("x", 1, key(1), None, b"1", 1)
+    assert await one.advance("x", 2, key(2), None, b"1", 2)
+    assert await one.advance("x", 1, key(9), None, b"1", 99)
+
+    assert [each.index for each in await other.unused("x", 1, 10)] == [0, 2, 3]
+    assert [each.index for each in await other.unused("x", 1, 2)] == [0, 2]
+    assert await other.unused_count("x", 1) == 3
+    assert await other.unused_count("x", 3) == 4
+    assert await other.unused_count("y", 1) == 0
+    (first, *_) = await other.unused("x", 2, 1)
+    assert (first.index, first.method, first.target) == (0, "POST", "/v1/0")
+
+
+async def test_duplicates_are_those_of_one_key_on_one_route(store: SharedStore) -> None:
+    await take_in(store, 0, 1)
+    await store.append("x", HEAD, again(0, 2))
+    elsewhere = again(1, 3).exchange
+    elsewhere = replace(elsewhere, request=replace(elsewhere.request, route="groq"))
+    await store.append("x", HEAD, replace(recording(1), interaction=elsewhere))
+    await store.append("x", HEAD, again(0, 4))
+
+    found = await store.duplicates("x", 10)
+    assert [[each.index for each in group] for group in found] == [[0, 2, 4]]
+    assert found[0][0].target == "/v1/0"
+    assert await store.duplicates("y", 10) == []
+
+
+async def test_a_reserved_index_is_nobody_elses(pair: list[SharedStore]) -> None:
+    await take_in(pair[0], 0)
+
+    given = await asyncio.gather(*[pair[n % 2].reserve("x") for n in range(40)])
+    assert len(set(given)) == 40
+    assert 0 not in given
+    await pair[1].append("x", HEAD, recording(max(given) + 1))
+    assert await pair[0].reserve("x") > max(given) + 1
+
+
+async def test_an_index_may_be_reserved_before_there_is_a_cassette(
+    pair: list[SharedStore],
+) -> None:
+    first = await pair[0].reserve("x")
+    second = await pair[1].reserve("x")
+
+    assert first != second
+    assert await pair[0].names() == []
+    assert await pair[0].outline("x") is None
+    await pair[0].append("x", HEAD, recording(second))
+    assert found_indexes(await pair[1].page("x", after=None, limit=9)) == [second]
+
+
+async def test_an_index_that_is_taken_is_not_given_to_two(store: SharedStore) -> None:
+    await take_in(store, 0, 1)
+    await store.append("x", HEAD, recording(0))
+
+    assert await store.get("x", 0) is not None
+    found = await store.load("x", writable=False)
+    assert bodies(found) == answers(0, 1, 0)
+    assert len(set(indexes(found))) == 3
+
+
+async def test_items_are_taken_in_at_the_end_all_or_none(pair: list[SharedStore]) -> None:
+    one, other = pair
+    await take_in(one, 4)
+    await bring_in(one, recording(0).interaction, FOREIGN, head=CassetteHead("", "other"))
+    bad = recording(1).exchange
+    head = replace(bad.response.head, status=101)
+    bad = replace(bad, response=replace(bad.response, head=head))
+    with pytest.raises(StoreError, match="status_code"):
+        await bring_in(one, recording(2).interaction, bad)
+
+    outline = await other.outline("x")
+    assert outline is not None
+    assert (outline.head, outline.count) == (HEAD, 3)
+    assert found_indexes(await other.page("x", after=None, limit=9)) == [4, 5, 6]
+    assert found_indexes(await other.find("x", [key(0)])) == [5]
+
+
+# Rules and edits.
+
+
+async def test_another_rule_finds_everything_under_another_key(pair: list[SharedStore]) -> None:
+    one, other = pair
+    await take_in(one, 0, 1)
+    wider = Rules(ignore=("query.n",), rewrite=(("/v1/0", "/v1/1"),))
+    head = replace(HEAD, meta=rules.in_meta(HEAD.meta, wider))
+
+    await one.restate("x", head)
+
+    (shared,) = found_under(recording(0).exchange, wider)
+    assert found_indexes(await other.find("x", [shared])) == [0, 1]
+    assert await other.find("x", [key(0)]) == []
+    outline = await other.outline("x")
+    assert outline is not None
+    assert outline.head == head
+    # And what comes from now on, whoever records it.
+    await other.append("x", HEAD, again(0, 2))
+    assert found_indexes(await one.find("x", [shared])) == [0, 1, 2]
+
+
+async def test_rules_that_all_instances_state_at_once_come_into_force(
+    pair: list[SharedStore],
+) -> None:
+    await take_in(pair[0], *range(30))
+    wider = Rules(match=("x-kind",))
+    head = replace(HEAD, meta=rules.in_meta(HEAD.meta, wider))
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(6):
+            tasks.create_task(pair[number % 2].restate("x", head))
+            tasks.create_task(pair[number % 2].append("x", HEAD, recording(100 + number)))
+
+    for number in (*range(30), *range(100, 106)):
+        (own,) = found_under(recording(number).exchange, wider)
+        assert found_indexes(await pair[1].find("x", [own])) == [number]
+
+
+async def test_an_edited_recording_is_found_under_what_it_says_now(
+    pair: list[SharedStore],
+) -> None:
+    one, other = pair
+    await take_in(one, 0, 1, 2)
+    changed = replace(recording(7).exchange, index=1)
+
+    assert await one.edit("x", 1, changed)
+    assert not await one.edit("x", 5, changed)
+    assert not await one.edit("y", 1, changed)
+    assert await other.find("x", [key(1)]) == []
+    assert found_indexes(await other.find("x", [key(7)])) == [1]
+    assert found_indexes(await other.page("x", after=None, limit=9)) == [0, 1, 2]
+
+    assert await one.edit("x", 1, None)
+    assert not await one.edit("x", 1, None)
+    assert await other.find("x", [key(7)]) == []
+    assert bodies(await other.load("x", writable=False)) == answers(0, 2)
+
+
+async def test_every_change_changes_the_mark(pair: list[SharedStore]) -> None:
+    one, other = pair
+    seen = {""}
+
+    async def changed() -> None:
+        stat = await other.stat("x")
+        assert stat is not None
+        assert stat.mark not in seen
+        seen.add(stat.mark)
+
+    await take_in(one, 0)
+    await changed()
+    await take_in(one, 1)
+    await changed()
+    await one.edit("x", 1, replace(recording(8).exchange, index=1))
+    await changed()
+    await one.restate("x", replace(HEAD, run_id="another"))
+    await changed()
+    await one.edit("x", 1, None)
+    await changed()
+    await one.save("x", StoredCassette(HEAD, (recording(0).interaction,)))
+    await changed()
+    await one.remove("x")
+    await take_in(one, 0)
+    await changed()
+
+
+async def test_large_bodies_are_there_for_every_instance(pair: list[SharedStore]) -> None:
+    one, other = pair
+    assert isinstance(one, BodyKeeper)
+    content = b"0123456789" * 300_000
+    file = await one.keep("x", [content[:7], content[7:]])
+    await one.append("x", HEAD, large(0, file))
+
+    (found,) = await other.find("x", [key(0)])
+    (exchange,) = exchanges([found.item])
+    assert exchange.response.file is not None
+    assert (exchange.response.file.size, exchange.response.file.digest) == (file.size, file.digest)
+    assert b"".join(pieces(exchange.response.file)) == content
+    assert await other.near("x", "POST", "/v1/0", 9) == []

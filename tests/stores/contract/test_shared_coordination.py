@@ -1,0 +1,296 @@
+"""What instances of one store know of each other: turns, leases, and what is in force."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from tapeway.core.model.control import Control, CursorState, with_mode, with_take
+from tapeway.ports import SharedStore
+from tests.stores.recordings import HEAD, recording
+from tests.stores.shared_instances import (
+    WANTED,
+    NewInstance,
+    again,
+    found_indexes,
+    instances,
+    key,
+    moved,
+    stepped,
+    take_in,
+)
+
+
+@pytest.fixture
+async def store(pair: list[SharedStore]) -> SharedStore:
+    return pair[0]
+
+
+# Turns.
+
+
+async def test_a_turn_is_advanced_by_one_of_two(pair: list[SharedStore]) -> None:
+    one, other = pair
+    assert await one.turns("x", 1, [key(0)]) == {}
+    assert await one.advance("x", 1, key(0), None, b"first", 0)
+    assert not await other.advance("x", 1, key(0), None, b"lost", 0)
+
+    now = (await other.turns("x", 1, [key(0), key(1)]))[key(0)]
+    assert now.state == b"first"
+    assert await other.advance("x", 1, key(0), now, b"second", 0)
+    assert not await one.advance("x", 1, key(0), now, b"lost", 0)
+    again_now = (await one.turns("x", 1, [key(0)]))[key(0)]
+    assert again_now.state == b"second"
+    assert again_now.version != now.version
+
+
+async def test_a_look_finds_recordings_and_no_older_turns_than_theirs(
+    pair: list[SharedStore],
+) -> None:
+    one, other = pair
+    assert await other.look("x", 3, [key(0)], [key(0)]) == ({}, [])
+    await one.append("x", HEAD, stepped(recording(0), 3))
+    await one.append("x", HEAD, stepped(again(0, 1), 3))
+
+    turns, found = await other.look("x", 3, [key(0), key(1)], [key(0), b"nothing"])
+    assert {each: turn.state for each, turn in turns.items()} == {key(0): b"2"}
+    assert found_indexes(found) == [0, 1]
+    assert found == await one.find("x", [key(0)])
+    assert (await other.look("x", 4, [key(0)], [])) == ({}, [])
+
+
+async def test_turns_of_takes_and_cassettes_do_not_mix(store: SharedStore) -> None:
+    assert await store.advance("x", 1, key(0), None, b"1", 0)
+    assert await store.advance("x", 2, key(0), None, b"2", 0)
+    assert await store.advance("y", 1, key(0), None, b"3", 0)
+
+    assert (await store.turns("x", 1, [key(0)]))[key(0)].state == b"1"
+    assert (await store.turns("x", 2, [key(0)]))[key(0)].state == b"2"
+    assert (await store.turns("y", 1, [key(0)]))[key(0)].state == b"3"
+
+
+async def test_turns_are_dense_whoever_takes_them(pair: list[SharedStore]) -> None:
+    given: list[int] = []
+
+    async def take_turns(store: SharedStore, count: int) -> None:
+        for _ in range(count):
+            while True:
+                before: CursorState | None = (await store.turns("x", 1, [key(0)])).get(key(0))
+                state = moved(before.state if before else None)
+                if await store.advance("x", 1, key(0), before, state, 0):
+                    given.append(int(state))
+                    break
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(6):
+            tasks.create_task(take_turns(pair[number % 2], 20))
+
+    assert sorted(given) == list(range(1, 121))
+
+
+async def test_a_recording_moves_its_turn_with_it(pair: list[SharedStore]) -> None:
+    one, other = pair
+    assert await other.advance("x", 3, key(0), None, b"4", 8)
+    await one.append("x", HEAD, stepped(recording(0), 3))
+
+    assert (await other.turns("x", 3, [key(0)]))[key(0)].state == b"5"
+    assert await other.unused_count("x", 3) == 0
+    (found,) = await other.find("x", [key(0)])
+    assert found.take == 3
+
+
+async def test_a_removed_cassette_comes_back_with_nothing_used(pair: list[SharedStore]) -> None:
+    one, other = pair
+    await one.append("x", HEAD, stepped(recording(0), 3))
+    assert await one.remove("x")
+    await take_in(other, 0)
+
+    assert await other.turns("x", 3, [key(0)]) == {}
+    assert await other.unused_count("x", 3) == 1
+
+
+# Leases.
+
+
+async def test_a_lease_is_held_by_one(pair: list[SharedStore]) -> None:
+    one, other = pair
+    lease = await one.claim("x", key(0))
+    assert lease is not None
+    assert await other.claim("x", key(0)) is None
+    assert await one.claim("x", key(0)) is None
+    assert await other.claim("x", key(1)) is not None
+    assert await other.claim("y", key(0)) is not None
+
+    await one.give_back(lease)
+    later = await other.claim("x", key(0))
+    assert later is not None
+    assert later.fence > lease.fence
+    # It is no longer one's to give.
+    await one.give_back(lease)
+    assert await one.claim("x", key(0)) is None
+
+
+async def test_of_many_who_claim_one_gets_it(pair: list[SharedStore]) -> None:
+    claimed = await asyncio.gather(*[pair[n % 2].claim("x", key(0)) for n in range(20)])
+
+    assert len([each for each in claimed if each is not None]) == 1
+
+
+async def test_who_waits_hears_of_a_lease_given_back(pair: list[SharedStore]) -> None:
+    one, other = pair
+    lease = await one.claim("x", key(0))
+    assert lease is not None
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(other.lapsed("x", key(0)))
+        await one.give_back(lease)
+        await waiting
+
+    # Where nobody holds it there is nothing to wait for.
+    await other.lapsed("x", key(0))
+
+
+async def test_leases_of_an_instance_that_leaves_are_free(new_instance: NewInstance) -> None:
+    async with instances(new_instance) as (one, other):
+        assert await one.claim("x", key(0)) is not None
+        await one.close()
+
+        assert await other.claim("x", key(0)) is not None
+
+
+async def test_all_see_which_leases_are_held_for_a_cassette(pair: list[SharedStore]) -> None:
+    one, other = pair
+    leases = [await pair[n % 2].claim("x", key(n)) for n in range(3)]
+    elsewhere = await one.claim("y", key(0))
+    held = {each.fence for each in leases if each is not None}
+    assert await one.fences("x") == await other.fences("x") == held
+    assert len(held) == 3
+
+    first, second, third = leases
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert elsewhere is not None
+    await one.append("x", HEAD, stepped(recording(0), 1, lease=first))
+    await one.give_back(first)
+    await other.give_back(second)
+    assert await other.fences("x") == {third.fence}
+    assert await other.fences("y") == {elsewhere.fence}
+    assert await one.fences("z") == frozenset()
+
+
+async def test_a_lease_of_an_instance_that_left_is_seen_no_more(new_instance: NewInstance) -> None:
+    async with instances(new_instance) as (one, other):
+        assert await one.claim("x", key(0)) is not None
+        await one.close()
+
+        assert await other.fences("x") == frozenset()
+
+
+async def test_a_recording_with_a_lease_is_written(pair: list[SharedStore]) -> None:
+    one, other = pair
+    lease = await one.claim("x", key(0))
+    assert lease is not None
+    await one.append("x", HEAD, stepped(recording(0), 1, lease=lease))
+    await one.give_back(lease)
+
+    assert found_indexes(await other.find("x", [key(0)])) == [0]
+    # The next owner's recording, too.
+    lease = await other.claim("x", key(0))
+    assert lease is not None
+    await other.append("x", HEAD, stepped(again(0, 1), 1, lease=lease))
+    assert found_indexes(await one.find("x", [key(0)])) == [0, 1]
+
+
+# Steering.
+
+
+async def test_the_first_instance_gets_what_it_wants(pair: list[SharedStore]) -> None:
+    one, other = pair
+    heard: list[Control] = []
+
+    first = await one.join(replace(WANTED, mode="replay", active="a"), heard.append)
+    second = await other.join(replace(WANTED, mode="record", active="b"), heard.append)
+
+    assert (first.mode, first.active) == ("replay", "a")
+    assert first.takes >= 1
+    assert first.take_of("a") == first.takes
+    assert second == first
+    assert heard == []
+    assert one.in_touch
+    assert other.in_touch
+
+
+async def test_a_change_is_in_force_everywhere_when_it_is_answered(
+    pair: list[SharedStore],
+) -> None:
+    one, other = pair
+    here: list[Control] = []
+    there: list[Control] = []
+    before = await one.join(WANTED, here.append)
+    await other.join(WANTED, there.append)
+
+    control, laggards = await one.steer(lambda now: with_mode(now, "replay"))
+
+    assert laggards == ()
+    assert control.mode == "replay"
+    assert control.takes == before.takes + 1
+    assert control.generation > before.generation
+    assert here[-1] == control
+    assert there[-1] == control
+
+    control, _ = await other.steer(lambda now: with_mode(now, "record", "y"))
+    assert here[-1] == there[-1] == control
+    assert control.mode_of("y") == "record"
+    assert control.mode_of("x") == "replay"
+    assert [each.generation for each in here] == sorted({each.generation for each in here})
+
+
+async def test_changes_at_once_are_all_made(pair: list[SharedStore]) -> None:
+    heard: list[Control] = []
+    before = await pair[0].join(WANTED, heard.append)
+    await pair[1].join(WANTED, heard.append)
+
+    steered = await asyncio.gather(*[pair[n % 2].steer(with_take) for n in range(10)])
+
+    takes = sorted(control.takes for control, _ in steered)
+    assert takes == list(range(before.takes + 1, before.takes + 11))
+
+
+async def test_takes_go_on_where_all_instances_left_off(new_instance: NewInstance) -> None:
+    async with instances(new_instance, 1) as (one,):
+        await one.join(WANTED, lambda _: None)
+        left, _ = await one.steer(with_take)
+
+    async with instances(new_instance, 1) as (one,):
+        joined = await one.join(replace(WANTED, mode="record"), lambda _: None)
+
+    assert joined.mode == "record"
+    assert joined.takes == joined.since == left.takes + 1
+
+
+async def test_an_instance_that_left_is_not_waited_for(new_instance: NewInstance) -> None:
+    async with instances(new_instance) as (one, other):
+        await one.join(WANTED, lambda _: None)
+        await other.join(WANTED, lambda _: None)
+        await other.close()
+
+        _, laggards = await one.steer(with_take)
+
+        assert laggards == ()
+
+
+async def test_an_instance_that_has_not_applied_a_change_is_named(
+    pair: list[SharedStore],
+) -> None:
+    one, other = pair
+
+    def refuse(_: Control) -> None:
+        raise RuntimeError("not now")
+
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    await one.join(WANTED, lambda _: None)
+    await other.join(WANTED, refuse)
+
+    _, laggards = await one.steer(with_take)
+
+    assert len(laggards) == 1

@@ -1,0 +1,259 @@
+"""A crash at any moment: all that was acknowledged is there afterwards, large bodies among it."""
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.errors import CassetteCorrupt, StoreError
+from tapeway.stores.file.cassette import FileCassette
+from tapeway.stores.file.journal import payload_of
+from tests.stores.file.crashed_folder import WatchedDisk
+from tests.stores.large_bodies import assets, body, contents, large, name
+from tests.stores.recording_process import AT_ONCE
+from tests.stores.recordings import HEAD, answers, bodies, recording
+
+PROJECT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> WatchedDisk:
+    (tmp_path / "store").mkdir()
+    return WatchedDisk(tmp_path / "store")
+
+
+def test_no_crash_while_recording_loses_what_was_acknowledged(
+    disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _record(disk, monkeypatch)
+
+    assert len(disk.states) > 100
+    for folder, state in disk.crashes(tmp_path):
+        found = bodies_of(folder)
+        assert found[: len(state.acknowledged)] == state.acknowledged, state.at
+        assert found in (answers(*range(len(found))), [])
+        assert len(found) <= len(state.acknowledged) + 2, state.at
+
+
+def test_no_crash_while_folding_loses_or_doubles_a_recording(
+    disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Over a cassette that exists, with a recording that takes the place of another."""
+    cassette = FileCassette(disk.folder, "x")
+    cassette.append(HEAD, [payload_of(recording(index)) for index in range(3)])
+    cassette.release()
+    cassette.append(HEAD, [payload_of(recording(3, 1)), payload_of(recording(4))])
+    disk.settle()
+    disk.acknowledged.extend(answers(0, 3, 2, 4))
+
+    with disk.watching(monkeypatch):
+        cassette.release()
+
+    assert {"write", "fsync", "fdatasync", "rename", "unlink"} <= set(disk.calls)
+    for folder, state in disk.crashes(tmp_path):
+        assert bodies_of(folder) == answers(0, 3, 2, 4), (state.at, state.condition)
+        # And the next one to record goes on from there.
+        again = FileCassette(folder, "x")
+        assert bodies(again.load(writable=True)) == answers(0, 3, 2, 4)
+        again.append(HEAD, [payload_of(recording(5))])
+        again.release()
+        assert bodies_of(folder) == answers(0, 3, 2, 4, 5), (state.at, state.condition)
+        assert sorted(path.name for path in folder.iterdir()) == [".x.lock", "x.json"]
+
+
+def test_no_crash_while_saving_leaves_half_of_each(
+    disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cassette = FileCassette(disk.folder, "x")
+    cassette.append(HEAD, [payload_of(recording(index)) for index in range(3)])
+    cassette.release()
+    cassette.append(HEAD, [payload_of(recording(3))])
+    disk.settle()
+
+    with disk.watching(monkeypatch):
+        cassette.save(StoredCassette(HEAD, (recording(7).interaction,)))
+    cassette.release()
+
+    for folder, state in disk.crashes(tmp_path):
+        assert bodies_of(folder) in (answers(0, 1, 2, 3), answers(7)), (state.at, state.condition)
+
+
+@pytest.mark.parametrize("call", ["fdatasync", "fsync"])
+def test_the_model_sees_a_sync_that_is_left_out(
+    call: str, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The negative control: a model that never loses anything would prove nothing."""
+    disk.forgets = call
+
+    _record(disk, monkeypatch)
+
+    assert any(
+        bodies_of(folder)[: len(state.acknowledged)] != state.acknowledged
+        for folder, state in disk.crashes(tmp_path)
+    )
+
+
+@pytest.mark.slow
+def test_what_a_killed_process_acknowledged_is_there(tmp_path: Path) -> None:
+    """Killed at random moments under load, again and again over one cassette."""
+    chance = random.Random(2026)
+    kept: list[int] = []
+    for start in range(0, 80_000, 10_000):
+        told = _write_until_killed(tmp_path, start, after=chance.randrange(60))
+
+        found = [int(body[11:-1]) for body in bodies_of(tmp_path)]
+        assert found == sorted(set(found))
+        assert set(kept) | set(told) <= set(found)
+        assert len(found) <= len(kept) + len(told) + AT_ONCE
+        kept = found
+    assert len(kept) > 100
+
+
+def bodies_of(folder: Path) -> list[bytes]:
+    found = FileCassette(folder, "x").load(writable=False)
+    return bodies(found) if found else []
+
+
+def _record(disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    cassette = FileCassette(disk.folder, "x")
+    numbers = count()
+    with disk.watching(monkeypatch):
+        for size in (1, 2, 1, 2):
+            batch = [next(numbers) for _ in range(size)]
+            cassette.append(HEAD, [payload_of(recording(number)) for number in batch])
+            disk.acknowledged.extend(answers(*batch))
+        cassette.release()
+
+
+def _write_until_killed(root: Path, start: int, *, after: int) -> list[int]:
+    command = [sys.executable, "-m", "tests.stores.recording_process", str(root), "x", str(start)]
+    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        told = [int(writer.stdout.readline()) for _ in range(after)]
+        writer.kill()
+        # A last line may be cut where the process was.
+        rest = writer.stdout.read().rpartition("\n")[0]
+        return told + [int(line) for line in rest.split()]
+
+
+def found_in(folder: Path) -> list[bytes]:
+    stored = FileCassette(folder, "x").load(writable=False)
+    return contents(stored) if stored else []
+
+
+def _record_large(cassette: FileCassette, index: int, *supersedes: int) -> None:
+    file = cassette.keep([body(index)])
+    made = large(index, file, *supersedes)
+    cassette.check(made.exchange)
+    cassette.append(HEAD, [payload_of(made)])
+
+
+def test_no_crash_loses_a_body_whose_recording_was_acknowledged(
+    disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cassette = FileCassette(disk.folder, "x")
+    with disk.watching(monkeypatch):
+        cassette.claim()
+        for index in range(3):
+            _record_large(cassette, index)
+            disk.acknowledged.append(body(index))
+        cassette.release()
+
+    assert len(disk.states) > 100
+    for folder, state in disk.crashes(tmp_path):
+        found = found_in(folder)
+        assert found[: len(state.acknowledged)] == state.acknowledged, (state.at, state.condition)
+        assert found == [body(index) for index in range(len(found))]
+
+
+@pytest.mark.parametrize("call", ["fdatasync", "fsync"])
+def test_each_sync_of_a_body_is_needed(
+    call: str, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The negative control: without it a recording comes back whose body does not."""
+    cassette = FileCassette(disk.folder, "x")
+    cassette.append(HEAD, [payload_of(recording(9))])
+    disk.settle()
+    with disk.watching(monkeypatch):
+        disk.forgets = call
+        file = cassette.keep([body(0)])
+        disk.forgets = ""
+        cassette.append(HEAD, [payload_of(large(0, file))])
+
+    lost = 0
+    for folder, _ in disk.crashes(tmp_path):
+        try:
+            found_in(folder)
+        except CassetteCorrupt:
+            lost += 1
+    assert lost
+
+
+def test_no_crash_while_folding_loses_a_body_that_is_referred_to(
+    disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Over a cassette that exists, one body replaced and one that nothing refers to."""
+    cassette = FileCassette(disk.folder, "x")
+    cassette.claim()
+    for index in range(2):
+        _record_large(cassette, index)
+    cassette.release()
+    cassette.claim()
+    _record_large(cassette, 2, 0)
+    cassette.keep([b"nobody's"])
+    disk.settle()
+
+    with disk.watching(monkeypatch):
+        cassette.release()
+
+    numbers = count()
+    for folder, state in disk.crashes(tmp_path):
+        next(numbers)
+        assert found_in(folder) == [body(2), body(1)], (state.at, state.condition)
+        # And the next one to record goes on from there and leaves nothing behind.
+        again = FileCassette(folder, "x")
+        again.claim()
+        _record_large(again, 3)
+        again.release()
+        assert found_in(folder) == [body(2), body(1), body(3)]
+        assert assets(folder) == sorted(name(body(each)) for each in (1, 2, 3))
+    assert next(numbers) > 5
+
+
+@pytest.mark.parametrize("nth", range(1, 18))
+def test_whatever_fails_while_a_body_is_kept_what_was_acknowledged_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    cassette = FileCassette(tmp_path, "x")
+    cassette.append(HEAD, [payload_of(recording(9))])
+    kept = [b'{"answer": 9}']
+    number = count(1)
+
+    def failing(call: str, real: Callable[..., object]) -> Callable[..., object]:
+        def wrapped(*args: object, **kwargs: object) -> object:
+            if next(number) == nth:
+                if call == "close":
+                    real(*args)
+                raise OSError(5, "Input/output error")
+            return real(*args, **kwargs)
+
+        return wrapped
+
+    with monkeypatch.context() as patch:
+        for call in ("open", "write", "fsync", "fdatasync", "rename", "mkdir", "close", "fchmod"):
+            patch.setattr(os, call, failing(call, getattr(os, call)))
+        with suppress(StoreError):
+            _record_large(cassette, 0)
+            kept.append(body(0))
+
+    assert next(number) > nth
+    assert found_in(tmp_path)[: len(kept)] == kept
+    assert [each for each in assets(tmp_path) if each.endswith(".tmp")] == []

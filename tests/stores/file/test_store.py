@@ -1,0 +1,308 @@
+"""The file store's own promises: what lies where, who may read it, and what it does not touch."""
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.errors import CassetteCorrupt, StoreError
+from tapeway.formats.native import document
+from tapeway.stores.file.store import FileStore
+from tests.stores.recordings import HEAD, answers, bodies, facts, record, recording
+from tests.stores.small_disks import read_only
+
+DATA = Path(__file__).parents[2] / "formats" / "data"
+
+
+async def test_a_recording_is_in_the_journal_and_in_the_file_after_release(
+    files: FileStore, root: Path
+) -> None:
+    await files.append("a/b", HEAD, recording(0))
+    assert _files(root) == ["a/.b.lock", "a/b.journal"]
+
+    await files.release("a/b")
+    assert _files(root) == ["a/.b.lock", "a/b.json"]
+    document = json.loads((root / "a/b.json").read_text())
+    assert document["run_id"] == HEAD.run_id
+    assert document["interactions"][0]["response"]["json"] == {"answer": 0}
+
+
+async def test_closing_folds_every_cassette(root: Path) -> None:
+    store = FileStore(root)
+    await store.open()
+    for name in ("a", "b"):
+        await store.append(name, HEAD, recording(0))
+    await store.close()
+
+    assert _files(root) == [".a.lock", ".b.lock", "a.json", "b.json"]
+
+
+async def test_nothing_recorded_leaves_the_file_untouched(files: FileStore, root: Path) -> None:
+    await record(files, 0)
+    before = facts(root / "x.json")
+
+    await files.load("x", writable=True)
+    await files.release("x")
+
+    assert facts(root / "x.json") == before
+
+
+async def test_the_same_cassette_saved_again_leaves_the_file_untouched(
+    files: FileStore, root: Path
+) -> None:
+    await record(files, 0, 1)
+    before = facts(root / "x.json")
+    found = await files.load("x", writable=True)
+    assert found is not None
+
+    await files.save("x", found)
+
+    assert facts(root / "x.json") == before
+
+
+async def test_a_new_recording_changes_no_line_of_the_old_ones(
+    files: FileStore, root: Path
+) -> None:
+    await record(files, 0)
+    text = (root / "x.json").read_text()
+    (root / "x.json").write_text(text.replace('"OK"', '"Fine"').replace("smoke", "by hand"))
+    edited = (root / "x.json").read_text()
+
+    await record(files, 1)
+
+    assert (root / "x.json").read_text().startswith(edited.removesuffix("\n  ]\n}\n") + ",\n")
+
+
+async def test_calls_of_other_kinds_and_odd_fields_of_theirs_survive(
+    files: FileStore, root: Path
+) -> None:
+    data = DATA
+    root.mkdir()
+    for source in ("agenttape_chat.json", "agenttape_async.json"):
+        (root / "x.json").write_bytes((data / source).read_bytes())
+        before = json.loads((root / "x.json").read_text())["interactions"]
+
+        await record(files, 100)
+
+        after = json.loads((root / "x.json").read_text())["interactions"]
+        assert after[:-1] == before
+        assert after[-1]["index"] == len(before)
+
+
+async def test_texts_that_agenttape_keeps_beside_are_found(files: FileStore, root: Path) -> None:
+    content = b"long " * 1000
+    digest = hashlib.sha256(content).hexdigest()
+    (root / "x.assets").mkdir(parents=True)
+    asset = root / "x.assets" / f"sha256-{digest}"
+    asset.write_bytes(content)
+    response = {
+        "status_code": 200,
+        "headers": {},
+        "text": {"__agenttape_asset__": f"sha256:{digest}"},
+    }
+    call = {"kind": "http", "request": {"method": "GET", "url": "http://h/"}, "response": response}
+    (root / "x.json").write_text(json.dumps({"version": "1", "interactions": [call]}))
+
+    assert bodies(await files.load("x", writable=False)) == [content]
+
+    asset.unlink()
+    with pytest.raises(CassetteCorrupt, match=r"x\.json line 1: .*text: .* is missing"):
+        await files.load("x", writable=False)
+
+
+async def test_names_and_stat_look_no_further_than_cassettes(files: FileStore, root: Path) -> None:
+    await record(files, 0, name="a/b")
+    await files.append("c", HEAD, recording(0))
+    for stray in ("notes.txt", ".hidden.json", "a/-x.json", "x.json.tmp"):
+        (root / stray).write_text("")
+    (root / "folder.json").mkdir()
+    (root / "link.json").symlink_to(root / "a/b.json")
+
+    assert await files.names() == ["a/b", "c"]
+    found = await files.stat("a/b")
+    assert found is not None
+    assert found.size_bytes == (root / "a/b.json").stat().st_size
+    assert await files.stat("a/c") is None
+    assert await files.stat("no/folder") is None
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
+async def test_only_the_owner_may_read_whatever_the_umask(root: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        store = FileStore(root)
+        await store.open()
+        await store.append("a/x", HEAD, recording(0))
+        journal = stat.S_IMODE((root / "a/x.journal").stat().st_mode)
+        await store.close()
+    finally:
+        os.umask(before)
+
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (root, *root.rglob("*"))}
+    assert journal == 0o600
+    assert all(mode == (0o700 if path.is_dir() else 0o600) for path, mode in modes.items())
+    assert len(modes) == 4
+
+
+async def test_replay_writes_nothing_at_all(files: FileStore, root: Path, tmp_path: Path) -> None:
+    """Not even where a recorder left a journal behind."""
+    await record(files, 0)
+    await files.append("x", HEAD, recording(1))
+    left = tmp_path / "left"
+    shutil.copytree(root, left, ignore=shutil.ignore_patterns("*.lock"))
+    before = {path: facts(path) for path in (left, *left.rglob("*"))}
+
+    store = FileStore(left)
+    await store.open()
+    assert bodies(await store.load("x", writable=False)) == answers(0, 1)
+    await store.release("x")
+    await store.close()
+
+    assert {path: facts(path) for path in (left, *left.rglob("*"))} == before
+    assert len(before) == 3
+
+
+async def test_a_folder_that_cannot_be_written_replays_and_says_so_when_recording(
+    root: Path, files: FileStore
+) -> None:
+    await record(files, 0)
+    (root / ".x.lock").unlink()
+    with read_only(root):
+        assert bodies(await files.load("x", writable=False)) == answers(0)
+        with pytest.raises(StoreError, match="take the lock") as caught:
+            await files.append("x", HEAD, recording(1))
+        assert caught.value.status == 503
+        with pytest.raises(StoreError):
+            await files.load("new/one", writable=True)
+
+
+def _files(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def _symlink(path: Path) -> None:
+    path.with_name("target").write_bytes(document.save(StoredCassette(HEAD)))
+    path.symlink_to(path.with_name("target"))
+
+
+def _hard_link(path: Path) -> None:
+    path.with_name("target").write_bytes(document.save(StoredCassette(HEAD)))
+    os.link(path.with_name("target"), path)
+
+
+def _device(path: Path) -> None:
+    os.symlink("/dev/zero", path)
+
+
+STRANGE = [_symlink, _hard_link, _device, os.mkfifo, Path.mkdir]
+
+
+@pytest.mark.parametrize("file", ["x.json", "x.journal", ".x.lock"])
+@pytest.mark.parametrize("put", STRANGE, ids=lambda put: put.__name__.strip("_"))
+async def test_anything_but_a_regular_file_of_its_own_is_refused(
+    files: FileStore, root: Path, file: str, put: Any
+) -> None:
+    root.mkdir()
+    put(root / file)
+    before = {path.name: path.lstat() for path in root.iterdir()}
+
+    with pytest.raises(CassetteCorrupt, match=file):
+        await files.load("x", writable=True)
+    if file != ".x.lock":
+        with pytest.raises(CassetteCorrupt, match=file):
+            await files.load("x", writable=False)
+
+    assert {path.name: path.lstat() for path in root.iterdir() if path.name in before} == before
+
+
+async def test_a_folder_below_the_root_may_not_be_a_link(
+    files: FileStore, root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    root.mkdir()
+    (root / "a").symlink_to(tmp_path / "elsewhere")
+
+    for writable in (True, False):
+        with pytest.raises(StoreError, match="symbolic link"):
+            await files.load("a/x", writable=writable)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+async def test_the_root_itself_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    store = FileStore(tmp_path / "link")
+
+    await record(store, 0)
+
+    assert await store.names() == ["x"]
+
+
+async def test_a_root_that_is_a_file_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(StoreError, match="not a folder"):
+        await FileStore(tmp_path / "file").open()
+
+
+@pytest.mark.parametrize(("there", "new"), [("Foo", "foo"), ("a/Foo", "a/fOO"), ("A/x", "a/x")])
+async def test_a_name_that_differs_only_in_case_is_refused(
+    files: FileStore, there: str, new: str
+) -> None:
+    await record(files, 0, name=there)
+
+    with pytest.raises(StoreError, match="only in case") as caught:
+        await files.append(new, HEAD, recording(0))
+
+    assert caught.value.status == 409
+    assert await files.names() == [there]
+    await record(files, 1, name=there)
+
+
+async def test_a_cassette_and_a_folder_cannot_share_a_name(files: FileStore) -> None:
+    await record(files, 0, name="a")
+    with pytest.raises(StoreError, match=r"a\.json is no folder"):
+        await files.append("a.json/b", HEAD, recording(0))
+
+    await record(files, 0, name="b.json/c")
+    with pytest.raises(CassetteCorrupt, match=r"b\.json is not a regular file"):
+        await files.load("b", writable=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", r"x\.json line 1: Expecting value"),
+        ('{\n  "version": "1",\n  "interactions": [],,\n}', r"x\.json line 3: "),
+        ('{\n"version": "2",\n"interactions": []}', r"x\.json line 2: version: .* update it"),
+        (
+            '{"version": "1", "interactions": [\n{"kind": "http",\n"request": {"method": "GET",'
+            ' "url": "/"},\n"response": {\n"status_code": 99}}]}',
+            r"x\.json line 5: interactions\[0\]\.response\.status_code: must be .* not 99",
+        ),
+    ],
+)
+async def test_a_file_that_cannot_be_read_is_named_with_line_and_reason_and_kept(
+    files: FileStore, root: Path, text: str, said: str
+) -> None:
+    root.mkdir()
+    (root / "x.json").write_text(text)
+    before = facts(root / "x.json")
+
+    for writable in (True, False):
+        with pytest.raises(CassetteCorrupt, match=said):
+            await files.load("x", writable=writable)
+    with pytest.raises(CassetteCorrupt, match=said):
+        await files.append("x", HEAD, recording(0))
+    with pytest.raises(CassetteCorrupt, match=said):
+        await files.save("x", StoredCassette(HEAD))
+    await files.release("x")
+
+    assert facts(root / "x.json") == before
+    assert (root / "x.json").read_text() == text

@@ -1,0 +1,111 @@
+"""Behind PgBouncer, which gives each transaction another connection to the server."""
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tapeway.core.model.control import Control, with_mode
+from tapeway.stores.postgres.store import PostgresStore
+from tests.stores.postgres_server import PASSWORD, QUOTED, PostgresServer, as_unprivileged, fresh
+from tests.stores.recordings import HEAD, indexes
+from tests.stores.shared_instances import WANTED, again, found_indexes, instances, key, stepped
+
+TIMEOUT_S = 60
+
+
+@pytest.fixture(scope="module")
+def pooler(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Its address; it has three connections to the server for all."""
+    program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is None:
+        pytest.skip("there is no pgbouncer on this machine")
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    # Not below those of the tests, which nobody else may enter.
+    with tempfile.TemporaryDirectory(prefix="tapeway-pooler-") as folder:
+        yield from _running(program, Path(folder), server)
+
+
+def _running(program: str, folder: Path, server: PostgresServer) -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    settings = folder / "pgbouncer.ini"
+    settings.write_text(_settings(server.port, port, folder))
+    (folder / "users").write_text(f'"tapeway" "{PASSWORD}"\n')
+    folder.chmod(0o755)
+    with subprocess.Popen(
+        [program, settings], **as_unprivileged(), stderr=subprocess.PIPE
+    ) as process:
+        try:
+            assert process.stderr is not None
+            _ready(process.stderr)
+            yield f"postgresql://tapeway:{QUOTED}@127.0.0.1:{port}/postgres"
+        finally:
+            process.terminate()
+
+
+def _settings(server: int, port: int, folder: Path) -> str:
+    return f"""
+[databases]
+postgres = host=127.0.0.1 port={server}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = scram-sha-256
+auth_file = {folder / "users"}
+pool_mode = transaction
+default_pool_size = 3
+log_connections = 0
+log_disconnections = 0
+"""
+
+
+def _ready(said: IO[bytes]) -> None:
+    for line in said:
+        if b"process up" in line:
+            return
+    raise RuntimeError("pgbouncer did not start")
+
+
+@pytest.fixture
+async def pair(pooler: str) -> AsyncIterator[list[PostgresStore]]:
+    async with (
+        fresh(pooler) as url,
+        instances(lambda: PostgresStore(url, lease_s=1)) as stores,
+    ):
+        yield [each for each in stores if isinstance(each, PostgresStore)]
+
+
+async def test_everything_works_behind_a_pooler_of_transactions(
+    pair: list[PostgresStore],
+) -> None:
+    one, other = pair
+    heard: list[Control] = []
+    await one.join(WANTED, lambda _: None)
+    await other.join(WANTED, heard.append)
+    held = await one.claim("x", key(0))
+    assert held is not None
+
+    async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as tasks:
+        for number in range(100):
+            made = stepped(again(1, number), 1)
+            tasks.create_task(pair[number % 2].append("x", HEAD, made))
+
+    assert indexes(await other.load("x", writable=False)) != []
+    assert sorted(found_indexes(await one.find("x", [key(1), key(2)]))) == list(range(100))
+    (turn,) = (await other.turns("x", 1, [key(1)])).values()
+    assert turn.state == b"100"
+    control, laggards = await one.steer(lambda now: with_mode(now, "replay"))
+    assert laggards == ()
+    assert heard[-1] == control
+    await one.append("x", HEAD, stepped(again(0, 100), 1, lease=held))
+    assert await other.claim("x", key(0)) is not None

@@ -1,0 +1,258 @@
+"""What is of PostgreSQL alone: its tables, roles, settings, and what goes by itself."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tapeway.errors import StoreAway, StoreError
+from tapeway.stores.postgres.bodies import sweep
+from tapeway.stores.postgres.coordination import instance
+from tapeway.stores.postgres.pool import Session
+from tapeway.stores.postgres.store import PostgresStore
+from tests.stores.large_bodies import contents, large
+from tests.stores.postgres_server import run
+from tests.stores.recordings import HEAD, answers, bodies, recording
+from tests.stores.shared_instances import instances, key, stepped
+
+
+@pytest.fixture
+async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
+    async with opened(postgres_url) as store:
+        yield store
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(url)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def schema_of(url: str) -> str:
+    return url.rpartition("schema=")[2]
+
+
+@asynccontextmanager
+async def role(dsn: str, *rights: str) -> AsyncIterator[str]:
+    """The address as a role that may do this alone; `{role}` is its name."""
+    name = f"guest_{abs(hash(rights)) % 10**9}"
+    await run(dsn, f"CREATE ROLE {name} LOGIN PASSWORD 'synthetic-guest'")
+    try:
+        for right in rights:
+            await run(dsn, right.format(role=name))
+        hosts = urlsplit(dsn).netloc.rpartition("@")[2]
+        yield f"postgresql://{name}:synthetic-guest@{hosts}/{urlsplit(dsn).path.lstrip('/')}"
+    finally:
+        await run(dsn, f"DROP OWNED BY {name}")
+        await run(dsn, f"DROP ROLE {name}")
+
+
+async def test_what_lies_in_another_schema_is_another_stores(
+    postgres_url: str, postgres_dsn: str
+) -> None:
+    other = f"{postgres_url}_b"
+    async with opened(postgres_url) as one, opened(other) as two:
+        await one.append("x", HEAD, recording(0))
+
+        assert await two.names() == []
+    await run(postgres_dsn, f'DROP SCHEMA "{schema_of(other)}" CASCADE')
+
+
+async def test_tables_of_a_newer_tapeway_are_left_alone(
+    postgres_url: str, postgres_dsn: str
+) -> None:
+    async with opened(postgres_url) as store:
+        await store.append("x", HEAD, recording(0))
+    await run(postgres_dsn, f'INSERT INTO "{schema_of(postgres_url)}".version VALUES (99)')  # noqa: S608
+
+    with pytest.raises(StoreError, match="of version 99, and this tapeway knows 1: update"):
+        await PostgresStore(postgres_url).open()
+
+
+async def test_a_role_that_may_make_no_tables_works_with_those_there_are(
+    postgres_url: str, postgres_dsn: str
+) -> None:
+    schema = schema_of(postgres_url)
+    async with opened(postgres_url):
+        pass
+    rights = (
+        f"GRANT USAGE ON SCHEMA {schema} TO {{role}}",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {{role}}",
+        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {{role}}",
+    )
+    async with role(postgres_dsn, *rights) as dsn, opened(f"{dsn}?schema={schema}") as store:
+        lease = await store.claim("x", key(0))
+        await store.append("x", HEAD, stepped(recording(0), 1, lease=lease))
+        await store.save("y", await store.load("x", writable=True) or pytest.fail("it is lost"))
+
+        assert bodies(await store.load("y", writable=False)) == answers(0)
+        assert await store.remove("x")
+
+
+async def test_a_role_that_would_have_to_make_tables_and_may_not_is_told(
+    postgres_url: str, postgres_dsn: str
+) -> None:
+    async with role(postgres_dsn) as dsn:
+        with pytest.raises(StoreError, match=r"permission denied .*grant the role"):
+            await PostgresStore(f"{dsn}?schema={schema_of(postgres_url)}").open()
+
+
+async def test_a_wrong_password_is_refused_and_not_shown(postgres_dsn: str) -> None:
+    parts = urlsplit(postgres_dsn)
+    wrong = f"postgresql://{parts.username}:synthetic-wrong@{parts.hostname}:{parts.port}/postgres"
+
+    with pytest.raises(StoreError, match="see the user, the password") as refused:
+        await PostgresStore(wrong).open()
+
+    assert not isinstance(refused.value, StoreAway)
+    assert "synthetic-wrong" not in f"{refused.value!r} {refused.value.__cause__!r}"
+
+
+async def test_a_recording_waits_for_the_disk_where_the_role_would_not(
+    postgres_url: str, postgres_dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    schema = schema_of(postgres_url)
+    rights = (
+        f"CREATE SCHEMA {schema} AUTHORIZATION {{role}}",
+        "ALTER ROLE {role} SET synchronous_commit = off",
+    )
+
+    async def setting(session: Session) -> str:
+        found = await session.row("SHOW synchronous_commit")
+        assert found is not None
+        return str(found["synchronous_commit"])
+
+    async with role(postgres_dsn, *rights) as dsn:
+        with caplog.at_level(logging.WARNING):
+            async with opened(f"{dsn}?schema={schema}") as store:
+                pool = store._instance().pool
+                assert await pool.read("look", setting) == "off"
+                assert await pool.write("look", setting) == "on"
+                assert await pool.write("look", setting, durable=False) == "off"
+    assert "synchronous_commit is off" in caplog.text
+
+
+async def test_a_body_no_recording_refers_to_goes_and_others_stay(
+    store: PostgresStore, tmp_path: Path
+) -> None:
+    kept, lost = [b"a" * 300_000, b"b" * 300_000], [b"c" * 300_000]
+    file = await store.keep("x", kept)
+    await store.append("x", HEAD, large(0, file))
+    unused = await store.keep("x", lost)
+
+    async def swept(session: Session) -> tuple[int, int]:
+        await sweep(session, 0)
+        found = await session.row(
+            "SELECT (SELECT count(*) FROM @body) AS bodies, (SELECT count(*) FROM @piece) AS pieces"
+        )
+        assert found is not None
+        return found["bodies"], found["pieces"]
+
+    pool = store._instance().pool
+    assert await pool.write("sweep", swept) == (1, 3)
+    assert contents(await store.load("x", writable=False)) == [b"".join(kept)]
+    with pytest.raises(StoreError, match="was not kept before"):
+        await store.append("x", HEAD, large(1, unused))
+
+    await store.edit("x", 0, None)
+    assert await pool.write("sweep", swept) == (0, 0)
+
+
+async def test_a_body_that_was_kept_twice_lies_there_once(store: PostgresStore) -> None:
+    body = [b"a" * 300_000]
+    first, second = await store.keep("x", body), await store.keep("y", body)
+    assert first.digest == second.digest
+    await store.append("x", HEAD, large(0, first))
+    await store.append("y", HEAD, large(0, second))
+    await store.remove("x")
+    del first, second
+
+    async def count(session: Session) -> int:
+        await instance.sweep(session)
+        found = await session.row("SELECT count(*) AS count FROM @piece")
+        assert found is not None
+        return int(found["count"])
+
+    assert await store._instance().pool.write("sweep", count) == 2
+    assert contents(await store.load("y", writable=False)) == [b"".join(body)]
+
+
+async def test_a_document_that_was_changed_behind_its_back_is_not_served(
+    store: PostgresStore, postgres_url: str, postgres_dsn: str
+) -> None:
+    await store.append("x", HEAD, recording(0))
+    schema = schema_of(postgres_url)
+    await run(postgres_dsn, f"UPDATE {schema}.interaction SET document = document || ' '")  # noqa: S608
+
+    with pytest.raises(StoreError, match=r"cassette 'x' in postgresql:.*interaction 0: it is not"):
+        await store.find("x", [key(0)])
+
+
+async def test_a_lease_is_renewed_as_long_as_its_instance_lives(postgres_url: str) -> None:
+    async with instances(lambda: PostgresStore(postgres_url, lease_s=1)) as (one, other):
+        lease = await one.claim("x", key(0))
+        assert lease is not None
+        # Each waits for half a second at least.
+        for _ in range(5):
+            await other.lapsed("x", key(0))
+            assert await other.claim("x", key(0)) is None
+
+        await one.append("x", HEAD, stepped(recording(0), 1, lease=lease))
+
+
+async def test_a_claim_nobody_waits_for_any_more_is_given_back(store: PostgresStore) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        claiming = tasks.create_task(store.claim("x", key(0)))
+        await asyncio.sleep(0)
+        claiming.cancel()
+
+    async with asyncio.timeout(60):
+        while await store.claim("x", key(0)) is None:
+            await store.lapsed("x", key(0))
+
+
+async def test_many_that_open_at_the_same_time_make_the_tables_once(postgres_url: str) -> None:
+    stores = [PostgresStore(postgres_url) for _ in range(12)]
+    await asyncio.gather(*[store.open() for store in stores])
+
+    await stores[0].append("x", HEAD, recording(0))
+    assert [await store.names() for store in stores] == [["x"]] * 12
+    for store in stores:
+        await store.close()
+
+
+async def test_tables_that_do_not_agree_are_named(
+    store: PostgresStore, postgres_url: str, postgres_dsn: str
+) -> None:
+    file = await store.keep("x", [b"a" * 300_000])
+    await store.append("x", HEAD, large(0, file))
+    for number in range(1, 5):
+        await store.append("x", HEAD, recording(number, *([1] if number == 4 else [])))
+    await store.edit("x", 2, recording(7).interaction)
+    await store.extend("y", HEAD, [recording(0).interaction])
+    await store.save("z", await store.load("x", writable=False) or pytest.fail("it is lost"))
+    assert await store.check() == []
+
+    for damage in (
+        "DELETE FROM {}.key WHERE index = 3",
+        "DELETE FROM {}.tally WHERE cassette = (SELECT id FROM {}.cassette WHERE name = 'y')",
+        "UPDATE {}.interaction SET document = 'odd' WHERE index = 2",
+        "DELETE FROM {}.piece WHERE number = 1",
+    ):
+        await run(postgres_dsn, damage.replace("{}", schema_of(postgres_url)))
+    assert await store.check() == [
+        "cassette 'y' counts 0 interactions and has 1: save it anew",
+        "cassette 'x', interaction 3: no key finds it",
+        "cassette 'z', interaction 3: no key finds it",
+        "cassette 'x', interaction 2: it is not what was recorded",
+        "cassette 'z', interaction 2: it is not what was recorded",
+        f"the large body sha256-{file.digest} has 262144 of 300000 bytes",
+    ]

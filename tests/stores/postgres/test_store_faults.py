@@ -1,0 +1,383 @@
+"""A server that goes away, connections that break, hints that never come."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import pytest
+
+from tapeway.core.model.cassette import Lease, StoredCassette
+from tapeway.core.model.control import Control, with_mode, with_take
+from tapeway.errors import StoreAway, StoreError
+from tapeway.ports import SharedStore
+from tapeway.stores.postgres import pool
+from tapeway.stores.postgres.coordination import notifications
+from tapeway.stores.postgres.pool import Session
+from tapeway.stores.postgres.store import PostgresStore
+from tests.stores.postgres_server import PASSWORD, QUOTED, PostgresServer, run
+from tests.stores.recordings import HEAD, bodies, indexes, recording
+from tests.stores.shared_instances import (
+    WANTED,
+    again,
+    found_indexes,
+    instances,
+    key,
+    moved,
+    stepped,
+)
+
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
+    """The server, which a test may stop."""
+    if os.environ.get("TAPEWAY_TEST_POSTGRES_DSN"):
+        pytest.skip("the server of TAPEWAY_TEST_POSTGRES_DSN is not ours to stop")
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    yield server
+    if not server.runs:
+        server.start()
+
+
+@pytest.fixture
+async def pair(postgres_url: str) -> AsyncIterator[list[PostgresStore]]:
+    async with instances(lambda: PostgresStore(postgres_url)) as stores:
+        yield [each for each in stores if isinstance(each, PostgresStore)]
+
+
+def knows(store: SharedStore) -> bool:
+    return store.in_touch
+
+
+async def until(work: Callable[[], Awaitable[object]]) -> None:
+    """Try it again until the store is no longer away."""
+    async with asyncio.timeout(TIMEOUT_S):
+        while True:
+            try:
+                await work()
+            except StoreAway:
+                await asyncio.sleep(0.05)
+            else:
+                return
+
+
+async def test_what_was_acknowledged_is_there_after_the_server_crashed_under_load(
+    server: PostgresServer, pair: list[PostgresStore]
+) -> None:
+    kept: list[int] = []
+    failed: list[BaseException] = []
+    crashed = asyncio.Event()
+
+    async def record(store: SharedStore, first: int) -> None:
+        for number in range(first, first + 60):
+            try:
+                await store.append("x", HEAD, stepped(again(0, number), 1))
+            except StoreError as exc:
+                failed.append(exc)
+            else:
+                kept.append(number)
+            if len(kept) == 100:
+                crashed.set()
+
+    async def crash() -> None:
+        await crashed.wait()
+        await asyncio.to_thread(server.stop, "immediate")
+        await asyncio.to_thread(server.start)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(crash())
+        for worker in range(6):
+            tasks.create_task(record(pair[worker % 2], worker * 100))
+
+    found = indexes(await pair[0].load("x", writable=False))
+    assert set(kept) <= set(found)
+    assert len(found) == len(set(found))
+    assert all(isinstance(exc, StoreAway) for exc in failed)
+    (turn,) = (await pair[0].turns("x", 1, [key(0)])).values()
+    assert int(turn.state) == len(found)
+    outline = await pair[1].outline("x")
+    assert outline is not None
+    assert outline.count == len(found)
+
+
+async def test_every_method_says_that_the_server_is_away_and_works_again_by_itself(
+    server: PostgresServer, pair: list[PostgresStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tapeway.stores.postgres.store.PATIENCE_S", 0.2)
+    store, other = pair
+    await store.join(WANTED, lambda _: None)
+    lease = await store.claim("x", key(7))
+    assert lease is not None
+    await store.append("x", HEAD, recording(0))
+    server.stop("immediate")
+
+    asked: list[Callable[[], Awaitable[object]]] = [
+        lambda: store.load("x", writable=False),
+        lambda: store.append("x", HEAD, recording(1)),
+        lambda: store.save("x", StoredCassette(HEAD)),
+        lambda: store.remove("x"),
+        store.names,
+        lambda: store.stat("x"),
+        lambda: store.outline("x"),
+        lambda: store.find("x", [key(0)]),
+        lambda: store.get("x", 0),
+        lambda: store.page("x", after=None, limit=1),
+        lambda: store.near("x", "POST", "/", 1),
+        lambda: store.unused("x", 1, 1),
+        lambda: store.unused_count("x", 1),
+        lambda: store.duplicates("x", 1),
+        lambda: store.reserve("x"),
+        lambda: store.restate("x", HEAD),
+        lambda: store.edit("x", 0, None),
+        lambda: store.extend("x", HEAD, [recording(0).interaction]),
+        lambda: store.turns("x", 1, [key(0)]),
+        lambda: store.advance("x", 1, key(0), None, b"1", 0),
+        lambda: store.claim("x", key(0)),
+        lambda: store.lapsed("x", key(7)),
+        lambda: store.give_back(lease),
+        lambda: store.steer(with_take),
+        lambda: store.keep("x", [b"body"]),
+        lambda: other.join(WANTED, lambda _: None),
+    ]
+    for each in asked:
+        with pytest.raises(StoreAway, match="it works again once") as away:
+            await each()
+        for secret in (PASSWORD, QUOTED):
+            assert secret not in f"{away.value!r} {away.value.__cause__!r}"
+
+    server.start()
+    await until(lambda: store.append("x", HEAD, recording(1)))
+    await until(other.names)
+    assert indexes(await other.load("x", writable=False)) == [0, 1]
+
+
+async def test_an_instance_that_lost_the_server_is_out_of_touch_until_it_knows_again(
+    server: PostgresServer, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[Control] = []
+    async with instances(lambda: PostgresStore(postgres_url, touch_s=1), 1) as (store,):
+        await store.join(WANTED, heard.append)
+        assert knows(store)
+        server.stop("immediate")
+        async with asyncio.timeout(TIMEOUT_S):
+            while knows(store):  # noqa: ASYNC110 - a clock tells it, no event
+                await asyncio.sleep(0.05)
+        server.start()
+        async with instances(lambda: PostgresStore(postgres_url, touch_s=1), 1) as (other,):
+            await other.join(WANTED, lambda _: None)
+            await until(lambda: other.steer(lambda now: with_mode(now, "replay")))
+        async with asyncio.timeout(TIMEOUT_S):
+            while not knows(store):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+    assert heard[-1].mode == "replay"
+    assert "could not" in caplog.text
+    assert "answers again" in caplog.text
+    assert PASSWORD not in caplog.text
+    assert QUOTED not in caplog.text
+
+
+@pytest.mark.slow
+async def test_a_server_that_hears_but_does_not_answer_is_away(
+    server: PostgresServer, pair: list[PostgresStore]
+) -> None:
+    await pair[0].append("x", HEAD, recording(0))
+    with server.frozen():
+        async with asyncio.timeout(TIMEOUT_S):
+            with pytest.raises(StoreAway, match="in time"):
+                await pair[0].find("x", [key(0)])
+
+    await until(lambda: pair[0].append("x", HEAD, recording(1)))
+
+
+async def test_a_broken_connection_is_not_noticed_by_who_asks(
+    pair: list[PostgresStore], postgres_dsn: str
+) -> None:
+    await pair[0].append("x", HEAD, recording(0))
+    for number in range(1, 4):
+        await run(postgres_dsn, TERMINATE)
+
+        assert found_indexes(await pair[0].find("x", [key(0)])) == [0]
+        await pair[0].append("x", HEAD, recording(number))
+
+
+TERMINATE = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE application_name = 'tapeway' AND pid <> pg_backend_pid()"
+)
+
+
+async def test_who_waits_for_a_lease_is_not_lost_with_the_connection_it_listens_on(
+    pair: list[PostgresStore], postgres_dsn: str
+) -> None:
+    one, other = pair
+    for _ in range(3):
+        lease = await one.claim("x", key(0))
+        assert lease is not None
+        async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(claimed(other))
+            await run(postgres_dsn, TERMINATE)
+            await one.give_back(lease)
+            later = await waiting
+        await other.give_back(later)
+
+
+async def claimed(store: SharedStore) -> Lease:
+    while (lease := await store.claim("x", key(0))) is None:
+        await store.lapsed("x", key(0))
+    return lease
+
+
+@pytest.fixture
+def no_hints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody hears another instance."""
+
+    async def lose(_: notifications.Notifications) -> None:
+        return
+
+    monkeypatch.setattr(notifications.Notifications, "_send", lose)
+
+
+@pytest.mark.usefixtures("no_hints")
+async def test_without_a_single_hint_leases_pass_on_and_changes_come_into_force(
+    pair: list[PostgresStore],
+) -> None:
+    one, other = pair
+    heard: list[Control] = []
+    await one.join(WANTED, lambda _: None)
+    await other.join(WANTED, heard.append)
+    lease = await one.claim("x", key(0))
+    assert lease is not None
+
+    async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(claimed(other))
+        await one.append("x", HEAD, stepped(recording(0), 1, lease=lease))
+        await waiting
+    control, laggards = await one.steer(with_take)
+
+    assert laggards == ()
+    assert heard[-1] == control
+
+
+class _Cut:
+    """Breaks the connection of a commit, before it reaches the server or after its answer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, done: bool) -> None:
+        self.left = 0
+        self._done = done
+        self._run = Session.run
+        monkeypatch.setattr(Session, "run", lambda *args: self.run(*args))
+
+    async def run(self, session: Session, sql: str, *args: object) -> int:
+        if sql == "COMMIT" and self.left:
+            self.left -= 1
+            if self._done:
+                await self._run(session, sql)
+            session.connection.terminate()
+            raise ConnectionResetError
+        return await self._run(session, sql, *args)
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["after", "before"])
+async def test_what_was_in_doubt_took_place_once(
+    pair: list[PostgresStore], monkeypatch: pytest.MonkeyPatch, *, done: bool
+) -> None:
+    one, other = pair
+    await one.join(WANTED, lambda _: None)
+    lease = await one.claim("x", key(0))
+    cut = _Cut(monkeypatch, done=done)
+
+    cut.left = 3
+    await one.append("x", HEAD, stepped(recording(0), 1, lease=lease))
+    cut.left = 2
+    await one.extend("x", HEAD, [recording(1).interaction])
+    cut.left = 2
+    claim = await one.claim("x", key(1))
+    cut.left = 2
+    before, _ = await one.steer(with_take)
+    cut.left = 2
+    after, _ = await one.steer(with_take)
+    _, extended = indexes(await other.load("x", writable=False))
+    cut.left = 2
+    assert not await one.edit("x", 99, None)
+    cut.left = 2
+    assert await one.edit("x", extended, None)
+    cut.left = 0
+
+    assert indexes(await other.load("x", writable=False)) == [0]
+    ((state),) = [turn.state for turn in (await other.turns("x", 1, [key(0)])).values()]
+    assert state == moved(None)
+    assert claim is not None
+    await one.append("x", HEAD, stepped(recording(1), 1, lease=claim))
+    assert after.takes == before.takes + 1
+
+
+async def test_a_turn_that_was_in_doubt_was_taken_once(
+    pair: list[PostgresStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, left = Session.rows, [1]
+
+    async def cut(session: Session, sql: str, *args: object) -> object:
+        found = await rows(session, sql, *args)
+        if "moved AS" in sql and left:
+            left.pop()
+            session.connection.terminate()
+            raise ConnectionResetError
+        return found
+
+    monkeypatch.setattr(Session, "rows", cut)
+    assert await pair[0].advance("x", 1, key(0), None, b"1", 0)
+    (turn,) = (await pair[1].turns("x", 1, [key(0)])).values()
+    left.append(1)
+    assert await pair[0].advance("x", 1, key(0), turn, b"2", 0)
+    (turn,) = (await pair[1].turns("x", 1, [key(0)])).values()
+    assert turn.state == b"2"
+
+
+async def test_one_connection_is_enough_for_leaders_and_those_who_wait(postgres_url: str) -> None:
+    async with (
+        asyncio.timeout(TIMEOUT_S),
+        instances(lambda: PostgresStore(f"{postgres_url}&connections=1")) as stores,
+    ):
+
+        async def serve(store: SharedStore, number: int) -> None:
+            while not await store.find("x", [key(number % 3)]):
+                lease = await store.claim("x", key(number % 3))
+                if lease is None:
+                    await store.lapsed("x", key(number % 3))
+                elif await store.find("x", [key(number % 3)]):
+                    await store.give_back(lease)
+                else:
+                    made = stepped(recording(number % 3), 1, lease=lease)
+                    await store.append("x", HEAD, made)
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(60):
+                tasks.create_task(serve(stores[number % 2], number))
+
+        assert len(bodies(await stores[0].load("x", writable=False))) == 3
+
+
+async def test_connections_that_are_all_in_use_are_not_waited_for_without_end(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "COMMAND_S", 0.2)
+    async with instances(lambda: PostgresStore(f"{postgres_url}&connections=1"), 1) as (store,):
+        assert isinstance(store, PostgresStore)
+        held, release = asyncio.Event(), asyncio.Event()
+
+        async def hold(_: Session) -> None:
+            held.set()
+            await release.wait()
+
+        async with asyncio.TaskGroup() as tasks:
+            holding = tasks.create_task(store._instance().pool.read("hold", hold))
+            await held.wait()
+            with pytest.raises(StoreAway, match=r"all 1 connections are in use; .*connections="):
+                await store.names()
+            release.set()
+            await holding
+
+        assert await store.names() == []
+    assert pool.PATIENCE_S > pool.COMMAND_S

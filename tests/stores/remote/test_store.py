@@ -1,0 +1,266 @@
+"""Another tapeway as the store: several writers, two hops, tokens, and what others change."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.errors import CassetteEdited, CassetteLocked, ConfigError, StoreError
+from tapeway.paging import walk_cassette
+from tapeway.ports import BodyKeeper, Restatable
+from tapeway.stores.file.store import FileStore
+from tapeway.stores.memory import MemoryStore
+from tapeway.stores.opening import open_store
+from tapeway.stores.remote.client import address_of
+from tapeway.stores.remote.store import RemoteStore
+from tapeway.stores.sqlite.store import SqliteStore
+from tests.stores.contract.conftest import opened
+from tests.stores.large_bodies import body, contents, large
+from tests.stores.recordings import HEAD, answers, bodies, indexes, recording
+from tests.stores.remote.between import between, broken, changed
+from tests.stores.remote.far_side import far_side
+
+TOKEN = "the-token-of-the-far-side"
+
+
+async def test_several_that_record_into_one_cassette_lose_nothing() -> None:
+    async with far_side(MemoryStore()) as far:
+        async with opened(far.store()) as one, opened(far.store()) as other:
+            for store in (one, other):
+                assert await store.load("x", writable=True) is None
+            async with asyncio.TaskGroup() as tasks:
+                for at in range(20):
+                    tasks.create_task(one.append("x", HEAD, recording(at)))
+                    tasks.create_task(other.append("x", HEAD, recording(at, body=b"%d" % at)))
+            found = await one.load("x", writable=False)
+
+        assert sorted(bodies(found)) == sorted(
+            [*answers(*range(20)), *[b"%d" % at for at in range(20)]]
+        )
+        assert len(set(indexes(found))) == 40
+
+
+async def test_each_supersedes_its_own_whatever_index_they_got() -> None:
+    async with (
+        far_side(MemoryStore()) as far,
+        opened(far.store()) as one,
+        opened(far.store()) as other,
+    ):
+        await one.append("x", HEAD, recording(0))
+        await other.append("x", HEAD, recording(0, body=b"of the other"))
+        await other.append("x", HEAD, recording(1, 0, body=b"of the other, again"))
+        await one.append("x", HEAD, recording(1, 0, body=b"again"))
+
+        assert bodies(await one.load("x", writable=False)) == [b"again", b"of the other, again"]
+
+
+async def test_what_moved_is_superseded_all_the_same(tmp_path: Path) -> None:
+    async with (
+        far_side(FileStore(tmp_path)) as far,
+        opened(far.store()) as one,
+        opened(far.store()) as other,
+    ):
+        for at in (3, 5, 7):
+            await one.append("x", HEAD, recording(at))
+        # The far side numbers them anew.
+        await other.load("x", writable=True)
+        await other.release("x")
+        await one.append("x", HEAD, recording(8, 5))
+
+        assert bodies(await other.load("x", writable=False)) == answers(3, 8, 7)
+
+
+async def test_a_save_overwrites_nothing_that_others_did_meanwhile() -> None:
+    async with (
+        far_side(MemoryStore()) as far,
+        opened(far.store()) as one,
+        opened(far.store()) as other,
+    ):
+        await one.append("x", HEAD, recording(0))
+        found = await one.load("x", writable=True)
+        assert found is not None
+        await other.append("x", HEAD, recording(1))
+
+        with pytest.raises(CassetteEdited):
+            await one.save("x", found)
+        await one.release("x")
+        assert bodies(await one.load("x", writable=True)) == answers(0, 1)
+        await one.save("x", StoredCassette(HEAD, (recording(2).interaction,)))
+        await one.append("x", HEAD, recording(3))
+        await one.save("x", StoredCassette(HEAD, (recording(4).interaction,)))
+        assert bodies(await other.load("x", writable=False)) == answers(4)
+
+
+async def test_what_changed_since_it_was_loaded_for_replay_is_not_recorded_on() -> None:
+    async with (
+        far_side(MemoryStore()) as far,
+        opened(far.store()) as one,
+        opened(far.store()) as other,
+    ):
+        await one.append("x", HEAD, recording(0))
+        await one.release("x")
+        await one.load("x", writable=False)
+        await other.append("x", HEAD, recording(1))
+
+        with pytest.raises(CassetteEdited, match="eject it"):
+            await one.load("x", writable=True)
+        await one.release("x")
+        assert bodies(await one.load("x", writable=True)) == answers(0, 1)
+
+
+async def test_a_cassette_goes_over_two_hops_and_back_as_it_was(tmp_path: Path) -> None:
+    async with (
+        far_side(FileStore(tmp_path)) as last,
+        far_side(last.store()) as middle,
+        opened(middle.store()) as store,
+    ):
+        assert isinstance(store, BodyKeeper)
+        file = await store.keep("x", [body(1), body(2)])
+        await store.append("x", HEAD, large(0, file))
+        for at in range(1, 4):
+            await store.append("x", HEAD, recording(at))
+        await store.append("x", HEAD, recording(4, 2))
+        assert store.durability == "disk"
+        found = await store.load("x", writable=False)
+        assert await asyncio.to_thread(contents, found) == [body(1) + body(2), *answers(1, 4, 3)]
+        assert indexes(found) == [0, 1, 4, 3]
+        await store.release("x")
+        assert await store.names() == ["x"]
+        assert await store.remove("x")
+        assert await store.names() == []
+    assert not list(tmp_path.glob("x*"))
+
+
+async def test_stores_that_lead_to_each_other_are_told_apart_from_slow_ones() -> None:
+    async with (
+        far_side(MemoryStore()) as first,
+        far_side(first.store()) as second,
+        opened(second.store()) as store,
+    ):
+        # What the first one asks its store goes to the second now, and that asks the first.
+        first.broker.store.names = store.names  # type: ignore[method-assign]
+        with pytest.raises(StoreError, match="too many stores"):
+            await store.names()
+
+
+async def test_the_token_is_needed_and_shown_nowhere() -> None:
+    async with far_side(MemoryStore(), TOKEN) as far:
+        host = far.url.removeprefix("http://")
+        for url in (f"http://{TOKEN}@{host}", f"http://:{TOKEN}@{host}/"):
+            async with opened(RemoteStore(address_of(url))) as store:
+                await store.append("x", HEAD, recording(0))
+                assert TOKEN not in store.url + repr(store) + repr(address_of(url))
+        for address in (address_of(far.url), address_of(far.url, "another-" + TOKEN)):
+            with pytest.raises(ConfigError, match="TAPEWAY_STORE_TOKEN") as refused:
+                await RemoteStore(address).open()
+            assert TOKEN not in refused.value.message + repr(refused.value.__cause__)
+
+
+async def test_a_token_that_was_changed_meanwhile_is_an_error_of_the_store() -> None:
+    async with far_side(MemoryStore(), TOKEN) as far:
+        store = far.store()
+        await store.open()
+        assert store._caller._session is not None
+        store._caller._session.headers["Authorization"] = "Bearer another"
+
+        with pytest.raises(StoreError, match="does not take this token"):
+            await store.append("x", HEAD, recording(0))
+        with pytest.raises(StoreError, match="does not take this token"):
+            await store.close()
+
+
+async def test_the_environment_says_what_the_address_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TAPEWAY_STORE_TOKEN", TOKEN)
+    async with far_side(MemoryStore(), TOKEN) as far:
+        async with opened(open_store(far.url)) as store:
+            assert store.durability == "remote"
+        with pytest.raises(ConfigError):
+            await open_store(far.url, token="another").open()
+    monkeypatch.setenv("TAPEWAY_STORE_CA", "/nowhere/ca.pem")
+    with pytest.raises(ConfigError, match="TAPEWAY_STORE_CA"):
+        await open_store("https://127.0.0.1:1").open()
+
+
+async def test_a_lock_on_the_far_side_is_told_before_anything_is_asked_for(tmp_path: Path) -> None:
+    other = FileStore(tmp_path)
+    async with far_side(FileStore(tmp_path)) as far, opened(other), opened(far.store()) as store:
+        await other.load("x", writable=True)
+
+        with pytest.raises(CassetteLocked):
+            await store.load("x", writable=True)
+        with pytest.raises(CassetteLocked):
+            await store.append("x", HEAD, recording(0))
+
+
+async def test_what_the_far_side_serves_itself_stays_in() -> None:
+    async with far_side(MemoryStore()) as far:
+        await far.broker.insert("x")
+        async with opened(far.store()) as store:
+            await store.append("x", CassetteHead("then", "mine"), recording(0))
+        assert far.broker.is_in("x")
+        assert [each.interactions for each in await far.broker.loaded()] == [1]
+
+
+async def test_names_come_by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tapeway.stores.remote.store._PAGE", "2")
+    async with far_side(MemoryStore()) as far, opened(far.store()) as store:
+        for name in ("b", "a/b", "a", "c", "d"):
+            await store.append(name, HEAD, recording(0))
+        await store.load("only-looked-at", writable=True)
+
+        assert await store.names() == ["a", "a/b", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_cassette_is_gone_through_bit_by_bit(tmp_path: Path, shared: bool) -> None:
+    there = SqliteStore(tmp_path / "x.db") if shared else FileStore(tmp_path)
+    async with far_side(there) as far, opened(far.store()) as store:
+        assert isinstance(store, Restatable)
+        assert await store.outline("x") is None
+        assert list(await store.page("x", after=None, limit=5)) == []
+        for at in range(20):
+            await store.append("x", HEAD, recording(at))
+        outline = await store.outline("x")
+        assert outline is not None
+        assert (outline.head, outline.count) == (HEAD, 20)
+        assert outline.sources == {
+            (recording(0).exchange.request.route, recording(0).exchange.request.base)
+        }
+        found: list[int] = []
+        while page := await store.page("x", after=found[-1] if found else None, limit=6):
+            found += [each.item.index for each in page]
+        assert found == list(range(20))
+        # From anywhere, as if it had broken off there.
+        assert [each.item.index for each in await store.page("x", after=17, limit=9)] == [18, 19]
+        with pytest.raises(CassetteEdited, match="begin again"):
+            await store.page("x", after=33, limit=1)
+
+        head = CassetteHead(HEAD.created_at, HEAD.run_id, {"more": ["is said"]})
+        await store.restate("x", head)
+        outline = await store.outline("x")
+        assert outline is not None
+        assert (outline.head, outline.count) == (head, 20)
+
+
+async def test_a_way_through_that_breaks_off_goes_on_behind_what_came() -> None:
+    async with (
+        far_side(MemoryStore()) as far,
+        between(far.url) as way,
+        opened(way.store(patience_s=5)) as store,
+    ):
+        for at in range(200):
+            await store.append("x", HEAD, recording(at, body=b"%d" % at * 1000))
+        way.spoil(
+            "GET /api/v1/cassettes/x/copy", broken, changed(lambda copy: copy[: len(copy) // 2])
+        )
+        through = await walk_cassette(store, "x")
+        assert through is not None
+        found = [each async for each in through.items]
+
+    assert [each.index for each in found] == list(range(200))
+    asked = [path for _, path, _ in way.seen if "/copy" in path]
+    assert "after" not in asked[0]
+    assert "after=" in asked[-1]

@@ -1,0 +1,102 @@
+"""Another process of a SQLite store, told what to do by lines: `other_process FILE`.
+
+join | claim KEY | turns COUNT | append NUMBER COUNT | leave
+"""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tapeway.stores.sqlite.store import SqliteStore
+from tests.stores.recordings import HEAD, recording
+from tests.stores.shared_instances import WANTED, moved
+
+PROJECT = Path(__file__).parents[3]
+
+
+class Peer:
+    """The process, from the outside."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+
+    def tell(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().rstrip("\n")
+
+    def ask(self, line: str) -> str:
+        self.tell(line)
+        return self.hear()
+
+
+@contextmanager
+def peers(file: Path, count: int) -> Iterator[list[Peer]]:
+    """So many of them, ready."""
+    command = [sys.executable, "-m", "tests.stores.sqlite.other_process", str(file)]
+    processes = [
+        subprocess.Popen(
+            command, cwd=PROJECT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for _ in range(count)
+    ]
+    try:
+        made = [Peer(process) for process in processes]
+        for each in made:
+            assert each.hear() == "ready"
+        yield made
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+async def _serve(file: Path) -> None:
+    store = SqliteStore(file)
+    await store.open()
+    _say("ready")
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        match line.split():
+            case ["join"]:
+                joined = await store.join(WANTED, lambda now: _say(f"applied {now.mode}"))
+                _say(f"joined {joined.takes}")
+            case ["claim", key]:
+                lease = await store.claim("x", key.encode())
+                _say(str(lease.fence) if lease else "none")
+            case ["turns", count]:
+                _say(" ".join([str(await _turn(store)) for _ in range(int(count))]))
+            case ["append", first, count]:
+                numbers = range(int(first), int(first) + int(count))
+                await asyncio.gather(*[_append(store, number) for number in numbers])
+                _say("done")
+            case _:
+                break
+    await store.close()
+
+
+async def _turn(store: SqliteStore) -> int:
+    while True:
+        before = (await store.turns("x", 1, [b"k"])).get(b"k")
+        state = moved(before.state if before else None)
+        if await store.advance("x", 1, b"k", before, state, 0):
+            return int(state)
+
+
+async def _append(store: SqliteStore, number: int) -> None:
+    await store.append("x", HEAD, recording(number))
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(Path(sys.argv[1])))

@@ -1,0 +1,216 @@
+"""Large bodies in a SQLite store: once each, as long as a recording refers to them."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tapeway.body_files import PIECE, pieces
+from tapeway.core.model.cassette import Recording, StoredCassette
+from tapeway.core.model.messages import BodyFile, Cuts, Response, ResponseHead
+from tapeway.errors import CassetteCorrupt, StoreError
+from tapeway.stores.sqlite.store import SqliteStore
+from tests.stores.large_bodies import body, contents, large
+from tests.stores.recordings import HEAD, answers, exchanges, recording
+from tests.stores.shared_instances import key
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "calls.db"
+
+
+@pytest.fixture
+async def store(file: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(file)
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def keep(store: SqliteStore, index: int, content: bytes, *supersedes: int) -> None:
+    """A recording whose answer is kept first."""
+    kept = await store.keep("x", [content])
+    await store.append("x", HEAD, large(index, kept, *supersedes))
+
+
+def held(file: Path) -> list[int]:
+    """The sizes of all bodies that lie in the file, by their pieces."""
+    with closing(apsw.Connection(str(file))) as connection:
+        rows = connection.execute(
+            "SELECT sum(length(data)) FROM piece GROUP BY body ORDER BY 1"
+        ).fetchall()
+        count = connection.execute("SELECT count(*) FROM body").get
+    assert count == len(rows)
+    return [size for (size,) in rows if isinstance(size, int)]
+
+
+def grow_old(file: Path) -> None:
+    """Let a long time go by for what nothing refers to."""
+    with closing(apsw.Connection(str(file))) as connection:
+        connection.execute("UPDATE body SET idle_since = 1 WHERE idle_since NOT NULL")
+        connection.execute("UPDATE cassette SET modified_at = '2020' WHERE name IS NULL")
+
+
+@pytest.mark.parametrize("size", [1, PIECE - 1, PIECE, PIECE + 1, 17 * PIECE + 5])
+async def test_a_body_comes_back_as_it_was_kept(store: SqliteStore, size: int) -> None:
+    content = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    cut = [content[:100], b"", content[100:]]
+
+    kept = await store.keep("x", cut)
+    assert (kept.path, kept.size) == ("", size)
+    assert b"".join(pieces(kept)) == content
+    await store.append("x", HEAD, large(0, kept))
+
+    found = await store.load("x", writable=False)
+    assert contents(found) == [content]
+    assert found is not None
+    (exchange,) = exchanges(found.interactions)
+    assert exchange.response.file == kept
+
+
+async def test_a_request_may_have_one_too(store: SqliteStore) -> None:
+    kept = await store.keep("x", [body(1)])
+    made = recording(0).exchange
+    made = replace(made, request=replace(made.request, body=b"", file=kept))
+    await store.append("x", HEAD, Recording(made))
+
+    found = await store.get("x", 0)
+    assert found is not None
+    (exchange,) = exchanges([found.item])
+    assert exchange.request.file is not None
+    assert b"".join(pieces(exchange.request.file)) == body(1)
+
+
+async def test_one_body_of_two_recordings_is_there_once(store: SqliteStore, file: Path) -> None:
+    await keep(store, 0, body(0))
+    await keep(store, 1, body(0))
+    assert held(file) == [len(body(0))]
+
+    await store.edit("x", 0, None)
+    grow_old(file)
+    await store.release("x")
+    assert contents(await store.load("x", writable=False)) == [body(0)]
+
+
+async def test_what_no_recording_refers_to_goes_in_time(store: SqliteStore, file: Path) -> None:
+    await keep(store, 0, body(0))
+    await keep(store, 1, body(1))
+    await store.keep("x", [b"nobody's"])
+    found = await store.find("x", [key(0)])
+    await keep(store, 2, b"the new answer", 0)
+    await store.release("x")
+    # Somebody may be about to record it, or to read it.
+    assert len(held(file)) == 4
+    (exchange,) = exchanges(each.item for each in found)
+    assert exchange.response.file is not None
+    assert b"".join(pieces(exchange.response.file)) == body(0)
+
+    grow_old(file)
+    await store.release("x")
+
+    assert held(file) == sorted([len(b"the new answer"), len(body(1))])
+    assert contents(await store.load("x", writable=False)) == [b"the new answer", body(1)]
+
+
+async def test_a_body_that_breaks_off_leaves_nothing(store: SqliteStore, file: Path) -> None:
+    def breaking() -> Iterator[bytes]:
+        yield b"x" * 20 * PIECE
+        raise StoreError("a credential would stand in it")
+
+    await keep(store, 0, body(0))
+    with pytest.raises(StoreError, match="a credential"):
+        await store.keep("x", breaking())
+
+    assert held(file) == [len(body(0))]
+
+
+async def test_a_recording_whose_body_is_not_there_is_refused(store: SqliteStore) -> None:
+    lost = BodyFile("", 5, "0" * 64)
+    with pytest.raises(CassetteCorrupt, match="does not hold the large body 0000"):
+        await store.append("x", HEAD, large(0, lost))
+    await store.append("x", HEAD, recording(1))
+
+    assert contents(await store.load("x", writable=False)) == answers(1)
+    assert not store.poisoned
+
+
+async def test_a_body_that_is_gone_when_it_is_read_says_so(store: SqliteStore, file: Path) -> None:
+    await keep(store, 0, body(0))
+    (found,) = await store.find("x", [key(0)])
+    await store.remove("x")
+    grow_old(file)
+    await keep(store, 1, body(1))
+    await store.release("x")
+
+    (exchange,) = exchanges([found.item])
+    assert exchange.response.file is not None
+    with pytest.raises(CassetteCorrupt, match="was removed or replaced"):
+        b"".join(pieces(exchange.response.file))
+
+
+async def test_hundreds_of_bodies_need_no_hundreds_of_descriptors(store: SqliteStore) -> None:
+    kept = await store.keep("x", [body(0)])
+    response = Response(ResponseHead(200, "OK"), file=kept, cuts=Cuts([(1.5, kept.size)]))
+    many = [replace(recording(n).exchange, response=response) for n in range(300)]
+    before = _descriptors()
+    await store.extend("x", HEAD, many)
+
+    found = await store.load("x", writable=False)
+
+    assert found is not None
+    assert len(found.interactions) == 300
+    assert _descriptors() < before + 20
+
+
+async def test_a_whole_cassette_with_bodies_is_saved_and_removed(
+    store: SqliteStore, file: Path
+) -> None:
+    await keep(store, 0, body(0))
+    await keep(store, 1, body(1))
+    whole = await store.load("x", writable=False)
+    assert whole is not None
+
+    await store.save("x", StoredCassette(HEAD, whole.interactions[1:]))
+    await store.save("y", whole)
+    await store.remove("x")
+    grow_old(file)
+    await store.release("x")
+
+    assert contents(await store.load("y", writable=False)) == [body(0), body(1)]
+    assert len(held(file)) == 2
+    await store.remove("y")
+    grow_old(file)
+    await store.release("y")
+    assert held(file) == []
+
+
+async def test_half_a_cassette_that_a_crash_left_is_cleared_away(
+    store: SqliteStore, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = recording(1).exchange
+    head = replace(bad.response.head, status=101)
+    bad = replace(bad, response=replace(bad.response, head=head))
+    good = [recording(n).exchange for n in range(600)]
+
+    with monkeypatch.context() as patch:
+
+        async def crash(*_: object) -> None: ...
+
+        patch.setattr(SqliteStore, "_clear", crash)
+        with pytest.raises(StoreError):
+            await store.save("x", StoredCassette(HEAD, (*good, bad)))
+    assert await store.names() == []
+    grow_old(file)
+    await store.release("x")
+
+    with closing(apsw.Connection(str(file))) as connection:
+        for table in ("interaction", "cassette", "key", "source"):
+            assert connection.execute(f"SELECT count(*) FROM {table}").get == 0  # noqa: S608
+
+
+def _descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))

@@ -1,0 +1,341 @@
+"""A SQLite store on a disk that is full, damaged, failing, slow, or held by somebody else."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tapeway.core.model.control import CursorState
+from tapeway.errors import (
+    CassetteCorrupt,
+    CassetteLocked,
+    StoreFull,
+    StorePoisoned,
+)
+from tapeway.stores.sqlite import connection as sqlite_connection
+from tapeway.stores.sqlite import writer
+from tapeway.stores.sqlite.coordination import shared_file
+from tapeway.stores.sqlite.store import SqliteStore
+from tests.stores.recordings import HEAD, answers, bodies, recording
+from tests.stores.shared_instances import found_indexes, key, take_in
+from tests.stores.small_disks import small_disk
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "calls.db"
+
+
+@pytest.fixture
+async def store(file: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(file)
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def test_a_full_disk_refuses_what_it_cannot_take_and_works_again(tmp_path: Path) -> None:
+    root = tmp_path / "disk"
+    kept: list[int] = []
+    with small_disk(root, kib=1024):
+        (root / "ballast").write_bytes(b"\0" * 200_000)
+        store = SqliteStore(root / "calls.db")
+        await store.open()
+        try:
+            with pytest.raises(StoreFull, match="all that was acknowledged is kept") as caught:
+                await _fill(store, kept)
+            assert caught.value.status == 507
+            assert kept
+            assert not store.poisoned
+            assert found_indexes(await store.page("x", after=None, limit=999)) == kept
+
+            (root / "ballast").unlink()
+            await store.append("x", HEAD, recording(1001))
+        finally:
+            await store.close()
+        store = SqliteStore(root / "calls.db")
+        await store.open()
+        try:
+            assert found_indexes(await store.page("x", after=None, limit=999)) == [*kept, 1001]
+            assert await store.check() == []
+        finally:
+            await store.close()
+
+
+async def test_a_large_body_that_finds_no_room_leaves_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "disk"
+    with small_disk(root, kib=6 * 1024):
+        store = SqliteStore(root / "calls.db")
+        await store.open()
+        try:
+            await take_in(store, 0)
+            (root / "ballast").write_bytes(b"\0" * 200_000)
+            with pytest.raises(StoreFull):
+                await store.keep("x", [b"x" * 1_000_000] * 12)
+            (root / "ballast").unlink()
+            await take_in(store, 1)
+            assert bodies(await store.load("x", writable=True)) == answers(0, 1)
+        finally:
+            await store.close()
+
+
+async def test_a_damaged_page_is_named_and_never_taken_for_empty(
+    file: Path, tmp_path: Path
+) -> None:
+    store = SqliteStore(file)
+    await store.open()
+    await store.extend(
+        "x", HEAD, [recording(n, body=b"%d" % n * 3000).exchange for n in range(800)]
+    )
+    await store.close()
+    assert file.stat().st_size > sqlite_connection.CHECKED_BYTES
+    data = bytearray(file.read_bytes())
+    for page in range(40, len(data) // 4096):
+        data[page * 4096 : page * 4096 + 64] = b"\xa5" * 64
+    file.write_bytes(data)
+
+    store = SqliteStore(file)
+    await store.open()
+    try:
+        with pytest.raises(CassetteCorrupt, match="restore it") as caught:
+            await store.load("x", writable=False)
+        assert str(file) in caught.value.message
+        assert await store.check()
+        with pytest.raises((CassetteCorrupt, StorePoisoned)):
+            await _fill(store, [])
+        assert store.poisoned
+        with pytest.raises(StorePoisoned):
+            await store.append("x", HEAD, recording(2000))
+    finally:
+        await store.close()
+
+
+async def test_a_small_damaged_file_is_refused_when_it_is_opened(file: Path) -> None:
+    store = SqliteStore(file)
+    await store.open()
+    await take_in(store, *range(50))
+    await store.close()
+    data = bytearray(file.read_bytes())
+    data[4096 * 3 : 4096 * 3 + 500] = b"\xa5" * 500
+    file.write_bytes(data)
+
+    store = SqliteStore(file)
+    with pytest.raises(CassetteCorrupt, match=r"calls\.db is no SQLite file, or damaged"):
+        await store.open()
+    assert file.read_bytes() == data
+
+
+async def test_a_document_that_cannot_be_read_is_named(file: Path, store: SqliteStore) -> None:
+    await take_in(store, 0, 1)
+    connection = apsw.Connection(str(file))
+    connection.execute('UPDATE interaction SET document = \'{"kind": "htp"}\' WHERE number = 1')
+    connection.close()
+
+    with pytest.raises(CassetteCorrupt, match=r"calls\.db, cassette 'x', interaction 1: .*'http'"):
+        await store.load("x", writable=False)
+    assert await store.get("x", 0) is not None
+
+
+async def test_after_a_failed_sync_nothing_is_acknowledged_until_it_is_written_anew(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await take_in(store, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "writing", _failing)
+        with pytest.raises(StorePoisoned, match="check the disk"):
+            await take_in(store, 1)
+    assert _poisoned(store)
+    for _ in range(2):
+        with pytest.raises(StorePoisoned, match="an earlier write failed"):
+            await take_in(store, 2)
+    # What is there can be replayed.
+    assert found_indexes(await store.find("x", [key(0)])) == [0]
+
+    await store.release("x")
+
+    assert not _poisoned(store)
+    await take_in(store, 3)
+    assert bodies(await store.load("x", writable=False)) == answers(0, 3)
+
+
+async def test_loading_to_record_mends_what_can_be_mended(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await take_in(store, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "writing", _failing)
+        with pytest.raises(StorePoisoned):
+            await take_in(store, 1)
+
+    assert bodies(await store.load("x", writable=True)) == answers(0)
+    assert not store.poisoned
+
+
+async def test_a_file_that_somebody_holds_is_waited_for_and_then_said_so(
+    file: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_connection, "BUSY_MS", 60)
+    await take_in(store, 0)
+    with _held(file):
+        with pytest.raises(CassetteLocked, match="another process holds the file") as caught:
+            await take_in(store, 1)
+        assert caught.value.status == 503
+        assert found_indexes(await store.find("x", [key(0)])) == [0]
+    await take_in(store, 2)
+    assert bodies(await store.load("x", writable=False)) == answers(0, 2)
+
+
+async def test_a_disk_that_takes_its_time_holds_up_neither_replay_nor_the_loop(
+    file: Path, store: SqliteStore
+) -> None:
+    await take_in(store, 0)
+    before = await store.stat("x")
+    assert before is not None
+    with _held(file):
+        async with asyncio.TaskGroup() as tasks:
+            waiting = [tasks.create_task(take_in(store, number)) for number in range(1, 9)]
+            # Each of these waits for a thread of its own, and none for the one that writes.
+            assert found_indexes(await store.find("x", [key(0)])) == [0]
+            assert await store.advance("x", 1, key(0), None, b"1", 0)
+            lease = await store.claim("x", key(9))
+            assert lease is not None
+            await store.give_back(lease)
+            assert not any(task.done() for task in waiting)
+            _let_go.pop().execute("ROLLBACK")
+    after = await store.stat("x")
+    assert after is not None
+    assert bodies(await store.load("x", writable=False)) == answers(*range(9))
+    # Those that waited share one or two syncs.
+    assert _change(after.mark) - _change(before.mark) <= 2
+
+
+async def test_a_shared_file_that_somebody_holds_is_said_so(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_file, "BUSY_MS", 60)
+    store = SqliteStore(file)
+    await store.open()
+    try:
+        await take_in(store, 0)
+        assert await store.advance("x", 1, key(0), None, b"1", 0)
+        with (
+            _held(file.with_name("calls.db.shared")),
+            pytest.raises(CassetteLocked, match=r"calls\.db\.shared"),
+        ):
+            await store.advance("x", 1, key(0), None, b"1", 0)
+    finally:
+        await store.close()
+
+
+async def _fill(store: SqliteStore, kept: list[int]) -> None:
+    for index in range(1000):
+        made = recording(index, index - 300, body=b"%d" % index * 4000)
+        await store.append("x", HEAD, made)
+        kept.append(index)
+
+
+_let_go: list[apsw.Connection] = []
+
+
+@contextmanager
+def _held(file: Path) -> Iterator[None]:
+    """The right to write it, as another program holds it."""
+    connection = apsw.Connection(str(file))
+    connection.execute("BEGIN IMMEDIATE")
+    _let_go.append(connection)
+    try:
+        yield
+    finally:
+        _let_go.clear()
+        connection.close()
+
+
+def _poisoned(store: SqliteStore) -> bool:
+    return store.poisoned
+
+
+@contextmanager
+def _failing(*_: object) -> Iterator[None]:
+    if _:
+        raise apsw.IOError("disk I/O error")
+    yield
+
+
+def _change(mark: str) -> int:
+    return int(mark.rpartition("-")[2])
+
+
+async def test_replays_go_on_while_the_shared_file_cannot_grow(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = SqliteStore(file), SqliteStore(file)
+    await one.open()
+    await other.open()
+    try:
+        await take_in(one, *range(40))
+        full = await _without_room(one)
+        seen: dict[int, CursorState] = {}
+        for number in range(40):
+            assert await one.advance("x", 1, key(number), None, b"1" * 400, number)
+            seen[number] = (await one.turns("x", 1, [key(number)]))[key(number)]
+            # Each is moved on from where it stands, and from there alone.
+            assert not await one.advance("x", 1, key(number), None, b"lost", number)
+            assert await one.advance("x", 1, key(number), seen[number], b"2" * 400, number)
+            turns, _ = await one.look("x", 1, [key(number)], [])
+            assert turns[key(number)].state == b"2" * 400
+        assert await other.unused_count("x", 1) > 0
+        assert await one.unused("x", 1, 99) == []
+        assert await one.unused_count("x", 1) == 0
+        assert caplog.text.count("replays go on") == 1
+
+        await full.release()
+        turns = await one.turns("x", 1, [key(39)])
+        assert await one.advance("x", 1, key(39), turns[key(39)], b"3", 39)
+        assert await one.unused_count("x", 1) == 0
+        assert (await other.turns("x", 1, [key(39)]))[key(39)].state == b"3"
+        assert await other.unused_count("x", 1) == 0
+    finally:
+        await one.close()
+        await other.close()
+
+
+async def test_a_turn_of_another_process_goes_before_one_that_found_no_room(file: Path) -> None:
+    one, other = SqliteStore(file), SqliteStore(file)
+    await one.open()
+    await other.open()
+    try:
+        await take_in(one, *range(40))
+        full = await _without_room(one)
+        for number in range(40):
+            assert await one.advance("x", 1, key(number), None, b"1" * 400, number)
+        await full.release()
+        assert await other.advance("x", 1, key(39), None, b"theirs", 39)
+        turns = await one.turns("x", 1, [key(39)])
+        assert turns[key(39)].state == b"theirs"
+        assert await one.advance("x", 1, key(39), turns[key(39)], b"mine", 39)
+    finally:
+        await one.close()
+        await other.close()
+
+
+class _Full:
+    """A file that may not grow, for one connection."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        assert store._house is not None
+        self._desk = store._house._desk
+
+    async def hold(self) -> None:
+        await self._desk.run(lambda it: it.pragma("max_page_count", it.pragma("page_count")))
+
+    async def release(self) -> None:
+        await self._desk.run(lambda it: it.pragma("max_page_count", 1_000_000))
+
+
+async def _without_room(store: SqliteStore) -> _Full:
+    full = _Full(store)
+    await full.hold()
+    return full

@@ -1,0 +1,295 @@
+"""Several processes of a machine on one SQLite file, and what becomes of those that are stopped."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tapeway.core.model.control import Control, with_mode, with_take
+from tapeway.errors import Fenced
+from tapeway.stores.sqlite.coordination.heartbeat import LOST_S
+from tapeway.stores.sqlite.coordination.members import STALE_S
+from tapeway.stores.sqlite.store import SqliteStore
+from tests.process.serving import eventually
+from tests.stores.recording_process import AT_ONCE
+from tests.stores.recordings import HEAD, recording
+from tests.stores.shared_instances import WANTED, found_indexes, key, stepped
+from tests.stores.sqlite.other_process import PROJECT, peers
+
+
+class Clock:
+    """The machine's, or one that is ahead of it."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "calls.db"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def store(file: Path, clock: Clock) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(file, clock=clock)
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def test_recordings_of_all_processes_are_kept(store: SqliteStore, file: Path) -> None:
+    with peers(file, 3) as others:
+        for number, each in enumerate(others):
+            each.tell(f"append {number * 100} 40")
+        assert [each.hear() for each in others] == ["done"] * 3
+
+    outline = await store.outline("x")
+    assert outline is not None
+    assert outline.count == 120
+    numbers = [number + each for number in (0, 100, 200) for each in range(40)]
+    assert sorted(found_indexes(await store.page("x", after=None, limit=200))) == numbers
+
+
+async def test_turns_are_dense_across_processes(file: Path) -> None:
+    with peers(file, 3) as others:
+        for each in others:
+            each.tell("turns 50")
+        given = [int(turn) for each in others for turn in each.hear().split()]
+
+    assert sorted(given) == list(range(1, 151))
+
+
+async def test_a_mode_is_in_force_in_every_process_when_it_is_answered(
+    store: SqliteStore, file: Path
+) -> None:
+    with peers(file, 2) as others:
+        joined = [each.ask("join") for each in others]
+        assert joined == ["joined 1", "joined 1"]
+        heard: list[Control] = []
+        assert (await store.join(WANTED, heard.append)).takes == 1
+
+        control, laggards = await store.steer(lambda now: with_mode(now, "replay"))
+
+        assert laggards == ()
+        assert heard == [control]
+        # It is there already: nothing is waited for.
+        assert [each.hear() for each in others] == ["applied replay"] * 2
+
+
+async def test_a_stopped_process_is_named_until_it_is_taken_for_gone(
+    store: SqliteStore, file: Path, clock: Clock
+) -> None:
+    with peers(file, 1) as (other,):
+        other.ask("join")
+        await store.join(WANTED, lambda _: None)
+        other.process.send_signal(signal.SIGSTOP)
+
+        _, laggards = await store.steer(lambda now: with_mode(now, "record"))
+        assert [f":{other.process.pid}-" in each for each in laggards] == [True]
+
+        clock.ahead = STALE_S + 1
+        _, laggards = await store.steer(with_take)
+        assert laggards == ()
+
+        # And when it comes to itself, it hears of what it has missed before anything else.
+        other.process.send_signal(signal.SIGCONT)
+        assert other.hear() == "applied record"
+
+
+async def test_a_killed_process_is_not_waited_for(store: SqliteStore, file: Path) -> None:
+    with peers(file, 1) as (other,):
+        other.ask("join")
+        await store.join(WANTED, lambda _: None)
+        other.process.kill()
+        other.process.wait()
+
+        _, laggards = await store.steer(with_take)
+
+    assert laggards == ()
+
+
+async def test_a_lease_of_a_killed_process_is_free_at_once(store: SqliteStore, file: Path) -> None:
+    with peers(file, 1) as (other,):
+        fence = int(other.ask("claim k"))
+        assert await store.claim("x", b"k") is None
+        other.process.kill()
+        other.process.wait()
+
+        await store.lapsed("x", b"k")
+        lease = await store.claim("x", b"k")
+
+    assert lease is not None
+    assert lease.fence > fence
+
+
+async def test_who_lost_its_lease_records_nothing(
+    store: SqliteStore, file: Path, clock: Clock
+) -> None:
+    """Stopped for longer than a lease lasts, and then about to record what it was told."""
+    owner = SqliteStore(file)
+    await owner.open()
+    try:
+        lost = await owner.claim("x", key(0))
+        assert lost is not None
+        clock.ahead = STALE_S + 1
+        taken = await store.claim("x", key(0))
+        assert taken is not None
+
+        with pytest.raises(Fenced):
+            await owner.append("x", HEAD, stepped(recording(0), 1, lease=lost))
+        assert await store.outline("x") is None
+        assert await store.turns("x", 1, [key(0)]) == {}
+
+        await store.append("x", HEAD, stepped(recording(1), 1, lease=taken))
+        await store.give_back(taken)
+        # Also when all is over, and for as long as it lives.
+        with pytest.raises(Fenced):
+            await owner.append("x", HEAD, stepped(recording(0), 1, lease=lost))
+        await owner.append("x", HEAD, recording(2))
+    finally:
+        await owner.close()
+    assert found_indexes(await store.page("x", after=None, limit=9)) == [1, 2]
+
+
+async def test_fences_and_takes_go_on_when_the_shared_file_is_lost(
+    file: Path, clock: Clock
+) -> None:
+    with peers(file, 1) as (other,):
+        assert other.ask("join") == "joined 1"
+        other.ask("claim k")
+        store = SqliteStore(file, clock=clock)
+        await store.open()
+        clock.ahead = STALE_S + 1
+        taken = await store.claim("x", b"k")
+        assert taken is not None
+        await store.close()
+        other.process.kill()
+        other.process.wait()
+    assert file.with_name("calls.db.shared").exists()
+    file.with_name("calls.db.shared").unlink()
+
+    store = SqliteStore(file)
+    await store.open()
+    try:
+        assert (await store.join(WANTED, lambda _: None)).takes == 2
+        lease = await store.claim("x", b"k")
+        assert lease is not None
+        assert lease.fence > taken.fence
+        await store.append("x", HEAD, stepped(recording(0), 2, lease=lease))
+    finally:
+        await store.close()
+
+
+async def test_what_a_crash_left_in_the_shared_file_is_not_gone_on_with(file: Path) -> None:
+    with peers(file, 1) as (other,):
+        other.ask("join")
+        other.ask("turns 3")
+        other.process.kill()
+        other.process.wait()
+    file.with_name("calls.db.shared").write_bytes(b"\0" * 9999)
+
+    store = SqliteStore(file)
+    await store.open()
+    try:
+        assert await store.turns("x", 1, [b"k"]) == {}
+        assert (await store.join(Control("replay", "y"), lambda _: None)).mode == "replay"
+    finally:
+        await store.close()
+
+
+async def test_an_instance_knows_when_it_is_out_of_touch(store: SqliteStore, clock: Clock) -> None:
+    def in_touch() -> bool:
+        return store.in_touch
+
+    assert not in_touch()
+    await store.join(WANTED, lambda _: None)
+    assert in_touch()
+    clock.ahead = LOST_S + 1
+    assert not in_touch()
+    await eventually(in_touch)
+
+
+@pytest.mark.slow
+async def test_what_killed_processes_acknowledged_is_there(file: Path) -> None:
+    """Three at a time under load, killed at random moments, again and again."""
+    chance = random.Random(2026)
+    told: set[int] = set()
+    for start in range(3):
+        with _writers(file, start, 3) as writers:
+            for each in writers:
+                assert each.stdout is not None
+                told |= {int(each.stdout.readline()) for _ in range(chance.randrange(1, 40))}
+            for each in writers:
+                os.kill(each.pid, signal.SIGKILL)
+            for each in writers:
+                assert each.stdout is not None
+                rest = each.stdout.read().rpartition("\n")[0]
+                told |= {int(line) for line in rest.split()}
+
+    store = SqliteStore(file)
+    await store.open()
+    try:
+        assert await store.check() == []
+        found = found_indexes(await store.page("x", after=None, limit=100_000))
+    finally:
+        await store.close()
+    assert told <= set(found)
+    assert len(found) == len(set(found)) <= len(told) + 3 * 3 * AT_ONCE
+
+
+@contextmanager
+def _writers(file: Path, turn: int, count: int) -> Iterator[list["subprocess.Popen[str]"]]:
+    with ExitStack() as stack:
+        started = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [
+                        *(
+                            sys.executable,
+                            "-m",
+                            "tests.stores.recording_process",
+                            f"sqlite:{file}",
+                            "x",
+                        ),
+                        str((turn * count + number) * 100_000),
+                    ],
+                    cwd=PROJECT,
+                    text=True,
+                    stdout=subprocess.PIPE,
+                )
+            )
+            for number in range(count)
+        ]
+        for each in started:
+            assert each.stdout is not None
+            assert each.stdout.readline() == "ready\n"
+        try:
+            yield started
+        finally:
+            for each in started:
+                each.kill()
+
+
+async def test_who_steered_goes_on_hearing_of_the_others(store: SqliteStore, clock: Clock) -> None:
+    await store.join(WANTED, lambda _: None)
+
+    for _ in range(3):
+        await store.steer(with_take)
+        # What was heard before that is too old by now.
+        clock.ahead += LOST_S + 1
+        await eventually(lambda: store.in_touch)

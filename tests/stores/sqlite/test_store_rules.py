@@ -1,0 +1,109 @@
+"""Rules that come into force over a SQLite store bit by bit."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tapeway.core.cassette.index import found_under
+from tapeway.core.matching import rules
+from tapeway.core.matching.rules import Rules
+from tapeway.stores.sqlite import writes
+from tapeway.stores.sqlite.store import SqliteStore
+from tests.stores.recordings import HEAD, recording
+from tests.stores.shared_instances import found_indexes, key, take_in
+
+WIDER = Rules(match=("x-kind",))
+NEW = replace(HEAD, meta=rules.in_meta(HEAD.meta, WIDER))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "calls.db"
+
+
+@pytest.fixture
+async def store(file: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SqliteStore]:
+    monkeypatch.setattr(writes, "BATCH", 5)
+    store = SqliteStore(file)
+    await store.open()
+    yield store
+    await store.close()
+
+
+def wider(number: int) -> bytes:
+    """What a recording is found under when the rules are in force."""
+    return found_under(recording(number).exchange, WIDER)[0]
+
+
+async def test_what_is_recorded_and_edited_meanwhile_is_found_under_them_too(
+    store: SqliteStore, file: Path
+) -> None:
+    await take_in(store, *range(60))
+    async with asyncio.TaskGroup() as tasks:
+        changing = tasks.create_task(store.restate("x", NEW))
+        number = 100
+        while not changing.done():
+            await store.append("x", HEAD, recording(number))
+            await store.edit("x", number - 50, replace(recording(number + 1000).exchange))
+            number += 1
+
+    assert number > 105
+    edited = range(50, min(number - 50, 60))
+    for each in (*range(50), *range(100, number)):
+        if each not in edited:
+            assert found_indexes(await store.find("x", [wider(each)])) == [each]
+            assert await store.find("x", [key(each)]) == []
+    for each in edited:
+        assert found_indexes(await store.find("x", [wider(each + 1050)])) == [each]
+    with closing(apsw.Connection(str(file))) as connection:
+        assert connection.execute("SELECT count(DISTINCT generation) FROM key").get == 1
+
+
+async def test_until_all_of_them_are_the_rules_before_are_in_force(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that dies on the way leaves the cassette as it was."""
+    await take_in(store, *range(30))
+    with monkeypatch.context() as patch:
+        patch.setattr(writes, "rekey", _dying(writes.rekey, 3))
+        with pytest.raises(RuntimeError, match="died"):
+            await store.restate("x", NEW)
+
+    outline = await store.outline("x")
+    assert outline is not None
+    assert outline.head == HEAD
+    assert found_indexes(await store.find("x", [key(29), key(0)])) == [0, 29]
+    await take_in(store, 30)
+
+    await store.restate("x", NEW)
+    assert found_indexes(await store.find("x", [wider(n) for n in (0, 29, 30)])) == [0, 29, 30]
+    assert await store.find("x", [key(0)]) == []
+
+
+async def test_another_head_with_the_same_rules_costs_nothing(store: SqliteStore) -> None:
+    await take_in(store, *range(30))
+    await store.restate("x", replace(HEAD, run_id="another"))
+
+    outline = await store.outline("x")
+    assert outline is not None
+    assert outline.head.run_id == "another"
+    assert found_indexes(await store.find("x", [key(7)])) == [7]
+    await store.restate("y", NEW)
+    assert await store.names() == ["x"]
+
+
+def _dying(step: object, after: int) -> object:
+    left = iter(range(after))
+
+    def dying(*arguments: object) -> object:
+        if next(left, None) is None:
+            raise RuntimeError("died")
+        assert callable(step)
+        return step(*arguments)
+
+    return dying

@@ -1,0 +1,143 @@
+"""A broker between a fake store and a fake service, and what a client of it would do."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from tapeway.core.cassette.plan import Answer, Incoming, Miss, Replay
+from tapeway.core.http.routing import Route, RouteTable
+from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.control import Mode
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.redaction.credentials import Secret
+from tapeway.engine.broker import Broker
+from tapeway.engine.recorder import Policy
+from tests.support.fakes.failing_store import FakeStore
+from tests.support.fakes.live_service import FakeResponder
+
+ROUTES = RouteTable({"openai": Route("openai", "https://up"), "azure": Route("azure", None)})
+HEAD = CassetteHead("2026-01-01T00:00:00+00:00", "run-1")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a client got: outcome, body, and the recording it was."""
+
+    outcome: str
+    body: bytes
+    index: int | None
+
+
+@dataclass(slots=True)
+class World:
+    """Everything around the broker."""
+
+    broker: Broker
+    store: FakeStore
+    responder: FakeResponder
+    clients: list["asyncio.Task[Served]"] = field(default_factory=list)
+
+    async def get(
+        self,
+        path: str = "/v1/x",
+        *,
+        cassette: str | None = None,
+        route: str = "openai",
+        guessed: bool = False,
+        headers: Headers = (),
+        method: str = "GET",
+        body: bytes = b"",
+    ) -> Served:
+        """Serve one request as the proxy does."""
+        broker = self.broker
+        base = ROUTES.routes[route].url if route in ROUTES.routes else None
+        request = Request(route, method, path, headers, body, base=base or "")
+        loaded, plan = await broker.decide(cassette or broker.active, Incoming(request, guessed))
+        if isinstance(plan, Replay):
+            broker.note("replayed", loaded.name, interaction=plan.interaction)
+            return _served("replayed", plan.interaction.response, plan.interaction.index)
+        if isinstance(plan, Miss):
+            broker.note("miss", loaded.name, miss=plan)
+            return Served("miss", plan.message.encode(), None)
+        answer: Answer = await broker.perform(plan)
+        broker.note(answer.outcome, loaded.name)
+        return _served(answer.outcome, answer.response, answer.index)
+
+    def start(self, path: str = "/v1/x", *, cassette: str | None = None) -> "asyncio.Task[Served]":
+        """The same without waiting for it."""
+        task = asyncio.get_running_loop().create_task(self.get(path, cassette=cassette))
+        self.clients.append(task)
+        return task
+
+    async def stored(self, cassette: str = "default") -> list[bytes]:
+        """The bodies the store holds, in its order."""
+        found = await super(FakeStore, self.store).load(cassette, writable=False)
+        if found is None:
+            return []
+        return [each.response.body for each in found.interactions if isinstance(each, Interaction)]
+
+    def held(self, cassette: str | None = None) -> list[bytes]:
+        """The bodies the loaded cassette holds."""
+        loaded = self.broker.cassette(cassette)
+        assert loaded is not None
+        return [each.response.body for each in loaded if isinstance(each, Interaction)]
+
+
+async def recorded(*bodies: str, path: str = "/v1/x", route: str = "openai") -> FakeStore:
+    """A store whose default cassette has these answers to one request."""
+    store = FakeStore()
+    for index, body in enumerate(bodies):
+        response = Response(ResponseHead(200), (ResponseChunk(body.encode()),))
+        interaction = Interaction(index, Request(route, "GET", path, base="https://up"), response)
+        await store.append("default", CassetteHead("", "run-1"), Recording(interaction))
+    return store
+
+
+async def until(claim: Callable[[], object]) -> None:
+    """Let the others go on, step by step, until a claim holds."""
+    async with asyncio.timeout(10):
+        while not claim():  # noqa: ASYNC110 - after which step it holds is what is tested
+            await asyncio.sleep(0)
+
+
+def _served(outcome: str, response: Response, index: int | None) -> Served:
+    return Served(outcome, response.body, index)
+
+
+@asynccontextmanager
+async def world(
+    mode: Mode = "auto",
+    *,
+    policy: Policy | None = None,
+    known: Sequence[Secret] = (),
+    store: FakeStore | None = None,
+    routes: RouteTable = ROUTES,
+    rules: Rules = NONE,
+) -> AsyncIterator[World]:
+    """A running broker; when it has stopped, it has left nothing behind."""
+    before = asyncio.all_tasks()
+    store, responder = store or FakeStore(), FakeResponder()
+    broker = Broker(
+        store,
+        responder,
+        mode=mode,
+        cassette="default",
+        routes=routes,
+        policy=policy or Policy(),
+        new_head=lambda: HEAD,
+        known=known,
+        rules=rules,
+    )
+    around = World(broker, store, responder)
+    try:
+        async with broker:
+            yield around
+    finally:
+        await asyncio.gather(*around.clients, return_exceptions=True)
+    assert store.calls[-1] == "close"
+    assert broker.in_flight == 0
+    assert (broker._calls._shared, broker._calls._running) == ({}, {})
+    assert asyncio.all_tasks() == before

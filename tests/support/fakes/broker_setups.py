@@ -1,0 +1,263 @@
+"""Brokers over one store, told the same as those over another: what they say may be compared.
+
+Indexes differ between stores, so that a recording is named by its answer, which no other one has.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Incoming, Miss, Replay
+from tapeway.core.http.routing import Route, RouteTable
+from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.control import Mode, Repeats
+from tapeway.core.model.interaction import Interaction, exchange_of
+from tapeway.core.model.messages import Request
+from tapeway.engine.broker import Broker
+from tapeway.engine.editing.changes import Addition
+from tapeway.engine.recorder import Policy
+from tapeway.engine.report import CassetteReport, Item
+from tapeway.errors import TapewayError
+from tapeway.ports import CassetteStore
+from tapeway.server.miss_explainer import Explainer
+from tests.support.fakes.live_service import FakeResponder, Reply
+
+ROUTES = RouteTable(
+    {"openai": Route("openai", "https://up"), "azure": Route("azure", "https://blue/api")},
+    Route("default", "https://any"),
+)
+
+_PLACEHOLDER = re.compile(r"REDACTED\.[A-Za-z0-9_.-]+")
+
+Said = tuple[object, ...]
+"""What can be compared: no index is in it."""
+
+
+class Sent(NamedTuple):
+    """A request as a client sends it."""
+
+    request: Request
+    cassette: str | None = None
+    guessed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One store, and the brokers that take turns over it."""
+
+    brokers: Sequence[Broker]
+    responder: FakeResponder
+    routed: bool
+    """Whether every recording that was brought in names its route."""
+    alone: bool
+    """Whether counts are told: with several brokers each has its own."""
+
+    async def ask(self, turn: int, sent: Sent) -> Said:
+        """Serve a request as the proxy does: outcome, answer, and what explains a miss."""
+        broker = self._broker(turn)
+        name = sent.cassette or broker.active
+        try:
+            came = Incoming(sent.request, sent.guessed, broker.mode_of(name))
+            cassette, plan = await broker.decide(name, came)
+            if isinstance(plan, Replay):
+                broker.note("replayed", name, interaction=plan.interaction)
+                found = plan.interaction
+                trouble = "" if found.failure is None else found.failure.kind
+                return "replayed", found.response.body, found.response.status, trouble, plan.note
+            if isinstance(plan, Miss):
+                broker.note("miss", name, miss=plan)
+                return await self._missed(broker, name, plan, cassette)
+            if not plan.rules.records:
+                async with broker.relay(plan) as live:
+                    pieces = [piece async for piece in live.pieces()]
+                broker.note("live", name)
+                return "live", b"".join(pieces), live.head.status
+            answer = await broker.perform(plan)
+            broker.note(answer.outcome, name)
+            return answer.outcome, answer.response.body, answer.response.status, "", answer.note
+        except TapewayError as error:
+            broker.note("error", name)
+            return "error", error.code, error.status
+
+    async def ask_at_once(self, turn: int, sent: Sequence[Sent]) -> Said:
+        """Several at the same time, in any order."""
+        said = await asyncio.gather(*[self.ask(turn, each) for each in sent])
+        return tuple(sorted(map(repr, said)))
+
+    async def set_mode(self, turn: int, mode: Mode, cassette: str | None) -> Said:
+        return await self._steered(turn, self._broker(turn).set_mode(mode, cassette))
+
+    async def insert(self, turn: int, name: str, mode: Mode | None) -> Said:
+        return await self._steered(turn, self._broker(turn).insert(name, mode))
+
+    async def rewind(self, turn: int, name: str | None) -> Said:
+        return await self._steered(turn, self._broker(turn).rewind(name))
+
+    async def add_rules(self, turn: int, name: str, rules: Rules) -> Said:
+        """Only for a cassette that is in and holds something: others differ in what they refuse."""
+        if not (any(each.is_in(name) for each in self.brokers) and await self._held(name)):
+            return ("nothing there",)
+        both = await self._broker(turn).add_rules(name, rules)
+        # What the take had used up is known to a cassette in memory alone.
+        await self.rewind(turn, name)
+        return ("rules", both)
+
+    async def eject(self, _: int, name: str, *, prune: bool) -> Said:
+        """Its report, from one that has it in."""
+        held = await self._held(name)
+        broker = next((each for each in self.brokers if each.is_in(name)), self.brokers[0])
+        try:
+            report = await broker.eject(name, prune=prune)
+        except TapewayError as error:
+            return "error", error.code
+        await self._let_go(name)
+        return self._told(report, held)
+
+    async def edit(self, turn: int, name: str, place: int, changed: Interaction | None) -> Said:
+        """Replace or remove one of the recordings."""
+        held = sorted(await self._held(name), key=lambda each: each.response.body)
+        if place >= len(held):
+            return ("nothing there",)
+        await self._broker(turn).editor.edit(name, held[place].index, changed)
+        return await self.state(name)
+
+    async def append(self, turn: int, name: str, item: Interaction) -> Said:
+        await self._broker(turn).editor.append(name, [Addition(item)])
+        return await self.state(name)
+
+    async def put(self, turn: int, name: str, cassette: StoredCassette) -> Said:
+        await self._broker(turn).editor.put(name, cassette)
+        return await self.state(name)
+
+    async def remove(self, turn: int, name: str) -> Said:
+        if not await self._held(name):
+            return ("nothing there",)
+        await self._broker(turn).editor.remove(name)
+        await self._let_go(name)
+        return await self.state(name)
+
+    async def state(self, name: str) -> Said:
+        """What the store holds."""
+        return tuple(sorted(await self.order(name)))
+
+    async def order(self, name: str) -> list[bytes]:
+        """The same in its order."""
+        return [each.response.body for each in await self._held(name)]
+
+    async def reports(self) -> Said:
+        """A report for each cassette: counts only where one broker made them all."""
+        found = [
+            (report.name, self._told(report, await self._held(report.name)))
+            for broker in self.brokers
+            for report in await broker.reports()
+        ]
+        return tuple(sorted(dict(found).items()))
+
+    async def listed(self) -> Said:
+        """What status says of the cassettes that are in."""
+        found = await self.brokers[0].loaded() if self.alone else ()
+        return tuple(sorted((each.name, each.interactions, each.unused) for each in found))
+
+    def _broker(self, turn: int) -> Broker:
+        return self.brokers[turn % len(self.brokers)]
+
+    async def _let_go(self, name: str) -> None:
+        """Each of several knows for itself what is in."""
+        for broker in self.brokers:
+            if broker.is_in(name):
+                await broker.eject(name)
+
+    async def _missed(self, broker: Broker, name: str, miss: Miss, cassette: CassetteIndex) -> Said:
+        named = _named(await self._held(name))
+        explained = await Explainer(broker.recogniser).explain(cassette, miss)
+        nearest = [
+            (named[near.index], *map(str, near.differences), near.more)
+            for near in explained.explanation.nearest
+        ]
+        used_up = [named[index] for index in miss.used_up]
+        said = _PLACEHOLDER.sub("REDACTED", str(nearest))
+        return "miss", said, explained.explanation.suggestion, used_up, miss.note
+
+    async def _steered(self, turn: int, steering: Awaitable[Sequence[str]]) -> Said:
+        try:
+            laggards = await steering
+        except TapewayError as error:
+            return "error", error.code
+        broker = self._broker(turn)
+        return laggards, broker.mode, broker.active
+
+    async def _held(self, name: str) -> list[Interaction]:
+        stored = await self.brokers[0].editor.stored(name)
+        found = () if stored is None else stored.interactions
+        return [each for each in map(exchange_of, found) if each is not None]
+
+    def _told(self, report: CassetteReport, held: Sequence[Interaction]) -> Said:
+        named = _named(held)
+
+        def items(some: Sequence[Item]) -> list[tuple[bytes, str, str]]:
+            # Nor does it know which part of a path is its host's route.
+            return [
+                (
+                    named[each.index],
+                    each.method,
+                    _PLACEHOLDER.sub("REDACTED", each.path) if self.routed else "",
+                )
+                for each in some
+            ]
+
+        counts: Said = ()
+        if self.alone:
+            counts = (
+                *(report.replayed, report.recorded, report.live, report.retries),
+                *(
+                    [_PLACEHOLDER.sub("REDACTED", each) for each in report.misses],
+                    sorted(report.usage.items()),
+                ),
+            )
+        # A database does not know which route a host is that no recording names.
+        groups = report.duplicates if self.routed else ()
+        duplicates = sorted(sorted(items(group)) for group in groups)
+        return sorted(items(report.unused)), duplicates, counts
+
+
+def _named(held: Sequence[Interaction]) -> Mapping[int, bytes]:
+    return {each.index: each.response.body for each in held}
+
+
+@asynccontextmanager
+async def site(
+    stores: Sequence[CassetteStore],
+    reply: Reply,
+    *,
+    mode: Mode,
+    repeats: Repeats | None,
+    record_failures: bool = False,
+    rules: Rules = NONE,
+    routed: bool = True,
+    alone: bool = True,
+) -> AsyncIterator[Site]:
+    """A broker for each of the stores, which are one to them."""
+    responder = FakeResponder(reply)
+    async with AsyncExitStack() as stack:
+        brokers = [
+            await stack.enter_async_context(
+                Broker(
+                    store,
+                    responder,
+                    mode=mode,
+                    cassette="default",
+                    routes=ROUTES,
+                    policy=Policy(repeats=repeats, record_failures=record_failures),
+                    new_head=partial(CassetteHead, "2026-01-01T00:00:00+00:00", "run"),
+                    rules=rules,
+                )
+            )
+            for store in stores
+        ]
+        yield Site(brokers, responder, routed, alone)

@@ -1,0 +1,102 @@
+"""Instances of one shared store, each a broker of its own, and the service behind them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from tapeway.core.cassette.plan import Incoming, Miss, Replay
+from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.control import Mode, Repeats
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request
+from tapeway.engine.broker import Broker
+from tapeway.engine.recorder import Policy
+from tests.support.fakes.broker import ROUTES, Served
+from tests.support.fakes.live_service import FakeResponder
+from tests.support.fakes.store_instances import Common, InstanceStore
+
+JSON = ((b"Content-Type", b"application/json"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One process: its broker, and its view of the store."""
+
+    broker: Broker
+    store: InstanceStore
+
+    async def get(self, path: str = "/v1/x") -> Served:
+        return await self.serve(Request("openai", "GET", path, base="https://up"))
+
+    async def post(self, body: bytes, path: str = "/v1/chat") -> Served:
+        return await self.serve(Request("openai", "POST", path, JSON, body, "https://up"))
+
+    async def serve(self, request: Request) -> Served:
+        """Serve one request as the proxy does."""
+        broker = self.broker
+        mode = broker.mode_of(broker.active)
+        cassette, plan = await broker.decide(broker.active, Incoming(request, mode=mode))
+        if isinstance(plan, Replay):
+            broker.note("replayed", cassette.name, interaction=plan.interaction)
+            found = plan.interaction
+            return Served("replayed", found.response.body, found.index)
+        if isinstance(plan, Miss):
+            broker.note("miss", cassette.name, miss=plan)
+            return Served("miss", plan.message.encode(), None)
+        answer = await broker.perform(plan)
+        broker.note(answer.outcome, cassette.name)
+        return Served(answer.outcome, answer.response.body, answer.index)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Some instances, the store they share, and the service behind them."""
+
+    instances: list[Instance]
+    common: Common
+    responder: FakeResponder
+
+    def stored(self, name: str = "default") -> list[bytes]:
+        held = self.common.held.get(name, [])
+        return [each.response.body for each in held if isinstance(each, Interaction)]
+
+
+@asynccontextmanager
+async def fleet(
+    mode: Mode = "auto",
+    count: int = 2,
+    *,
+    repeats: Repeats | None = None,
+    rules: Rules = NONE,
+    common: Common | None = None,
+) -> AsyncIterator[Fleet]:
+    common, responder = common or Common(), FakeResponder()
+    async with AsyncExitStack() as stack:
+        instances: list[Instance] = []
+        for number in range(count):
+            store = InstanceStore(common)
+            broker = Broker(
+                store,
+                responder,
+                mode=mode,
+                cassette="default",
+                routes=ROUTES,
+                policy=Policy(repeats=repeats),
+                new_head=partial(CassetteHead, "t", f"run-{number}"),
+                rules=rules,
+            )
+            await stack.enter_async_context(broker)
+            instances.append(Instance(broker, store))
+        yield Fleet(instances, common, responder)
+
+
+async def together(*works: "asyncio.Task[Served]") -> list[Served]:
+    async with asyncio.timeout(10):
+        return list(await asyncio.gather(*works))
+
+
+def start(work: "Callable[[], object]") -> "asyncio.Task[Served]":
+    return asyncio.get_running_loop().create_task(work())  # type: ignore[arg-type]  # a coroutine

@@ -1,0 +1,203 @@
+"""Instances of one store in memory, which waits and fails where a test says so."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tapeway.core.cassette.index import found_under
+from tapeway.core.matching.rules import of_meta
+from tapeway.core.model.cassette import (
+    CassetteHead,
+    CursorStep,
+    Held,
+    Lease,
+    Recording,
+    TakenRecording,
+    Titled,
+)
+from tapeway.core.model.control import Control, CursorState
+from tapeway.core.model.interaction import Interaction, exchange_of
+from tapeway.errors import Fenced
+from tapeway.stores.file.journal import payload_of
+from tests.support.fakes.shared_store import BitByBitStore
+
+_Key = tuple[str, int, bytes]
+
+
+@dataclass(slots=True)
+class Common:
+    """What all instances of a store see."""
+
+    held: dict[str, list[Held]] = field(default_factory=dict)
+    heads: dict[str, CassetteHead] = field(default_factory=dict)
+    takes: dict[tuple[str, int], int] = field(default_factory=dict)
+    turns: dict[_Key, CursorState] = field(default_factory=dict)
+    touched: dict[tuple[str, int], set[int]] = field(default_factory=dict)
+    leases: dict[tuple[str, bytes], Lease] = field(default_factory=dict)
+    numbers: Counter[str] = field(default_factory=Counter)
+    fences: int = 0
+    control: Control | None = None
+    instances: "list[InstanceStore]" = field(default_factory=list)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class InstanceStore(BitByBitStore):
+    """One of them. `in_touch` and `deaf` are a test's to change; `lost` counts lost races."""
+
+    def __init__(self, common: Common) -> None:
+        super().__init__()
+        self.common = common
+        self.held, self.heads = common.held, common.heads
+        self.in_touch = True
+        self.deaf = False
+        self.lost = 0
+        self.before_advance: Callable[[], None] | None = None
+        self.calls: Counter[str] = Counter()
+        self._looked = asyncio.Event()
+        self._apply: Callable[[Control], None] = lambda _: None
+
+    async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
+        payload_of(recording)
+        if (lease := recording.lease) is not None:
+            if self.common.leases.get((name, lease.key)) != lease:
+                raise Fenced("another instance records this by now")
+            del self.common.leases[name, lease.key]
+        item = recording.interaction
+        self.heads.setdefault(name, head)
+        held = self.held.setdefault(name, [])
+        held[:] = [each for each in held if each.index not in recording.supersedes]
+        held.append(item)
+        if (step := recording.step) is not None:
+            self.common.takes[name, item.index] = step.take
+            self._move(name, step, item.index)
+        self.common.changed.set()
+
+    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
+        self.calls["find"] += 1
+        if name not in self.heads:
+            return []
+        rules, found = of_meta(self.heads[name].meta), []
+        for each in self.held[name]:
+            exchange = exchange_of(each)
+            if exchange is not None and set(found_under(exchange, rules)) & set(keys):
+                found.append(self._dated(name, each))
+        return found
+
+    async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[TakenRecording]:
+        self.calls["near"] += 1
+        return [self._dated(name, each) for each in self.held.get(name, [])[-limit:]]
+
+    async def get(self, name: str, index: int) -> TakenRecording | None:
+        found = [each for each in self.held.get(name, []) if each.index == index]
+        return self._dated(name, found[0]) if found else None
+
+    async def unused(self, name: str, take: int, limit: int) -> Sequence[Titled]:
+        touched = self.common.touched.get((name, take), set())
+        return [
+            Titled(each.index, each.request.method, each.request.target)
+            for each in self.held.get(name, [])
+            if isinstance(each, Interaction) and each.index not in touched
+        ][:limit]
+
+    async def unused_count(self, name: str, take: int) -> int:
+        return len(await self.unused(name, take, 1 << 30))
+
+    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[Titled]]:
+        return []
+
+    async def reserve(self, name: str) -> int:
+        self.common.numbers[name] += 1
+        return self.common.numbers[name] - 1
+
+    async def turns(
+        self, name: str, take: int, keys: Sequence[bytes]
+    ) -> Mapping[bytes, CursorState]:
+        common = self.common.turns
+        return {key: common[name, take, key] for key in keys if (name, take, key) in common}
+
+    async def look(
+        self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
+    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
+        turns = await self.turns(name, take, keys)
+        return turns, await self.find(name, digests)
+
+    async def advance(
+        self,
+        name: str,
+        take: int,
+        key: bytes,
+        before: CursorState | None,
+        state: bytes,
+        touched: int,
+    ) -> bool:
+        if self.before_advance is not None:
+            self.before_advance()
+        if self.common.turns.get((name, take, key)) != before:
+            self.lost += 1
+            return False
+        version = before.version + 1 if before is not None else 1
+        self.common.turns[name, take, key] = CursorState(state, version)
+        self.common.touched.setdefault((name, take), set()).add(touched)
+        return True
+
+    async def claim(self, name: str, key: bytes) -> Lease | None:
+        if (name, key) in self.common.leases:
+            return None
+        self.common.fences += 1
+        lease = self.common.leases[name, key] = Lease(name, key, self.common.fences)
+        return lease
+
+    async def lapsed(self, name: str, key: bytes) -> None:
+        self.calls["lapsed"] += 1
+        while (name, key) in self.common.leases:
+            self.common.changed.clear()
+            await self.common.changed.wait()
+
+    async def give_back(self, lease: Lease) -> None:
+        if self.common.leases.get((lease.name, lease.key)) == lease:
+            del self.common.leases[lease.name, lease.key]
+        self.common.changed.set()
+
+    async def fences(self, name: str) -> frozenset[int]:
+        self.calls["fences"] += 1
+        self._looked.set()
+        return frozenset([each.fence for (of, _), each in self.common.leases.items() if of == name])
+
+    async def looked(self, count: int) -> None:
+        """Wait until somebody has looked so many times who holds leases."""
+        async with asyncio.timeout(10):
+            while self.calls["fences"] < count:
+                self._looked.clear()
+                await self._looked.wait()
+
+    async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:
+        self._apply = apply
+        self.common.instances.append(self)
+        if self.common.control is None:
+            self.common.control = wanted
+        return self.common.control
+
+    async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
+        assert self.common.control is not None
+        now = self.common.control
+        now = self.common.control = replace(change(now), generation=now.generation + 1)
+        for each in self.common.instances:
+            if not each.deaf:
+                each._apply(now)
+        return now, [f"instance {at}" for at, each in enumerate(self.common.instances) if each.deaf]
+
+    def steal(self, lease_of: bytes, name: str = "default") -> None:
+        """Let another instance have the lease, as when this one was silent for too long."""
+        self.common.fences += 1
+        self.common.leases[name, lease_of] = Lease(name, lease_of, self.common.fences)
+
+    def _dated(self, name: str, item: Held) -> TakenRecording:
+        return TakenRecording(item, self.common.takes.get((name, item.index), 0))
+
+    def _move(self, name: str, step: CursorStep, index: int) -> None:
+        at = name, step.take, step.key
+        before = self.common.turns.get(at)
+        state = step.moved(None if before is None else before.state)
+        self.common.turns[at] = CursorState(state, before.version + 1 if before is not None else 1)
+        self.common.touched.setdefault((name, step.take), set()).add(index)

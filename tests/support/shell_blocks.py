@@ -1,0 +1,96 @@
+"""The shell blocks of a document, run as they stand: only ports and upstream are other ones."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tests.support.markdown import ROOT, Block
+
+UPSTREAM = "https://api.openai.com"
+
+
+class Shell:
+    """Runs blocks in order, against a stand-in and on free ports.
+
+    A block that ends in `&` goes on in the background, ready before the next one starts.
+    """
+
+    def __init__(self, stack: ExitStack, store: Path, *, folder: Path = ROOT) -> None:
+        self._stack = stack
+        self._folder = folder
+        stand_in = f"{sys.executable} -m tapeway.testing --port 0"
+        self._upstream = stack.enter_context(background(stand_in, os.environ))["url"]
+        ports = {port: free_port() for port in ("8080", "8081", "8090", "8091")}
+        self._ports = {f"127.0.0.1:{port}": f"127.0.0.1:{free}" for port, free in ports.items()}
+        listen = f"--listen 127.0.0.1:{ports['8080']} --admin-listen 127.0.0.1:{ports['8081']}"
+        # What an outer make was called with is not for the ones in here.
+        outer = {name: os.environ[name] for name in os.environ if "MAKE" not in name}
+        self._environment = {
+            **outer,
+            "ARGS": f"--store {store} {listen}",
+            "TAPEWAY_STORE": str(store),
+            "OPENAI_API_KEY": "sk-readme-0123456789abcdef",
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+
+    def run(self, block: Block) -> str:
+        command = block.text.strip().replace(UPSTREAM, self._upstream)
+        for shown, used in self._ports.items():
+            command = command.replace(shown, used)
+        if command.endswith("&"):
+            server = background(command.removesuffix("&"), self._environment, self._folder)
+            self._stack.enter_context(server)
+            return ""
+        done = subprocess.run(  # noqa: S602 - the document's own commands
+            f"set -e\n{command}",
+            shell=True,
+            executable="/bin/bash",
+            env=self._environment,
+            cwd=self._folder,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        output = done.stdout
+        for shown, used in self._ports.items():
+            output = output.replace(used, shown)
+        return output
+
+
+@contextmanager
+def background(
+    command: str, environment: Mapping[str, str], folder: Path = ROOT
+) -> Iterator[dict[str, str]]:
+    """A server for the time of the context; yields its ready line."""
+    process = subprocess.Popen(  # noqa: S602 - the document's own commands
+        f"exec {command}" if "make" not in command else command,
+        shell=True,
+        executable="/bin/bash",
+        env=dict(environment),
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        lines = (line for line in process.stdout if line.startswith("{"))
+        yield json.loads(next(lines))
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(timeout=60)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

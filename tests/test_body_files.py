@@ -1,0 +1,139 @@
+"""Bodies in temporary files: whole, checked, gone when nobody needs them any more."""
+
+import copy
+import gc
+import hashlib
+import os
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tapeway.body_files import PIECE, Intake, Spool, check, pieces, stream, whole
+from tapeway.core.model.messages import BodyFile
+from tapeway.errors import CassetteCorrupt, StoreError, StoreFull
+from tests.stores.small_disks import small_disk
+
+KIB = 1024
+BODY = os.urandom(3 * PIECE + 17)
+
+
+async def spooled(body: bytes, folder: Path, step: int = 10_001) -> BodyFile:
+    spool = Spool(str(folder))
+    for start in range(0, len(body), step):
+        await spool.add(body[start : start + step])
+    return await spool.finish()
+
+
+def named(folder: Path, body: bytes) -> BodyFile:
+    path = folder / "body"
+    path.write_bytes(body)
+    return BodyFile(str(path), len(body), hashlib.sha256(body).hexdigest())
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, len(BODY)])
+async def test_a_body_comes_back_as_it_went_in(size: int, tmp_path: Path) -> None:
+    file = await spooled(BODY[:size], tmp_path)
+
+    assert file.size == size
+    assert await whole(file) == BODY[:size]
+    # And again, and by two at once.
+    assert [await whole(file), b"".join(pieces(file))] == [BODY[:size]] * 2
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_nothing_larger_than_a_piece_is_read_at_once(tmp_path: Path) -> None:
+    assert max(len(piece) for piece in pieces(await spooled(BODY, tmp_path))) == PIECE
+
+
+async def test_the_file_lives_as_long_as_somebody_refers_to_it(tmp_path: Path) -> None:
+    def open_files() -> int:
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    before = open_files()
+    file = await spooled(BODY, tmp_path)
+    another = copy.deepcopy(replace(file, digest="x"))
+    del file
+    assert open_files() == before + 1
+    assert another.hold is not None
+    del another
+
+    assert open_files() == before
+
+
+async def test_a_reader_that_stops_early_leaves_nothing_open(tmp_path: Path) -> None:
+    file = named(tmp_path, BODY)
+    before = len(os.listdir("/proc/self/fd"))
+
+    async with aclosing(stream(file)) as source:
+        assert await anext(source) == BODY[:PIECE]
+
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("at", [0, PIECE, len(BODY) - 1])
+def test_a_changed_file_is_never_given_whole(at: int, tmp_path: Path) -> None:
+    file = named(tmp_path, BODY)
+    changed = bytearray(BODY)
+    changed[at] ^= 1
+    Path(file.path).write_bytes(changed)
+    check(file)
+
+    given: list[bytes] = []
+    with pytest.raises(CassetteCorrupt, match="was changed since it was recorded"):
+        given.extend(pieces(file))
+    assert sum(map(len, given)) < len(BODY)
+
+
+@pytest.mark.parametrize("body", [b"", BODY[:-1], BODY + b"!"])
+def test_a_file_of_another_size_is_refused(body: bytes, tmp_path: Path) -> None:
+    file = named(tmp_path, BODY)
+    Path(file.path).write_bytes(body)
+
+    with pytest.raises(CassetteCorrupt, match="was changed"):
+        check(file)
+    with pytest.raises(CassetteCorrupt, match="was changed"):
+        b"".join(pieces(file))
+
+
+def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    file = named(tmp_path, BODY)
+    Path(file.path).unlink()
+
+    for look in (check, lambda file: list(pieces(file))):
+        with pytest.raises(CassetteCorrupt, match=r"body cannot be read .*: restore it"):
+            look(file)
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    file = named(tmp_path, BODY)
+    Path(file.path).rename(tmp_path / "elsewhere")
+    Path(file.path).symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(CassetteCorrupt):
+        list(pieces(file))
+
+
+async def test_a_full_disk_says_so(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", kib=256), pytest.raises(StoreFull, match="free some room"):
+        await spooled(BODY, tmp_path / "disk")
+
+
+async def test_no_folder_for_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="could not write a large body"):
+        await spooled(BODY, tmp_path / "none")
+
+
+@pytest.mark.parametrize("size", [0, 99, 100, 101, 5000])
+async def test_up_to_its_bound_an_intake_stays_in_memory(size: int, tmp_path: Path) -> None:
+    intake = Intake(100, str(tmp_path))
+    for start in range(0, size, 7):
+        await intake.add(BODY[start : min(size, start + 7)])
+
+    taken = await intake.finish()
+
+    assert intake.size == size
+    assert isinstance(taken, bytes) is (size <= 100)
+    assert (taken if isinstance(taken, bytes) else await whole(taken)) == BODY[:size]
