@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, closing
 from dataclasses import replace
 
-from tapeway.core.model.messages import BodyFile, Cuts, Response, ResponseChunk
+from tapeway.core.model.messages import BodyFile, ChunkTimes, Response, ResponseChunk
 from tapeway.errors import CassetteCorrupt, StoreError, StoreFull
 
 KIB = 1024
@@ -164,10 +164,10 @@ async def recalled(response: Response) -> Response:
         return response
     body, start = await whole(response.file), 0
     chunks: list[ResponseChunk] = []
-    for at_ms, length in response.cuts:
+    for at_ms, length in response.chunk_times:
         chunks.append(ResponseChunk(body[start : start + length], at_ms))
         start += length
-    return replace(response, chunks=tuple(chunks), file=None, cuts=Cuts())
+    return replace(response, chunks=tuple(chunks), file=None, chunk_times=ChunkTimes())
 
 
 def _open(file: BodyFile) -> int:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tapeway.core.json_text import dump
-from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
-from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.ports import CassetteStore, Paged
 
@@ -33,7 +33,7 @@ class CassetteWalk:
 
     head: CassetteHead
     count: int
-    items: AsyncIterator[Held]
+    items: AsyncIterator[AnyInteraction]
 
 
 async def walk_cassette(store: CassetteStore, name: str) -> CassetteWalk | None:
@@ -61,7 +61,7 @@ async def count_of(store: CassetteStore, name: str) -> int | None:
     return None if found is None else found.count
 
 
-def weight(item: Held) -> int:
+def weight(item: AnyInteraction) -> int:
     """How many bytes its bodies have, wherever they lie."""
     if not isinstance(item, Interaction):
         return len(dump(dict(item.document)))
@@ -70,14 +70,14 @@ def weight(item: Held) -> int:
     return inside + sum([file.size for file in large_bodies(item)])
 
 
-def large_bodies(item: Held) -> list[BodyFile]:
+def large_bodies(item: AnyInteraction) -> list[BodyFile]:
     """The bodies of an interaction that lie in files."""
     if not isinstance(item, Interaction):
         return []
     return [file for file in (item.request.file, item.response.file) if file is not None]
 
 
-async def _pages(store: Paged, name: str) -> AsyncIterator[Held]:
+async def _pages(store: Paged, name: str) -> AsyncIterator[AnyInteraction]:
     after, limit = None, _FIRST
     while found := await store.page(name, after=after, limit=limit):
         heavy = 0
@@ -92,12 +92,12 @@ async def _pages(store: Paged, name: str) -> AsyncIterator[Held]:
             limit = min(_LARGEST, limit * 2)
 
 
-async def _each(items: Iterable[Held]) -> AsyncIterator[Held]:
+async def _each(items: Iterable[AnyInteraction]) -> AsyncIterator[AnyInteraction]:
     for item in items:
         yield item
 
 
-async def pages_after(store: Paged, name: str, after: int | None) -> AsyncGenerator[Held]:
+async def pages_after(store: Paged, name: str, after: int | None) -> AsyncGenerator[AnyInteraction]:
     """Those behind the one of that index, or all. Raises StoreError, CassetteEdited."""
     limit = _FIRST
     while found := await store.page(name, after=after, limit=limit):
@@ -113,7 +113,7 @@ async def pages_after(store: Paged, name: str, after: int | None) -> AsyncGenera
             limit = min(_LARGEST, limit * 2)
 
 
-def bytes_in_memory(item: Held) -> int:
+def bytes_in_memory(item: AnyInteraction) -> int:
     """How many bytes of bodies it holds in memory."""
     if not isinstance(item, Interaction):
         return len(dump(dict(item.document)))

@@ -10,7 +10,6 @@ from typing import Protocol, runtime_checkable
 from tapeway.core.model.cassette import (
     CassetteHead,
     CassetteStat,
-    Held,
     Lease,
     Outline,
     Recording,
@@ -19,6 +18,7 @@ from tapeway.core.model.cassette import (
     Titled,
 )
 from tapeway.core.model.control import Control, CursorState
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile, Request, ResponseChunk, ResponseHead
 
 
@@ -135,7 +135,7 @@ class Restatable(Paged, Protocol):
 class Editable(Restatable, Protocol):
     """A store that changes single recordings where they lie; all others keep their index."""
 
-    async def edit(self, name: str, index: int, changed: Held | None) -> bool:
+    async def edit(self, name: str, index: int, changed: AnyInteraction | None) -> bool:
         """Put another interaction in the place of one, or remove it; False where there is none."""
 
 
@@ -143,7 +143,7 @@ class Editable(Restatable, Protocol):
 class Extensible(Editable, Protocol):
     """A store that takes a cassette in bit by bit too, each bit at the cost of one recording."""
 
-    async def extend(self, name: str, head: CassetteHead, items: Sequence[Held]) -> None:
+    async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
         """Add interactions at the end in this order, all or none; durable on return.
 
         `head` is written with the first ones of a cassette. Each is given an index above all there

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile, ResponseChunk
 from tapeway.stores.file.store import FileStore
 from tests.stores.postgres_server import run as statement
@@ -29,10 +29,10 @@ NAME = "suite/all"
 STORES = ("folder", "yaml", "sqlite", "postgresql", "remote")
 
 
-def interactions() -> list[Interaction | ForeignInteraction]:
+def interactions() -> list[AnyInteraction]:
     """Seven of them, without the large body: the second, third and fourth to last are alike."""
     plain = interaction()
-    items: list[Interaction | ForeignInteraction] = [
+    items: list[AnyInteraction] = [
         plain,
         plain,
         ForeignInteraction(2, {"kind": "tool", "request": {"name": "f"}, "response": {"n": 1}}),

@@ -6,7 +6,7 @@ import pytest
 
 from tapeway.cli.main import main
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.formats.native import document
 from tests.stores.recordings import HEAD
 
@@ -20,7 +20,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return ended.value.code, out, err
 
 
-def written(name: str, *items: Interaction | ForeignInteraction) -> Path:
+def written(name: str, *items: AnyInteraction) -> Path:
     """A cassette in the folder that is the default store."""
     file = Path("cassettes") / f"{name}.json"
     file.parent.mkdir(parents=True, exist_ok=True)

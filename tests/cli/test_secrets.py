@@ -7,7 +7,7 @@ import pytest
 
 from tapeway.cli import places
 from tapeway.core.model.cassette import CassetteHead
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.ports import CassetteStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.opening import open_store
@@ -109,7 +109,7 @@ def test_a_store_that_changes_only_whole_cassettes_gets_one(
     assert run(capsys, "scan", "--store", "https://far") == (0, "", "")
 
 
-def _body(item: Interaction | ForeignInteraction) -> bytes:
+def _body(item: AnyInteraction) -> bytes:
     assert isinstance(item, Interaction)
     return item.response.body
 

@@ -13,7 +13,7 @@ from tapeway.body_files import Spool, whole
 from tapeway.core.http.content_codings import readable_response
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
-    Cuts,
+    ChunkTimes,
     Headers,
     Request,
     Response,
@@ -52,9 +52,9 @@ async def kept(pieces: list[bytes], headers: Headers = OCTETS, *, limit: int = 2
     spool = Spool(None)
     for piece in pieces:
         await spool.add(piece)
-    cuts = Cuts((float(at), len(piece)) for at, piece in enumerate(pieces))
+    cuts = ChunkTimes((float(at), len(piece)) for at, piece in enumerate(pieces))
     response = Response(
-        ResponseHead(200, "OK", headers, "chunked"), file=await spool.finish(), cuts=cuts
+        ResponseHead(200, "OK", headers, "chunked"), file=await spool.finish(), chunk_times=cuts
     )
     asked = Request("openai", "GET", "/")
     return (await keeping(limit=limit).keep(asked, Interaction(0, asked, response))).response
@@ -71,8 +71,8 @@ async def same(found: Response, expected: Response) -> None:
     body = await whole(found.file)
     assert body == expected.body
     assert found.file.digest == hashlib.sha256(body).hexdigest()
-    assert found.cuts.total == found.file.size == len(body)
-    assert list(found.cuts) == [
+    assert found.chunk_times.total == found.file.size == len(body)
+    assert list(found.chunk_times) == [
         (chunk.at_ms, len(chunk.data)) for chunk in expected.chunks if chunk.data
     ]
 
@@ -121,7 +121,7 @@ async def test_a_credential_that_is_not_taken_out_is_not_kept() -> None:
     spool = Spool(None)
     await spool.add(b"before another-0123456789 after")
     file = await spool.finish()
-    response = Response(ResponseHead(200), file=file, cuts=Cuts([(0.0, file.size)]))
+    response = Response(ResponseHead(200), file=file, chunk_times=ChunkTimes([(0.0, file.size)]))
     asked = Request("openai", "GET", "/")
 
     with pytest.raises(StoreError, match="'x-api-key' would still stand in") as caught:

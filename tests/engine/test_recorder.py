@@ -203,7 +203,7 @@ async def test_a_large_text_is_looked_into_like_a_small_one(media: bytes, packed
     assert answer.response.file is not None
     assert held.file is not None
     assert held.headers == headers
-    assert len(held.cuts) == 2
+    assert len(held.chunk_times) == 2
     kept = await whole(held.file)
     assert kept != b"".join(chunks)
     assert b"fresh-and-secret" not in kept

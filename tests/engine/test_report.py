@@ -14,7 +14,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.matching.key import request_key
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Outcome
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.engine.report import (
     MOST_MISSES,
@@ -35,7 +35,7 @@ def make_interaction(
     return Interaction(index, request, Response(ResponseHead(200)), usage=usage)
 
 
-def make_cassette(*interactions: Interaction | ForeignInteraction) -> CassetteIndex:
+def make_cassette(*interactions: AnyInteraction) -> CassetteIndex:
     return CassetteIndex("c", StoredCassette(CassetteHead("", ""), interactions), take=1)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.body_files import whole
-from tapeway.core.model.messages import LARGE_BODY, Cuts, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import LARGE_BODY, ChunkTimes, ResponseChunk, ResponseHead
 from tapeway.engine.response_buffer import ResponseBuffer, ResponseReader
 from tapeway.errors import StoreError
 from tests.support.fakes.broker import until
@@ -83,7 +83,9 @@ async def test_a_large_body_lies_in_a_file_and_reads_as_before(
     assert response.file is not None
     assert await whole(response.file) == piece * 20
     cut = [(float(at), 300_001) for at in range(20)]
-    assert response.cuts == Cuts(cut if framing == "chunked" else [(19.0, 20 * 300_001)])
+    assert response.chunk_times == ChunkTimes(
+        cut if framing == "chunked" else [(19.0, 20 * 300_001)]
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -99,7 +101,7 @@ async def test_a_piece_that_comes_while_others_are_moved_is_not_lost(tmp_path: P
 
     assert response.file is not None
     assert await whole(response.file) == b"x" * LARGE_BODY + b"yzend"
-    assert response.cuts == Cuts([(0.0, LARGE_BODY), (1.0, 1), (2.0, 1), (3.0, 3)])
+    assert response.chunk_times == ChunkTimes([(0.0, LARGE_BODY), (1.0, 1), (2.0, 1), (3.0, 3)])
 
 
 async def test_where_no_file_can_be_made_it_says_so(tmp_path: Path) -> None:

@@ -6,14 +6,16 @@ from pathlib import Path
 
 from tapeway.body_files import pieces
 from tapeway.core.model.cassette import Recording, StoredCassette
-from tapeway.core.model.messages import BodyFile, Cuts, Response, ResponseHead
+from tapeway.core.model.messages import BodyFile, ChunkTimes, Response, ResponseHead
 from tests.stores.recordings import exchanges, recording
 
 
 def large(index: int, file: BodyFile, *supersedes: int) -> Recording:
     """A recording whose answer lies in a file."""
     made = recording(index, *supersedes)
-    response = Response(ResponseHead(200, "OK"), file=file, cuts=Cuts([(1.5, file.size)]))
+    response = Response(
+        ResponseHead(200, "OK"), file=file, chunk_times=ChunkTimes([(1.5, file.size)])
+    )
     return replace(made, interaction=replace(made.exchange, response=response))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import ResponseChunk
 from tapeway.ports import CassetteStore
 from tests.support.exchanges import interaction
@@ -34,7 +34,7 @@ def indexes(cassette: StoredCassette | None) -> list[int]:
     return [each.index for each in cassette.interactions]
 
 
-def exchanges(found: Iterable[Interaction | ForeignInteraction]) -> list[Interaction]:
+def exchanges(found: Iterable[AnyInteraction]) -> list[Interaction]:
     return [each for each in found if isinstance(each, Interaction)]
 
 

@@ -5,15 +5,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 from tapeway.core.cassette.index import found_under
-from tapeway.core.model.cassette import (
-    CassetteHead,
-    CursorStep,
-    Held,
-    Lease,
-    Recording,
-    TakenRecording,
-)
+from tapeway.core.model.cassette import CassetteHead, CursorStep, Lease, Recording, TakenRecording
 from tapeway.core.model.control import Control
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.ports import CassetteStore, Extensible, SharedStore
 from tests.stores.recordings import HEAD, exchanges, recording
 
@@ -63,7 +57,7 @@ async def take_in(store: CassetteStore, *numbers: int, name: str = "x") -> None:
         await store.append(name, HEAD, recording(number))
 
 
-async def bring_in(store: CassetteStore, *items: Held, head: CassetteHead = HEAD) -> None:
+async def bring_in(store: CassetteStore, *items: AnyInteraction, head: CassetteHead = HEAD) -> None:
     """Interactions that others made, at the end of `x`."""
     assert isinstance(store, Extensible)
     await store.extend("x", head, items)

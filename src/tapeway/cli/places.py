@@ -14,7 +14,8 @@ from pathlib import Path
 import click
 
 from tapeway.core.http.routing import valid_cassette_name
-from tapeway.core.model.cassette import Held, StoredCassette
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import ConfigError, StoreError
 from tapeway.formats.cassette_file import ENDINGS, JSON, YAML
 from tapeway.paging import CassetteWalk, walk_cassette
@@ -57,7 +58,7 @@ class CassettePlace:
             raise self.missing
         return found
 
-    async def get(self, index: int) -> Held | None:
+    async def get(self, index: int) -> AnyInteraction | None:
         """One interaction. Raises ConfigError, StoreError."""
         if isinstance(self.store, SharedStore):
             one = await self.store.get(self.name, index)

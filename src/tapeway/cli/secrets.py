@@ -16,8 +16,8 @@ import click
 
 from tapeway.body_files import pieces
 from tapeway.cli.places import CassettePlace
-from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
-from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.redaction.findings import Finding
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.redaction.leak_guard import Place
@@ -155,7 +155,9 @@ class Cleansing:
         head = replace(through.head, meta=meta.document)
         return CassetteWalk(head, through.count, self._items(inspector, through.items))
 
-    async def _items(self, inspector: Inspector, items: AsyncIterator[Held]) -> AsyncIterator[Held]:
+    async def _items(
+        self, inspector: Inspector, items: AsyncIterator[AnyInteraction]
+    ) -> AsyncIterator[AnyInteraction]:
         position = 0
         async for item in items:
             at = ("interactions", position)
@@ -166,7 +168,7 @@ class Cleansing:
             yield item if seen.document is document else self._mended(item, seen.document)
             position += 1
 
-    def _mended(self, item: Held, document: Document) -> Held:
+    def _mended(self, item: AnyInteraction, document: Document) -> AnyInteraction:
         mended = mended_as(item, document)
         # A key taken before would be a hash over the secret.
         return keyed(mended) if self._foreign and isinstance(mended, Interaction) else mended
@@ -180,7 +182,7 @@ class Cleansing:
         )
 
 
-def in_files(inspector: Inspector, item: Held) -> Iterator[Finding]:
+def in_files(inspector: Inspector, item: AnyInteraction) -> Iterator[Finding]:
     """What the large bodies of an interaction show. Raises StoreError for one that is lost."""
     if isinstance(item, Interaction):
         for name, message in (("request", item.request), ("response", item.response)):
@@ -228,7 +230,7 @@ async def _mend_at_once(found: CassettePlace, known: KnownValues) -> Examination
 
 async def _mended(
     through: CassetteWalk, known: KnownValues, result: Examination
-) -> AsyncIterator[tuple[Held, Held]]:
+) -> AsyncIterator[tuple[AnyInteraction, AnyInteraction]]:
     inspector = Inspector(through.head.run_id, known)
     result.head = _head(through.head, inspector, result)
     position = 0

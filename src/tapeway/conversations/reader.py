@@ -19,7 +19,7 @@ from tapeway.conversations.dialects import (
 from tapeway.conversations.dialects.loose_json import error_of, fields, objects, string
 from tapeway.conversations.model import Answered, Asked, merged
 from tapeway.core.http import content_codings
-from tapeway.core.http.headers import find
+from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, NotJson, parse
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
@@ -223,7 +223,7 @@ def _moment(created: Json, response: Response) -> str | None:
             return _iso(datetime.fromisoformat(created))
     except (ValueError, OverflowError, OSError):
         pass
-    date = find(response.headers, b"date")
+    date = find_header(response.headers, b"date")
     try:
         return None if date is None else _iso(parsedate_to_datetime(date.decode("latin-1")))
     except (ValueError, OverflowError):

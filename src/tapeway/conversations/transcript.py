@@ -18,7 +18,7 @@ from tapeway.conversations.reader import Unread, may_hold_a_conversation, record
 from tapeway.conversations.threading import Threads
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile, ResponseChunk
 
 MIB = 1024 * 1024
@@ -65,7 +65,7 @@ class Transcript:
     left_out: tuple[LeftOut, ...] = ()
 
 
-def transcript(interactions: Iterable[Interaction | ForeignInteraction]) -> Transcript:
+def transcript(interactions: Iterable[AnyInteraction]) -> Transcript:
     """The conversations of these calls in the order they come in, behind them an own history."""
     items = list(interactions)
     threads = Threads()
@@ -83,9 +83,7 @@ def transcript(interactions: Iterable[Interaction | ForeignInteraction]) -> Tran
     return Transcript(tuple(said), tuple(left_out))
 
 
-def _history(
-    items: Iterable[Interaction | ForeignInteraction], conversation: int
-) -> Iterator[ConversationMessage]:
+def _history(items: Iterable[AnyInteraction], conversation: int) -> Iterator[ConversationMessage]:
     for each in items:
         if isinstance(each, ForeignInteraction):
             yield from kept(each, conversation)
@@ -93,7 +91,7 @@ def _history(
 
 async def read_transcript(stored: StoredCassette) -> Transcript:
     """What was said, made in another thread. Raises StoreError for a large body that is lost."""
-    found: list[Interaction | ForeignInteraction] = []
+    found: list[AnyInteraction] = []
     left = MOST
     for each in stored.interactions:
         if isinstance(each, Interaction) and may_hold_a_conversation(each.request):

@@ -21,9 +21,9 @@ from tapeway.core.http.routing import RouteTable
 from tapeway.core.http.sdk_conventions import Attempt
 from tapeway.core.matching.key import Recogniser
 from tapeway.core.matching.rules import NONE, Rules
-from tapeway.core.model.cassette import Held, StoredCassette
+from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import Control, Mode, Outcome, with_active, with_mode, with_take
-from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, NewHead
@@ -262,7 +262,7 @@ class Broker:
         """What a cassette holds, without bringing it in. Raises StoreError."""
         return await self.cassettes.read(name)
 
-    async def interaction(self, name: str, index: int) -> Held | None:
+    async def interaction(self, name: str, index: int) -> AnyInteraction | None:
         """One interaction of a cassette, without bringing that in. Raises StoreError."""
         return await self.cassettes.interaction(name, index)
 

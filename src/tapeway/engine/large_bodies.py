@@ -12,7 +12,14 @@ from tapeway.body_files import pieces
 from tapeway.core.http.content_codings import Decoder, coding_of, decoder, may_be_read, uncoded
 from tapeway.core.matching.body_digest import Digester
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import LARGE_BODY, BodyFile, Cuts, Request, Response, recut
+from tapeway.core.model.messages import (
+    LARGE_BODY,
+    BodyFile,
+    ChunkTimes,
+    Request,
+    Response,
+    move_chunk_ends,
+)
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.errors import StoreError
@@ -28,7 +35,7 @@ async def digest_of(request: Request, redactor: Redactor) -> BodyFile:
     if request.file is None:
         raise ValueError("there is no large body")
     digester = Digester(request.headers)
-    redacting = _Redacting(redactor, Cuts())
+    redacting = _Redacting(redactor, ChunkTimes())
     with closing(_fed(digester, redacting.through(pieces(request.file)))) as steps:
         # A thread for each step and not for all: others wait for one, too.
         while await asyncio.to_thread(next, steps, False):
@@ -55,18 +62,18 @@ class BodyRedaction:
         """
         request, response = interaction.request, interaction.response
         if request.file is not None and asked.file is not None:
-            file = await self._redacted(asked.file, Cuts())
+            file = await self._redacted(asked.file, ChunkTimes())
             request = replace(request, file=replace(file, parts=request.file.parts))
         if response.file is not None:
             response = await self._answer(asked.method, response, response.file)
             if response.file is not None and not response.file.size:
                 # There was nothing in its coding.
-                response = replace(response, file=None, cuts=Cuts())
+                response = replace(response, file=None, chunk_times=ChunkTimes())
         elif sum(len(chunk.data) for chunk in response.chunks) > LARGE_BODY:
             # It was small as long as it was coded.
-            cuts = Cuts((chunk.at_ms, len(chunk.data)) for chunk in response.chunks)
+            chunk_times = ChunkTimes((chunk.at_ms, len(chunk.data)) for chunk in response.chunks)
             kept = await self._keep([chunk.data for chunk in response.chunks])
-            response = replace(response, chunks=(), file=kept, cuts=cuts)
+            response = replace(response, chunks=(), file=kept, chunk_times=chunk_times)
         if request is interaction.request and response is interaction.response:
             return interaction
         return replace(interaction, request=request, response=response)
@@ -76,20 +83,22 @@ class BodyRedaction:
         made = decoder(coding_of(response.headers), limit=self._limit)
         if made is not None and may_be_read(response, method):
             try:
-                reading = _Reading(made, response.cuts, cut=cut)
-                redacting = _Redacting(self._redactor, reading.cuts)
+                reading = _Reading(made, response.chunk_times, cut=cut)
+                redacting = _Redacting(self._redactor, reading.chunk_times)
                 file = await self._keep(redacting.through(reading.through(pieces(raw))))
             except Unreadable:
                 pass
             else:
                 head = replace(response.head, headers=uncoded(response.headers))
-                return replace(response, head=head, file=file, cuts=redacting.recut())
-        redacting = _Redacting(self._redactor, response.cuts)
+                return replace(
+                    response, head=head, file=file, chunk_times=redacting.move_chunk_ends()
+                )
+        redacting = _Redacting(self._redactor, response.chunk_times)
         file = await self._keep(redacting.through(pieces(raw)))
-        return replace(response, file=file, cuts=redacting.recut())
+        return replace(response, file=file, chunk_times=redacting.move_chunk_ends())
 
-    async def _redacted(self, raw: BodyFile, cuts: Cuts) -> BodyFile:
-        return await self._keep(_Redacting(self._redactor, cuts).through(pieces(raw)))
+    async def _redacted(self, raw: BodyFile, chunk_times: ChunkTimes) -> BodyFile:
+        return await self._keep(_Redacting(self._redactor, chunk_times).through(pieces(raw)))
 
     async def _keep(self, source: Iterable[bytes]) -> BodyFile:
         if not isinstance(self._store, BodyKeeper):
@@ -107,11 +116,11 @@ def _fed(digester: Digester, source: Iterable[bytes]) -> Generator[bool]:
 
 
 class _Redacting:
-    """Takes secrets out of a body that goes through, and moves its cuts accordingly."""
+    """Takes secrets out of a body that goes through, and moves the ends of its chunks accordingly."""
 
-    def __init__(self, redactor: Redactor, cuts: Cuts) -> None:
+    def __init__(self, redactor: Redactor, chunk_times: ChunkTimes) -> None:
         self._window = redactor.windowed()
-        self._cuts = cuts
+        self._chunk_times = chunk_times
 
     def through(self, source: Iterable[bytes]) -> Generator[bytes]:
         for piece in source:
@@ -120,17 +129,17 @@ class _Redacting:
         if out := self._window.finish():
             yield out
 
-    def recut(self) -> Cuts:
-        return recut(self._cuts, self._window.exchanged)
+    def move_chunk_ends(self) -> ChunkTimes:
+        return move_chunk_ends(self._chunk_times, self._window.exchanged)
 
 
 class _Reading:
-    """Takes the content coding off a body that goes through; cuts stay where the wire's were."""
+    """Takes the content coding off a body that goes through; chunks end where they ended on the wire."""
 
-    def __init__(self, made: Decoder, cuts: Cuts, *, cut: bool) -> None:
-        self.cuts = Cuts()
+    def __init__(self, made: Decoder, chunk_times: ChunkTimes, *, cut: bool) -> None:
+        self.chunk_times = ChunkTimes()
         self._decoder = made
-        self._of_the_wire = cuts
+        self._of_the_wire = chunk_times
         self._cut = cut
 
     def through(self, source: Iterable[bytes]) -> Generator[bytes]:
@@ -148,7 +157,7 @@ class _Reading:
                     yield out
                 if left <= 0:
                     if plain:
-                        self.cuts.add(at_ms, plain)
+                        self.chunk_times.add(at_ms, plain)
                         plain = 0
                     at_ms, left = next(borders, (at_ms, 0))
         self._check()

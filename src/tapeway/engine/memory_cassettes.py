@@ -8,8 +8,9 @@ from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Answer, Ask, Incoming, Miss, Plan, Replay
 from tapeway.core.http.routing import adopt
 from tapeway.core.matching.rules import Rules
-from tapeway.core.model.cassette import Held, StoredCassette
+from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import RULES, Control, Mode, with_take
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.engine.cassette_context import (
     CassetteContext,
     CassetteCounts,
@@ -172,12 +173,12 @@ class LoadedCassettes:
             await self._store.release(name)
             return stored
 
-    async def interaction(self, name: str, index: int) -> Held | None:
+    async def interaction(self, name: str, index: int) -> AnyInteraction | None:
         """One interaction, without bringing its cassette in."""
         if (cassette := self._loaded.get(name)) is not None:
             return cassette.get(index)
         stored = await self.read(name)
-        held: Iterable[Held] = () if stored is None else stored.interactions
+        held: Iterable[AnyInteraction] = () if stored is None else stored.interactions
         return next((each for each in held if each.index == index), None)
 
     async def alongside(self, name: str, work: Callable[[CassetteIndex], Awaitable[T]]) -> T:

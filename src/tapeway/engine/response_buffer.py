@@ -17,7 +17,7 @@ from tapeway.core.model.control import Outcome
 from tapeway.core.model.messages import (
     LARGE_BODY,
     BodyFile,
-    Cuts,
+    ChunkTimes,
     Response,
     ResponseChunk,
     ResponseHead,
@@ -37,7 +37,7 @@ class ResponseBuffer:
         self._scratch = scratch
         self._chunks: deque[ResponseChunk] = deque()
         self._starts = array("Q")
-        self._cuts = Cuts()
+        self._chunk_times = ChunkTimes()
         self._file: Temporary | None = None
         self._written = 0
 
@@ -64,10 +64,10 @@ class ResponseBuffer:
         """What lies between two places of the body, at most up to the end of the first one's chunk."""
         number = bisect_right(self._starts, start) - 1
         offset = self._starts[number]
-        spilled = len(self._cuts)
+        spilled = len(self._chunk_times)
         if number >= spilled or self._file is None:
             return self._chunks[number - spilled].data[start - offset : end - offset]
-        end = min(end, offset + self._cuts[number][1], start + PIECE)
+        end = min(end, offset + self._chunk_times[number][1], start + PIECE)
         return os.pread(self._file.fd, end - start, start)
 
     def finish(self, latency_ms: float, verdict: Verdict = "") -> Response:
@@ -83,11 +83,13 @@ class ResponseBuffer:
         # Less than is worth a thread.
         file.write(b"".join([chunk.data for chunk in self._chunks]))
         self._forget(len(self._chunks))
-        cuts = self._cuts
+        chunk_times = self._chunk_times
         if self.head.framing == "length":
-            cuts = Cuts([(cuts[-1][0], self.size)])
+            chunk_times = ChunkTimes([(chunk_times[-1][0], self.size)])
         body = BodyFile("", self.size, "", hold=file)
-        return Response(self.head, (), latency_ms, file=body, cuts=cuts, verdict=verdict)
+        return Response(
+            self.head, (), latency_ms, file=body, chunk_times=chunk_times, verdict=verdict
+        )
 
     def _write(self, data: bytes) -> None:
         if self._file is None:
@@ -97,7 +99,7 @@ class ResponseBuffer:
     def _forget(self, count: int) -> None:
         for _ in range(count):
             chunk = self._chunks.popleft()
-            self._cuts.add(chunk.at_ms, len(chunk.data))
+            self._chunk_times.add(chunk.at_ms, len(chunk.data))
             self._written += len(chunk.data)
 
 

@@ -24,15 +24,9 @@ from tapeway.core.http.routing import adopted_item, routed
 from tapeway.core.matching.key import digest_of
 from tapeway.core.matching.rules import Rules, merged, of_meta
 from tapeway.core.misses.nearest import path_of
-from tapeway.core.model.cassette import (
-    CassetteHead,
-    Held,
-    Lease,
-    Outline,
-    StoredCassette,
-    TakenRecording,
-)
+from tapeway.core.model.cassette import CassetteHead, Lease, Outline, StoredCassette, TakenRecording
 from tapeway.core.model.control import RULES, Control, CursorState, Mode, with_take
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import Request
 from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, applied, not_in
 from tapeway.engine.correlation import agree, recall
@@ -303,7 +297,7 @@ class SharedCassettes:
         """What a cassette holds."""
         return await self._store.load(name, writable=False)
 
-    async def interaction(self, name: str, index: int) -> Held | None:
+    async def interaction(self, name: str, index: int) -> AnyInteraction | None:
         """One interaction."""
         found = await self._store.get(name, index)
         return None if found is None else found.item
@@ -431,7 +425,7 @@ class SharedCassettes:
             cassette.take.restore(key, turn.state)
         return View(cassette, turns)
 
-    def _routed(self, item: Held) -> Held:
+    def _routed(self, item: AnyInteraction) -> AnyInteraction:
         return adopted_item(item, self._desk.routes)
 
     async def _near(self, name: str, asked: Request, rules: Rules) -> Sequence[TakenRecording]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tapeway.core import json_text
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native import document
 from tapeway.formats.native.document import Document, Sheet
@@ -29,9 +29,7 @@ def read(text: bytes) -> Sheet:
         raise _placed(exc, text) from None
 
 
-def decode_all(
-    text: bytes, sheet: Sheet, fetch: document.Fetch
-) -> list[Interaction | ForeignInteraction]:
+def decode_all(text: bytes, sheet: Sheet, fetch: document.Fetch) -> list[AnyInteraction]:
     """What all the documents of a file say. Raises FormatFault with line, place and reason."""
     try:
         return document.decode_sheet(sheet, fetch if document.mentioned(text) else None)
@@ -71,7 +69,7 @@ class Notation:
     name: str
     endings: tuple[str, ...]
     read: Callable[[bytes], Sheet]
-    decode_all: Callable[[bytes, Sheet, document.Fetch], list[Interaction | ForeignInteraction]]
+    decode_all: Callable[[bytes, Sheet, document.Fetch], list[AnyInteraction]]
     write: Callable[[CassetteHead, Iterable[Document]], bytes]
 
     def load(self, text: bytes, fetch: document.Fetch = document.no_assets) -> StoredCassette:

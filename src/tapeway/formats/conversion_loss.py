@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.formats.errors import Pointer, shown
 from tapeway.formats.fields import Fields
 from tapeway.formats.native import http_exchange
@@ -67,7 +67,7 @@ class ExportedCassette:
         return frozenset([at[1] for at in places if len(at) > 1 and isinstance(at[1], int)])
 
 
-def unfit(item: Interaction | ForeignInteraction, tool: str, *, failures: bool = False) -> str:
+def unfit(item: AnyInteraction, tool: str, *, failures: bool = False) -> str:
     """The reason, or "" for one that fits; `failures` where the format can tell of those."""
     if isinstance(item, ForeignInteraction):
         said = item.document.get("kind")

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tapeway.core.json_text import Json, NotJson, dump, parse
-from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.formats import conversion_loss
 from tapeway.formats.conversion_loss import Document
 from tapeway.formats.errors import FormatFault
@@ -121,7 +122,7 @@ class CopyWriter:
     def first(self) -> bytes:
         return dump(root_of(self._head)) + b"\n"
 
-    def lines(self, items: Iterable[Held]) -> bytes:
+    def lines(self, items: Iterable[AnyInteraction]) -> bytes:
         """Raises FormatFault for an interaction that could not be read again."""
         written: list[bytes] = []
         for item in items:
@@ -161,10 +162,10 @@ class Reader:
         self._digests: list[str] | None = [] if remember else None
         self._end: Fields | None = None
 
-    def feed(self, piece: bytes) -> list[Held]:
+    def feed(self, piece: bytes) -> list[AnyInteraction]:
         """The interactions that came to their end with this piece."""
         *ended, rest = piece.split(b"\n")
-        found: list[Held] = []
+        found: list[AnyInteraction] = []
         for line in ended:
             self._rest.append(line)
             if (item := self._read(b"".join(self._rest))) is not None:
@@ -187,7 +188,7 @@ class Reader:
             raise Cut("the copy is not what its last line says")
         return CopyEnd(self._head, digest, tuple(self._digests or ()))
 
-    def _read(self, line: bytes) -> Held | None:
+    def _read(self, line: bytes) -> AnyInteraction | None:
         if self._end is not None:
             raise Cut("something follows on the last line of the copy")
         number = self._count + 2 if self._head is not None else 1

@@ -18,9 +18,9 @@ from uuid import uuid4
 from tapeway.body_files import recalled, whole
 from tapeway.core.cassette import cursors
 from tapeway.core.http.routing import check_cassette_name
-from tapeway.core.model.cassette import CassetteHead, Held, Recording, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.control import Repeats
-from tapeway.core.model.interaction import ForeignInteraction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.errors import StoreError, TapewayError
 from tapeway.ports import CassetteStore, SharedStore
 from tapeway.stores.opening import open_store
@@ -103,7 +103,7 @@ class BlockingCassette:
         with self._turn:
             return self._head or self._opened().run(self._claimed())
 
-    def add(self, items: Sequence[Held]) -> list[int | TapewayError]:
+    def add(self, items: Sequence[AnyInteraction]) -> list[int | TapewayError]:
         """Add items in order, durable on return: for each its index, or why it could not be kept.
 
         Raises StoreError where the cassette cannot be recorded on at all.
@@ -111,7 +111,7 @@ class BlockingCassette:
         with self._turn:
             return self._opened().run(self._add([Recording(each) for each in items]))
 
-    def put(self, item: Held, supersedes: tuple[int, ...]) -> int:
+    def put(self, item: AnyInteraction, supersedes: tuple[int, ...]) -> int:
         """Add one in the place of others, and give its index. Raises StoreError."""
         with self._turn:
             (done,) = self._opened().run(self._add([Recording(item, supersedes)]))
@@ -119,7 +119,7 @@ class BlockingCassette:
             raise done
         return done
 
-    def save(self, items: Sequence[Held]) -> None:
+    def save(self, items: Sequence[AnyInteraction]) -> None:
         """Put these in the place of all there is. Raises StoreError."""
         with self._turn:
             self._opened().run(self._save(items))
@@ -215,7 +215,7 @@ class BlockingCassette:
         index, self._next = self._next, self._next + 1
         return index
 
-    async def _save(self, items: Sequence[Held]) -> None:
+    async def _save(self, items: Sequence[AnyInteraction]) -> None:
         head = await self._claimed()
         kept = [replace(each, index=index) for index, each in enumerate(items)]
         await self.store.save(self.name, StoredCassette(head, tuple(kept)))
@@ -230,7 +230,7 @@ class BlockingCassette:
 def _nothing() -> None: ...
 
 
-async def _recalled(item: Held) -> Held:
+async def _recalled(item: AnyInteraction) -> AnyInteraction:
     if isinstance(item, ForeignInteraction):
         return item
     request = item.request

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tapeway.core.model.cassette import Held
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.interaction import Interaction as Exchange
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import StoreError, TapewayError
@@ -174,7 +174,7 @@ class TapewayCassetteStore:
             if isinstance(failed, TapewayError):
                 raise failed
 
-    def _item(self, interaction: Interaction) -> Held:
+    def _item(self, interaction: Interaction) -> AnyInteraction:
         item = item_of(_interposed(interaction))
         if self._known is None:
             return item
@@ -261,7 +261,7 @@ def _interposed(interaction: Interaction) -> Interposed:
     )
 
 
-def _interactions(items: Iterable[Held], path: Path) -> Iterator[Interaction]:
+def _interactions(items: Iterable[AnyInteraction], path: Path) -> Iterator[Interaction]:
     left_out = 0
     for item in items:
         interposed = interposed_of(item)

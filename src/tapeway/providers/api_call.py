@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 import orjson
 
 from tapeway.core.http import content_codings, forms
-from tapeway.core.http.headers import find
+from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Request
 from tapeway.providers.catalogue import PROVIDERS
@@ -95,8 +95,10 @@ def _resource(path: str) -> tuple[str | None, str | None]:
 
 
 def _fields(request: Request) -> dict[str, Json]:
-    content_type = find(request.headers, b"content-type") or b""
-    body = content_codings.decode(find(request.headers, b"content-encoding") or b"", request.body)
+    content_type = find_header(request.headers, b"content-type") or b""
+    body = content_codings.decode(
+        find_header(request.headers, b"content-encoding") or b"", request.body
+    )
     if not body:
         return {}
     if content_type.lower().startswith(b"multipart/"):

@@ -7,7 +7,7 @@ certain there is no row, since an answer that is whole must not be taken for hal
 from collections.abc import Mapping
 
 from tapeway.core.http import content_codings
-from tapeway.core.http.headers import find
+from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import ResponseHead
 from tapeway.core.streams.aws_frames import FrameScanner
@@ -69,7 +69,7 @@ def ending(call: ApiCall | None, head: ResponseHead) -> Ending:
 
 def _scanner(call: ApiCall | None, head: ResponseHead) -> tuple[Scanner | None, bool]:
     """What looks for the mark, and whether a stream without one is cut."""
-    content_type = find(head.headers, b"content-type") or b""
+    content_type = find_header(head.headers, b"content-type") or b""
     media = content_type.partition(b";")[0].strip().lower()
     endpoint = call.endpoint if call is not None else ""
     if media == b"text/event-stream":

@@ -15,9 +15,16 @@ from typing import cast
 from aiohttp import web
 
 from tapeway.body_files import pieces, stream
-from tapeway.core.http.headers import find
+from tapeway.core.http.headers import find_header
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import LARGE_BODY, BodyFile, Cuts, Headers, Response, ResponseHead
+from tapeway.core.model.messages import (
+    LARGE_BODY,
+    BodyFile,
+    ChunkTimes,
+    Headers,
+    Response,
+    ResponseHead,
+)
 from tapeway.core.streams.pacing import AT_ONCE, Schedule, paced
 from tapeway.errors import StoreError
 from tapeway.server.protocol import ClientConnection
@@ -123,8 +130,8 @@ async def _timed(response: Response) -> AsyncGenerator[tuple[float, bytes]]:
         for chunk in response.chunks:
             yield chunk.at_ms, chunk.data
         return
-    cuts = ((at_ms, length) for at_ms, length in response.cuts if length)
-    at_ms, left = next(cuts)
+    chunk_times = ((at_ms, length) for at_ms, length in response.chunk_times if length)
+    at_ms, left = next(chunk_times)
     waiting = b""
     async with aclosing(stream(response.file)) as source:
         async for read in source:
@@ -136,7 +143,7 @@ async def _timed(response: Response) -> AsyncGenerator[tuple[float, bytes]]:
                     yield at_ms, waiting
                     waiting = b""
                 if not left:
-                    at_ms, left = next(cuts, (at_ms, 0))
+                    at_ms, left = next(chunk_times, (at_ms, 0))
 
 
 class LargeAnswer(WireResponse):
@@ -154,7 +161,7 @@ class LargeAnswer(WireResponse):
         super().__init__((), keep_alive=keep_alive)
         self._raw = raw
         self._file = file
-        self._cuts = response.cuts
+        self._chunk_times = response.chunk_times
         self._chunked = response.head.framing != "length" and raw.version >= (1, 1)
         self._delivery = begin(
             replace(response.head, length=None if self._chunked else file.size),
@@ -182,14 +189,14 @@ class LargeAnswer(WireResponse):
         # With the first piece: where there is none, nothing looks like a beginning.
         start = self._delivery.head
         body = pieces(self._file)
-        for frame in chunks(body, self._cuts) if self._chunked else body:
+        for frame in chunks(body, self._chunk_times) if self._chunked else body:
             yield start + frame
             start = b""
 
 
-def chunks(body: Iterable[bytes], cuts: Cuts) -> Generator[bytes]:
+def chunks(body: Iterable[bytes], chunk_times: ChunkTimes) -> Generator[bytes]:
     """A body in HTTP chunks of the lengths that were recorded, and their end."""
-    lengths = (length for _, length in cuts if length)
+    lengths = (length for _, length in chunk_times if length)
     left = 0
     for piece in body:
         frame: list[bytes] = []
@@ -234,7 +241,7 @@ class ReadyAnswers:
         if kept is not None and kept[0] is interaction:
             return kept[1]
         response = interaction.response
-        if find(response.headers, b"location") is not None or response.file is not None:
+        if find_header(response.headers, b"location") is not None or response.file is not None:
             return None
         head = paced(response.head, AT_ONCE)
         pieces = serialise(

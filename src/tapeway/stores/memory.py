@@ -14,7 +14,8 @@ from itertools import count
 
 from tapeway.body_files import Temporary
 from tapeway.core.http.routing import check_cassette_name
-from tapeway.core.model.cassette import CassetteHead, CassetteStat, Held, Recording, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, CassetteStat, Recording, StoredCassette
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import closed
 from tapeway.formats.cassette_file import JSON
@@ -29,7 +30,7 @@ class _Kept:
     """A cassette: its recordings in order, when it was changed, and which change that was."""
 
     head: CassetteHead
-    items: Placement[Held]
+    items: Placement[AnyInteraction]
     at: datetime
     change: int
 
@@ -60,7 +61,7 @@ class MemoryStore:
         found = self._found(name)
         payload_of(recording)
         interaction = copy.deepcopy(recording.interaction)
-        items = Placement[Held]() if found is None else found.items
+        items = Placement[AnyInteraction]() if found is None else found.items
         items.add(interaction.index, interaction, recording.supersedes)
         self._keep(name, copy.deepcopy(head) if found is None else found.head, items)
 
@@ -97,7 +98,7 @@ class MemoryStore:
         self._refuse_when_closed()
         return self._cassettes.get(check_cassette_name(name))
 
-    def _keep(self, name: str, head: CassetteHead, items: Placement[Held]) -> None:
+    def _keep(self, name: str, head: CassetteHead, items: Placement[AnyInteraction]) -> None:
         self._cassettes[name] = _Kept(head, items, datetime.now(UTC), next(self._changes))
 
     def _refuse_when_closed(self) -> None:
@@ -109,7 +110,7 @@ def _stored(found: _Kept) -> StoredCassette:
     return StoredCassette(found.head, tuple(item for _, item in found.items.items()))
 
 
-def _numbered(items: Iterable[Held]) -> Placement[Held]:
+def _numbered(items: Iterable[AnyInteraction]) -> Placement[AnyInteraction]:
     return Placement(enumerate(replace(each, index=i) for i, each in enumerate(items)))
 
 

@@ -23,7 +23,7 @@ from aiohttp.connector import Connection
 from yarl import URL
 
 from tapeway.body_files import stream
-from tapeway.core.http.headers import end_to_end, find
+from tapeway.core.http.headers import end_to_end, find_header
 from tapeway.core.http.routing import CASSETTE_HEADER, without_userinfo
 from tapeway.core.model.messages import BodyFile, Request
 from tapeway.errors import UpstreamError
@@ -234,7 +234,7 @@ def _outgoing(request: Request) -> list[tuple[str, str]]:
         text = str(size) if name.lower() == b"content-length" else value.decode()
         headers.append((name.decode(), text))
     userinfo = urlsplit(request.base).netloc.rpartition("@")[0]
-    if userinfo and find(request.headers, b"authorization") is None:
+    if userinfo and find_header(request.headers, b"authorization") is None:
         token = base64.b64encode(unquote(userinfo).encode()).decode()
         headers.append(("Authorization", f"Basic {token}"))
     return headers

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import aiohttp
 from aiohttp.connector import Connection
 
-from tapeway.core.http.headers import OWN, end_to_end, find
+from tapeway.core.http.headers import OWN, end_to_end, find_header
 from tapeway.core.model.messages import LARGE_BODY, Framing, Headers, ResponseChunk, ResponseHead
 from tapeway.errors import UpstreamError, too_large
 from tapeway.upstream.faults import broken_off, not_http, translated
@@ -146,6 +146,8 @@ def _check(response: aiohttp.ClientResponse, raw: Headers) -> None:
 def _framing(response: aiohttp.ClientResponse, raw: Headers, *, bodiless: bool) -> Framing:
     if bodiless or response.status in (204, 205):
         return "length"
-    if (coding := find(raw, b"transfer-encoding")) is not None and b"chunked" in coding.lower():
+    if (
+        coding := find_header(raw, b"transfer-encoding")
+    ) is not None and b"chunked" in coding.lower():
         return "chunked"
-    return "length" if find(raw, b"content-length") is not None else "close"
+    return "length" if find_header(raw, b"content-length") is not None else "close"

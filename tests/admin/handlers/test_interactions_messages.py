@@ -11,7 +11,7 @@ import pytest
 
 from tapeway.conversations.transcript import Transcript, transcript
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile, Request
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
@@ -128,7 +128,7 @@ async def test_others_are_answered_while_a_history_is_read(
 ) -> None:
     answered = threading.Event()
 
-    def slow(interactions: Iterable[Interaction | ForeignInteraction]) -> Transcript:
+    def slow(interactions: Iterable[AnyInteraction]) -> Transcript:
         assert answered.wait(_PATIENCE_S), "nobody else was answered meanwhile"
         return transcript(interactions)
 

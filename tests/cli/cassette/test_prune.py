@@ -11,7 +11,12 @@ from tapeway.cli.cassette import prune
 from tapeway.core.agenttape.key import ORDERED
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.core.model.interaction import ForeignInteraction, Interaction, fingerprint
+from tapeway.core.model.interaction import (
+    AnyInteraction,
+    ForeignInteraction,
+    Interaction,
+    fingerprint,
+)
 from tapeway.core.model.messages import ResponseChunk
 from tapeway.engine.report import Tally, of_cassette
 from tapeway.formats.native.document import load
@@ -35,7 +40,7 @@ A1, A2, A3, B = (
 )
 
 
-def report(*items: Interaction | ForeignInteraction, used: int, name: str = "smoke") -> str:
+def report(*items: AnyInteraction, used: int, name: str = "smoke") -> str:
     """A report of a run that asked for `/v1/a` so many times, in a file."""
     numbered = [replace(each, index=index) for index, each in enumerate(items)]
     cassette = CassetteIndex(name, StoredCassette(HEAD, tuple(numbered)), take=1)

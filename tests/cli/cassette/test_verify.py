@@ -13,8 +13,8 @@ from tapeway.cli.cassette.verify import Keys, Problem
 from tapeway.cli.transfer.batches import marked
 from tapeway.core.cassette.index import found_under
 from tapeway.core.matching.rules import NONE
-from tapeway.core.model.cassette import Held, StoredCassette, TakenRecording
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.cassette import StoredCassette, TakenRecording
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.formats.native.document import load, save
 from tapeway.stores.file.store import FileStore
@@ -183,7 +183,7 @@ class Index:
         return [TakenRecording(item) for key, item in self._under if key in keys]
 
 
-async def gone_through(index: Index, *items: Held) -> list[Problem]:
+async def gone_through(index: Index, *items: AnyInteraction) -> list[Problem]:
     keys = Keys(index, "x", NONE)  # type: ignore[arg-type]
     return [*[told for each in items for told in await keys.problems(each)], *keys.left()]
 

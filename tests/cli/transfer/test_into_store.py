@@ -9,8 +9,8 @@ import pytest
 from tapeway.cli import places
 from tapeway.cli.transfer import batches
 from tapeway.cli.transfer.batches import is_marked, marked
-from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette, TakenRecording
-from tapeway.core.model.interaction import ForeignInteraction
+from tapeway.core.model.cassette import CassetteHead, StoredCassette, TakenRecording
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.errors import StoreAway
 from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
@@ -394,7 +394,7 @@ def test_the_second_of_two_conversions_goes_on_and_the_first_one_stops(
 ) -> None:
     extend, place = occupied.extend, "sqlite:there#new"
 
-    async def overtaken(name: str, head: CassetteHead, items: Sequence[Held]) -> None:
+    async def overtaken(name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
         await extend(name, head, items)
         await occupied.restate(name, marked(HEAD, by="another"))
 
@@ -468,7 +468,9 @@ def test_a_file_that_is_replaced_stays_whole_until_there_is_another_one(
 
 
 def _counted(added: list[int]) -> object:
-    async def add(store: object, name: str, head: CassetteHead, items: Sequence[Held]) -> None:
+    async def add(
+        store: object, name: str, head: CassetteHead, items: Sequence[AnyInteraction]
+    ) -> None:
         added.append(len(items))
         await batches.add(store, name, head, items)  # type: ignore[arg-type]
 

@@ -15,7 +15,7 @@ from tapeway.core.matching.key import credential_mark, on_route, request_key
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.control import Repeats
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tapeway.core.redaction.redactor import Redactor
 
@@ -38,7 +38,7 @@ def key(asked: str, route: str = "openai") -> bytes:
     return request_key(make_request(asked, route))
 
 
-def make_cassette(*interactions: Interaction | ForeignInteraction, take: int = 1) -> CassetteIndex:
+def make_cassette(*interactions: AnyInteraction, take: int = 1) -> CassetteIndex:
     return CassetteIndex("c", StoredCassette(HEAD, interactions), take=take)
 
 

@@ -8,7 +8,7 @@ from tapeway.core.http.headers import (
     OWN,
     STORED_REQUEST_HEADERS,
     end_to_end,
-    find,
+    find_header,
     stored_request_headers,
     unreadable,
 )
@@ -29,8 +29,8 @@ EVERYTHING: Headers = (
 
 
 def test_the_first_field_of_a_name_is_found_in_any_case() -> None:
-    assert find(MIXED, b"x-a") == b"1"
-    assert find(MIXED, b"x-c") is None
+    assert find_header(MIXED, b"x-a") == b"1"
+    assert find_header(MIXED, b"x-c") is None
 
 
 @pytest.mark.parametrize("name", sorted(HOP_BY_HOP))

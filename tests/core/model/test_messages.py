@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.model.messages import Cuts, Request, Response, ResponseChunk, ResponseHead, recut
+from tapeway.core.model.messages import (
+    ChunkTimes,
+    Request,
+    Response,
+    ResponseChunk,
+    ResponseHead,
+    move_chunk_ends,
+)
 from tapeway.core.redaction.spans import Span, exchanged
 
 lengths = st.lists(st.integers(1, 12), min_size=1, max_size=15)
@@ -52,6 +59,8 @@ def test_the_borders_are_those_a_body_in_memory_gets(
         whole, pieces, [(Span(start, end, None), b"#" * size) for start, end, size in spans]
     )
 
-    found = recut(Cuts((float(at), length) for at, length in enumerate(pieces)), spans)
+    found = move_chunk_ends(
+        ChunkTimes((float(at), length) for at, length in enumerate(pieces)), spans
+    )
 
     assert list(found) == [(float(at), len(piece)) for at, piece in enumerate(in_memory) if piece]

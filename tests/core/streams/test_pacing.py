@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tapeway.core.model.messages import (
     BodyFile,
-    Cuts,
+    ChunkTimes,
     Headers,
     Response,
     ResponseChunk,
@@ -49,7 +49,7 @@ def test_an_answer_without_times_comes_when_its_call_had_ended(times: tuple[floa
 
 def test_a_body_in_a_file_keeps_its_times() -> None:
     file = BodyFile("", 2, "")
-    response = Response(ResponseHead(200), file=file, cuts=Cuts([(100, 1), (300, 1)]))
+    response = Response(ResponseHead(200), file=file, chunk_times=ChunkTimes([(100, 1), (300, 1)]))
     schedule = Schedule(response, 0, AS_RECORDED)
 
     assert (schedule.head_s, schedule.end_s) == (0.1, 0.3)

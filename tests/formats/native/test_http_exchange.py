@@ -13,7 +13,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import (
     BodyFile,
-    Cuts,
+    ChunkTimes,
     Failure,
     FailureKind,
     Framing,
@@ -150,21 +150,21 @@ def through_the_file(recorded: Interaction) -> Interaction:
     return found
 
 
-def answer(cuts: Cuts, framing: Any = "chunked", digest: str = "0" * 64) -> Response:
+def answer(cuts: ChunkTimes, framing: Any = "chunked", digest: str = "0" * 64) -> Response:
     file = BodyFile("", cuts.total, digest)
-    return Response(ResponseHead(200, "OK", (), framing), file=file, cuts=cuts)
+    return Response(ResponseHead(200, "OK", (), framing), file=file, chunk_times=cuts)
 
 
 @given(files)
 def test_the_reference_to_a_request_comes_back_as_it_was(file: BodyFile) -> None:
-    recorded = interaction_of(file, answer(Cuts([(0.0, 3)]), "length"))
+    recorded = interaction_of(file, answer(ChunkTimes([(0.0, 3)]), "length"))
 
     assert through_the_file(recorded) == recorded
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 def test_an_empty_file_is_no_body(framing: str) -> None:
-    recorded = interaction_of(BodyFile("", 0, "1" * 64), answer(Cuts(), framing))
+    recorded = interaction_of(BodyFile("", 0, "1" * 64), answer(ChunkTimes(), framing))
 
     found = through_the_file(recorded)
 
@@ -176,13 +176,15 @@ def test_an_empty_file_is_no_body(framing: str) -> None:
 def test_the_pieces_of_an_answer_come_back_as_they_were(
     pairs: list[tuple[float, int]], framing: str
 ) -> None:
-    recorded = interaction_of(None, answer(Cuts(pairs), framing))
+    recorded = interaction_of(None, answer(ChunkTimes(pairs), framing))
 
     assert through_the_file(recorded) == recorded
 
 
 def test_very_many_pieces_stand_as_one_text() -> None:
-    recorded = interaction_of(None, answer(Cuts((at / 8, at % 7 + 1) for at in range(20_000))))
+    recorded = interaction_of(
+        None, answer(ChunkTimes((at / 8, at % 7 + 1) for at in range(20_000)))
+    )
 
     written = document.save(StoredCassette(HEAD, (recorded,)))
 
@@ -192,9 +194,9 @@ def test_very_many_pieces_stand_as_one_text() -> None:
 
 
 def test_a_body_under_a_length_came_when_its_last_piece_came() -> None:
-    recorded = interaction_of(None, answer(Cuts([(1.0, 3), (2.5, 4)]), "length"))
+    recorded = interaction_of(None, answer(ChunkTimes([(1.0, 3), (2.5, 4)]), "length"))
 
-    assert through_the_file(recorded).response.cuts == Cuts([(2.5, 7)])
+    assert through_the_file(recorded).response.chunk_times == ChunkTimes([(2.5, 7)])
 
 
 @pytest.mark.parametrize(
@@ -213,7 +215,7 @@ def test_a_body_under_a_length_came_when_its_last_piece_came() -> None:
     ],
 )
 def test_a_mistake_in_it_is_named(change: dict[str, Any], said: str) -> None:
-    recorded = interaction_of(None, answer(Cuts([(1.0, 2), (2.0, 2)])))
+    recorded = interaction_of(None, answer(ChunkTimes([(1.0, 2), (2.0, 2)])))
     cassette = json.loads(document.save(StoredCassette(HEAD, (recorded,))))
     cassette["interactions"][0]["response"] |= change
 

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json
-from tapeway.core.model.cassette import CassetteHead, Held, Recording, StoredCassette
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Failure, Request, Response, ResponseChunk, ResponseHead
 from tapeway.formats.native import document
 from tapeway.ports import BodyKeeper, CassetteStore
@@ -47,7 +47,7 @@ def _foreign() -> Iterable[ForeignInteraction]:
     yield ForeignInteraction(0, {**said, "error": {"type": "ReadTimeout", "module": "httpx"}})
 
 
-EVERYTHING: list[Held] = [
+EVERYTHING: list[AnyInteraction] = [
     *[replace(each, index=at) for at, each in enumerate(_exchanges())],
     *[replace(each, index=at) for at, each in enumerate(_foreign(), 5)],
 ]
@@ -133,7 +133,7 @@ async def test_a_large_body_is_kept_and_handed_out_as_a_file(place: Place) -> No
         assert isinstance(kept, Interaction)
         assert kept.response.file is not None
         assert kept.response.file.digest == first.digest
-        assert kept.response.cuts == large(0, first).exchange.response.cuts
+        assert kept.response.chunk_times == large(0, first).exchange.response.chunk_times
 
 
 async def test_a_large_body_that_breaks_off_leaves_nothing(store: CassetteStore) -> None:

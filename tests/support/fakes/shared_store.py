@@ -9,13 +9,12 @@ from tapeway.core.matching.rules import of_meta
 from tapeway.core.model.cassette import (
     CassetteHead,
     CassetteStat,
-    Held,
     Outline,
     Recording,
     StoredCassette,
     TakenRecording,
 )
-from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.errors import StoreAway
 from tapeway.stores.memory import MemoryStore
 
@@ -29,7 +28,7 @@ class BitByBitStore(MemoryStore):
         self.pages: list[int] = []
         self.loads = 0
         self.away_after: int | None = None
-        self.held: dict[str, list[Held]] = {}
+        self.held: dict[str, list[AnyInteraction]] = {}
         self.heads: dict[str, CassetteHead] = {}
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
@@ -90,7 +89,7 @@ class BitByBitStore(MemoryStore):
     async def restate(self, name: str, head: CassetteHead) -> None:
         self.heads[name] = head
 
-    async def edit(self, name: str, index: int, changed: Held | None) -> bool:
+    async def edit(self, name: str, index: int, changed: AnyInteraction | None) -> bool:
         items = self.held[name]
         at = next((at for at, each in enumerate(items) if each.index == index), None)
         if at is None:
@@ -98,7 +97,7 @@ class BitByBitStore(MemoryStore):
         items[at : at + 1] = [] if changed is None else [changed]
         return True
 
-    async def extend(self, name: str, head: CassetteHead, items: Sequence[Held]) -> None:
+    async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
         if self.away_after == 0:
             raise StoreAway(f"{self.url} does not answer: see whether it runs")
         if self.away_after is not None:

@@ -10,14 +10,13 @@ from tapeway.core.matching.rules import of_meta
 from tapeway.core.model.cassette import (
     CassetteHead,
     CursorStep,
-    Held,
     Lease,
     Recording,
     TakenRecording,
     Titled,
 )
 from tapeway.core.model.control import Control, CursorState
-from tapeway.core.model.interaction import Interaction, exchange_of
+from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.errors import Fenced
 from tapeway.stores.file.journal import payload_of
 from tests.support.fakes.shared_store import BitByBitStore
@@ -29,7 +28,7 @@ _Key = tuple[str, int, bytes]
 class Common:
     """What all instances of a store see."""
 
-    held: dict[str, list[Held]] = field(default_factory=dict)
+    held: dict[str, list[AnyInteraction]] = field(default_factory=dict)
     heads: dict[str, CassetteHead] = field(default_factory=dict)
     takes: dict[tuple[str, int], int] = field(default_factory=dict)
     turns: dict[_Key, CursorState] = field(default_factory=dict)
@@ -192,7 +191,7 @@ class InstanceStore(BitByBitStore):
         self.common.fences += 1
         self.common.leases[name, lease_of] = Lease(name, lease_of, self.common.fences)
 
-    def _dated(self, name: str, item: Held) -> TakenRecording:
+    def _dated(self, name: str, item: AnyInteraction) -> TakenRecording:
         return TakenRecording(item, self.common.takes.get((name, item.index), 0))
 
     def _move(self, name: str, step: CursorStep, index: int) -> None:

@@ -17,7 +17,8 @@ from tapeway.admin.models.cassettes import ChangeQuery, CopyQuery, Imported
 from tapeway.admin.models.schema import Nothing
 from tapeway.admin.operation import OperationCall
 from tapeway.admin.request_body import MIB, media_type, pieces
-from tapeway.core.model.cassette import Held, StoredCassette
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.engine.editing.changes import CassetteContents
 from tapeway.engine.editing.lookup import no_cassette
 from tapeway.errors import AdminError, TapewayError
@@ -40,7 +41,7 @@ async def get_copy(
         raise no_cassette(call.cassette)
     batches = _batches(found)
     # What cannot be read at all is still told by a status.
-    batch: list[Held] = await anext(batches, [])
+    batch: list[AnyInteraction] = await anext(batches, [])
     response = web.StreamResponse(headers={"Content-Type": jsonl.MEDIA_TYPE})
     await response.prepare(call.request)
     if call.request.method == "HEAD":
@@ -67,7 +68,7 @@ async def put_copy(
     """Put a cassette there that another tapeway sends line by line; all of it or nothing."""
     name, wanted = call.cassette, condition(call.request)
     media_type(call.request, TYPES)
-    reader, items = Reader(), list[Held]()
+    reader, items = Reader(), list[AnyInteraction]()
     try:
         async for piece in pieces(call.request, MOST_COPIED):
             items += await asyncio.to_thread(reader.feed, piece)
@@ -90,8 +91,8 @@ async def put_copy(
     return answered(said, changed.digest)
 
 
-async def _batches(found: CassetteContents) -> AsyncIterator[list[Held]]:
-    batch, heavy = list[Held](), 0
+async def _batches(found: CassetteContents) -> AsyncIterator[list[AnyInteraction]]:
+    batch, heavy = list[AnyInteraction](), 0
     async for item in found.items:
         batch.append(item)
         heavy += bytes_in_memory(item)

@@ -24,7 +24,7 @@ from tapeway.admin.operation import OperationCall, Plain
 from tapeway.admin.request_body import media_type, whole_body
 from tapeway.body_files import recalled, whole
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile, Request
 from tapeway.engine.editing.changes import digest_of
 from tapeway.engine.editing.lookup import no_cassette
@@ -139,7 +139,7 @@ async def inlined(name: str, stored: StoredCassette) -> StoredCassette:
     )
 
 
-async def _inlined(item: Interaction | ForeignInteraction) -> Interaction | ForeignInteraction:
+async def _inlined(item: AnyInteraction) -> AnyInteraction:
     if isinstance(item, ForeignInteraction):
         return item
     request, response = item.request, item.response

@@ -34,7 +34,7 @@ from tapeway.admin.request_body import media_type, model_of, parsed, whole_body
 from tapeway.conversations.model import ConversationMessage, document
 from tapeway.conversations.transcript import LeftOut, read_transcript
 from tapeway.core.json_text import Json, dump, parse
-from tapeway.core.model.cassette import Held
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.engine.editing.changes import Addition, Reference
 from tapeway.engine.editing.lookup import no_cassette, no_interaction
 from tapeway.errors import AdminError, CassetteCorrupt
@@ -75,7 +75,7 @@ async def get_interaction(console: HandlerContext, call: Plain) -> web.Response:
 
 async def _page(
     console: HandlerContext, name: str, after: int | None, limit: int
-) -> tuple[list[Held], int | None]:
+) -> tuple[list[AnyInteraction], int | None]:
     """Some interactions, and the index after which there are more."""
     if not isinstance(console.broker.store, SharedStore):
         stored = await read_cassette(console, name)
@@ -84,7 +84,7 @@ async def _page(
         return later[:limit], later[limit - 1].index if len(later) > limit else None
     if (found := await console.broker.editor.walk(name, after)) is None:
         raise no_cassette(name)
-    page, heavy = list[Held](), 0
+    page, heavy = list[AnyInteraction](), 0
     async with aclosing(found.items) as items:
         async for item in items:
             if len(page) == limit or heavy > PAGE_BYTES:
@@ -94,12 +94,12 @@ async def _page(
     return page, None
 
 
-def _listed(name: str, page: Sequence[Held], following: int | None) -> bytes:
+def _listed(name: str, page: Sequence[AnyInteraction], following: int | None) -> bytes:
     documents: list[Json] = [_document(name, each) for each in page]
     return dump({"interactions": documents, "next": following})
 
 
-def _document(name: str, held: Held) -> dict[str, Json]:
+def _document(name: str, held: AnyInteraction) -> dict[str, Json]:
     try:
         document = encode(held)
     except FormatFault as fault:
@@ -166,7 +166,7 @@ async def release(console: HandlerContext, call: Plain) -> Released:
 
 
 async def _edit(
-    console: HandlerContext, call: OperationCall[ChangeQuery, Nothing], item: Held | None
+    console: HandlerContext, call: OperationCall[ChangeQuery, Nothing], item: AnyInteraction | None
 ) -> Edited:
     name = call.cassette
     told = await console.broker.editor.edit(
@@ -199,7 +199,7 @@ def _addition(document: Document, number: int, references: list[Superseded]) -> 
     return Addition(item, wanted, tuple([Reference(at.index, at.sha256) for at in references]))
 
 
-def _edited(text: bytes, index: int) -> Held:
+def _edited(text: bytes, index: int) -> AnyInteraction:
     document = parse(text)
     if not isinstance(document, dict):
         raise AdminError("the body must be an interaction as the cassette's document has it")
@@ -208,7 +208,7 @@ def _edited(text: bytes, index: int) -> Held:
     return _decoded(document, index, ())
 
 
-def _decoded(document: Document, index: int, at: tuple[str | int, ...]) -> Held:
+def _decoded(document: Document, index: int, at: tuple[str | int, ...]) -> AnyInteraction:
     try:
         return decode(document, index, at)
     except FormatFault as fault:

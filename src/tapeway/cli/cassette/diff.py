@@ -27,8 +27,8 @@ from tapeway.core.matching.key import request_key
 from tapeway.core.matching.rules import Rules, RulesFault, merged, of_meta
 from tapeway.core.misses.differences import Difference, differences, shown
 from tapeway.core.misses.nearest import compared, path_of
-from tapeway.core.model.cassette import CassetteHead, Held
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Response
 from tapeway.core.streams.documents import documents
 from tapeway.errors import CassetteCorrupt, StoreError, TapewayError
@@ -51,7 +51,7 @@ class DiffSource:
     head: CassetteHead
     place: CassettePlace
     table: RouteTable
-    loaded: dict[int, Held] | None
+    loaded: dict[int, AnyInteraction] | None
 
     @classmethod
     async def of(cls, place: CassettePlace, table: RouteTable) -> "DiffSource":
@@ -61,7 +61,7 @@ class DiffSource:
         stored = await place.load()
         return cls(stored.head, place, table, {each.index: each for each in stored.interactions})
 
-    async def items(self) -> AsyncIterator[Held]:
+    async def items(self) -> AsyncIterator[AnyInteraction]:
         """All of them in order."""
         if self.loaded is not None:
             for each in self.loaded.values():
@@ -70,7 +70,7 @@ class DiffSource:
         async for each in (await self.place.walk()).items:
             yield adopted_item(each, self.table)
 
-    async def get(self, index: int) -> Held:
+    async def get(self, index: int) -> AnyInteraction:
         """One of those that were gone through. Raises StoreError where it went since."""
         if self.loaded is not None:
             return adopted_item(self.loaded[index], self.table)
@@ -148,7 +148,7 @@ async def contrast(
     return Contrast(names, equal, tuple(different), alone[0], alone[1])
 
 
-def _entry(item: Held, rules: Rules, *, headers: bool) -> _Entry:
+def _entry(item: AnyInteraction, rules: Rules, *, headers: bool) -> _Entry:
     if isinstance(item, Interaction):
         request = item.request
         endpoint = [request.route, request.method, path_of(request, rules)]
@@ -181,7 +181,9 @@ def _paired(
     return pairs, alone, [each for each in right if each.number not in taken]
 
 
-def _compare_pair(first: Held, second: Held, rules: Rules, *, headers: bool) -> RecordingPair:
+def _compare_pair(
+    first: AnyInteraction, second: AnyInteraction, rules: Rules, *, headers: bool
+) -> RecordingPair:
     found = list(islice(_differences(first, second, rules, headers=headers), MOST + 1))
     told = [NamedRecording(each.index, render.summary(each)) for each in (first, second)]
     return RecordingPair(told[0], told[1], tuple(found[:MOST]), more=len(found) > MOST)
@@ -196,7 +198,9 @@ def _digest(said: bytes) -> bytes:
     return hashlib.sha256(said).digest()[:16]
 
 
-def _differences(first: Held, second: Held, rules: Rules, *, headers: bool) -> Iterator[Difference]:
+def _differences(
+    first: AnyInteraction, second: AnyInteraction, rules: Rules, *, headers: bool
+) -> Iterator[Difference]:
     if isinstance(first, Interaction) and isinstance(second, Interaction):
         for each in compared(first.request, second.request, rules):
             yield replace(each, steps=("request", *each.steps))

@@ -26,8 +26,8 @@ from tapeway.core.http.routing import origin
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.key import digest_of, request_key
 from tapeway.core.matching.rules import Rules, RulesFault, merged, of_meta
-from tapeway.core.model.cassette import CassetteHead, Held
-from tapeway.core.model.interaction import Interaction, fingerprint
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerprint
 from tapeway.errors import CassetteCorrupt, ConfigError, TapewayError
 from tapeway.paging import CassetteWalk, walk_over
 from tapeway.ports import Editable, SharedStore
@@ -106,7 +106,7 @@ class UnusedOnes:
         self._seen: dict[str, list[Going]] = defaultdict(list)
         self._found: list[Going] = []
 
-    def look(self, item: Held) -> None:
+    def look(self, item: AnyInteraction) -> None:
         """Take note of one as it goes by. Raises ConfigError for one that is another by now."""
         if not isinstance(item, Interaction):
             return
@@ -149,7 +149,7 @@ class EarlierOnes:
         self._rules = rules
         self._last: dict[tuple[str, bytes], deque[Going]] = defaultdict(deque)
 
-    def look(self, item: Held) -> Going | None:
+    def look(self, item: AnyInteraction) -> Going | None:
         """One that is too many now that this one went by."""
         # What answers in order, whatever is asked, is no repeat of anything.
         if not isinstance(item, Interaction) or lookup.is_ordered(item):

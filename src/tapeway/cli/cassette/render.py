@@ -5,14 +5,12 @@ from collections.abc import Iterator, Sequence
 from tapeway.cli import terminal
 from tapeway.conversations.model import ConversationMessage, document
 from tapeway.core.json_text import Json, NotJson, dump, legible, parse
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile, Headers, Request, Response
 from tapeway.formats.native.document import encode
 
-Held = Interaction | ForeignInteraction
 
-
-def summary(item: Held) -> str:
+def summary(item: AnyInteraction) -> str:
     """One line about it."""
     if isinstance(item, ForeignInteraction):
         kind, boundary = item.document.get("kind"), item.document.get("boundary", "")
@@ -33,7 +31,7 @@ def summary(item: Held) -> str:
     return terminal.line("  ".join(filter(None, told)))
 
 
-def whole(item: Held) -> str:
+def whole(item: AnyInteraction) -> str:
     """All of it: head and body of both sides, other tools' own records as their document."""
     if isinstance(item, ForeignInteraction):
         return terminal.block(dump(encode(item), indent=True).decode())

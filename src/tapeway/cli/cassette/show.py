@@ -15,7 +15,7 @@ from tapeway.cli.places import CassettePlace, place
 from tapeway.conversations.model import document
 from tapeway.conversations.transcript import Transcript, read_transcript
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model.cassette import Held
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import CassetteCorrupt, ConfigError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native.document import encode
@@ -66,19 +66,19 @@ async def _said(found: CassettePlace, index: int | None) -> Transcript:
     return await read_transcript(stored)
 
 
-async def _one(found: CassettePlace, index: int) -> Held:
+async def _one(found: CassettePlace, index: int) -> AnyInteraction:
     item = await found.get(index)
     if item is None:
         raise _nothing_there(found, index)
     return item
 
 
-async def _sum_up(items: AsyncIterator[Held]) -> None:
+async def _sum_up(items: AsyncIterator[AnyInteraction]) -> None:
     async for each in items:
         click.echo(render.summary(each))
 
 
-async def _list(items: AsyncIterator[Held], found: CassettePlace) -> None:
+async def _list(items: AsyncIterator[AnyInteraction], found: CassettePlace) -> None:
     # What was shown is let go: a list may have a million interactions.
     before = "[\n  "
     async for each in items:
@@ -109,7 +109,7 @@ def _tell(said: Transcript, index: int | None, form: str) -> None:
         click.echo(f"tapeway: interaction {each.interaction} is left out: {reason}", err=True)
 
 
-def _document(found: CassettePlace, item: Held) -> dict[str, Json]:
+def _document(found: CassettePlace, item: AnyInteraction) -> dict[str, Json]:
     try:
         written = encode(item)
     except FormatFault as fault:

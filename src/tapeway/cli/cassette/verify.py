@@ -24,8 +24,13 @@ from tapeway.core.agenttape import key
 from tapeway.core.cassette.index import found_under
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import Rules, of_meta
-from tapeway.core.model.cassette import CassetteHead, Held
-from tapeway.core.model.interaction import ForeignInteraction, Interaction, exchange_of
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import (
+    AnyInteraction,
+    ForeignInteraction,
+    Interaction,
+    exchange_of,
+)
 from tapeway.core.model.messages import BodyFile, Request, Response
 from tapeway.errors import StoreAway, StoreError, TapewayError
 from tapeway.formats.errors import FormatFault
@@ -56,7 +61,7 @@ class Keys:
         self._rules = rules
         self._waiting: dict[bytes, set[int]] = {}
 
-    async def problems(self, item: Held) -> list[Problem]:
+    async def problems(self, item: AnyInteraction) -> list[Problem]:
         """What is wrong with where this one is found. Raises StoreError."""
         exchange = exchange_of(item)
         if exchange is None:
@@ -91,7 +96,7 @@ class Verification:
         self.bodies: set[str] = set()
         self._keys = Keys(store, name, rules) if isinstance(store, SharedStore) else None
 
-    async def problems(self, item: Held) -> list[Problem]:
+    async def problems(self, item: AnyInteraction) -> list[Problem]:
         """All there are with this one. A large body is read, once. Raises StoreError."""
         self.interactions += 1
         found = [*self._of_files(item), *_of_item(item)]
@@ -102,14 +107,14 @@ class Verification:
         """What is known only at the end."""
         return self._keys.left() if self._keys is not None else []
 
-    def _of_files(self, item: Held) -> Iterator[str]:
+    def _of_files(self, item: AnyInteraction) -> Iterator[str]:
         for file in large_bodies(item):
             if file.digest not in self.bodies:
                 self.bodies.add(file.digest)
                 yield from _of_file(file)
 
 
-def _of_item(item: Held) -> Iterator[str]:
+def _of_item(item: AnyInteraction) -> Iterator[str]:
     if isinstance(item, Interaction):
         yield from _of_key(item)
     yield from _of_the_way_back(item)
@@ -135,7 +140,7 @@ def _of_key(item: Interaction) -> Iterator[str]:
         )
 
 
-def _of_the_way_back(item: Held) -> Iterator[str]:
+def _of_the_way_back(item: AnyInteraction) -> Iterator[str]:
     try:
         written = write(_NO_HEAD, [encode(item)])
         found = load(written).interactions[0]
@@ -146,7 +151,7 @@ def _of_the_way_back(item: Held) -> Iterator[str]:
         yield "written and read again, it is another one"
 
 
-def _plain(item: Held) -> Held:
+def _plain(item: AnyInteraction) -> AnyInteraction:
     """The interaction without what only its place in a store gives it."""
     if isinstance(item, ForeignInteraction):
         document = {name: each for name, each in item.document.items() if name != "index"}

@@ -14,8 +14,8 @@ from tapeway.body_files import pieces
 from tapeway.cli.places import CassettePlace
 from tapeway.cli.terminal import progress
 from tapeway.core.json_text import dump
-from tapeway.core.model.cassette import CassetteHead, Held, Recording
-from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import ConfigError, StoreError
 from tapeway.formats.native.document import decode, encode
@@ -46,7 +46,7 @@ class Digest:
         """The digest of those, in hex."""
         return self._whole.hexdigest()
 
-    def add(self, item: Held) -> None:
+    def add(self, item: AnyInteraction) -> None:
         found = digest_of(item)
         self._whole.update(found.encode())
         self._marks += bytes.fromhex(found[: 2 * _MARK])
@@ -65,7 +65,7 @@ class Digest:
         return most
 
 
-def digest_of(item: Held) -> str:
+def digest_of(item: AnyInteraction) -> str:
     """The digest of one interaction, wherever it stands. Raises StoreError for one that is none."""
     # What a recording says of itself settles once it is read and written.
     document = encode(decode(document_of(item), 0))
@@ -150,10 +150,10 @@ async def ended(wanted: CassetteWalk) -> bool:
 
 
 async def batches(
-    items: AsyncIterator[Held], to: CassettePlace, done: Digest
-) -> AsyncIterator[list[Held]]:
+    items: AsyncIterator[AnyInteraction], to: CassettePlace, done: Digest
+) -> AsyncIterator[list[AnyInteraction]]:
     """What is still to come, some at a time, numbered on; their large bodies are there already."""
-    batch: list[Held] = []
+    batch: list[AnyInteraction] = []
     heavy = 0
     async for item in items:
         batch.append(item)
@@ -165,7 +165,9 @@ async def batches(
         yield await _taken_in(batch, to, done)
 
 
-async def add(store: CassetteStore, name: str, head: CassetteHead, items: Sequence[Held]) -> None:
+async def add(
+    store: CassetteStore, name: str, head: CassetteHead, items: Sequence[AnyInteraction]
+) -> None:
     """Interactions at the end of a cassette, durable on return. Raises StoreError."""
     if isinstance(store, Extensible):
         await store.extend(name, head, items)
@@ -174,14 +176,16 @@ async def add(store: CassetteStore, name: str, head: CassetteHead, items: Sequen
     await asyncio.gather(*[store.append(name, head, Recording(each)) for each in items])
 
 
-async def _taken_in(batch: Sequence[Held], to: CassettePlace, done: Digest) -> list[Held]:
+async def _taken_in(
+    batch: Sequence[AnyInteraction], to: CassettePlace, done: Digest
+) -> list[AnyInteraction]:
     start = done.count
     for item in batch:
         done.add(item)
     return [replace(await _kept(to, each), index=start + at) for at, each in enumerate(batch)]
 
 
-async def _kept(to: CassettePlace, item: Held) -> Held:
+async def _kept(to: CassettePlace, item: AnyInteraction) -> AnyInteraction:
     if not isinstance(item, Interaction):
         return item
     request, response = item.request, item.response

@@ -12,9 +12,9 @@ from tapeway.cli.transfer import endpoints
 from tapeway.cli.transfer.batches import Digest, TransferSource, agree, is_marked, unmarked
 from tapeway.cli.transfer.endpoints import Endpoint
 from tapeway.cli.transfer.into_store import bring
-from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
-from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Cuts, ResponseChunk
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import AnyInteraction, Interaction
+from tapeway.core.model.messages import ChunkTimes, ResponseChunk
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.formats.conversion_loss import Loss
 from tapeway.formats.registry import TAPEWAY
@@ -146,12 +146,12 @@ async def _whole(found: CassetteWalk) -> StoredCassette:
     return StoredCassette(found.head, tuple([item async for item in found.items]))
 
 
-async def _inlined(items: AsyncIterator[Held]) -> AsyncIterator[Held]:
+async def _inlined(items: AsyncIterator[AnyInteraction]) -> AsyncIterator[AnyInteraction]:
     async for item in items:
         yield await asyncio.to_thread(_with_bodies, item)
 
 
-def _with_bodies(item: Held) -> Held:
+def _with_bodies(item: AnyInteraction) -> AnyInteraction:
     if not isinstance(item, Interaction):
         return item
     request, response = item.request, item.response
@@ -160,8 +160,8 @@ def _with_bodies(item: Held) -> Held:
     if response.file is not None:
         data = memoryview(b"".join(pieces(response.file)))
         chunks, start = [], 0
-        for at_ms, length in response.cuts:
+        for at_ms, length in response.chunk_times:
             chunks.append(ResponseChunk(bytes(data[start : start + length]), at_ms))
             start += length
-        response = replace(response, file=None, cuts=Cuts(), chunks=tuple(chunks))
+        response = replace(response, file=None, chunk_times=ChunkTimes(), chunks=tuple(chunks))
     return replace(item, request=request, response=response)

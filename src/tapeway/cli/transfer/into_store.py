@@ -21,7 +21,8 @@ from tapeway.cli.transfer.batches import (
     marked,
     verified,
 )
-from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import ConfigError, StoreError
 from tapeway.paging import CassetteWalk, walk_cassette, walk_over
 from tapeway.ports import Restatable, Swappable
@@ -45,7 +46,7 @@ async def _into_file(source: TransferSource, to: CassettePlace, *, force: bool) 
     # Whoever records into it would write over what is saved here.
     present = await to.store.load(to.name, writable=True)
     wanted = await source.walk()
-    done, items = Digest(), list[Held]()
+    done, items = Digest(), list[AnyInteraction]()
     if present is not None:
         found = await beginning(wanted, walk_over(present))
         unfinished = is_marked(present.head)
@@ -66,9 +67,9 @@ async def _into_file(source: TransferSource, to: CassettePlace, *, force: bool) 
 
 async def _rest(
     wanted: CassetteWalk, to: CassettePlace, done: Digest, *, noted: bool
-) -> list[Held]:
+) -> list[AnyInteraction]:
     """What is still to come; all but the last batch is `noted`, so that it need not come again."""
-    items, last = list[Held](), list[Held]()
+    items, last = list[AnyInteraction](), list[AnyInteraction]()
     with progress("copying", wanted.count) as step:
         step(done.count)
         async for batch in batches(wanted.items, to, done):

@@ -24,7 +24,12 @@ from tapeway.core.matching.key import credential_mark, digest_of, request_key
 from tapeway.core.matching.rules import NONE, Rules
 from tapeway.core.model.cassette import CassetteHead, CursorStep, Recording, StoredCassette
 from tapeway.core.model.control import Repeats
-from tapeway.core.model.interaction import ForeignInteraction, Interaction, exchange_of
+from tapeway.core.model.interaction import (
+    AnyInteraction,
+    ForeignInteraction,
+    Interaction,
+    exchange_of,
+)
 from tapeway.core.model.messages import Request
 
 
@@ -76,7 +81,7 @@ class CassetteIndex:
         self._elsewhere = elsewhere
         self.identifiers: Identifiers | None = None
         """Those its answers issued, once somebody has looked for them; kept up to date from then."""
-        self._interactions: dict[int, Interaction | ForeignInteraction] = {}
+        self._interactions: dict[int, AnyInteraction] = {}
         self._take_of: dict[int, int] = {}
         self._mixed: set[bytes] = set()
         self._next = 0
@@ -87,7 +92,7 @@ class CassetteIndex:
     def __len__(self) -> int:
         return len(self._interactions)
 
-    def __iter__(self) -> Iterator[Interaction | ForeignInteraction]:
+    def __iter__(self) -> Iterator[AnyInteraction]:
         return iter([self._interactions[index] for index in sorted(self._interactions)])
 
     def __contains__(self, key: bytes) -> bool:
@@ -98,7 +103,7 @@ class CassetteIndex:
         """Whether each recording's number is its position, and none is on its way."""
         return len(self._interactions) == self._next
 
-    def get(self, index: int) -> Interaction | ForeignInteraction | None:
+    def get(self, index: int) -> AnyInteraction | None:
         return self._interactions.get(index)
 
     def key_of(self, index: int) -> bytes:
@@ -109,7 +114,7 @@ class CassetteIndex:
         """The take a recording was made in, 0 for one that was there before."""
         return self._take_of.get(index, 0)
 
-    def snapshot(self) -> list[Interaction | ForeignInteraction]:
+    def snapshot(self) -> list[AnyInteraction]:
         """All that is held at this moment, in any order; cheap enough for the event loop."""
         return list(self._interactions.values())
 
@@ -305,7 +310,7 @@ class CassetteIndex:
         ]
         return StoredCassette(self.head, tuple(kept))
 
-    def _index(self, interactions: Iterable[Interaction | ForeignInteraction]) -> None:
+    def _index(self, interactions: Iterable[AnyInteraction]) -> None:
         self._by_key: dict[bytes, list[Interaction]] = {}
         self._key_of: dict[int, bytes] = {}
         self._by_mark: dict[bytes, dict[bytes, list[Interaction]]] = {}

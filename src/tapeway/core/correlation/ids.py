@@ -6,7 +6,7 @@ such as `id` or `call_id`, or that looks drawn by lot. What people or models say
 
 import re
 
-from tapeway.core.http.headers import find
+from tapeway.core.http.headers import find_header
 from tapeway.core.model.messages import Request, Response
 
 LONGEST = 16 * 1024
@@ -82,7 +82,7 @@ def issued(response: Response) -> set[str]:
     """The identifiers that an answer holds."""
     found = _held(response.body[:MOST_READ])
     for name in _LINKS:
-        if (link := find(response.headers, name)) is not None:
+        if (link := find_header(response.headers, name)) is not None:
             found.update(_segments(link.decode("latin-1")))
     return found
 

@@ -33,7 +33,7 @@ from tapeway.core.correlation.unify import Leaf, Renaming, leaves
 from tapeway.core.json_text import Json, canonical
 from tapeway.core.matching.document import document
 from tapeway.core.matching.rules import NONE, Rules
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Request
 
 REMEMBERED = 4096
@@ -175,9 +175,7 @@ class Identifiers:
     that the first look is as quick as any other. Looks may be taken in a thread meanwhile others add.
     """
 
-    def __init__(
-        self, interactions: Iterable[Interaction | ForeignInteraction], rules: Rules = NONE
-    ) -> None:
+    def __init__(self, interactions: Iterable[AnyInteraction], rules: Rules = NONE) -> None:
         self._rules = rules
         held = [each for each in interactions if isinstance(each, Interaction)]
         self._held = sorted(held, key=attrgetter("index"))

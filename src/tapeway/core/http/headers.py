@@ -60,7 +60,7 @@ STORED_REQUEST_HEADERS = frozenset(
 """The only request fields a cassette holds; none of them can carry a credential."""
 
 
-def find(headers: Headers, name: bytes) -> bytes | None:
+def find_header(headers: Headers, name: bytes) -> bytes | None:
     """The first value of a field, `name` in lower case."""
     for key, value in headers:
         if key.lower() == name:
@@ -117,13 +117,13 @@ class RequestFields:
 def request_fields(headers: Headers) -> RequestFields:
     """The facts of a header."""
     return RequestFields(
-        host=find(headers, b"host"),
-        expect=find(headers, b"expect"),
-        upgrade=find(headers, b"upgrade"),
-        transfer_encoding=find(headers, b"transfer-encoding"),
-        cassette=find(headers, b"tapeway-cassette"),
-        content_type=find(headers, b"content-type") or b"",
-        content_encoding=find(headers, b"content-encoding"),
+        host=find_header(headers, b"host"),
+        expect=find_header(headers, b"expect"),
+        upgrade=find_header(headers, b"upgrade"),
+        transfer_encoding=find_header(headers, b"transfer-encoding"),
+        cassette=find_header(headers, b"tapeway-cassette"),
+        content_type=find_header(headers, b"content-type") or b"",
+        content_encoding=find_header(headers, b"content-encoding"),
         unreadable=unreadable(headers),
         stored=stored_request_headers(headers),
     )

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
-from tapeway.core.http.headers import find, request_fields
+from tapeway.core.http.headers import find_header, request_fields
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import Headers, Request, ResponseHead
 from tapeway.errors import NoRoute, RequestError
 
@@ -141,9 +141,7 @@ def adopt(stored: StoredCassette, table: RouteTable) -> StoredCassette:
     return replace(stored, interactions=tuple(adopted))
 
 
-def adopted_item(
-    item: Interaction | ForeignInteraction, table: RouteTable
-) -> Interaction | ForeignInteraction:
+def adopted_item(item: AnyInteraction, table: RouteTable) -> AnyInteraction:
     """The same for one. What an SDK was asked for has no origin, and answers on any route."""
     if isinstance(item, ForeignInteraction):
         exchange = item.exchange
@@ -240,8 +238,8 @@ def localised(head: ResponseHead, request: Headers, base: str, prefix: str) -> R
     `request` are the client's fields, which say what it calls the proxy; `prefix` is what stood
     before the path below the upstream's `base`.
     """
-    host = find(request, b"host")
-    if not base or not host or find(head.headers, LOCATION) is None:
+    host = find_header(request, b"host")
+    if not base or not host or find_header(head.headers, LOCATION) is None:
         return head
     proxy = f"http://{host.decode('latin-1')}{prefix}"
     headers = [

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tapeway.core.http.headers import find
+from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.messages import Headers
@@ -35,10 +35,10 @@ class Attempt(NamedTuple):
 
 def number(headers: Headers) -> int:
     """Which try of its call a request is, from 1; 0 where the client does not say."""
-    retries = find(headers, b"x-stainless-retry-count")
+    retries = find_header(headers, b"x-stainless-retry-count")
     if retries is not None and _NUMBER.fullmatch(retries):
         return int(retries) + 1
-    found = _AMAZON.search(find(headers, b"amz-sdk-request") or b"")
+    found = _AMAZON.search(find_header(headers, b"amz-sdk-request") or b"")
     return int(found[1]) if found is not None else 0
 
 

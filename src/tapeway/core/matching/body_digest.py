@@ -8,7 +8,7 @@ import hashlib
 import re
 
 from tapeway.core.http import forms
-from tapeway.core.http.headers import find, request_fields
+from tapeway.core.http.headers import find_header, request_fields
 from tapeway.core.json_text import Json
 from tapeway.core.matching.normalisers import Spelled
 from tapeway.core.model.messages import LARGE_BODY, BodyFile, Headers, PartDigest
@@ -35,7 +35,7 @@ def most_in_memory(headers: Headers) -> int:
 
 def is_looked_into(headers: Headers, size: int) -> bool:
     """Whether a large answer is to be read by value, for its tokens and the fields of secrets."""
-    content_type = find(headers, b"content-type") or b""
+    content_type = find_header(headers, b"content-type") or b""
     media = content_type.partition(b";")[0].strip().lower()
     return size <= LOOKED_INTO and media.endswith(_TOLD)
 

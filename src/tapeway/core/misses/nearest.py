@@ -14,7 +14,11 @@ from tapeway.core.json_text import Json
 from tapeway.core.matching.document import document
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.differences import Difference, common_head, differences
-from tapeway.core.model.interaction import ForeignInteraction, Interaction, exchange_of
+from tapeway.core.model.interaction import (
+    AnyInteraction,
+    Interaction,
+    exchange_of,
+)
 from tapeway.core.model.messages import Request
 
 MOST_DIFFERENCES = 200
@@ -49,7 +53,7 @@ class Neighbour:
 
 
 def nearest(
-    missed: Request, held: Iterable[Interaction | ForeignInteraction], rules: Rules, most: int = 3
+    missed: Request, held: Iterable[AnyInteraction], rules: Rules, most: int = 3
 ) -> tuple[Neighbour, ...]:
     """The recordings least different from a redacted request, the nearest one first.
 
@@ -87,7 +91,7 @@ def _differences(
 
 
 def _same_endpoint(
-    missed: Request, held: Iterable[Interaction | ForeignInteraction], rules: Rules
+    missed: Request, held: Iterable[AnyInteraction], rules: Rules
 ) -> list[Interaction]:
     known = [each for each in map(exchange_of, held) if each is not None]
     path = path_of(missed, rules)

@@ -21,7 +21,7 @@ from tapeway.core.matching.normalisers import NORMALISERS, Normalising
 from tapeway.core.matching.rules import NONE, ROOTS, Rules, merged, written
 from tapeway.core.misses.differences import ABSENT, Difference, Steps, Value, shown
 from tapeway.core.misses.nearest import LARGEST, Neighbour, compared, nearest
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import Request
 
 MOST_PATHS = 12
@@ -169,7 +169,7 @@ def _is_token(value: Value) -> bool:
 
 def explain(
     miss: Miss,
-    held: Iterable[Interaction | ForeignInteraction],
+    held: Iterable[AnyInteraction],
     rules: Rules,
     redact: Callable[[Request], Request],
 ) -> Explanation:

@@ -10,9 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tapeway.core.json_text import Json
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
-
-Held = Interaction | ForeignInteraction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +22,7 @@ class CassetteHead:
     meta: Mapping[str, Json] = field(default_factory=dict)
 
 
-Check = Callable[[Interaction | ForeignInteraction, Json, bytes], None]
+LeakCheck = Callable[[AnyInteraction, Json, bytes], None]
 """Raises `core.guard.Sighted` when an interaction, its document, or the text that is written shows
 a credential."""
 
@@ -51,9 +49,9 @@ class CursorStep:
 class Recording:
     """One durable step: an interaction, and the indexes of the earlier ones it takes the place of."""
 
-    interaction: Interaction | ForeignInteraction
+    interaction: AnyInteraction
     supersedes: tuple[int, ...] = ()
-    check: Check | None = field(default=None, compare=False, repr=False)
+    check: LeakCheck | None = field(default=None, compare=False, repr=False)
     """Asked before the interaction is written; a store that does not is no store."""
     lease: Lease | None = None
     """In a shared store: it is written only while this still holds."""
@@ -73,7 +71,7 @@ class StoredCassette:
     """A cassette as a store holds it."""
 
     head: CassetteHead
-    interactions: tuple[Interaction | ForeignInteraction, ...] = ()
+    interactions: tuple[AnyInteraction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ class Outline:
 class TakenRecording:
     """A recording and the take it was made in, 0 for one that was brought in."""
 
-    item: Held
+    item: AnyInteraction
     take: int = 0
 
 

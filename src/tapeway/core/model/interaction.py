@@ -48,7 +48,10 @@ class ForeignInteraction:
             object.__setattr__(self, "exchange", replace(self.exchange, index=self.index))
 
 
-def exchange_of(item: Interaction | ForeignInteraction) -> Interaction | None:
+AnyInteraction = Interaction | ForeignInteraction
+
+
+def exchange_of(item: AnyInteraction) -> Interaction | None:
     """What answers over HTTP, None for an interaction that nothing there asks for."""
     return item if isinstance(item, Interaction) else item.exchange
 

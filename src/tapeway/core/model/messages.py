@@ -50,7 +50,7 @@ MESSAGES: Mapping[FailureKind, str] = {
 Credentials = tuple[tuple[str, str], ...]
 
 
-class Cuts:
+class ChunkTimes:
     """Pairs of milliseconds and bytes, in order; grows while a body is collected."""
 
     __slots__ = ("_lengths", "_times")
@@ -75,7 +75,7 @@ class Cuts:
         return zip(self._times, self._lengths, strict=True)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Cuts):
+        if not isinstance(other, ChunkTimes):
             return NotImplemented
         return self._times == other._times and self._lengths == other._lengths
 
@@ -83,7 +83,7 @@ class Cuts:
         return hash((self._times.tobytes(), self._lengths.tobytes()))
 
     def __repr__(self) -> str:
-        return f"<{len(self)} cuts of {self.total} bytes>"
+        return f"<{len(self)} chunks of {self.total} bytes>"
 
     @property
     def total(self) -> int:
@@ -164,15 +164,15 @@ class ResponseHead:
 class Response:
     """A whole answer. Under `length` framing the chunks are one piece.
 
-    A large body lies in `file`; then there are no chunks, and `cuts` holds the time and the length
-    of each.
+    A large body lies in `file`; then `chunks` is empty, and `chunk_times` holds the time and the
+    length of each.
     """
 
     head: ResponseHead
     chunks: tuple[ResponseChunk, ...] = ()
     latency_ms: float = 0.0
     file: BodyFile | None = None
-    cuts: Cuts = field(default_factory=Cuts)
+    chunk_times: ChunkTimes = field(default_factory=ChunkTimes)
     verdict: Verdict = ""
 
     @property
@@ -207,17 +207,19 @@ class Usage:
     total_tokens: int
 
 
-def recut(cuts: Cuts, exchanged: Iterable[tuple[int, int, int]]) -> Cuts:
-    """The cuts with every border where it was; one inside a secret moves to its placeholder's end.
+def move_chunk_ends(
+    chunk_times: ChunkTimes, exchanged: Iterable[tuple[int, int, int]]
+) -> ChunkTimes:
+    """The chunks with every end where it was; one inside a secret moves to its placeholder's end.
 
     A piece of which nothing is left joins the next. `exchanged` holds in order where each secret
     began and ended, and how many bytes stand for it.
     """
-    found = Cuts()
+    found = ChunkTimes()
     waiting = iter(exchanged)
     span = next(waiting, None)
     border = shift = before = 0
-    for at_ms, length in cuts:
+    for at_ms, length in chunk_times:
         border += length
         moved = border + shift
         while span is not None and span[0] < border:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from tapeway.core.http.content_codings import coding_of, salvage
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import Request, Response
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import NOBODYS, KnownValues, in_json
@@ -50,9 +50,7 @@ class LeakGuard:
         # Of a process there may be dozens, and one automaton serves them all.
         self._glance = values_only(known.cores) if known.cores else None
 
-    def check(
-        self, interaction: Interaction | ForeignInteraction, document: Json, text: bytes
-    ) -> None:
+    def check(self, interaction: AnyInteraction, document: Json, text: bytes) -> None:
         """Raise Sighted for a credential in an interaction's document, written as this text.
 
         A body whose content coding could not be taken off is looked into as far as it can be read.

@@ -17,7 +17,7 @@ from itertools import chain
 from urllib.parse import quote, unquote, unquote_to_bytes
 
 from tapeway.core.http.content_codings import readable_request
-from tapeway.core.http.headers import find, request_fields
+from tapeway.core.http.headers import find_header, request_fields
 from tapeway.core.http.routing import without_userinfo
 from tapeway.core.model.messages import Credentials, Headers, Request, Response, ResponseChunk
 from tapeway.core.redaction import body_fields, credentials, patterns, streamed_secrets
@@ -56,11 +56,11 @@ class Windowed:
 
     def __init__(
         self,
-        find: Callable[[bytes, int], Sequence[Span]],
+        find_header: Callable[[bytes, int], Sequence[Span]],
         stand_in: Callable[[Span], bytes],
         bound: int,
     ) -> None:
-        self._find, self._stand_in, self._bound = find, stand_in, bound + _BEHIND
+        self._find, self._stand_in, self._bound = find_header, stand_in, bound + _BEHIND
         self._held = b""
         self._gone = 0
         self._base = 0
@@ -146,7 +146,7 @@ class Redactor:
 
         Nothing is seen inside a content coding: take that off first.
         """
-        content_type, body = find(response.headers, b"content-type") or b"", response.body
+        content_type, body = find_header(response.headers, b"content-type") or b"", response.body
         if content_type.lower().startswith(aws_frames.MEDIA) and body:
             return self._framed(response, body)
         reason = response.head.reason.encode("utf-8", "surrogateescape")

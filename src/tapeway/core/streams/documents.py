@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from tapeway.core.http import content_codings
-from tapeway.core.http.headers import find
+from tapeway.core.http.headers import find_header
 from tapeway.core.model.messages import Response
 from tapeway.core.streams import aws_frames
 
@@ -17,11 +17,13 @@ def documents(response: Response) -> Iterator[bytes]:
 
     What is no JSON (`[DONE]`) comes too, and an event that the end of the body cut short.
     """
-    coding = find(response.headers, b"content-encoding") or b""
+    coding = find_header(response.headers, b"content-encoding") or b""
     body = content_codings.decode(coding, response.body)
     if body is None:
         return iter(())
-    media_type = (find(response.headers, b"content-type") or b"").partition(b";")[0].strip().lower()
+    media_type = (
+        (find_header(response.headers, b"content-type") or b"").partition(b";")[0].strip().lower()
+    )
     if media_type == b"text/event-stream":
         return events(body)
     if media_type == aws_frames.MEDIA:

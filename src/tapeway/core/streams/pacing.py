@@ -10,7 +10,7 @@ import math
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 
-from tapeway.core.http.headers import find
+from tapeway.core.http.headers import find_header
 from tapeway.core.model.messages import Headers, Response, ResponseHead
 
 _SECONDS = b"retry-after"
@@ -35,7 +35,7 @@ class Schedule:
     """The times of one answer, in seconds from the arrival of its request."""
 
     def __init__(self, response: Response, latency_ms: float, pace: Pace) -> None:
-        times = [chunk.at_ms for chunk in response.chunks] or [at for at, _ in response.cuts]
+        times = [chunk.at_ms for chunk in response.chunks] or [at for at, _ in response.chunk_times]
         self._pace = pace
         # A recording without times, as another tool's is, came when its call had ended.
         self._earliest = 0.0 if any(times) else latency_ms
@@ -52,7 +52,10 @@ def paced(head: ResponseHead, pace: Pace) -> ResponseHead:
 
     The very head that was given where it asks for no wait, or for one that cannot be scaled.
     """
-    if find(head.headers, _SECONDS) is None and find(head.headers, _MILLISECONDS) is None:
+    if (
+        find_header(head.headers, _SECONDS) is None
+        and find_header(head.headers, _MILLISECONDS) is None
+    ):
         return head
     wait_s = 0.0 if pace == AT_ONCE else _wait_s(head.headers)
     if wait_s is None:
@@ -62,12 +65,12 @@ def paced(head: ResponseHead, pace: Pace) -> ResponseHead:
 
 def _wait_s(headers: Headers) -> float | None:
     """What the recorded fields asked for; a date counts from the one the answer was made at."""
-    if (milliseconds := _number(find(headers, _MILLISECONDS) or b"")) is not None:
+    if (milliseconds := _number(find_header(headers, _MILLISECONDS) or b"")) is not None:
         return milliseconds / 1000
-    seconds = find(headers, _SECONDS) or b""
+    seconds = find_header(headers, _SECONDS) or b""
     if (found := _number(seconds)) is not None:
         return found
-    until, since = _moment(seconds), _moment(find(headers, b"date") or b"")
+    until, since = _moment(seconds), _moment(find_header(headers, b"date") or b"")
     return None if until is None or since is None else max(0.0, until - since)
 
 
@@ -90,7 +93,7 @@ def _telling(headers: Headers, wait_s: float) -> Headers:
     milliseconds = b"%d" % max(_SOON_MS, round(wait_s * 1000))
     said = {_SECONDS: b"%d" % math.ceil(wait_s), _MILLISECONDS: milliseconds}
     told = tuple([(name, said.get(name.lower(), value)) for name, value in headers])
-    if find(headers, _MILLISECONDS) is not None:
+    if find_header(headers, _MILLISECONDS) is not None:
         return told
     # Behind the other one, where a reader of the answer sees both.
     at = max(index for index, (name, _) in enumerate(told) if name.lower() == _SECONDS) + 1

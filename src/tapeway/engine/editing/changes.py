@@ -12,7 +12,8 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
-from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import AdminError
 from tapeway.formats.native import document
 
@@ -32,7 +33,7 @@ class Reference:
 class Addition:
     """An interaction to be appended, under this index if that is free."""
 
-    item: Held
+    item: AnyInteraction
     index: int | None = None
     supersedes: tuple[Reference, ...] = ()
 
@@ -50,7 +51,7 @@ class CassetteContents:
     """What a cassette says of itself, and its interactions in order, to be taken once."""
 
     head: CassetteHead
-    items: AsyncGenerator[Held]
+    items: AsyncGenerator[AnyInteraction]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.http.routing import RouteTable, adopt
 from tapeway.core.matching import rules
 from tapeway.core.matching.key import request_key
-from tapeway.core.model.cassette import CassetteHead, Held, Outline, Recording, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, Outline, Recording, StoredCassette
 from tapeway.core.model.control import Control
-from tapeway.core.model.interaction import ForeignInteraction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.editing.changes import (
@@ -150,7 +150,7 @@ class Editor:
         """
         cassette = self._workshop.get(name)
         if cassette is not None and (head := self._heads.get(cassette)) is not None:
-            held: Sequence[Held] = cassette.snapshot()
+            held: Sequence[AnyInteraction] = cassette.snapshot()
         elif (stored := await self.stored(name)) is None:
             return None
         else:
@@ -294,7 +294,7 @@ class Editor:
         self,
         name: str,
         index: int,
-        changed: Held | None,
+        changed: AnyInteraction | None,
         condition: Condition = ANY,
         secrets: Secrets = "refuse",
     ) -> Appended | None:
@@ -312,14 +312,14 @@ class Editor:
                 raise no_cassette(name)
             place = place_of(name, before.interactions, index)
             condition.check(document.of_item(before.interactions[place]))
-            instead: tuple[Held, ...] = ()
+            instead: tuple[AnyInteraction, ...] = ()
             if changed is not None:
                 (item,) = await self._all_placed(name, [changed], before)
                 found = await asyncio.to_thread(
                     partial(screened, before.head, [item], self._known, secrets, meta=False)
                 )
                 instead = await outsourced(self._store, name, found.items)
-            kept: tuple[Held, ...] = (
+            kept: tuple[AnyInteraction, ...] = (
                 *before.interactions[:place],
                 *instead,
                 *before.interactions[place + 1 :],
@@ -421,9 +421,9 @@ class Editor:
     async def _all_placed(
         self,
         name: str,
-        items: Sequence[Held],
+        items: Sequence[AnyInteraction],
         before: StoredCassette | None,
-    ) -> list[Held]:
+    ) -> list[AnyInteraction]:
         if not any(map(large_bodies, items)):
             return list(items)
         found: Mapping[str, BodyFile] = self._bodies.of(name)
@@ -438,7 +438,7 @@ class Editor:
         self,
         loaded: CassetteIndex,
         before: StoredCassette,
-        kept: Sequence[Held],
+        kept: Sequence[AnyInteraction],
         place: int,
         *,
         removed: bool,
@@ -475,6 +475,6 @@ def _used(cassette: CassetteIndex) -> bool:
     return bool(cassette.take.touched or cassette.take.cursors)
 
 
-async def _each(items: Sequence[Held]) -> AsyncGenerator[Held]:
+async def _each(items: Sequence[AnyInteraction]) -> AsyncGenerator[AnyInteraction]:
     for item in items:
         yield item

@@ -8,28 +8,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tapeway.core.matching.body_digest import Digester
-from tapeway.core.model.cassette import Held
-from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import LARGE_BODY, BodyFile, Cuts, Request, Response
+from tapeway.core.model.interaction import AnyInteraction, Interaction
+from tapeway.core.model.messages import LARGE_BODY, BodyFile, ChunkTimes, Request, Response
 from tapeway.errors import AdminError
 from tapeway.ports import BodyKeeper, CassetteStore
 
 _REMEMBERED = 4096
 
 
-def large_bodies(item: Held) -> tuple[BodyFile, ...]:
+def large_bodies(item: AnyInteraction) -> tuple[BodyFile, ...]:
     """Those of an interaction that lie in files, or are meant to."""
     if not isinstance(item, Interaction):
         return ()
     return tuple([file for file in (item.request.file, item.response.file) if file is not None])
 
 
-def by_digest(items: Iterable[Held]) -> dict[str, BodyFile]:
+def by_digest(items: Iterable[AnyInteraction]) -> dict[str, BodyFile]:
     """The large bodies of these, by their digest."""
     return {file.digest: file for item in items for file in large_bodies(item)}
 
 
-def placed(item: Held, found: Mapping[str, BodyFile]) -> Held:
+def placed(item: AnyInteraction, found: Mapping[str, BodyFile]) -> AnyInteraction:
     """The interaction, its large bodies where they lie. Raises AdminError (422) for one that is lost."""
     if not isinstance(item, Interaction):
         return item
@@ -76,7 +75,9 @@ def _placed(file: BodyFile, found: Mapping[str, BodyFile]) -> BodyFile:
     return replace(kept, parts=file.parts)
 
 
-async def outsourced(store: CassetteStore, name: str, items: Sequence[Held]) -> tuple[Held, ...]:
+async def outsourced(
+    store: CassetteStore, name: str, items: Sequence[AnyInteraction]
+) -> tuple[AnyInteraction, ...]:
     """The interactions as they would have been recorded: a large request is found by its digest.
 
     Raises StoreError; then nothing refers to what was kept by then.
@@ -86,7 +87,7 @@ async def outsourced(store: CassetteStore, name: str, items: Sequence[Held]) -> 
     return tuple([await _outsourced(store, name, item) for item in items])
 
 
-async def _outsourced(store: BodyKeeper, name: str, item: Held) -> Held:
+async def _outsourced(store: BodyKeeper, name: str, item: AnyInteraction) -> AnyInteraction:
     if not isinstance(item, Interaction):
         return item
     request, response = item.request, item.response
@@ -107,6 +108,6 @@ async def _asked(store: BodyKeeper, name: str, request: Request) -> Request:
 
 
 async def _answered(store: BodyKeeper, name: str, response: Response) -> Response:
-    cuts = Cuts([(chunk.at_ms, len(chunk.data)) for chunk in response.chunks])
+    chunk_times = ChunkTimes([(chunk.at_ms, len(chunk.data)) for chunk in response.chunks])
     kept = await store.keep(name, [chunk.data for chunk in response.chunks])
-    return replace(response, chunks=(), file=kept, cuts=cuts)
+    return replace(response, chunks=(), file=kept, chunk_times=chunk_times)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from tapeway.core.cassette.index import CassetteIndex, found_under
 from tapeway.core.matching import rules
-from tapeway.core.model.cassette import CassetteHead, Held
-from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.engine.editing.changes import Appended, Reference
 from tapeway.errors import AdminError, CassetteEdited
 from tapeway.formats.native import document
@@ -32,7 +32,7 @@ def no_interaction(name: str, index: int) -> AdminError:
     )
 
 
-def place_of(name: str, items: Sequence[Held], index: int) -> int:
+def place_of(name: str, items: Sequence[AnyInteraction], index: int) -> int:
     """Where the one of this index stands. Raises AdminError (404)."""
     for place, each in enumerate(items):
         if each.index == index:
@@ -40,7 +40,7 @@ def place_of(name: str, items: Sequence[Held], index: int) -> int:
     raise no_interaction(name, index)
 
 
-def behind(name: str, items: Sequence[Held], index: int) -> Sequence[Held]:
+def behind(name: str, items: Sequence[AnyInteraction], index: int) -> Sequence[AnyInteraction]:
     """Those behind the one of this index. Raises CassetteEdited where it is gone."""
     for place, each in enumerate(items):
         if each.index == index:
@@ -51,14 +51,14 @@ def behind(name: str, items: Sequence[Held], index: int) -> Sequence[Held]:
     )
 
 
-def sources_of(items: Sequence[Held]) -> frozenset[tuple[str, str]]:
+def sources_of(items: Sequence[AnyInteraction]) -> frozenset[tuple[str, str]]:
     """The route and base of each, every pair once."""
     return frozenset(
         [(each.request.route, each.request.base) for each in items if isinstance(each, Interaction)]
     )
 
 
-def same(cassette: CassetteIndex, index: int | None, item: Held) -> Appended | None:
+def same(cassette: CassetteIndex, index: int | None, item: AnyInteraction) -> Appended | None:
     """The interaction of this index, where it says just the same."""
     held = None if index is None else cassette.get(index)
     if held is None or (digest := document.of_item(held)) != document.of_item(item):
@@ -67,7 +67,7 @@ def same(cassette: CassetteIndex, index: int | None, item: Held) -> Appended | N
 
 
 async def held_already(
-    store: Indexed, name: str, head: CassetteHead, items: Sequence[Held]
+    store: Indexed, name: str, head: CassetteHead, items: Sequence[AnyInteraction]
 ) -> dict[int, Appended]:
     """Those that stand in the cassette just as they are sent, each time and duration the same."""
     found: dict[int, Appended] = {}
@@ -100,7 +100,7 @@ async def superseded_by(cassette: CassetteIndex, wanted: Sequence[Reference]) ->
     return tuple(found)
 
 
-def _sought(held: Sequence[Held], digests: list[str], used: frozenset[int]) -> list[int]:
+def _sought(held: Sequence[AnyInteraction], digests: list[str], used: frozenset[int]) -> list[int]:
     found: list[int] = []
     for each in held:
         if each.index not in used and (digest := document.of_item(each)) in digests:

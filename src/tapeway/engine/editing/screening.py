@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tapeway.body_files import pieces
-from tapeway.core.model.cassette import CassetteHead, Held
-from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.redaction.findings import Finding
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.redaction.leak_guard import Place
@@ -26,12 +26,17 @@ class Screened:
     """What may be kept, and how many places were replaced in it."""
 
     head: CassetteHead
-    items: tuple[Held, ...]
+    items: tuple[AnyInteraction, ...]
     replaced: int = 0
 
 
 def screened(
-    head: CassetteHead, items: Sequence[Held], known: KnownValues, secrets: Secrets, *, meta: bool
+    head: CassetteHead,
+    items: Sequence[AnyInteraction],
+    known: KnownValues,
+    secrets: Secrets,
+    *,
+    meta: bool,
 ) -> Screened:
     """The same without what shows a secret; goes through all of it, so call it in a thread.
 
@@ -48,7 +53,7 @@ def screened(
         replaced.extend([replace(each, place=(*at, *each.place)) for each in seen.replaced])
         left.extend([replace(each, place=(*at, *each.place)) for each in seen.left])
 
-    found: list[Held] = []
+    found: list[AnyInteraction] = []
     for number, item in enumerate(items):
         document = encode(item)
         seen = inspector.interaction(item, document)
@@ -80,7 +85,7 @@ def _refuse(found: Sequence[Finding], secrets: Secrets) -> None:
     )
 
 
-def _in_files(inspector: Inspector, item: Held) -> Iterator[Finding]:
+def _in_files(inspector: Inspector, item: AnyInteraction) -> Iterator[Finding]:
     if isinstance(item, Interaction):
         for name, message in (("request", item.request), ("response", item.response)):
             if message.file is not None:

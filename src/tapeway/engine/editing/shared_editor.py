@@ -6,7 +6,8 @@ from dataclasses import replace
 from functools import partial
 
 from tapeway.body_files import pieces
-from tapeway.core.model.cassette import CassetteHead, Held, Outline, Recording, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, Outline, Recording, StoredCassette
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.editing.changes import (
@@ -167,7 +168,7 @@ class SharedEditor:
         self,
         name: str,
         index: int,
-        changed: Held | None,
+        changed: AnyInteraction | None,
         condition: Condition = ANY,
         secrets: Secrets = "refuse",
     ) -> Appended | None:
@@ -243,8 +244,8 @@ class SharedEditor:
         return found is not None and document.of_item(found.item) == wanted.sha256
 
     async def _placed(
-        self, name: str, items: Sequence[Held], before: Sequence[Held] = ()
-    ) -> list[Held]:
+        self, name: str, items: Sequence[AnyInteraction], before: Sequence[AnyInteraction] = ()
+    ) -> list[AnyInteraction]:
         found = self._bodies.of(name)
         found |= {file.digest: file for item in before for file in large_bodies(item)}
         missing = {file.digest for item in items for file in large_bodies(item)} - found.keys()

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from tapeway.core.json_text import Json
-from tapeway.core.model.messages import Cuts, Framing, Response, ResponseChunk
+from tapeway.core.model.messages import ChunkTimes, Framing, Response, ResponseChunk
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields, millis
 
@@ -36,7 +36,7 @@ def encode(response: Response) -> dict[str, Json]:
     if framing != "length":
         fields["framing"] = framing
     if response.file is not None:
-        return fields | _encode_cuts(response.cuts, framing)
+        return fields | _encode_times(response.chunk_times, framing)
     # An empty chunk is nothing on the wire: it would end the body.
     chunks = [chunk for chunk in response.chunks if chunk.data]
     if len(chunks) > 1 and framing != "length":
@@ -46,15 +46,15 @@ def encode(response: Response) -> dict[str, Json]:
     return fields
 
 
-def cuts(fields: Fields, size: int) -> Cuts:
+def cuts(fields: Fields, size: int) -> ChunkTimes:
     """The pieces of a body that lies in a file of this size. Raises FormatFault."""
     if isinstance(packed := fields.values.get("chunks"), str):
         found = _unpacked(packed, fields)
     else:
         pairs = fields.list("chunks")
-        found = Cuts(_pair(pair, fields, index) for index, pair in enumerate(pairs))
+        found = ChunkTimes(_pair(pair, fields, index) for index, pair in enumerate(pairs))
     if not found:
-        return Cuts([(fields.number("at_ms"), size)] if size else ())
+        return ChunkTimes([(fields.number("at_ms"), size)] if size else ())
     if framing(fields) == "length":
         raise fields.fault("chunks", _UNFRAMED)
     if found.total != size:
@@ -91,17 +91,17 @@ def decode(fields: Fields, body: bytes, content_type: str) -> tuple[ResponseChun
     )
 
 
-def _encode_cuts(cuts: Cuts, framing: Framing) -> dict[str, Json]:
-    if len(cuts) < 2 or framing == "length":
-        at_ms = millis(cuts[-1][0]) if cuts else 0.0
+def _encode_times(times: ChunkTimes, framing: Framing) -> dict[str, Json]:
+    if len(times) < 2 or framing == "length":
+        at_ms = millis(times[-1][0]) if times else 0.0
         return {"at_ms": at_ms} if at_ms else {}
-    if len(cuts) < _MANY:
-        return {"chunks": [[millis(at_ms), length] for at_ms, length in cuts]}
-    return {"chunks": " ".join([f"{millis(at_ms)}+{length}" for at_ms, length in cuts])}
+    if len(times) < _MANY:
+        return {"chunks": [[millis(at_ms), length] for at_ms, length in times]}
+    return {"chunks": " ".join([f"{millis(at_ms)}+{length}" for at_ms, length in times])}
 
 
-def _unpacked(packed: str, fields: Fields) -> Cuts:
-    found, end = Cuts(), 0
+def _unpacked(packed: str, fields: Fields) -> ChunkTimes:
+    found, end = ChunkTimes(), 0
     while end < len(packed):
         if (pair := _PACKED.match(packed, end)) is None:
             shown = packed[end : end + 20]

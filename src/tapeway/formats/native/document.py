@@ -25,8 +25,8 @@ from tapeway.core.cassette import cursors
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import RulesFault
-from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.formats import errors
 from tapeway.formats.errors import FormatFault, Pointer
 from tapeway.formats.fields import Fields
@@ -130,7 +130,7 @@ def read(text: bytes) -> Sheet:
         raise _placed(exc, text) from None
 
 
-def decode_all(text: bytes, sheet: Sheet, fetch: Fetch) -> list[Interaction | ForeignInteraction]:
+def decode_all(text: bytes, sheet: Sheet, fetch: Fetch) -> list[AnyInteraction]:
     """What all the documents of a file say. Raises FormatFault with line, place and reason."""
     try:
         return decode_sheet(sheet, fetch if mentioned(text) else None)
@@ -138,7 +138,7 @@ def decode_all(text: bytes, sheet: Sheet, fetch: Fetch) -> list[Interaction | Fo
         raise _placed(exc, text) from None
 
 
-def decode_sheet(sheet: Sheet, fetch: Fetch | None) -> list[Interaction | ForeignInteraction]:
+def decode_sheet(sheet: Sheet, fetch: Fetch | None) -> list[AnyInteraction]:
     """The same, in whatever way the file writes its values. Raises FormatFault with the place."""
     return [
         decode(document, index, ("interactions", position), fetch)
@@ -148,7 +148,7 @@ def decode_sheet(sheet: Sheet, fetch: Fetch | None) -> list[Interaction | Foreig
 
 def decode(
     document: Document, index: int, at: Pointer = (), fetch: Fetch | None = None
-) -> Interaction | ForeignInteraction:
+) -> AnyInteraction:
     """What a document says; kinds that HTTP does not carry, and other tools' errors, stay as they are."""
     if fetch is not None:
         inlined = inline(document, fetch, at)
@@ -174,7 +174,7 @@ def _is_custom(request: Json) -> bool:
     return isinstance(request, dict) and "method" not in request and "url" not in request
 
 
-def encode(interaction: Interaction | ForeignInteraction) -> Document:
+def encode(interaction: AnyInteraction) -> Document:
     """The document of an interaction. Raises FormatFault for one that could not be read again."""
     if isinstance(interaction, ForeignInteraction):
         return dict(interaction.document)
@@ -288,7 +288,7 @@ def of_document(document: Mapping[str, Json]) -> str:
     return hashlib.sha256(dump(plain)).hexdigest()
 
 
-def of_item(item: Held) -> str:
+def of_item(item: AnyInteraction) -> str:
     """The same for what a document says. Raises FormatFault for what none could say."""
     return of_document(encode(item))
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tapeway.core.agenttape.key import of_http
 from tapeway.core.http.content_codings import coding_of, decoder, may_be_read, uncoded
-from tapeway.core.http.headers import OWN, end_to_end, find
+from tapeway.core.http.headers import OWN, end_to_end, find_header
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
@@ -337,8 +337,8 @@ def _decode_response(fields: Fields, method: str) -> Response:
     head = ResponseHead(status, reason, headers, framing, version)
     if (file := decode_body_file(fields)) is not None:
         bodies.decode(fields)
-        cuts = chunk_times.cuts(fields, file.size)
-        return Response(head, file=file, cuts=cuts, verdict=_verdict(fields))
+        times = chunk_times.cuts(fields, file.size)
+        return Response(head, file=file, chunk_times=times, verdict=_verdict(fields))
     chunks = chunk_times.decode(fields, bodies.decode(fields), _content_type(headers))
     return Response(head, chunks, verdict=_verdict(fields))
 
@@ -386,7 +386,7 @@ def _replayable(headers: Headers, method: str, status: int) -> Headers:
 
 
 def _content_type(headers: Headers) -> str:
-    return (find(headers, b"content-type") or b"").decode("latin-1")
+    return (find_header(headers, b"content-type") or b"").decode("latin-1")
 
 
 def _boundary(url: str) -> str:

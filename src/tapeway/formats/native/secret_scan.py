@@ -19,7 +19,7 @@ from tapeway.core.http.content_codings import (
 )
 from tapeway.core.http.routing import without_userinfo
 from tapeway.core.json_text import Json, dump, parse
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.core.redaction import credentials
 from tapeway.core.redaction.findings import (
@@ -108,7 +108,7 @@ class Inspector:
         self._run_id = run_id
         self._known = known
 
-    def interaction(self, item: Interaction | ForeignInteraction, document: Document) -> Inspected:
+    def interaction(self, item: AnyInteraction, document: Document) -> Inspected:
         """What its document shows. One that shows nothing is left exactly as it stands."""
         if isinstance(item, ForeignInteraction):
             return self.document(document)
@@ -184,9 +184,7 @@ _CHARACTER = 13
 _BASE64 = ENCODED | {"raw_b64"}
 
 
-def mended_as(
-    item: Interaction | ForeignInteraction, document: Document
-) -> Interaction | ForeignInteraction:
+def mended_as(item: AnyInteraction, document: Document) -> AnyInteraction:
     """What a document says that was made of this interaction's, with its large bodies."""
     mended = decode(document, item.index)
     if isinstance(mended, Interaction) and isinstance(item, Interaction):

@@ -14,7 +14,7 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.key import request_key
 from tapeway.core.matching.rules import Rules, in_meta
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Headers
 from tapeway.formats.conversion_loss import Loss, dropped
 from tapeway.formats.fields import Fields
@@ -73,7 +73,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
             continue
         fixture = _Fixture(position, fields, _turn(fields.object("match")), call)
         alike.setdefault(request_key(call.request, RULES), []).append(fixture)
-    found: list[Interaction | ForeignInteraction] = []
+    found: list[AnyInteraction] = []
     ending: list[_Fixture] = []
     for group in alike.values():
         answering = list(_answering(group, losses))

@@ -8,10 +8,10 @@ import base64
 from collections.abc import Iterable, Iterator
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from tapeway.core.http.headers import find
+from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Headers
 from tapeway.formats import conversion_loss
 from tapeway.formats.conversion_loss import Document, ExtensionField, Loss, unfit
@@ -48,7 +48,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     """The cassette. Raises FormatFault with the place."""
     log = Fields.of(value, ()).object("log")
     log.require("entries")
-    found: list[Interaction | ForeignInteraction] = []
+    found: list[AnyInteraction] = []
     losses: list[Loss] = []
     for position, each in enumerate(log.list("entries")):
         fields = Fields.of(each, (*log.at, "entries", position))
@@ -253,7 +253,7 @@ def _query(url: str) -> str:
 
 
 def _media(headers: Headers) -> str:
-    return (find(headers, b"content-type") or b"").decode("latin-1")
+    return (find_header(headers, b"content-type") or b"").decode("latin-1")
 
 
 def _decoded(content: bytes) -> str | None:

@@ -18,9 +18,8 @@ from dataclasses import dataclass, replace
 
 from tapeway.core.cassette import cursors
 from tapeway.core.json_text import Json, NotJson, dump, parse
-from tapeway.core.model.cassette import CassetteHead, Held, StoredCassette
-from tapeway.core.model.cassette import Held as Item
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import ResponseChunk
 from tapeway.formats import conversion_loss
 from tapeway.formats.conversion_loss import Document, ExtensionField, Loss, dropped, unfit
@@ -84,7 +83,7 @@ def fingerprint(
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def item_of(interposed: Interposed, index: int = 0) -> Held:
+def item_of(interposed: Interposed, index: int = 0) -> AnyInteraction:
     """The item that says all of it."""
     if interposed.protocol.lower() in ("http", "https"):
         found = _exchange(interposed, index)
@@ -93,7 +92,7 @@ def item_of(interposed: Interposed, index: int = 0) -> Held:
     return ForeignInteraction(index, _document(interposed))
 
 
-def interposed_of(item: Held) -> Interposed | None:
+def interposed_of(item: AnyInteraction) -> Interposed | None:
     """What interposition would have of an item, None for what it has no way to tell.
 
     Raises FormatFault for one that was edited into something else.
@@ -323,7 +322,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     """The cassette. Raises FormatFault for what interposition would refuse, with the place."""
     root = Fields.of(value, ())
     root.require("interactions")
-    found: list[Item] = []
+    found: list[AnyInteraction] = []
     losses: list[Loss] = []
     for index, each in enumerate(root.list("interactions")):
         fields = Fields.of(each, ("interactions", index))
@@ -364,7 +363,7 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
     return {"interactions": written, EXTENSION: conversion_loss.of_head(cassette.head)}, losses
 
 
-def _read_interaction(index: int, fields: Fields) -> Item:
+def _read_interaction(index: int, fields: Fields) -> AnyInteraction:
     said = _interposed(fields)
     plain = replace(said, metadata=tuple([pair for pair in said.metadata if pair[0] != EXTENSION]))
     item, rest = item_of(plain, index), dict(said.metadata).get(EXTENSION)
@@ -418,7 +417,7 @@ def _chunks(fields: Fields) -> Iterator[Chunk]:
         yield Chunk(chunk.text("data").encode(), pairs_of(chunk, "metadata"))
 
 
-def _unfit(item: Item, said: Interposed | None) -> str:
+def _unfit(item: AnyInteraction, said: Interposed | None) -> str:
     if said is None:
         return unfit(item, "interposition")
     answer = b"".join([each.data for each in said.chunks])
@@ -430,7 +429,7 @@ def _unfit(item: Item, said: Interposed | None) -> str:
     return unfit(item, "interposition") if isinstance(item, Interaction) else ""
 
 
-def _rest(item: Item) -> Document:
+def _rest(item: AnyInteraction) -> Document:
     """What the file has no field for."""
     if isinstance(item, ForeignInteraction):
         rest = _without(item.document, _OWN)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from tapeway.core.cassette import cursors
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.formats import conversion_loss
 from tapeway.formats.conversion_loss import Document, ExtensionField, Loss, dropped, unfit
 from tapeway.formats.errors import FormatFault, Pointer
@@ -71,7 +71,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     _refuse_octets(value, ())
     if root.values.get("version", VERSION) != VERSION:
         raise root.fault("version", f"must be {VERSION}, the only one that VCR.py reads")
-    found: list[Interaction | ForeignInteraction] = []
+    found: list[AnyInteraction] = []
     losses: list[Loss] = []
     for index, each in enumerate(root.list("interactions")):
         fields = Fields.of(each, ("interactions", index))
@@ -107,7 +107,7 @@ def write(cassette: StoredCassette, *, binary: bool = False) -> tuple[Document, 
     return {"version": VERSION, "interactions": written, EXTENSION: head}, losses
 
 
-def _not_text(item: Interaction | ForeignInteraction) -> str:
+def _not_text(item: AnyInteraction) -> str:
     if isinstance(item, Interaction):
         for name, content in (("request", item.request.body), ("answer", item.response.body)):
             try:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from urllib.parse import quote, quote_plus
 
 from tapeway.core.cassette import cursors
-from tapeway.core.http.headers import find
+from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.matching.key import request_key
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Failure, Headers
 from tapeway.formats.conversion_loss import Loss
 from tapeway.formats.errors import Pointer
@@ -94,7 +94,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     }
     # The states of a scenario stand as they follow each other, all else as in the file.
     served.sort(key=lambda stub: order[id(stub)])
-    found: list[Interaction | ForeignInteraction] = [
+    found: list[AnyInteraction] = [
         keyed(replace(stub.call, index=index)) for index, stub in enumerate(served)
     ]
     begins_anew = [name for name in depths if name and _begins_anew(name, served, depths[name])]
@@ -187,7 +187,7 @@ def _call(fields: Fields) -> Interaction:
         request_body=body,
         status=status,
         reason=response.text("statusMessage"),
-        headers=named if find(named, b"content-type") else (*added, *named),
+        headers=named if find_header(named, b"content-type") else (*added, *named),
         chunks=whole(content, delay),
         latency_ms=delay,
     ).interaction(0, fields.at)
@@ -246,7 +246,7 @@ def _wanted(request: Fields) -> tuple[Headers, bytes]:
     if len(said) > 1:
         raise _UnusableStub("matches bodies by several patterns")
     headers, body = said[0] if said else ((), b"")
-    stated = find(octets(_stated(request)), b"content-type")
+    stated = find_header(octets(_stated(request)), b"content-type")
     return (((b"Content-Type", stated),) if stated else headers), body
 
 

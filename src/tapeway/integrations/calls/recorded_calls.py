@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tapeway.core.agenttape.key import ORDERED, of_request
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model.cassette import Held
 from tapeway.core.model.control import Repeats
-from tapeway.core.model.interaction import ForeignInteraction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.integrations.calls import values
 
 _Document = Mapping[str, Json]
@@ -37,7 +36,9 @@ def key_of(request: Json, ignore: Iterable[str]) -> str:
 class CallSlots:
     """What was recorded, and what of it has answered."""
 
-    def __init__(self, items: Iterable[Held], ignore: Sequence[str], repeats: Repeats) -> None:
+    def __init__(
+        self, items: Iterable[AnyInteraction], ignore: Sequence[str], repeats: Repeats
+    ) -> None:
         self._ignore = tuple(ignore)
         self._repeats = repeats
         self._held: dict[int, _Document] = {}

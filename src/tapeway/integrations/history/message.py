@@ -6,8 +6,7 @@ from datetime import datetime
 
 from tapeway.core.agenttape import key
 from tapeway.core.json_text import Json, NotJson, require
-from tapeway.core.model.cassette import Held
-from tapeway.core.model.interaction import ForeignInteraction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.errors import RequestError
 
 KIND = "memory_write"
@@ -46,7 +45,7 @@ def written(session_id: str, messages: Sequence[Message]) -> dict[str, Json]:
     }
 
 
-def read(item: Held) -> list[Message]:
+def read(item: AnyInteraction) -> list[Message]:
     """The messages an interaction holds. Raises ValueError for any other one."""
     match item.document if isinstance(item, ForeignInteraction) else None:
         case {"kind": "memory_write", "request": {"name": "append_messages", "args": dict(said)}}:

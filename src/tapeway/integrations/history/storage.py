@@ -14,7 +14,7 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 from tapeway.core.http.routing import valid_cassette_name
-from tapeway.core.model.cassette import CassetteHead, Check, Recording, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, LeakCheck, Recording, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import CassetteCorrupt, RequestError, StoreError
 from tapeway.integrations.history.message import Message, read, written
@@ -101,7 +101,7 @@ class CassetteHistory:
     """
 
     def __init__(
-        self, store: CassetteStore, now: Callable[[], datetime], check: Check | None
+        self, store: CassetteStore, now: Callable[[], datetime], check: LeakCheck | None
     ) -> None:
         self._store = store
         self._now = now

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.file.paths import Paths
@@ -86,9 +86,7 @@ class Draft:
                 os.close(fd)
 
 
-def placed(
-    folder: int, paths: Paths, item: Interaction | ForeignInteraction
-) -> Interaction | ForeignInteraction:
+def placed(folder: int, paths: Paths, item: AnyInteraction) -> AnyInteraction:
     """The interaction with its large bodies found. Raises CassetteCorrupt for one that is lost."""
     if isinstance(item, ForeignInteraction):
         return item

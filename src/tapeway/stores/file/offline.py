@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tapeway.core.model.cassette import CassetteHead
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import StoreError
 from tapeway.formats.native.document import Document
 from tapeway.stores.file import snapshot
@@ -21,7 +21,7 @@ class Page:
     """An interaction as it is written, and what that says."""
 
     document: Document
-    item: Interaction | ForeignInteraction
+    item: AnyInteraction
 
 
 @dataclass(frozen=True, slots=True)

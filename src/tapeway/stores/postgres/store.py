@@ -15,7 +15,6 @@ from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.model.cassette import (
     CassetteHead,
     CassetteStat,
-    Held,
     Lease,
     Outline,
     Recording,
@@ -24,6 +23,7 @@ from tapeway.core.model.cassette import (
     Titled,
 )
 from tapeway.core.model.control import Control, CursorState
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import closed
 from tapeway.stores.postgres import address, cassettes, pool, queries, rows, writes
@@ -239,7 +239,7 @@ class PostgresStore:
 
         await self._write(name, "put rules in force in", restate, limit=pool.LONG_S)
 
-    async def edit(self, name: str, index: int, changed: Held | None) -> bool:
+    async def edit(self, name: str, index: int, changed: AnyInteraction | None) -> bool:
         attempt = uuid4()
 
         async def edit(session: Session) -> bool:
@@ -252,7 +252,7 @@ class PostgresStore:
 
         return await self._write(name, "edit", edit)
 
-    async def extend(self, name: str, head: CassetteHead, items: Sequence[Held]) -> None:
+    async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
         instance = self._at(name)
         texts = writes.brought_in(items)
         index, place = await self._places.block(name, len(items))

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from tapeway.core.matching.rules import Rules
-from tapeway.core.model.cassette import CassetteHead, Held, Recording, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import Fenced, StoreError
 from tapeway.stores.postgres import cassettes, rows
 from tapeway.stores.postgres.coordination.cursors import step, touch
@@ -47,7 +48,7 @@ SELECT place, take, http, route, base, length(document) AS size FROM @interactio
 WHERE cassette = $1 AND index = $2 FOR UPDATE
 """
 
-Numbered = tuple[int, Held, str]
+Numbered = tuple[int, AnyInteraction, str]
 """An interaction with its index and its document."""
 
 # Waits for a transaction of the same attempt whose connection was lost.
@@ -92,12 +93,12 @@ class Change:
             )
 
 
-def numbered(items: Iterable[tuple[Held, str]], index: int) -> list[Numbered]:
+def numbered(items: Iterable[tuple[AnyInteraction, str]], index: int) -> list[Numbered]:
     """Interactions and their documents from this index on."""
     return [(at, item, columns.numbered(text, at)) for at, (item, text) in enumerate(items, index)]
 
 
-def brought_in(items: Iterable[Held]) -> list[tuple[Held, str]]:
+def brought_in(items: Iterable[AnyInteraction]) -> list[tuple[AnyInteraction, str]]:
     """Interactions with their documents. Raises StoreError for one that could not be read again."""
     return [(item, columns.brought_in(item)) for item in items]
 
@@ -181,7 +182,7 @@ async def restate(session: Session, name: str, head: CassetteHead, where: str) -
         after = held[-1].index
 
 
-async def edit(session: Session, name: str, index: int, changed: Held | None) -> bool:
+async def edit(session: Session, name: str, index: int, changed: AnyInteraction | None) -> bool:
     """Put another interaction in the place of one, or remove it; False where there is none."""
     found = await cassettes.held(session, name)
     if found is None or (old := await session.row(_EDITED, found[0], index)) is None:

@@ -15,8 +15,7 @@ from dataclasses import replace
 from functools import partial
 
 from tapeway.body_files import Temporary, stream
-from tapeway.core.model.cassette import Held
-from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreAway, closed
 from tapeway.stores.remote.client import RemoteClient, path_of
@@ -71,7 +70,7 @@ class RemoteBodies:
         if said != {"sha256": file.digest, "size": file.size}:
             raise unexpected(self._caller.shown)
 
-    def lend(self, name: str, item: Held) -> Held:
+    def lend(self, name: str, item: AnyInteraction) -> AnyInteraction:
         """The interaction with its large bodies within reach."""
         if not isinstance(item, Interaction):
             return item

@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
-from tapeway.core.model.cassette import Held, TakenRecording
+from tapeway.core.model.cassette import TakenRecording
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import StoreAway, StoreError
 from tapeway.formats import jsonl
 from tapeway.formats.errors import FormatFault
@@ -38,11 +39,11 @@ class Copies:
         if (way := self._open.pop(name, None)) is not None:
             await way.close()
 
-    async def whole(self, name: str) -> tuple[jsonl.CopyEnd, list[Held]] | None:
+    async def whole(self, name: str) -> tuple[jsonl.CopyEnd, list[AnyInteraction]] | None:
         """All of it, or None where there is none. Raises StoreError."""
 
-        async def attempt() -> tuple[jsonl.CopyEnd, list[Held]]:
-            reader, items = jsonl.Reader(remember=True), list[Held]()
+        async def attempt() -> tuple[jsonl.CopyEnd, list[AnyInteraction]]:
+            reader, items = jsonl.Reader(remember=True), list[AnyInteraction]()
             async with self._caller.pieces(f"{path_of(name)}/copy") as pieces:
                 async for piece in pieces:
                     items += await asyncio.to_thread(reader.feed, piece)
@@ -65,7 +66,7 @@ class Copies:
             await way.close()
             way = None
 
-        async def attempt() -> list[Held]:
+        async def attempt() -> list[AnyInteraction]:
             nonlocal way
             if way is None:
                 way = _Way(self._caller, name, after)
@@ -105,7 +106,7 @@ class _Way:
         self._stack = AsyncExitStack()
         self._reader = jsonl.Reader()
         self._pieces: AsyncIterator[bytes] | None = None
-        self._waiting: deque[Held] = deque()
+        self._waiting: deque[AnyInteraction] = deque()
         self._ended = False
         self._used_at = 0.0
 
@@ -116,7 +117,7 @@ class _Way:
     async def close(self) -> None:
         await self._stack.aclose()
 
-    async def take(self, limit: int) -> list[Held]:
+    async def take(self, limit: int) -> list[AnyInteraction]:
         if self._pieces is None:
             query = {} if self.after is None else {"after": str(self.after)}
             path = f"{path_of(self._name)}/copy"

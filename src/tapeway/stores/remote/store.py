@@ -13,12 +13,12 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import (
     CassetteHead,
     CassetteStat,
-    Held,
     Outline,
     Recording,
     StoredCassette,
     TakenRecording,
 )
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteEdited, ConfigError, StoreError, closed
 from tapeway.formats import jsonl
@@ -330,7 +330,7 @@ class RemoteStore:
             raise unexpected(self.url)
         return settled.digests
 
-    async def _sent(self, name: str, item: Held) -> None:
+    async def _sent(self, name: str, item: AnyInteraction) -> None:
         for file in large_bodies(item):
             await self._bodies.send(name, file)
 

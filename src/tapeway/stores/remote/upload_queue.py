@@ -16,7 +16,8 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model.cassette import CassetteHead, Held, Recording
+from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import StoreError, TapewayError, describe
 from tapeway.formats.native import document
 from tapeway.formats.native.document import decode, encode, of_item
@@ -204,7 +205,7 @@ class UploadQueue:
                 if isinstance(file.hold, RemoteBodyFile):
                     file.hold.sent()
 
-    async def _send_bodies(self, item: Held) -> None:
+    async def _send_bodies(self, item: AnyInteraction) -> None:
         for file in large_bodies(item):
             await self._bodies.send(self._name, file)
 
@@ -217,7 +218,7 @@ def _there(said: Json) -> There | None:
             return None
 
 
-def _same(item: Held, digest: str) -> bool:
+def _same(item: AnyInteraction, digest: str) -> bool:
     if of_item(item) == digest:
         return True
     # What a recording says of itself settles once it is read and written.

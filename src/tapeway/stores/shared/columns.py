@@ -7,8 +7,8 @@ from tapeway.core.cassette.index import found_under
 from tapeway.core.json_text import NotJson, dump, parse, require
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import NONE, Rules, RulesFault
-from tapeway.core.model.cassette import CassetteHead, Held, Recording
-from tapeway.core.model.interaction import exchange_of
+from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.interaction import AnyInteraction, exchange_of
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native import document
@@ -40,7 +40,7 @@ def text_of(recording: Recording) -> str:
     return checked(recording, dump).decode()
 
 
-def brought_in(item: Held) -> str:
+def brought_in(item: AnyInteraction) -> str:
     """The document of an interaction that others made. Raises StoreError."""
     return checked(Recording(item), dump).decode()
 
@@ -50,7 +50,7 @@ def numbered(text: str, index: int) -> str:
     return dump(document.numbered(index, _document(text))).decode()
 
 
-def row_of(item: Held, text: str, under: Rules) -> InteractionColumns:
+def row_of(item: AnyInteraction, text: str, under: Rules) -> InteractionColumns:
     """What is kept of an interaction with this document, found under these rules."""
     exchange = exchange_of(item)
     if exchange is None:
@@ -78,7 +78,7 @@ def column(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def held_of(text: str, index: int, place: str) -> Held:
+def held_of(text: str, index: int, place: str) -> AnyInteraction:
     """The interaction a document says. Raises CassetteCorrupt, naming the place."""
     try:
         return document.decode(_document(text), index)

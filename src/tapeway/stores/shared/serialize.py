@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from tapeway.core.json_text import NotJson, require
 from tapeway.core.model.cassette import CassetteHead, Recording
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.redaction.leak_guard import Sighted, refusal
 from tapeway.errors import StoreError
 from tapeway.formats.cassette_file import Notation
@@ -16,7 +16,7 @@ _DOCUMENT, _META = 3, 3
 _NO_JSON = (UnicodeEncodeError, TypeError, RecursionError)
 
 
-def document_of(interaction: Interaction | ForeignInteraction) -> Document:
+def document_of(interaction: AnyInteraction) -> Document:
     """The document. Raises StoreError for a recording that no cassette could give back."""
     try:
         if isinstance(interaction, ForeignInteraction):

@@ -15,8 +15,7 @@ from functools import partial
 import apsw
 
 from tapeway.body_files import PIECE, Temporary
-from tapeway.core.model.cassette import Held
-from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.stores.sqlite.connection import store_error
@@ -85,7 +84,7 @@ class Library:
         self._guard = threading.Lock()
         self._at_hand: OrderedDict[str, tuple[Temporary, int]] = OrderedDict()
 
-    def lend(self, item: Held) -> Held:
+    def lend(self, item: AnyInteraction) -> AnyInteraction:
         """The interaction with its large bodies within reach."""
         if not isinstance(item, Interaction):
             return item

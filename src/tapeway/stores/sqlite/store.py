@@ -18,7 +18,6 @@ from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.model.cassette import (
     CassetteHead,
     CassetteStat,
-    Held,
     Lease,
     Outline,
     Recording,
@@ -27,6 +26,7 @@ from tapeway.core.model.cassette import (
     Titled,
 )
 from tapeway.core.model.control import Control, CursorState
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import StoreError, StoreFull, closed
 from tapeway.stores.shared.columns import brought_in
@@ -98,7 +98,7 @@ class SqliteStore:
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
         await self._named(name).writer.append(name, head, recording)
 
-    async def extend(self, name: str, head: CassetteHead, items: Sequence[Held]) -> None:
+    async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
         house = self._named(name)
         made = await asyncio.to_thread(_texts, items)
         first = await self._reserve(name, len(made))
@@ -212,7 +212,7 @@ class SqliteStore:
         self._named(name)
         return await self._reserve(name, 1)
 
-    async def edit(self, name: str, index: int, changed: Held | None) -> bool:
+    async def edit(self, name: str, index: int, changed: AnyInteraction | None) -> bool:
         house = self._named(name)
         if await house.read(partial(house.reading.outline, name), None) is None:
             return False
@@ -366,12 +366,15 @@ class SqliteStore:
         return True
 
 
-def _texts(items: Sequence[Held]) -> list[tuple[Held, str]]:
+def _texts(items: Sequence[AnyInteraction]) -> list[tuple[AnyInteraction, str]]:
     return [(item, brought_in(item)) for item in items]
 
 
 def _fill(
-    shelf: CassetteRow, items: Sequence[tuple[Held, str]], first: int, pen: WriteTransaction
+    shelf: CassetteRow,
+    items: Sequence[tuple[AnyInteraction, str]],
+    first: int,
+    pen: WriteTransaction,
 ) -> None:
     writes.fill(pen, replace(shelf, next=first, last_place=first), items)
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import apsw
 
 from tapeway.core.cassette.index import found_under
-from tapeway.core.model.cassette import CassetteHead, Held
-from tapeway.core.model.interaction import exchange_of
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import AnyInteraction, exchange_of
 from tapeway.errors import CassetteCorrupt
 from tapeway.paging import large_bodies
 from tapeway.stores.shared.columns import head_text, numbered, row_of, rules_of
@@ -100,7 +100,7 @@ class WriteTransaction:
         )
         return CassetteRow(self.connection.last_insert_rowid(), meta, 0, None, None, 0, 0)
 
-    def put(self, shelf: CassetteRow, slot: Position, item: Held, text: str) -> None:
+    def put(self, shelf: CassetteRow, slot: Position, item: AnyInteraction, text: str) -> None:
         """An interaction in its slot, found under the cassette's rules and those to come."""
         row = row_of(item, text, rules_of(shelf.meta))
         inside = (shelf.id, slot.number, slot.place, slot.take, row.exchange)

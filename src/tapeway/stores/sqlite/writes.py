@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 import apsw
 
 from tapeway.core.cassette.index import found_under
-from tapeway.core.model.cassette import CassetteHead, Held, Recording
-from tapeway.core.model.interaction import exchange_of
+from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.interaction import AnyInteraction, exchange_of
 from tapeway.errors import Fenced
 from tapeway.stores.shared.columns import head_text, held_of, numbered, rules_of
 from tapeway.stores.sqlite.connection import rows
@@ -42,7 +42,7 @@ def extend(
     pen: WriteTransaction,
     name: str,
     head: CassetteHead,
-    items: Sequence[tuple[Held, str]],
+    items: Sequence[tuple[AnyInteraction, str]],
     first: int,
 ) -> None:
     """Interactions at the end, under the next numbers from `first` on."""
@@ -50,7 +50,10 @@ def extend(
 
 
 def fill(
-    pen: WriteTransaction, shelf: CassetteRow, items: Iterable[tuple[Held, str]], first: int = 0
+    pen: WriteTransaction,
+    shelf: CassetteRow,
+    items: Iterable[tuple[AnyInteraction, str]],
+    first: int = 0,
 ) -> None:
     """The same for a cassette that is there, as it is."""
     first = max(shelf.next, first)
@@ -60,7 +63,9 @@ def fill(
         pen.put(shelf, slot, item, text if item.index == number else numbered(text, number))
 
 
-def edit(pen: WriteTransaction, name: str, index: int, changed: Held | None, text: str) -> bool:
+def edit(
+    pen: WriteTransaction, name: str, index: int, changed: AnyInteraction | None, text: str
+) -> bool:
     """Another interaction in the place of one, or none; False where there is none."""
     shelf = pen.shelf(name)
     slot = None if shelf is None else pen.take_out(shelf.id, index)
