@@ -126,7 +126,7 @@ def test_what_does_not_come_back_is_told(
     def forgetful(item: object) -> dict[str, object]:
         return {"kind": "tool", "request": {}, "response": {}}
 
-    monkeypatch.setattr("tapeway.formats.native.document.encode", forgetful)
+    monkeypatch.setattr("tapeway.cli.cassette.verify.encode", forgetful)
 
     assert run(capsys, "verify", "a") == (
         1,

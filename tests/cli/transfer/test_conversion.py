@@ -23,10 +23,10 @@ from tests.support.exchanges import interaction
 
 KILLED = """
 import os, signal, sys
-from tapeway.cli import carriage, transfer
 from tapeway.cli.main import main
+from tapeway.cli.transfer import batches, into_store
 
-add, left = carriage.add, [2]
+add, left = batches.add, [2]
 
 async def some(*given):
     if not left[0]:
@@ -34,7 +34,7 @@ async def some(*given):
     left[0] -= 1
     await add(*given)
 
-carriage._MOST_ITEMS, transfer.add = 20, some
+batches._MOST_ITEMS, into_store.add = 20, some
 main()
 """
 COMMANDS = {

@@ -1,5 +1,19 @@
-"""DSPy's programs, recorded and replayed: `from tapeway.integrations.dspy import ReplayCache`."""
+"""Record and replay DSPy programs: `from tapeway.integrations.dspy import ReplayCache`.
 
-from tapeway.integrations.dspy.replay_cache import ReplayCache
+DSPy is imported with the first of these names, so the modules here that do not need it stay usable
+without it.
+"""
 
-__all__ = ["ReplayCache"]
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tapeway.integrations.dspy.replay_cache import CacheMissError, ReplayCache
+
+__all__ = ["CacheMissError", "ReplayCache"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.replay_cache"), name)

@@ -36,9 +36,7 @@ try:
     )
     from dspy.utils import exceptions  # type: ignore[import-not-found, unused-ignore]
 except ImportError as exc:
-    raise ImportError(
-        "tapeway.integrations.dspy.replay_cache is for DSPy: pip install dspy"
-    ) from exc
+    raise ImportError("tapeway.integrations.dspy needs DSPy: pip install dspy") from exc
 
 from tapeway.integrations.dspy.live_guard import shut
 
