@@ -26,7 +26,7 @@ from tapeway.core.model.messages import (
 from tapeway.formats import cassette_file
 from tapeway.formats.cassette_file import ENDINGS, JSON, NOTATIONS, YAML, Notation
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.native.document import Document
+from tapeway.formats.fields import Document
 from tests.support.exchanges import headers, interaction, media, times, typed
 
 DATA = Path(__file__).parent / "data"
@@ -94,7 +94,11 @@ def test_the_documents_are_written_in_order_with_their_position_for_number() -> 
         ("", 1, "must be an object, not null"),
         ("- 1\n", 1, "must be an object, not a list"),
         ("version: '1'\nmeta: {}\n", 1, "the field 'interactions' is missing"),
-        ("# x\nversion: 2\ninteractions: []\n", 2, "version: the format '2' is not '1'"),
+        (
+            "# x\nversion: 2\ninteractions: []\n",
+            2,
+            "version: the file has the newer format version 2; this tapeway reads 1",
+        ),
         ("version: '1'\ninteraction: []\n", 2, "did you mean 'interactions'"),
         ("version: 1\ninteractions:\n  - kind: htp\n", 3, "did you mean 'http'"),
         (

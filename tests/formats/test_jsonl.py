@@ -39,4 +39,6 @@ def test_a_broken_line_is_named_by_its_number() -> None:
         "interactions[1].response.status_code: must be a whole number between 200 and 599, not 99",
         3,
     )
-    assert fault("jsonl", head.replace(b'"1"', b'"2"') + first) == ("version: must be 1", 1)
+    reason, line = fault("jsonl", b"\n" + head.replace(b'"1"', b'"2"') + first)
+    assert line == 2
+    assert reason.startswith("version: the file has the newer format version 2")

@@ -23,7 +23,7 @@ from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.redaction.leak_guard import Place
 from tapeway.errors import StoreError
 from tapeway.formats.errors import shown
-from tapeway.formats.native.document import Document
+from tapeway.formats.fields import Document
 from tapeway.formats.native.secret_scan import Inspected, Inspector, mended_as
 from tapeway.formats.other_tools.http_call import keyed
 from tapeway.paging import CassetteWalk, walk_over

@@ -3,7 +3,7 @@
 The cassette file in YAML: the same fields as in JSON.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from tapeway.core import json_text
@@ -11,8 +11,10 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.formats.errors import FormatFault
+from tapeway.formats.fields import Document
 from tapeway.formats.native import document
-from tapeway.formats.native.document import Document, Sheet
+from tapeway.formats.native.document import Sheet
+from tapeway.formats.native.versions import UPGRADES, Upgrade
 from tapeway.formats.yaml import parser, writer
 from tapeway.formats.yaml.parser import MAX_SIZE
 from tapeway.formats.yaml.scalars import resolve
@@ -20,11 +22,11 @@ from tapeway.formats.yaml.scalars import resolve
 _ODD = {".nan": "NaN", ".inf": "Infinity", "+.inf": "Infinity", "-.inf": "-Infinity"}
 
 
-def read(text: bytes) -> Sheet:
+def read(text: bytes, upgrades: Mapping[int, Upgrade] = UPGRADES) -> Sheet:
     """The documents a file holds. Raises FormatFault when the frame around them is wrong."""
     value = parser.parse(text, meaning=_meaning)
     try:
-        return document.sheet_of(value)
+        return document.sheet_of(value, upgrades)
     except FormatFault as exc:
         raise _placed(exc, text) from None
 

@@ -15,10 +15,9 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.formats.errors import Pointer, shown
-from tapeway.formats.fields import Fields
+from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import http_exchange
 
-Document = dict[str, Json]
 _ROOT = ("latency_ms", "usage", "tags", "metadata", "match_key")
 _FAILED = ("error", http_exchange.PARTIAL)
 

@@ -10,6 +10,9 @@ from typing import TypeVar
 from tapeway.core.json_text import Json
 from tapeway.formats.errors import FormatFault, Pointer
 
+Document = dict[str, Json]
+"""A JSON object of a file: an interaction, or the root around all of them."""
+
 T = TypeVar("T")
 
 

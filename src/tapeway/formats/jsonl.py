@@ -7,17 +7,16 @@ The first line is its head, each further one an interaction with its index, and 
 them and gives the digest of the whole: what has no such end is not all of it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.formats import conversion_loss
-from tapeway.formats.conversion_loss import Document
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.fields import Fields
-from tapeway.formats.native import document
+from tapeway.formats.fields import Document, Fields
+from tapeway.formats.native import document, versions
 from tapeway.formats.native.document import (
     Whole,
     decode,
@@ -28,6 +27,7 @@ from tapeway.formats.native.document import (
     root_of,
     sheet_of,
 )
+from tapeway.formats.native.versions import UPGRADES, Upgrade
 
 MEDIA_TYPE = "application/jsonl"
 _END = "end"
@@ -39,37 +39,35 @@ def recognises(value: Json) -> bool:
     return isinstance(value, dict) and (_is_head(value) or {"kind", "request"} <= value.keys())
 
 
-def read(text: bytes, fresh: CassetteHead) -> StoredCassette:
+def read(
+    text: bytes, fresh: CassetteHead, upgrades: Mapping[int, Upgrade] = UPGRADES
+) -> StoredCassette:
     """The cassette. Raises FormatFault with line and place."""
-    head = fresh
-    documents: list[Document] = []
-    lines: list[int] = []
+    first: Document = {"version": str(versions.CURRENT)}
+    documents: list[Json] = []
+    # Of the head and of each interaction.
+    lines: list[int] = [1]
     for number, value in _values(text):
         if not documents and _is_head(value):
-            fields = Fields(value, ())
-            if str(value["version"]) != document.VERSION:
-                raise FormatFault(f"must be {document.VERSION}", ("version",), line=number)
-            head = conversion_loss.head(fields, fresh)
+            first, lines[0] = value, number
         else:
             documents.append(value)
             lines.append(number)
-    root: Document = {
-        "version": document.VERSION,
-        **conversion_loss.of_head(head),
-        "interactions": [*documents],
-    }
     try:
+        root = versions.upgraded({**first, "interactions": documents}, upgrades)
+        head = conversion_loss.head(Fields(root, ()), fresh)
         # One text for all, so that what is wrong is told as in a cassette file.
-        return document.load(dump(root))
+        known = {name: root[name] for name in ("version", "interactions")}
+        return document.load(dump(known | conversion_loss.of_head(head)))
     except FormatFault as fault:
         at = fault.pointer[1] if len(fault.pointer) > 1 else None
-        line = lines[at] if isinstance(at, int) else 1
+        line = lines[at + 1 if isinstance(at, int) else 0]
         raise FormatFault(fault.reason, fault.pointer, line=line) from None
 
 
 def write(cassette: StoredCassette) -> bytes:
     """The lines, each interaction numbered by its position."""
-    first: Document = {"version": document.VERSION, **conversion_loss.of_head(cassette.head)}
+    first: Document = {"version": str(versions.CURRENT), **conversion_loss.of_head(cassette.head)}
     rest = [
         {**document.encode(item), "index": index}
         for index, item in enumerate(cassette.interactions)
@@ -199,7 +197,8 @@ class Reader:
         fields = Fields.of(value, ())
         if self._head is None:
             root: dict[str, Json] = {**fields.values, "interactions": []}
-            self._head = sheet_of(root).head
+            # An upgrade needs the whole document, and a copy is never held whole.
+            self._head = sheet_of(root, upgrades={}).head
             self._whole = Whole(of_head(self._head))
             return None
         if _END in fields:

@@ -125,9 +125,10 @@ def _saver(write: _Write) -> Callable[[StoredCassette], ExportedCassette]:
 
 def _is_native(value: Json) -> bool:
     match value:
-        case {"version": "1" | 1, "interactions": [{"kind": _}, *_]}:
+        # Also of a version that cannot be read: that says what to do.
+        case {"version": str() | int(), "interactions": [{"kind": _}, *_]}:
             return True
-        case {"version": "1", "interactions": []}:
+        case {"version": str(), "interactions": []}:
             return True
         case _:
             return False

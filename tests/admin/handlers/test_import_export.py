@@ -102,7 +102,7 @@ async def test_an_import_waits_for_recordings_in_flight() -> None:
     [
         (b"no cassette", "line 1"),
         (b'{"version":"1"}', "interactions"),
-        (b'{"version":"2","interactions":[]}', "format '2'"),
+        (b'{"version":"2","interactions":[]}', "format version 2"),
         (json.dumps(cassette({"kind": "htp"})).encode(), "interactions[0].kind"),
         (json.dumps(cassette(said("x") | {"respons": 1})).encode(), "no such field"),
     ],

@@ -257,7 +257,7 @@ def _edited(edit: str) -> bytes:
 
 
 MISTAKES = [
-    ("root['version'] = '2'", "version", "update it"),
+    ("root['version'] = '2'", "version", "update tapeway"),
     ("root['version'] = None", "", "'version' is missing"),
     ("root['interaction'] = []", "interaction", "did you mean 'interactions'?"),
     ("root['interactions'] = {}", "interactions", "must be a list, not an object"),

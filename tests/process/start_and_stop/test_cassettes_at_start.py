@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> Path:
         ('{\n "version": "1",\n "interactions": [\n', "line 4"),
         ('{"version": "1", "interactions": {}}', "interactions"),
         ("", "line 1"),
-        ('{"version": "2", "interactions": []}', "update it"),
+        ('{"version": "2", "interactions": []}', "update tapeway"),
     ],
     ids=["cut", "wrong type", "empty", "newer"],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.errors import CassetteCorrupt, CassetteLocked, RequestError, StoreError
-from tapeway.formats.native.document import Document
+from tapeway.formats.fields import Document
 from tapeway.stores.file import offline
 from tapeway.stores.file.offline import Pages
 from tapeway.stores.file.store import FileStore

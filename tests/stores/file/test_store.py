@@ -280,7 +280,10 @@ async def test_a_cassette_and_a_folder_cannot_share_a_name(files: FileStore) -> 
     [
         ("", r"x\.json line 1: Expecting value"),
         ('{\n  "version": "1",\n  "interactions": [],,\n}', r"x\.json line 3: "),
-        ('{\n"version": "2",\n"interactions": []}', r"x\.json line 2: version: .* update it"),
+        (
+            '{\n"version": "2",\n"interactions": []}',
+            r"x\.json line 2: version: .* version 2; .* reads 1: update tapeway",
+        ),
         (
             '{"version": "1", "interactions": [\n{"kind": "http",\n"request": {"method": "GET",'
             ' "url": "/"},\n"response": {\n"status_code": 99}}]}',

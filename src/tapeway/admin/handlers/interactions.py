@@ -39,7 +39,8 @@ from tapeway.engine.editing.changes import Addition, Reference
 from tapeway.engine.editing.lookup import no_cassette, no_interaction
 from tapeway.errors import AdminError, CassetteCorrupt
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.native.document import Document, decode, encode, of_document
+from tapeway.formats.fields import Document
+from tapeway.formats.native.document import decode, encode, of_document
 from tapeway.paging import PAGE_BYTES, bytes_in_memory
 from tapeway.ports import SharedStore
 

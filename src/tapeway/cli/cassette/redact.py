@@ -15,7 +15,7 @@ from tapeway.cli.terminal import CLEAN, FOUND, UNREADABLE
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import TapewayError
-from tapeway.formats.native.document import Document
+from tapeway.formats.fields import Document
 from tapeway.settings.options import process_secrets
 from tapeway.settings.sources import load_settings
 from tapeway.stores.file import offline

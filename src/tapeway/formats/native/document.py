@@ -29,8 +29,9 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.formats import errors
 from tapeway.formats.errors import FormatFault, Pointer
-from tapeway.formats.fields import Fields
-from tapeway.formats.native import http_exchange, sdk_calls
+from tapeway.formats.fields import Document, Fields
+from tapeway.formats.native import http_exchange, sdk_calls, versions
+from tapeway.formats.native.versions import UPGRADES, Upgrade
 
 Fetch = Callable[[str], bytes | None]
 """Gives the content behind a digest `sha256:…`, or None where there is none."""
@@ -39,11 +40,7 @@ BYTES = "__agenttape_bytes__"
 """The only name in an object that stands for octets, in base64: how AgentTape writes small ones."""
 _MARKER = "__agenttape_asset__"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-VERSION = "1"
 KINDS = ("llm", "tool", "retrieval", "memory_read", "memory_write", "http")
-
-Document = dict[str, Json]
-"""An interaction as it stands in the file."""
 _ROOT = ("version", "created_at", "run_id", "meta", "interactions")
 
 
@@ -118,14 +115,14 @@ def save(cassette: StoredCassette) -> bytes:
     return write(cassette.head, [encode(each) for each in cassette.interactions])
 
 
-def read(text: bytes) -> Sheet:
+def read(text: bytes, upgrades: Mapping[int, Upgrade] = UPGRADES) -> Sheet:
     """The documents a file holds. Raises FormatFault when the frame around them is wrong."""
     try:
         value = parse(text, constant=json_text.held)
     except NotJson as exc:
         raise errors.explain(text, exc) from None
     try:
-        return sheet_of(value)
+        return sheet_of(value, upgrades)
     except FormatFault as exc:
         raise _placed(exc, text) from None
 
@@ -194,7 +191,7 @@ def write(head: CassetteHead, documents: Iterable[Document]) -> bytes:
 def root_of(head: CassetteHead) -> Document:
     """The fields of a file that stand before its interactions."""
     return {
-        "version": VERSION,
+        "version": str(versions.CURRENT),
         "created_at": head.created_at,
         "run_id": head.run_id,
         "meta": dict(head.meta),
@@ -223,14 +220,9 @@ def _spread_and_narrow(chunks: list[Json]) -> tuple[bytes, bytes]:
     return name + spread, name + b"[\n      " + each_a_line + b"\n    ]"
 
 
-def sheet_of(value: Json) -> Sheet:
-    """The documents in the value of a file. Raises FormatFault with the place."""
-    fields = _root(value)
-    fields.require("version")
-    version = str(fields.values["version"])
-    if version != VERSION:
-        reason = f"the format '{version}' is not '{VERSION}', the one this tapeway reads: update it"
-        raise fields.fault("version", reason)
+def sheet_of(value: Json, upgrades: Mapping[int, Upgrade] = UPGRADES) -> Sheet:
+    """The documents in the value of a file of any version. Raises FormatFault with the place."""
+    fields = Fields(versions.upgraded(_root(value), upgrades), ())
     fields.only(_ROOT)
     fields.require("interactions")
     found = [
@@ -247,14 +239,12 @@ def sheet_of(value: Json) -> Sheet:
     return Sheet(head, tuple(zip(_indexes(found), documents, strict=True)))
 
 
-def _root(value: Json) -> Fields:
-    fields = Fields.of(value, ())
-    # Told to keep nearly everything beside the cassette, AgentTape does so with what it says itself.
-    said = {
+def _root(value: Json) -> Document:
+    # AgentTape told to keep nearly everything in files does so with the head's own fields too.
+    return {
         name: each if name == "interactions" else recalled(each)
-        for name, each in fields.values.items()
+        for name, each in Fields.of(value, ()).values.items()
     }
-    return Fields(said, ())
 
 
 def _check_rules(head: CassetteHead) -> None:

@@ -34,8 +34,9 @@ from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.redaction.leak_guard import HIDDEN, Place
 from tapeway.core.redaction.patterns import LONGEST
 from tapeway.core.redaction.redactor import Redactor
+from tapeway.formats.fields import Document
 from tapeway.formats.native import bodies, chunk_times, header_map, http_exchange
-from tapeway.formats.native.document import BYTES, Document, decode, encode
+from tapeway.formats.native.document import BYTES, decode, encode
 
 _MESSAGES = ("request", "response", http_exchange.PARTIAL)
 

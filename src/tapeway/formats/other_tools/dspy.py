@@ -15,9 +15,9 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.formats import conversion_loss
-from tapeway.formats.conversion_loss import Document, Loss
+from tapeway.formats.conversion_loss import Loss
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.fields import Fields
+from tapeway.formats.fields import Document, Fields
 
 IGNORED = ("api_key", "api_base", "base_url")
 """The arguments that are in no key, and that an entry had better not hold."""

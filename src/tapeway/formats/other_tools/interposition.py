@@ -22,9 +22,9 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import ResponseChunk
 from tapeway.formats import conversion_loss
-from tapeway.formats.conversion_loss import Document, ExtensionField, Loss, dropped, unfit
+from tapeway.formats.conversion_loss import ExtensionField, Loss, dropped, unfit
 from tapeway.formats.errors import FormatFault, Pointer
-from tapeway.formats.fields import Fields
+from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import bodies, http_exchange
 from tapeway.formats.other_tools.http_call import HttpCall, divided, kept, keyed, octets, texts
 

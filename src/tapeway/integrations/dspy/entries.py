@@ -15,9 +15,8 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats import registry
-from tapeway.formats.conversion_loss import Document
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.fields import Fields
+from tapeway.formats.fields import Document, Fields
 from tapeway.formats.other_tools import dspy
 from tapeway.integrations.blocking_cassette import BlockingCassette
 from tapeway.stores.shared import durable_files

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.model.cassette import CassetteHead, Recording
-from tapeway.formats.native.document import Document
+from tapeway.formats.fields import Document
 from tapeway.stores.shared.serialize import checked
 
 VERSION = 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import StoreError
-from tapeway.formats.native.document import Document
+from tapeway.formats.fields import Document
 from tapeway.stores.file import snapshot
 from tapeway.stores.file.paths import Paths
 from tapeway.stores.file.snapshot import Snapshot

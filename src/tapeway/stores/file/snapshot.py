@@ -9,7 +9,8 @@ from typing import TypeVar
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.native.document import Document, Sheet, decode
+from tapeway.formats.fields import Document
+from tapeway.formats.native.document import Sheet, decode
 from tapeway.paging import Placement
 from tapeway.stores.file import bodies
 from tapeway.stores.file.journal import (

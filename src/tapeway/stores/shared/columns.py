@@ -11,6 +11,7 @@ from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.interaction import AnyInteraction, exchange_of
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.errors import FormatFault
+from tapeway.formats.fields import Document
 from tapeway.formats.native import document
 from tapeway.stores.shared.serialize import checked
 
@@ -116,7 +117,7 @@ def rules_of(meta: str) -> Rules:
         raise StoreError(f"the cassette's meta cannot be used: {exc}") from exc
 
 
-def _document(text: str) -> document.Document:
+def _document(text: str) -> Document:
     value = parse(text)
     if not isinstance(value, dict):
         raise NotJson("it is no object")

@@ -9,7 +9,8 @@ from tapeway.core.redaction.leak_guard import Sighted, refusal
 from tapeway.errors import StoreError
 from tapeway.formats.cassette_file import Notation
 from tapeway.formats.errors import FormatFault, shown
-from tapeway.formats.native.document import Document, encode, numbered
+from tapeway.formats.fields import Document
+from tapeway.formats.native.document import encode, numbered
 
 _DOCUMENT, _META = 3, 3
 """How deep they lie in a cassette's file or its journal."""
