@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.json_text import MAX_DEPTH, Json, NotJson, dump, parse, require, same
+from tapeway.core.json_text import MAX_DEPTH, Json, NotJson, check_json, dump, parse, same_json
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 scalars: st.SearchStrategy[Json] = st.one_of(
@@ -108,7 +108,7 @@ def test_a_float_beside_a_huge_integer_stays_what_it_is() -> None:
 @given(values)
 def test_what_was_dumped_is_read_again(value: Json) -> None:
     for indent in (False, True):
-        assert same(parse(dump(value, indent=indent)), value)
+        assert same_json(parse(dump(value, indent=indent)), value)
 
 
 @given(values)
@@ -140,7 +140,7 @@ def test_an_integer_is_itself_however_it_is_written(number: int, zeros: int) -> 
 def test_same_tells_types_apart_and_not_orders_of_keys(
     left: Json, right: Json, equal: bool
 ) -> None:
-    assert same(left, right) is equal
+    assert same_json(left, right) is equal
 
 
 DEEPEST = "[" * MAX_DEPTH + "1" + "]" * MAX_DEPTH
@@ -150,7 +150,7 @@ DEEPEST = "[" * MAX_DEPTH + "1" + "]" * MAX_DEPTH
     "text", ['{"a": [1, -1.5, null, true, "\\ud83c\\udfbc"], "": {}}', "1", DEEPEST]
 )
 def test_what_was_read_may_be_written(text: str) -> None:
-    require(parse(text))
+    check_json(parse(text))
 
 
 @pytest.mark.parametrize(
@@ -170,4 +170,4 @@ def test_what_was_read_may_be_written(text: str) -> None:
 )
 def test_what_would_not_be_read_again_as_it_is_is_named(value: object, said: str) -> None:
     with pytest.raises(NotJson, match=said):
-        require(value)
+        check_json(value)

@@ -31,7 +31,10 @@ from tests.support.exchanges import headers, interaction, media, times, typed
 
 DATA = Path(__file__).parent / "data"
 HEAD = CassetteHead("2026-11-21T20:35:14Z", "run-1", {"tags": ["no", "1e5"], "n": 1e-05})
-RESULT: Json = {"a": {json_text.NAME: "NaN"}, "b": [{json_text.NAME: "-Infinity"}, 1.5]}
+RESULT: Json = {
+    "a": {json_text.NON_FINITE_KEY: "NaN"},
+    "b": [{json_text.NON_FINITE_KEY: "-Infinity"}, 1.5],
+}
 
 
 @given(
@@ -196,7 +199,7 @@ def test_they_are_read_held_and_written_as_they_were(notation: Notation) -> None
     assert notation.load(written) == cassette
     names = (b"NaN", b"-Infinity") if notation is JSON else (b"a: .nan", b"- -.inf")
     assert all(name in written for name in names)
-    assert json_text.NAME.encode() not in written
+    assert json_text.NON_FINITE_KEY.encode() not in written
 
 
 @pytest.mark.parametrize("notation", [JSON, YAML], ids=["json", "yaml"])
@@ -208,7 +211,7 @@ def test_a_body_has_them_as_python_writes_them(notation: Notation) -> None:
 
 
 def test_a_text_that_looks_like_one_stays_a_text() -> None:
-    said = json.dumps({json_text.NAME: "NaN"})
+    said = json.dumps({json_text.NON_FINITE_KEY: "NaN"})
     document = {"version": "1", "created_at": "", "run_id": "", "interactions": []}
     held: dict[str, Json] = {"index": 0, "kind": "tool", "request": {}, "response": said}
 
@@ -221,7 +224,9 @@ def test_a_text_that_looks_like_one_stays_a_text() -> None:
 
 def test_each_has_its_number() -> None:
     for number in (math.inf, -math.inf, math.nan):
-        found = json_text.number(json_text.held(json_text.name_of(number)))
+        found = json_text.non_finite_number(
+            json_text.non_finite_object(json_text.non_finite_name(number))
+        )
         assert found is not None
         assert str(found) == str(number)
-    assert json_text.number({json_text.NAME: "other"}) is None
+    assert json_text.non_finite_number({json_text.NON_FINITE_KEY: "other"}) is None

@@ -17,7 +17,7 @@ from tapeway.cli.options import prepare, settings_options
 from tapeway.cli.places import CassettePlace, place
 from tapeway.cli.run import FREE, run_around
 from tapeway.core.http.routing import adopt
-from tapeway.core.json_text import Json, dump, legible
+from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import NONE, Rules, RulesFault, in_meta, merged, of_meta, written
 from tapeway.core.misses.comparison import CallPair, Comparison, Differing, compare
 from tapeway.core.misses.differences import Difference, shown
@@ -25,6 +25,7 @@ from tapeway.core.misses.nearest import compared
 from tapeway.core.misses.suggestion import rules_text
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
+from tapeway.core.text import escape_surrogates
 from tapeway.errors import CassetteCorrupt
 from tapeway.ports import Restatable
 from tapeway.settings.options import Settings, resolve_routes
@@ -109,7 +110,7 @@ def _told(found: Diagnosis) -> Iterator[str]:
         for pair in comparison.unexplained[:_MOST_LISTED]:
             yield f"  {_call(pair.first)} and {_call(pair.second)}"
             for each in found.left(pair)[:_MOST_LISTED]:
-                yield f"    {legible(each.path)}"
+                yield f"    {escape_surrogates(each.path)}"
                 yield from _example(each, "      ")
     for name, calls in (
         (found.first, comparison.only_first),
@@ -121,7 +122,7 @@ def _told(found: Diagnosis) -> Iterator[str]:
 
 
 def _path(differing: Differing) -> str:
-    return legible(differing.path)
+    return escape_surrogates(differing.path)
 
 
 def _reason(differing: Differing) -> str:
@@ -134,7 +135,7 @@ def _calls(count: int) -> str:
 
 def _call(interaction: Interaction) -> str:
     request = interaction.request
-    return f"#{interaction.index} {legible(request.method)} {legible(request.target)}"
+    return f"#{interaction.index} {escape_surrogates(request.method)} {escape_surrogates(request.target)}"
 
 
 def _example(difference: Difference, indent: str) -> Iterator[str]:
@@ -173,8 +174,8 @@ def _named(interaction: Interaction) -> dict[str, Json]:
     request = interaction.request
     return {
         "index": interaction.index,
-        "method": legible(request.method),
-        "path": legible(request.target),
+        "method": escape_surrogates(request.method),
+        "path": escape_surrogates(request.target),
     }
 
 

@@ -1,16 +1,13 @@
-"""JSON read strictly, so that what is stored parsed can be given back without loss.
+"""Strict JSON: what is read here can be stored parsed and be given back without loss.
 
 A text is JSON here only if every reader would see the same value: UTF-8, no repeated key, no NaN
-or Infinity, no lone surrogate, no absurd depth. Anything else is kept as text or bytes.
+or Infinity, no lone surrogate, at most 200 levels. Anything else is kept as text or bytes.
 Integers of any size stay exact, which is why reading is the standard library's and not orjson's
 (orjson turns 2**64 into a float).
 
-NaN and infinities, for which JSON has no name: an object with one name stands for each.
-
-AgentTape writes them as Python does. They are held like this wherever a cassette is in memory or in
-a database, and written to a cassette's file as they were found.
-
-Where two documents differ, as paths that a person can find and a rule can name.
+AgentTape writes NaN and the infinities as Python does, without quotes. In memory and in databases
+an object with one key, `{"__agenttape_float__": "NaN"}`, stands for each of them; a cassette's file
+has them as they were found.
 """
 
 import json
@@ -22,23 +19,31 @@ from typing import NoReturn, TypeAlias
 
 import orjson
 
+from tapeway.core.text import is_utf8
+
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 MAX_DEPTH = 200
 """Deeper values are kept as text: people cannot edit them and recursive readers overflow."""
 
+NON_FINITE_KEY = "__agenttape_float__"
+"""The only key of an object that stands for a number which is not finite."""
+
+_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
+_LONE_SURROGATE = "a string holds half a surrogate pair"
+_TOO_LONG = "an integer has more digits than can be read"
+
 # The closing quote is optional: else an unclosed string is searched anew from every quote inside it.
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _BRACKET = re.compile(r"[\[\]{}]")
-NAME = "__agenttape_float__"
-_NUMBERS: Mapping[str, float] = {
+
+_NON_FINITE: Mapping[str, float] = {
     "NaN": math.nan,
     "Infinity": math.inf,
     "-Infinity": -math.inf,
 }
-
 # Inside a string the quotation marks would be escaped.
-_WRITTEN = re.compile(rb'\{\s*"__agenttape_float__":\s*"(NaN|-?Infinity)"\s*\}')
+_NON_FINITE_OBJECT = re.compile(rb'\{\s*"__agenttape_float__":\s*"(NaN|-?Infinity)"\s*\}')
 
 
 class NotJson(ValueError):
@@ -62,21 +67,21 @@ def parse(
             text = text.decode("utf-8")
         except UnicodeDecodeError as exc:
             raise NotJson(f"not UTF-8 at byte {exc.start}") from None
-    elif not text.isascii() and _cannot_be_encoded(text):
-        raise NotJson("a string holds half a surrogate pair")
-    _refuse_depth(text)
+    elif not text.isascii() and not is_utf8(text):
+        raise NotJson(_LONE_SURROGATE)
+    _check_depth(text)
     try:
         value: Json = _decoder(by_value, constant).decode(text)
     except RecursionError:
-        raise NotJson(f"nested deeper than {MAX_DEPTH} levels") from None
+        raise NotJson(_TOO_DEEP) from None
     except json.JSONDecodeError as exc:
         raise NotJson(f"line {exc.lineno} column {exc.colno}: {exc.msg}") from None
     except NotJson:
         raise
     except ValueError:
-        raise NotJson("an integer has more digits than can be read") from None
-    if "\\u" in text and _has_lone_surrogate(value):
-        raise NotJson("a string holds half a surrogate pair")
+        raise NotJson(_TOO_LONG) from None
+    if "\\u" in text and not is_utf8(json.dumps(value, ensure_ascii=False)):
+        raise NotJson(_LONE_SURROGATE)
     return value
 
 
@@ -92,44 +97,6 @@ def dump(value: Json, *, indent: bool = False) -> bytes:
         return text.encode("utf-8")
 
 
-def require(value: object, *, depth: int = 1) -> None:
-    """Raise NotJson for what would not be read again as the value it is.
-
-    That is what JSON has no word for, and what lies too deep; the value itself lies at this depth.
-    """
-    if depth > MAX_DEPTH and isinstance(value, list | dict):
-        raise NotJson(f"nested deeper than {MAX_DEPTH} levels")
-    match value:
-        case None | bool():
-            return
-        case int():
-            _refuse_length(value)
-        case float():
-            if not math.isfinite(value):
-                raise NotJson(f"{value} is not JSON")
-        case str():
-            if not value.isascii() and _cannot_be_encoded(value):
-                raise NotJson("a string holds half a surrogate pair")
-        case list():
-            for inner in value:
-                require(inner, depth=depth + 1)
-        case dict():
-            for name, inner in value.items():
-                if not isinstance(name, str):
-                    raise NotJson(f"a name in an object is a {type(name).__name__} and no text")
-                require(name)
-                require(inner, depth=depth + 1)
-        case _:
-            raise NotJson(f"a {type(value).__name__} is not JSON")
-
-
-def _refuse_length(value: int) -> None:
-    try:
-        str(value)
-    except ValueError:
-        raise NotJson("an integer has more digits than can be read") from None
-
-
 def canonical(value: Json) -> bytes:
     """One text for all ways to write a value that was read by value; keys in order."""
     try:
@@ -138,29 +105,99 @@ def canonical(value: Json) -> bytes:
         return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def same(left: Json, right: Json) -> bool:
+def same_json(left: Json, right: Json) -> bool:
     """Whether two values are the same JSON, `1`, `1.0` and `true` being three different ones."""
-    return _ordered(left) == _ordered(right)
+    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
 
 
-def _decoder(by_value: bool, constant: Callable[[str], Json] | None) -> json.JSONDecoder:
-    if constant is None:
-        return _BY_VALUE if by_value else _AS_WRITTEN
-    return json.JSONDecoder(object_pairs_hook=_unique, parse_constant=constant, parse_float=_finite)
+def check_json(value: object, *, depth: int = 1) -> None:
+    """Raise NotJson for what would not be read again as the value it is.
+
+    That is what JSON cannot express, and what is nested too deep; the value itself is at `depth`.
+    """
+    if depth > MAX_DEPTH and isinstance(value, list | dict):
+        raise NotJson(_TOO_DEEP)
+    match value:
+        case None | bool():
+            return
+        case int():
+            _check_digits(value)
+        case float():
+            if not math.isfinite(value):
+                raise NotJson(f"{value} is not JSON")
+        case str():
+            if not value.isascii() and not is_utf8(value):
+                raise NotJson(_LONE_SURROGATE)
+        case list():
+            for inner in value:
+                check_json(inner, depth=depth + 1)
+        case dict():
+            for name, inner in value.items():
+                if not isinstance(name, str):
+                    raise NotJson(f"a name in an object is a {type(name).__name__} and no text")
+                check_json(name)
+                check_json(inner, depth=depth + 1)
+        case _:
+            raise NotJson(f"a {type(value).__name__} is not JSON")
 
 
-def _ordered(value: Json) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=True)
+def non_finite_object(name: str) -> Json:
+    """The object that stands for `NaN`, `Infinity` or `-Infinity`."""
+    return {NON_FINITE_KEY: name}
 
 
-def _refuse_depth(text: str) -> None:
+def non_finite_name(value: float) -> str:
+    """`NaN`, `Infinity` or `-Infinity`, for a number that is not finite."""
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def non_finite_number(value: Json) -> float | None:
+    """The number such an object stands for, None for any other value."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return None
+    name = value.get(NON_FINITE_KEY)
+    return _NON_FINITE.get(name) if isinstance(name, str) else None
+
+
+def write_non_finite(text: bytes) -> bytes:
+    """A JSON text with each such object replaced by the number's name, as Python writes it."""
+    return _NON_FINITE_OBJECT.sub(rb"\1", text) if NON_FINITE_KEY.encode() in text else text
+
+
+def restore_non_finite(value: Json) -> Json:
+    """The value with each such object replaced by its number."""
+    if (number := non_finite_number(value)) is not None:
+        return number
+    if isinstance(value, dict):
+        return {name: restore_non_finite(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [restore_non_finite(each) for each in value]
+    return value
+
+
+def _check_depth(text: str) -> None:
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return
     depth = 0
     for bracket in _BRACKET.findall(_STRING.sub("", text)):
         depth += 1 if bracket in "[{" else -1
         if depth > MAX_DEPTH:
-            raise NotJson(f"nested deeper than {MAX_DEPTH} levels")
+            raise NotJson(_TOO_DEEP)
+
+
+def _check_digits(value: int) -> None:
+    try:
+        str(value)
+    except ValueError:
+        raise NotJson(_TOO_LONG) from None
+
+
+def _decoder(by_value: bool, constant: Callable[[str], Json] | None) -> json.JSONDecoder:
+    if constant is None:
+        return _BY_VALUE if by_value else _AS_WRITTEN
+    return json.JSONDecoder(object_pairs_hook=_unique, parse_constant=constant, parse_float=_finite)
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
@@ -176,24 +213,12 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _finite(text: str) -> float:
     number = float(text)
-    if number in (float("inf"), float("-inf")):
+    if math.isinf(number):
         raise NotJson(f"{text} does not fit a number")
     return number
 
 
-def _has_lone_surrogate(value: Json) -> bool:
-    return _cannot_be_encoded(json.dumps(value, ensure_ascii=False))
-
-
-def _cannot_be_encoded(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
-def _whole(text: str) -> Json:
+def _by_value(text: str) -> Json:
     number = _finite(text)
     try:
         exact = Decimal(text)
@@ -207,46 +232,5 @@ _AS_WRITTEN = json.JSONDecoder(
     object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite
 )
 _BY_VALUE = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_whole
+    object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_by_value
 )
-
-
-def held(name: str) -> Json:
-    """What stands for the number that JavaScript calls so."""
-    return {NAME: name}
-
-
-def name_of(value: float) -> str:
-    """What JavaScript calls a number that is not finite."""
-    if math.isnan(value):
-        return "NaN"
-    return "Infinity" if value > 0 else "-Infinity"
-
-
-def number(value: Json) -> float | None:
-    """The number an object stands for, None for any other value."""
-    if not isinstance(value, dict) or len(value) != 1:
-        return None
-    name = value.get(NAME)
-    return _NUMBERS.get(name) if isinstance(name, str) else None
-
-
-def named(text: bytes) -> bytes:
-    """A written JSON text with the numbers named as Python names them."""
-    return _WRITTEN.sub(rb"\1", text) if NAME.encode() in text else text
-
-
-def restored(value: Json) -> Json:
-    """The value with the numbers themselves in it, for what writes or compares them as Python does."""
-    if (found := number(value)) is not None:
-        return found
-    if isinstance(value, dict):
-        return {name: restored(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [restored(each) for each in value]
-    return value
-
-
-def legible(text: str) -> str:
-    """The text with octets that are no UTF-8, which came in as lone surrogates, written out."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -11,9 +11,9 @@ from xml.sax.saxutils import quoteattr
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Miss
 from tapeway.core.http.sdk_conventions import Attempt, Attempts
-from tapeway.core.json_text import legible
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.interaction import Interaction, fingerprint
+from tapeway.core.text import escape_surrogates
 
 MOST_MISSES = 10_000
 """Further ones are not named: a client that goes on missing must not fill the memory."""
@@ -267,4 +267,4 @@ def _named(item: Item) -> str:
 
 
 def _plain(value: str) -> str:
-    return legible(value).translate(_NO_XML)
+    return escape_surrogates(value).translate(_NO_XML)

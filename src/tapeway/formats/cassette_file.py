@@ -56,7 +56,7 @@ def write(head: CassetteHead, documents: Iterable[Document]) -> bytes:
 
 def _meaning(text: str) -> Json:
     name = _ODD.get(text.lower())
-    return resolve(text) if name is None else json_text.held(name)
+    return resolve(text) if name is None else json_text.non_finite_object(name)
 
 
 def _placed(fault: FormatFault, text: bytes) -> FormatFault:

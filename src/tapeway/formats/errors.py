@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 from tapeway.core.json_text import MAX_DEPTH, NotJson
+from tapeway.core.text import is_utf8
 
 Pointer = tuple[str | int, ...]
 """The way from the root to a value: `("interactions", 3, "response", "status_code")`."""
@@ -71,15 +72,7 @@ def _is_refused(lexeme: str) -> bool:
         return True
     if isinstance(value, float):
         return not math.isfinite(value)
-    return isinstance(value, str) and _has_lone_surrogate(value)
-
-
-def _has_lone_surrogate(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return True
-    return False
+    return isinstance(value, str) and not is_utf8(value)
 
 
 def _values(text: str) -> Iterator[tuple[Pointer, int, str]]:

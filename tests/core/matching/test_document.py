@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.json_text import Json, same
+from tapeway.core.json_text import Json, same_json
 from tapeway.core.matching.document import document
 from tapeway.core.matching.key import request_key
 from tapeway.core.matching.rules import Rules
@@ -149,7 +149,7 @@ requests = st.builds(asked, bodies | octets, kinds, targets, st.sampled_from(["P
 def test_two_requests_have_one_key_only_where_their_documents_are_equal(
     left: Request, right: Request
 ) -> None:
-    documents = same(document(left), document(right))
+    documents = same_json(document(left), document(right))
 
     assert (request_key(left) == request_key(right)) is documents
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.json_text import Json, dump, same
+from tapeway.core.json_text import Json, dump, same_json
 from tapeway.core.misses.differences import ABSENT, Difference, differences, shown
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
@@ -29,7 +29,7 @@ def places(recorded: Json, requested: Json) -> list[str]:
 
 @given(DOCUMENTS, DOCUMENTS)
 def test_there_is_none_exactly_where_documents_are_equal(recorded: Json, requested: Json) -> None:
-    assert (differences(recorded, requested, 100) == ()) == same(recorded, requested)
+    assert (differences(recorded, requested, 100) == ()) == same_json(recorded, requested)
     assert differences(recorded, copy.deepcopy(recorded), 100) == ()
 
 

@@ -28,8 +28,9 @@ from tapeway.admin.models.control import (
     Tokens,
     Unused,
 )
-from tapeway.admin.models.schema import Nothing, legible
+from tapeway.admin.models.schema import Nothing
 from tapeway.admin.operation import OperationCall
+from tapeway.core.text import escape_surrogates
 from tapeway.engine.report import CassetteReport, Item, junit, text
 
 
@@ -73,7 +74,7 @@ def reported(found: CassetteReport) -> ReportedCassette:
         recorded=found.recorded,
         live=found.live,
         retries=found.retries,
-        misses=[legible(each) for each in found.misses],
+        misses=[escape_surrogates(each) for each in found.misses],
         unused=[_unused(each) for each in found.unused],
         duplicates=[_recorded(group) for group in found.duplicates],
         usage=Tokens.model_validate(found.usage),
@@ -82,13 +83,14 @@ def reported(found: CassetteReport) -> ReportedCassette:
 
 
 def _unused(item: Item) -> Unused:
-    path = legible(item.path)
+    path = escape_surrogates(item.path)
     return Unused(index=item.index, method=item.method, path=path, mark=item.mark or None)
 
 
 def _recorded(items: Iterable[Item]) -> list[Recorded]:
     return [
-        Recorded(index=each.index, method=each.method, path=legible(each.path)) for each in items
+        Recorded(index=each.index, method=each.method, path=escape_surrogates(each.path))
+        for each in items
     ]
 
 

@@ -24,11 +24,12 @@ from tapeway.admin.models.journal import (
     JournalQuery,
     NearRecording,
 )
-from tapeway.admin.models.schema import Nothing, legible, moment
+from tapeway.admin.models.schema import Nothing, moment
 from tapeway.admin.operation import OperationCall, Plain
 from tapeway.core.json_text import Json
 from tapeway.core.matching.rules import NONE, Rules, RulesFault, read, written
 from tapeway.core.misses.suggestion import rules_text
+from tapeway.core.text import escape_surrogates
 from tapeway.engine.journal import Feed, ServedRequest
 from tapeway.errors import AdminError
 
@@ -60,22 +61,22 @@ def entered(entry: ServedRequest) -> JournalEntry:
     return JournalEntry(
         id=entry.id,
         at=moment(entry.at),
-        cassette=legible(entry.cassette),
+        cassette=escape_surrogates(entry.cassette),
         route=entry.route,
-        method=legible(entry.method),
-        path=legible(entry.path),
+        method=escape_surrogates(entry.method),
+        path=escape_surrogates(entry.path),
         outcome=entry.outcome,
         status=entry.status,
         interaction=entry.interaction,
         duration_ms=round(entry.duration_ms, 3),
         attempt=entry.attempt,
         match_key=entry.match_key,
-        message=None if entry.message is None else legible(entry.message),
+        message=None if entry.message is None else escape_surrogates(entry.message),
         nearest=[
             NearRecording(index=each.index, differences=list(each.differences), more=each.more)
             for each in entry.nearest
         ],
-        suggestion=None if entry.suggestion is None else legible(entry.suggestion),
+        suggestion=None if entry.suggestion is None else escape_surrogates(entry.suggestion),
     )
 
 

@@ -31,6 +31,7 @@ from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Response
 from tapeway.core.streams.documents import documents
+from tapeway.core.text import decode_utf8
 from tapeway.errors import CassetteCorrupt, StoreError, TapewayError
 from tapeway.ports import SharedStore
 from tapeway.settings.options import Settings, resolve_routes
@@ -235,10 +236,10 @@ def _value(text: bytes) -> Json:
         return parse(text, by_value=True)
     except NotJson:
         pass
-    try:
-        return text.decode("utf-8")
-    except UnicodeDecodeError:
-        return {"sha256": hashlib.sha256(text).hexdigest(), "bytes": len(text)}
+    decoded = decode_utf8(text)
+    if decoded is not None:
+        return decoded
+    return {"sha256": hashlib.sha256(text).hexdigest(), "bytes": len(text)}
 
 
 def _headers(response: Response) -> Json:

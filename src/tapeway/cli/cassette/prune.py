@@ -14,7 +14,6 @@ from typing import Literal
 import click
 from pydantic import BaseModel, ValidationError
 
-from tapeway.admin.models.schema import legible
 from tapeway.cli import terminal
 from tapeway.cli.cassette import render
 from tapeway.cli.options import settings_options
@@ -28,6 +27,7 @@ from tapeway.core.matching.key import digest_of, request_key
 from tapeway.core.matching.rules import Rules, RulesFault, merged, of_meta
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerprint
+from tapeway.core.text import escape_surrogates
 from tapeway.errors import CassetteCorrupt, ConfigError, TapewayError
 from tapeway.paging import CassetteWalk, walk_over
 from tapeway.ports import Editable, SharedStore
@@ -114,7 +114,7 @@ class UnusedOnes:
             self._seen[mark].append(_going(item))
         if (named := self._by_index.get(item.index)) is not None:
             request = item.request
-            if (request.method, legible(request.target)) != (named.method, named.path):
+            if (request.method, escape_surrogates(request.target)) != (named.method, named.path):
                 raise self._changed(named)
             self._found.append(_going(item))
 

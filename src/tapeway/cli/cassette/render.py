@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from tapeway.cli import terminal
 from tapeway.conversations.model import ConversationMessage, document
-from tapeway.core.json_text import Json, NotJson, dump, legible, parse
+from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile, Headers, Request, Response
+from tapeway.core.text import decode_utf8, escape_surrogates
 from tapeway.formats.native.document import encode
 
 
@@ -17,7 +18,7 @@ def summary(item: AnyInteraction) -> str:
         outcome = "error" if "error" in item.document else "response"
         return terminal.line(f"#{item.index} {kind} {boundary} {outcome}")
     told = [
-        f"#{item.index} {legible(item.request.method)} {legible(item.request.url)}",
+        f"#{item.index} {escape_surrogates(item.request.method)} {escape_surrogates(item.request.url)}",
         str(item.response.status) if item.response.status else "",
         item.failure.kind if item.failure else "",
         item.response.verdict if item.response.verdict == "truncated" else "",
@@ -50,7 +51,7 @@ def _tokens(item: Interaction) -> str:
 
 def _request(item: Interaction) -> Iterator[str]:
     request = item.request
-    yield f"{legible(request.method)} {legible(request.url)}"
+    yield f"{escape_surrogates(request.method)} {escape_surrogates(request.url)}"
     yield from _headers(request.headers)
     yield from _body(request, request.file)
 
@@ -60,14 +61,16 @@ def _response(item: Interaction) -> Iterator[str]:
     if item.failure is not None:
         yield f"failed ({item.failure.kind}): {item.failure.message}"
     if response.status:
-        yield legible(f"{response.head.version} {response.status} {response.head.reason}".rstrip())
+        yield escape_surrogates(
+            f"{response.head.version} {response.status} {response.head.reason}".rstrip()
+        )
         yield from _headers(response.headers)
         yield from _body(response, response.file)
 
 
 def _headers(headers: Headers) -> Iterator[str]:
     for name, value in headers:
-        yield f"{name.decode('latin-1')}: {legible(value.decode('utf-8', 'surrogateescape'))}"
+        yield f"{name.decode('latin-1')}: {escape_surrogates(value.decode('utf-8', 'surrogateescape'))}"
 
 
 def _body(message: Request | Response, file: BodyFile | None) -> Iterator[str]:
@@ -84,10 +87,9 @@ def _shown(body: bytes) -> str:
         return dump(parse(body), indent=True).decode()
     except NotJson:
         pass
-    try:
-        return body.decode("utf-8").rstrip("\n")
-    except UnicodeDecodeError:
+    if (text := decode_utf8(body)) is None:
         return f"({terminal.size(len(body))} that are no text)"
+    return text.rstrip("\n")
 
 
 def _conversations(messages: Sequence[ConversationMessage]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from tapeway.core.http import forms
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Headers, Request
+from tapeway.core.text import decode_utf8
 
 VOLATILE = (
     "timestamp",
@@ -275,10 +276,8 @@ def _headers(
 
 
 def _text(value: bytes) -> str:
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
+    text = decode_utf8(value)
+    return value.decode("latin-1") if text is None else text
 
 
 def _body(body: bytes, content_type: str) -> dict[str, Json]:
@@ -298,7 +297,6 @@ def _body(body: bytes, content_type: str) -> dict[str, Json]:
             return {"form": forms.parse_form(body)}
         except ValueError:
             pass
-    try:
-        return {"text": body.decode("utf-8")}
-    except UnicodeDecodeError:
+    if (text := decode_utf8(body)) is None:
         return {"body_b64": base64.b64encode(body).decode("ascii")}
+    return {"text": text}

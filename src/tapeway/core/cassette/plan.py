@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.json_text import Json, legible
+from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import Lease
 from tapeway.core.model.control import Mode, ModePolicy, Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile, Request, Response
+from tapeway.core.text import escape_surrogates
 
 _MOST_PATHS = 2
 """Paths the message names; the answer's document holds the others."""
@@ -109,7 +110,7 @@ def _nearest(near: Near) -> str:
 
 
 def _short(path: str) -> str:
-    path = legible(path.removeprefix("body."))
+    path = escape_surrogates(path.removeprefix("body."))
     return path if len(path) <= _LONGEST else f"{path[:_LONGEST]}…"
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tapeway.core.model.messages import Headers
+from tapeway.core.text import is_utf8
 
 HOP_BY_HOP = frozenset(
     {
@@ -86,9 +87,7 @@ def unreadable(headers: Headers) -> str | None:
     is refused rather than altered.
     """
     for name, value in headers:
-        try:
-            value.decode("utf-8")
-        except UnicodeDecodeError:
+        if not is_utf8(value):
             return name.decode("latin-1")
     return None
 

@@ -12,6 +12,7 @@ from tapeway.core.http.headers import find_header, request_fields
 from tapeway.core.json_text import Json
 from tapeway.core.matching.normalisers import Spelled
 from tapeway.core.model.messages import LARGE_BODY, BodyFile, Headers, PartDigest
+from tapeway.core.text import escape_octets
 
 LARGE_JSON = 16 * 1024 * 1024
 """Up to here JSON and forms are read by value, which takes several times their size in memory."""
@@ -170,7 +171,5 @@ def _said(part: PartDigest) -> Json:
 
 
 def _text(value: str | None) -> str | None:
-    """As JSON can hold it: octets that are no UTF-8 are written as escapes."""
-    if value is None or value.isascii():
-        return value
-    return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    """As JSON can hold it."""
+    return None if value is None else escape_octets(value)

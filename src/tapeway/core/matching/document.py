@@ -25,6 +25,7 @@ from tapeway.core.matching.rules import NONE, Rules
 from tapeway.core.model.messages import LARGE_BODY, Headers, Request
 from tapeway.core.redaction.credentials import MIN_VALUE, is_credential_parameter
 from tapeway.core.redaction.spans import SHORT
+from tapeway.core.text import decode_utf8
 
 Content = Literal["empty", "json", "form", "parts", "text", "bytes", "coded", "large"]
 """How a body was read: `coded` under a content coding nobody could take off, `large` by its digest."""
@@ -167,10 +168,8 @@ def _by_type(content_type: bytes, octets: bytes) -> tuple[Content, Json]:
 
 
 def _opaque(octets: bytes) -> tuple[Content, Json]:
-    try:
-        return "text", octets.decode("utf-8")
-    except UnicodeDecodeError:
-        return "bytes", _hash(octets)
+    text = decode_utf8(octets)
+    return ("bytes", _hash(octets)) if text is None else ("text", text)
 
 
 def _hash(octets: bytes) -> Json:
@@ -218,18 +217,15 @@ def _by_name(pairs: Iterable[tuple[str, Json]]) -> dict[str, Json]:
 
 
 def _name(octets: bytes) -> str:
-    try:
-        name = octets.decode("utf-8")
-    except UnicodeDecodeError:
-        name = "\0"
-    return _anonymous(name) if name[:1] != "\0" else f"\0{octets.hex()}"
+    name = decode_utf8(octets)
+    if name is None or name.startswith("\0"):
+        return f"\0{octets.hex()}"
+    return _anonymous(name)
 
 
 def _text(octets: bytes) -> Json:
-    try:
-        return _anonymous(octets.decode("utf-8"))
-    except UnicodeDecodeError:
-        return {"hex": Spelled(octets.hex())}
+    text = decode_utf8(octets)
+    return {"hex": Spelled(octets.hex())} if text is None else _anonymous(text)
 
 
 def _anonymous(text: str) -> str:

@@ -7,8 +7,9 @@ from enum import Enum
 from itertools import islice
 from typing import TypeAlias
 
-from tapeway.core.json_text import Json, canonical, legible
+from tapeway.core.json_text import Json, canonical
 from tapeway.core.matching import json_paths
+from tapeway.core.text import escape_surrogates
 
 Steps = tuple[str | int, ...]
 """The names and positions that lead to a value."""
@@ -63,11 +64,11 @@ def shown(difference: Difference) -> dict[str, Json]:
     if isinstance(recorded, str) and isinstance(requested, str):
         start = max(0, common_head(recorded, requested) - _BEFORE)
         return {
-            "path": legible(difference.path),
+            "path": escape_surrogates(difference.path),
             "recorded": _excerpt(recorded, start),
             "requested": _excerpt(requested, start),
         }
-    found: dict[str, Json] = {"path": legible(difference.path)}
+    found: dict[str, Json] = {"path": escape_surrogates(difference.path)}
     if not isinstance(recorded, MissingValue):
         found["recorded"] = _short(recorded)
     if not isinstance(requested, MissingValue):
@@ -165,11 +166,13 @@ def _same(recorded: Json, requested: Json) -> bool:
 
 def _excerpt(text: str, start: int) -> str:
     end = start + _SHOWN
-    return legible(f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}")
+    return escape_surrogates(
+        f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
+    )
 
 
 def _short(value: Json) -> Json:
     if isinstance(value, str):
         return _excerpt(value, 0)
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else ""
-    return value if len(text) <= _SHOWN and text == legible(text) else _excerpt(text, 0)
+    return value if len(text) <= _SHOWN and text == escape_surrogates(text) else _excerpt(text, 0)

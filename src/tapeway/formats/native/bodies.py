@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from tapeway.core import json_text
 from tapeway.core.http import forms
-from tapeway.core.json_text import MAX_DEPTH, Json, NotJson, parse, same
+from tapeway.core.json_text import MAX_DEPTH, Json, NotJson, parse, same_json
+from tapeway.core.text import decode_utf8
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields
 
@@ -160,9 +161,9 @@ def _written(fields: Fields, value: Json, raw: bytes | None) -> bytes:
     if raw is not None and _says(raw, value):
         return raw
     text = read(fields.object("json_layout")).dump(value)
-    if json_text.NAME.encode() not in text:
+    if json_text.NON_FINITE_KEY.encode() not in text:
         return text
-    restored = json_text.restored(value)
+    restored = json_text.restore_non_finite(value)
     return text if restored == value else _written(fields, restored, raw)
 
 
@@ -191,16 +192,14 @@ def _form(body: bytes) -> dict[str, Json]:
 
 
 def _text(body: bytes) -> dict[str, Json]:
-    try:
-        return {"text": body.decode()}
-    except UnicodeDecodeError:
-        return {"body_b64": _base64(body)}
+    text = decode_utf8(body)
+    return {"body_b64": _base64(body)} if text is None else {"text": text}
 
 
 def _says(raw: bytes, value: Json) -> bool:
     # As leniently as AgentTape read it, so that its copy of odd JSON counts too.
     try:
-        return same(json.loads(raw.decode()), value)
+        return same_json(json.loads(raw.decode()), value)
     except (ValueError, RecursionError):
         return False
 

@@ -27,6 +27,7 @@ from tapeway.core.matching import rules
 from tapeway.core.matching.rules import RulesFault
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
+from tapeway.core.text import decode_utf8
 from tapeway.formats import errors
 from tapeway.formats.errors import FormatFault, Pointer
 from tapeway.formats.fields import Document, Fields
@@ -85,10 +86,9 @@ def _content(reference: dict[str, Json], fetch: Fetch, at: Pointer) -> Json:
         raise FormatFault(f"the file of {digest} beside the cassette was changed: restore it", at)
     if reference.get("encoding") == "base64":
         return {BYTES: base64.b64encode(content).decode("ascii")}
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError:
-        raise FormatFault(f"the file of {digest} beside the cassette is no text", at) from None
+    if (text := decode_utf8(content)) is None:
+        raise FormatFault(f"the file of {digest} beside the cassette is no text", at)
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def save(cassette: StoredCassette) -> bytes:
 def read(text: bytes, upgrades: Mapping[int, Upgrade] = UPGRADES) -> Sheet:
     """The documents a file holds. Raises FormatFault when the frame around them is wrong."""
     try:
-        value = parse(text, constant=json_text.held)
+        value = parse(text, constant=json_text.non_finite_object)
     except NotJson as exc:
         raise errors.explain(text, exc) from None
     try:
@@ -180,7 +180,7 @@ def encode(interaction: AnyInteraction) -> Document:
 
 def write(head: CassetteHead, documents: Iterable[Document]) -> bytes:
     """The file of a head and documents in this order; the same ones give the same bytes."""
-    frame = json_text.named(dump(root_of(head), indent=True)).removesuffix(b"\n}")
+    frame = json_text.write_non_finite(dump(root_of(head), indent=True)).removesuffix(b"\n}")
     # One by one: what one interaction holds has no influence on how another is written.
     written = [_indented(index, document) for index, document in enumerate(documents)]
     if not written:
@@ -209,7 +209,7 @@ def _indented(index: int, document: Document) -> bytes:
         case {"chunks": [[int() | float(), int()], *_] as chunks}:
             text = text.replace(*_spread_and_narrow(chunks))
     # A line break inside a string is an escape, so each one here begins a line.
-    return b"    " + json_text.named(text).replace(b"\n", b"\n    ")
+    return b"    " + json_text.write_non_finite(text).replace(b"\n", b"\n    ")
 
 
 def _spread_and_narrow(chunks: list[Json]) -> tuple[bytes, bytes]:

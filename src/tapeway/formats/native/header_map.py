@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Headers
+from tapeway.core.text import is_utf8
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields
 
@@ -70,13 +71,7 @@ def _rest(left: _Left) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _not_utf8(headers: Headers) -> set[str]:
-    names: set[str] = set()
-    for name, value in headers:
-        try:
-            value.decode("utf-8")
-        except UnicodeDecodeError:
-            names.add(name.decode("latin-1").lower())
-    return names
+    return {name.decode("latin-1").lower() for name, value in headers if not is_utf8(value)}
 
 
 def _texts(value: Json, place: tuple[str | int, ...]) -> Iterator[str]:

@@ -28,6 +28,7 @@ from tapeway.core.model.messages import (
     ResponseHead,
     Verdict,
 )
+from tapeway.core.text import is_utf8
 from tapeway.formats.errors import FormatFault, Pointer
 from tapeway.formats.fields import Fields, millis
 from tapeway.formats.native import bodies, chunk_times, header_map
@@ -348,17 +349,9 @@ def _as_it_stands(response: Response, method: str) -> Response:
     coding = coding_of(response.headers)
     if response.file is not None or not response.body or not may_be_read(response, method):
         return response
-    if decoder(coding) is None or not _is_text(response.body):
+    if decoder(coding) is None or not is_utf8(response.body):
         return response
     return replace(response, head=replace(response.head, headers=uncoded(response.headers)))
-
-
-def _is_text(body: bytes) -> bool:
-    try:
-        body.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _verdict(fields: Fields) -> Verdict:

@@ -175,7 +175,7 @@ def _answer(document: Document) -> _Answer | None:
     if isinstance(result, dict) and _RAW in result:
         # `with_raw_response` was recorded as what is inside the SDK: the answer is not in it.
         return None
-    return _whole(200, (), json_text.named(dump(result))), None
+    return _whole(200, (), json_text.write_non_finite(dump(result))), None
 
 
 def _interaction(fields: Fields, index: int, request: Request, answer: _Answer) -> Interaction:

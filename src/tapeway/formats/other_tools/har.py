@@ -13,6 +13,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Headers
+from tapeway.core.text import decode_utf8, is_utf8
 from tapeway.formats import conversion_loss
 from tapeway.formats.conversion_loss import ExtensionField, Loss, unfit
 from tapeway.formats.fields import Document, Fields
@@ -73,7 +74,7 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
         if why or isinstance(item, ForeignInteraction):
             losses.append(Loss(at, f"{why}: left out", left_out=True))
             continue
-        if _decoded(item.request.body) is None:
+        if not is_utf8(item.request.body):
             what = (
                 "is no UTF-8: it is written in base64, which other tools take for the body itself"
             )
@@ -129,7 +130,7 @@ def _request(item: Interaction, document: Document) -> Document:
     }
     if request.body:
         posted: Document = {"mimeType": _media(request.headers)}
-        text = _decoded(request.body)
+        text = decode_utf8(request.body)
         posted["text"] = _coded(request.body) if text is None else text
         if text is None:
             posted[_ENCODING] = "base64"
@@ -140,7 +141,7 @@ def _request(item: Interaction, document: Document) -> Document:
 def _response(item: Interaction, document: Document) -> Document:
     response = item.response
     content: Document = {"size": len(response.body), "mimeType": _media(response.headers)}
-    text = _decoded(response.body)
+    text = decode_utf8(response.body)
     content["text"] = _coded(response.body) if text is None else text
     if text is None:
         content["encoding"] = "base64"
@@ -254,13 +255,6 @@ def _query(url: str) -> str:
 
 def _media(headers: Headers) -> str:
     return (find_header(headers, b"content-type") or b"").decode("latin-1")
-
-
-def _decoded(content: bytes) -> str | None:
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
 
 
 def _coded(content: bytes) -> str:

@@ -15,6 +15,7 @@ from tapeway.core.http.headers import end_to_end
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.text import is_utf8
 from tapeway.formats.errors import FormatFault, Pointer
 from tapeway.formats.native import http_exchange
 
@@ -101,7 +102,7 @@ def readable(interaction: Interaction, *, decoded: bool) -> Interaction:
     request, response = readable_request(interaction.request), interaction.response
     if not decoded:
         response = readable_response(response, request.method)
-        decoded = bool(coding_of(response.headers)) and _is_text(response.body)
+        decoded = bool(coding_of(response.headers)) and is_utf8(response.body)
     if decoded:
         head = replace(response.head, headers=uncoded(response.headers))
         response = replace(response, head=head)
@@ -151,11 +152,3 @@ def version_of(said: str) -> str:
         return "HTTP/1.1"
     major, minor = found.groups()
     return f"HTTP/{major}" if major > "1" and minor in (None, "0") else f"HTTP/{major}.{minor or 1}"
-
-
-def _is_text(body: bytes) -> bool:
-    try:
-        body.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -21,6 +21,7 @@ from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import ResponseChunk
+from tapeway.core.text import decode_utf8, is_utf8
 from tapeway.formats import conversion_loss
 from tapeway.formats.conversion_loss import ExtensionField, Loss, dropped, unfit
 from tapeway.formats.errors import FormatFault, Pointer
@@ -278,10 +279,9 @@ def _of_document(document: Mapping[str, Json]) -> Interposed:
 
 
 def _data(name: str, data: bytes) -> Document:
-    try:
-        return {name: data.decode("utf-8")}
-    except UnicodeDecodeError:
+    if (text := decode_utf8(data)) is None:
         return {f"{name}_b64": base64.b64encode(data).decode("ascii")}
+    return {name: text}
 
 
 def _octets(fields: Fields, name: str) -> bytes:
@@ -422,9 +422,7 @@ def _unfit(item: AnyInteraction, said: Interposed | None) -> str:
         return unfit(item, "interposition")
     answer = b"".join([each.data for each in said.chunks])
     for name, content in (("request", said.body), ("answer", answer)):
-        try:
-            content.decode("utf-8")
-        except UnicodeDecodeError:
+        if not is_utf8(content):
             return f"the {name}'s body is no UTF-8, and interposition's files hold only that"
     return unfit(item, "interposition") if isinstance(item, Interaction) else ""
 
@@ -476,15 +474,7 @@ def _characters(chunks: tuple[Chunk, ...]) -> Iterator[Chunk]:
     before = b""
     for chunk in chunks:
         data = before + chunk.data
-        text = data.decode("utf-8", "ignore").encode() if _cut(data) else data
+        text = data.decode("utf-8", "ignore").encode() if not is_utf8(data) else data
         before = data[len(text) :]
         if text or chunk.metadata or not chunk.data:
             yield replace(chunk, data=text)
-
-
-def _cut(data: bytes) -> bool:
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
-        return True
-    return False

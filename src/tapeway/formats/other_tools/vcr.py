@@ -18,6 +18,7 @@ from tapeway.core.cassette import cursors
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
+from tapeway.core.text import is_utf8
 from tapeway.formats import conversion_loss
 from tapeway.formats.conversion_loss import ExtensionField, Loss, dropped, unfit
 from tapeway.formats.errors import FormatFault, Pointer
@@ -110,9 +111,7 @@ def write(cassette: StoredCassette, *, binary: bool = False) -> tuple[Document, 
 def _not_text(item: AnyInteraction) -> str:
     if isinstance(item, Interaction):
         for name, content in (("request", item.request.body), ("answer", item.response.body)):
-            try:
-                content.decode("utf-8")
-            except UnicodeDecodeError:
+            if not is_utf8(content):
                 return f"the {name}'s body is no UTF-8, which VCR.py holds in YAML only"
     return ""
 
@@ -194,11 +193,8 @@ def _refuse_octets(value: Json, at: Pointer) -> None:
 
 
 def _refuse_octet(text: str, at: Pointer) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        reason = "must be text: only bodies and values of headers may be octets"
-        raise FormatFault(reason, at) from None
+    if not is_utf8(text):
+        raise FormatFault("must be text: only bodies and values of headers may be octets", at)
 
 
 def _status(response: Fields) -> tuple[int, str]:
@@ -257,21 +253,13 @@ def _marked(value: Json, binary: dict[str, str]) -> Json:
         return {name: _marked(inner, binary) for name, inner in value.items()}
     if isinstance(value, list):
         return [_marked(inner, binary) for inner in value]
-    if isinstance(value, str) and not _is_text(value):
+    if isinstance(value, str) and not is_utf8(value):
         octets = value.encode("utf-8", "surrogateescape")
         # Nobody can have written a hash of the very bytes that stand in its place.
         mark = f"binary_{hashlib.sha256(octets).hexdigest()}"
         binary[mark] = f'!!binary "{base64.b64encode(octets).decode("ascii")}"'
         return mark
     return value
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _meaning(text: str) -> Json:

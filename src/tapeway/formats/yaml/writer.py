@@ -79,7 +79,7 @@ def _block(value: Json, indent: str) -> Iterator[str]:
 def _is_block(value: Json) -> bool:
     if not isinstance(value, dict | list) or not value:
         return False
-    return not _is_row(value) and json_text.number(value) is None
+    return not _is_row(value) and json_text.non_finite_number(value) is None
 
 
 def _is_row(value: Json) -> bool:
@@ -103,7 +103,7 @@ def _scalar(value: Json, *, in_list: bool = False) -> str:
             return number(value)
         case str():
             return _text(value, in_list=in_list)
-        case {json_text.NAME: str(name)}:
+        case {json_text.NON_FINITE_KEY: str(name)}:
             return _ODD[name]
         case dict():
             return "{}"

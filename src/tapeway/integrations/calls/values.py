@@ -20,6 +20,7 @@ from uuid import UUID
 
 from tapeway.core import json_text
 from tapeway.core.json_text import Json
+from tapeway.core.text import escape_surrogates, is_utf8
 from tapeway.formats.native.document import BYTES
 
 _CYCLE = "<cycle>"
@@ -47,7 +48,11 @@ def _written(value: object, around: frozenset[int]) -> Json:
         case str():
             return _text(value)
         case float():
-            return value if math.isfinite(value) else json_text.held(json_text.name_of(value))
+            return (
+                value
+                if math.isfinite(value)
+                else json_text.non_finite_object(json_text.non_finite_name(value))
+            )
         case bytes() | bytearray():
             return {BYTES: base64.b64encode(value).decode("ascii")}
         case date() | time():
@@ -76,7 +81,7 @@ def keyed(value: Json) -> Json:
     if isinstance(value, dict):
         if (octets := _octets(value)) is not None:
             return octets.decode("utf-8", "replace")
-        if (number := json_text.number(value)) is not None:
+        if (number := json_text.non_finite_number(value)) is not None:
             return number
         return {name: keyed(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -89,7 +94,7 @@ def read(value: Json) -> object:
     if isinstance(value, dict):
         if (octets := _octets(value)) is not None:
             return octets
-        if (number := json_text.number(value)) is not None:
+        if (number := json_text.non_finite_number(value)) is not None:
             return number
         return {name: read(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -123,10 +128,8 @@ def _object(value: object, inside: frozenset[int]) -> Json:
 
 
 def _text(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise NoValue("a text holds half of a surrogate pair") from None
+    if not is_utf8(text):
+        raise NoValue("a text holds half of a surrogate pair")
     return text
 
 
@@ -143,8 +146,8 @@ def document_of(exc: BaseException) -> dict[str, Json]:
     found: dict[str, Json] = {
         "type": type(exc).__name__,
         "module": type(exc).__module__,
-        "message": _legible(_message(exc)),
-        "repr": _legible(repr(exc)),
+        "message": escape_surrogates(_message(exc)),
+        "repr": escape_surrogates(repr(exc)),
     }
     attrs = {name: getattr(exc, name, None) for name in _ATTRIBUTES}
     simple = {name: each for name, each in attrs.items() if isinstance(each, int | float | str)}
@@ -172,10 +175,6 @@ def exception_of(document: Mapping[str, Json]) -> Exception:
         except (AttributeError, TypeError):
             continue
     return found
-
-
-def _legible(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _message(exc: BaseException) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tapeway.core.agenttape import key
-from tapeway.core.json_text import Json, NotJson, require
+from tapeway.core.json_text import Json, NotJson, check_json
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.errors import RequestError
 
@@ -57,8 +57,8 @@ def read(item: AnyInteraction) -> list[Message]:
 
 def _document(message: Message) -> dict[str, Json]:
     try:
-        require(message.role)
-        require(message.content, depth=_DEPTH)
+        check_json(message.role)
+        check_json(message.content, depth=_DEPTH)
     except NotJson as exc:
         raise RequestError(f"a message of role {message.role!r} cannot be kept: {exc}") from exc
     return {

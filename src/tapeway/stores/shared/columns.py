@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tapeway.core.cassette.index import found_under
-from tapeway.core.json_text import NotJson, dump, parse, require
+from tapeway.core.json_text import NotJson, check_json, dump, parse
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import NONE, Rules, RulesFault
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.interaction import AnyInteraction, exchange_of
+from tapeway.core.text import escape_octets
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
@@ -76,7 +77,7 @@ def row_of(item: AnyInteraction, text: str, under: Rules) -> InteractionColumns:
 
 def column(text: str) -> str:
     """A text as a column can hold it: what is no UTF-8 is escaped, the same way each time."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return escape_octets(text)
 
 
 def held_of(text: str, index: int, place: str) -> AnyInteraction:
@@ -92,7 +93,7 @@ def held_of(text: str, index: int, place: str) -> AnyInteraction:
 def head_text(head: CassetteHead) -> str:
     """What a head says besides `created_at` and `run_id`. Raises StoreError."""
     try:
-        require(head.meta, depth=3)
+        check_json(head.meta, depth=3)
         return dump(dict(head.meta)).decode()
     except (NotJson, UnicodeEncodeError, TypeError, RecursionError) as exc:
         raise StoreError("this cassette's meta cannot be kept: it is no JSON") from exc

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from tapeway.core.json_text import NotJson, require
+from tapeway.core.json_text import NotJson, check_json
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.redaction.leak_guard import Sighted, refusal
@@ -21,10 +21,10 @@ def document_of(interaction: AnyInteraction) -> Document:
     """The document. Raises StoreError for a recording that no cassette could give back."""
     try:
         if isinstance(interaction, ForeignInteraction):
-            require(interaction.document, depth=_DOCUMENT)
+            check_json(interaction.document, depth=_DOCUMENT)
         else:
-            require(interaction.usage, depth=_DOCUMENT + 1)
-            require(interaction.metadata, depth=_DOCUMENT + 1)
+            check_json(interaction.usage, depth=_DOCUMENT + 1)
+            check_json(interaction.metadata, depth=_DOCUMENT + 1)
         return encode(interaction)
     except FormatFault as fault:
         raise StoreError(f"this answer cannot be kept in a cassette: {fault}") from fault
@@ -35,7 +35,7 @@ def document_of(interaction: AnyInteraction) -> Document:
 def text_of(notation: Notation, head: CassetteHead, documents: Iterable[Document]) -> bytes:
     """The cassette's file. Raises StoreError for one that could not be read again."""
     try:
-        require(head.meta, depth=_META)
+        check_json(head.meta, depth=_META)
         return notation.write(head, documents)
     except FormatFault as fault:
         raise StoreError(f"the cassette cannot be written: {fault}") from fault
