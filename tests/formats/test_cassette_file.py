@@ -24,7 +24,7 @@ from tapeway.core.model.messages import (
     ResponseHead,
 )
 from tapeway.formats import cassette_file
-from tapeway.formats.cassette_file import ENDINGS, JSON, NOTATIONS, YAML, Notation
+from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, SERIALIZERS, YAML, Serializer
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
 from tests.support.exchanges import headers, interaction, media, times, typed
@@ -168,11 +168,11 @@ def test_what_could_not_be_read_again_is_not_written(monkeypatch: pytest.MonkeyP
 
 
 def test_a_notation_is_known_by_its_name_and_by_its_endings() -> None:
-    assert {"json": JSON, "yaml": YAML} == NOTATIONS
-    assert {".json": JSON, ".yaml": YAML, ".yml": YAML} == ENDINGS
+    assert {"json": JSON, "yaml": YAML} == SERIALIZERS
+    assert {".json": JSON, ".yaml": YAML, ".yml": YAML} == SERIALIZER_BY_SUFFIX
 
 
-def _text(notation: Notation, kind: str, said: str) -> bytes:
+def _text(serializer: Serializer, kind: str, said: str) -> bytes:
     request = '{"name": "f", "args": {}}'
     if kind == "http":
         request = '{"method": "GET", "url": "http://h/x", "headers": {}}'
@@ -181,30 +181,30 @@ def _text(notation: Notation, kind: str, said: str) -> bytes:
         '{"version": "1", "created_at": "", "run_id": "", "meta": {}, "interactions": '
         f'[{{"index": 0, "kind": "{kind}", "request": {request}, "response": {said}}}]}}'
     )
-    if notation is YAML:
+    if serializer is YAML:
         text = text.replace("-Infinity", "-.inf").replace("NaN", ".nan")
     return text.encode()
 
 
-@pytest.mark.parametrize("notation", [JSON, YAML], ids=["json", "yaml"])
-def test_they_are_read_held_and_written_as_they_were(notation: Notation) -> None:
-    text = _text(notation, "tool", '{"a": NaN, "b": [-Infinity, 1.5]}')
+@pytest.mark.parametrize("serializer", [JSON, YAML], ids=["json", "yaml"])
+def test_they_are_read_held_and_written_as_they_were(serializer: Serializer) -> None:
+    text = _text(serializer, "tool", '{"a": NaN, "b": [-Infinity, 1.5]}')
 
-    cassette = notation.load(text)
-    written = notation.save(cassette)
+    cassette = serializer.load(text)
+    written = serializer.save(cassette)
 
     (found,) = cassette.interactions
     assert isinstance(found, ForeignInteraction)
     assert found.document["response"] == RESULT
-    assert notation.load(written) == cassette
-    names = (b"NaN", b"-Infinity") if notation is JSON else (b"a: .nan", b"- -.inf")
+    assert serializer.load(written) == cassette
+    names = (b"NaN", b"-Infinity") if serializer is JSON else (b"a: .nan", b"- -.inf")
     assert all(name in written for name in names)
     assert json_text.NON_FINITE_KEY.encode() not in written
 
 
-@pytest.mark.parametrize("notation", [JSON, YAML], ids=["json", "yaml"])
-def test_a_body_has_them_as_python_writes_them(notation: Notation) -> None:
-    (found,) = notation.load(_text(notation, "http", '{"a": NaN}')).interactions
+@pytest.mark.parametrize("serializer", [JSON, YAML], ids=["json", "yaml"])
+def test_a_body_has_them_as_python_writes_them(serializer: Serializer) -> None:
+    (found,) = serializer.load(_text(serializer, "http", '{"a": NaN}')).interactions
 
     assert isinstance(found, Interaction)
     assert found.response.body == b'{"a": NaN}'

@@ -22,7 +22,7 @@ from tapeway.formats import registry
 from tapeway.formats.native import document
 from tapeway.formats.other_tools import vcr
 from tapeway.formats.other_tools.interposition import Chunk, Interposed, item_of
-from tapeway.formats.registry import Kind
+from tapeway.formats.registry import Format
 from tests.support.exchanges import headers, interaction, json_like, media, times, typed
 
 FRESH = CassetteHead("2026-11-22T00:00:00Z", "fresh")
@@ -44,7 +44,7 @@ CACHED = ForeignInteraction(
     },
 )
 TOOL = ForeignInteraction(0, {"kind": "tool", "request": {"name": "f"}, "response": 1})
-BOTH_WAYS = [kind for kind in registry.KINDS if kind.save is not None]
+BOTH_WAYS = [kind for kind in registry.FORMATS if kind.save is not None]
 FRAMINGS: tuple[Framing, ...] = ("length", "chunked", "close")
 NAMES = [kind.name for kind in BOTH_WAYS]
 bodies = (
@@ -124,7 +124,7 @@ def _settled(cassette: StoredCassette) -> StoredCassette:
 
 @pytest.mark.parametrize("kind", BOTH_WAYS, ids=NAMES)
 @given(cassette=cassettes())
-def test_what_is_written_comes_back_or_is_named(kind: Kind, cassette: StoredCassette) -> None:
+def test_what_is_written_comes_back_or_is_named(kind: Format, cassette: StoredCassette) -> None:
     assert kind.save is not None
     saved = kind.save(cassette)
 
@@ -133,14 +133,14 @@ def test_what_is_written_comes_back_or_is_named(kind: Kind, cassette: StoredCass
     kept = [item for index, item in enumerate(cassette.interactions) if index not in saved.left_out]
     assert loaded.losses == ()
     if kept:
-        assert registry.of_text(saved.text, ".yaml" if kind is registry.VCR else "") is kind
+        assert registry.detect(saved.text, ".yaml" if kind is registry.VCR else "") is kind
     assert document.save(loaded.cassette) == document.save(
         replace(cassette, interactions=tuple(kept))
     )
 
 
 @pytest.mark.parametrize("kind", BOTH_WAYS, ids=NAMES)
-def test_the_same_cassette_gives_the_same_bytes(kind: Kind) -> None:
+def test_the_same_cassette_gives_the_same_bytes(kind: Format) -> None:
     cassette = StoredCassette(HEAD, (interaction(),))
     assert kind.save is not None
     assert kind.save(cassette) == kind.save(cassette)
@@ -158,7 +158,7 @@ def without_ours(value: Any) -> Any:
     return value
 
 
-def theirs(kind: Kind, cassette: StoredCassette) -> bytes:
+def theirs(kind: Format, cassette: StoredCassette) -> bytes:
     """The file as the tool itself would have written it."""
     assert kind.save is not None
     text = kind.save(cassette).text
@@ -169,7 +169,7 @@ def theirs(kind: Kind, cassette: StoredCassette) -> bytes:
     return json.dumps(without_ours(json.loads(text))).encode()
 
 
-def told_of(kind: Kind, item: Interaction) -> dict[str, object]:
+def told_of(kind: Format, item: Interaction) -> dict[str, object]:
     """What the tool's own fields hold of a call, whatever the tool."""
     return {
         "method": item.request.method,
@@ -184,7 +184,7 @@ def told_of(kind: Kind, item: Interaction) -> dict[str, object]:
 @settings(suppress_health_check=[HealthCheck.filter_too_much], max_examples=60)
 @given(cassette=cassettes())
 def test_a_file_without_our_fields_says_the_same_calls(
-    kind: Kind, cassette: StoredCassette
+    kind: Format, cassette: StoredCassette
 ) -> None:
     plain = replace(
         cassette,
@@ -224,7 +224,7 @@ def _coded(item: Interaction) -> bool:
 @settings(max_examples=15)
 @given(cassette=cassettes())
 def test_any_pair_of_formats_loses_only_what_is_named(
-    one: Kind, other: Kind, cassette: StoredCassette
+    one: Format, other: Format, cassette: StoredCassette
 ) -> None:
     first = one.load(theirs(one, cassette), FRESH).cassette
     first = document.load(document.save(first))
@@ -243,7 +243,7 @@ def said(cassette: StoredCassette) -> Any:
 
 
 @pytest.mark.parametrize("kind", BOTH_WAYS, ids=NAMES)
-def test_odd_items_come_back_or_are_named(kind: Kind) -> None:
+def test_odd_items_come_back_or_are_named(kind: Format) -> None:
     assert kind.save is not None
     cassette = StoredCassette(HEAD, (MQTT, BARE, CACHED))
 

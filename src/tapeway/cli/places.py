@@ -17,7 +17,7 @@ from tapeway.core.http.routing import valid_cassette_name
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import ConfigError, StoreError
-from tapeway.formats.cassette_file import ENDINGS, JSON, YAML
+from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, YAML
 from tapeway.paging import CassetteWalk, walk_cassette
 from tapeway.ports import CassetteStore, SharedStore
 from tapeway.stores.file.paths import find_names
@@ -92,9 +92,9 @@ def find(written: str, store: str) -> CassettePlace:
     if is_address(written):
         return _of_address(written)
     path = Path(written)
-    if notation := ENDINGS.get(path.suffix):
+    if serializer := SERIALIZER_BY_SUFFIX.get(path.suffix):
         return CassettePlace(
-            FileStore(path.parent, notation), _checked(path.stem, written), written
+            FileStore(path.parent, serializer), _checked(path.stem, written), written
         )
     return CassettePlace(open_store(store), _checked(written, written), written)
 
@@ -142,7 +142,7 @@ def _checked(name: str, written: str) -> str:
     if not valid_cassette_name(name):
         raise ConfigError(
             f"{written!r} is neither the name of a cassette, such as suite/case-1, nor a file "
-            f"that ends in {', '.join(ENDINGS)}, nor STORE#NAME"
+            f"that ends in {', '.join(SERIALIZER_BY_SUFFIX)}, nor STORE#NAME"
         )
     return name
 
@@ -183,7 +183,7 @@ def targets(arguments: Sequence[str], store: str, *, strict: bool = False) -> li
 
 def files_of(root: Path, name: str) -> list[Path]:
     """The files a cassette has: one, none while it is in its journal, or by mistake several."""
-    files = [root / f"{name}{ending}" for ending in ENDINGS]
+    files = [root / f"{name}{ending}" for ending in SERIALIZER_BY_SUFFIX]
     return [each for each in files if each.is_file()]
 
 
@@ -210,7 +210,7 @@ def _of_argument(argument: str, store: str, *, strict: bool) -> Iterator[Target 
         yield from _of_folder(path, strict=strict)
     elif path.is_file():
         yield from _of_file(path, strict=strict)
-    elif valid_cassette_name(argument) and path.suffix not in ENDINGS:
+    elif valid_cassette_name(argument) and path.suffix not in SERIALIZER_BY_SUFFIX:
         yield _of_name(argument, store)
     else:
         raise ConfigError(f"{argument}: there is no such file, and it is no name of a cassette")
@@ -248,9 +248,9 @@ def _of_file(path: Path, *, strict: bool) -> Iterator[Target]:
 
 def _is_cassette(path: Path, *, strict: bool) -> bool:
     try:
-        if notation := ENDINGS.get(path.suffix):
+        if serializer := SERIALIZER_BY_SUFFIX.get(path.suffix):
             text = path.read_bytes()
-            if all(mark.search(text) for mark in _MARKS[notation]):
+            if all(mark.search(text) for mark in _MARKS[serializer]):
                 return True
     except OSError as exc:
         raise ConfigError(f"{path}: cannot be read ({exc.strerror})") from exc

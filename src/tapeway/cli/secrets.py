@@ -24,7 +24,7 @@ from tapeway.core.redaction.leak_guard import Place
 from tapeway.errors import StoreError
 from tapeway.formats.errors import shown
 from tapeway.formats.fields import Document
-from tapeway.formats.native.secret_scan import Inspected, Inspector, mended_as
+from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, decode_redacted
 from tapeway.formats.other_tools.http_call import keyed
 from tapeway.paging import CassetteWalk, walk_over
 from tapeway.ports import Editable
@@ -45,7 +45,7 @@ class Examination:
     replaced: list[Finding] = field(default_factory=list)
     left: list[Finding] = field(default_factory=list)
 
-    def add(self, seen: Inspected, place: Place) -> None:
+    def add(self, seen: ScanResult, place: Place) -> None:
         self.findings += _within(place, seen.findings)
         self.replaced += _within(place, seen.replaced)
         self.left += _within(place, seen.left)
@@ -53,30 +53,30 @@ class Examination:
 
 def examine(cassette: Pages, known: KnownValues) -> Examination:
     """Look at all of it. Raises StoreError for a large body that cannot be read."""
-    inspector = Inspector(cassette.head.run_id, known)
-    meta = inspector.document(dict(cassette.head.meta))
+    scanner = SecretScanner(cassette.head.run_id, known)
+    meta = scanner.document(dict(cassette.head.meta))
     result = Examination(replace(cassette.head, meta=meta.document))
     result.add(meta, ("meta",))
     for number, page in enumerate(cassette.pages):
-        seen = inspector.interaction(page.item, page.document)
+        seen = scanner.interaction(page.item, page.document)
         result.documents.append(seen.document)
         result.add(seen, ("interactions", number))
-        large = Inspected(seen.document, (), tuple(_in_files(inspector, page)))
+        large = ScanResult(seen.document, (), tuple(_in_files(scanner, page)))
         result.add(large, ("interactions", number))
     return result
 
 
 def examine_file(path: Path, known: KnownValues) -> list[Finding]:
     """What a large body shows that lies beside a cassette."""
-    return list(Inspector("", known).body((), (), _pieces(path)))
+    return list(SecretScanner("", known).body((), (), _pieces(path)))
 
 
-def _in_files(inspector: Inspector, page: Page) -> Iterator[Finding]:
+def _in_files(scanner: SecretScanner, page: Page) -> Iterator[Finding]:
     if isinstance(page.item, Interaction):
         for name, message in (("request", page.item.request), ("response", page.item.response)):
             if message.file is not None:
                 pieces = _pieces(Path(message.file.path))
-                yield from inspector.body((name, "body_file"), message.headers, pieces)
+                yield from scanner.body((name, "body_file"), message.headers, pieces)
 
 
 def _within(place: Place, findings: Iterable[Finding]) -> list[Finding]:
@@ -148,28 +148,28 @@ class Cleansing:
     def walk(self, through: CassetteWalk) -> CassetteWalk:
         """The same without its secrets; what is found is known once it was gone through."""
         self.found.clear()
-        inspector = Inspector(through.head.run_id, self._known)
-        meta = inspector.document(dict(through.head.meta))
+        scanner = SecretScanner(through.head.run_id, self._known)
+        meta = scanner.document(dict(through.head.meta))
         self._tell(("meta",), meta.replaced, REPLACED)
         self._tell(("meta",), meta.left, LEFT)
         head = replace(through.head, meta=meta.document)
-        return CassetteWalk(head, through.count, self._items(inspector, through.items))
+        return CassetteWalk(head, through.count, self._items(scanner, through.items))
 
     async def _items(
-        self, inspector: Inspector, items: AsyncIterator[AnyInteraction]
+        self, scanner: SecretScanner, items: AsyncIterator[AnyInteraction]
     ) -> AsyncIterator[AnyInteraction]:
         position = 0
         async for item in items:
             at = ("interactions", position)
             document = document_of(item)
-            seen = inspector.interaction(item, document)
+            seen = scanner.interaction(item, document)
             self._tell(at, seen.replaced, REPLACED)
-            self._tell(at, (*seen.left, *in_files(inspector, item)), LEFT)
+            self._tell(at, (*seen.left, *in_files(scanner, item)), LEFT)
             yield item if seen.document is document else self._mended(item, seen.document)
             position += 1
 
     def _mended(self, item: AnyInteraction, document: Document) -> AnyInteraction:
-        mended = mended_as(item, document)
+        mended = decode_redacted(item, document)
         # A key taken before would be a hash over the secret.
         return keyed(mended) if self._foreign and isinstance(mended, Interaction) else mended
 
@@ -182,13 +182,13 @@ class Cleansing:
         )
 
 
-def in_files(inspector: Inspector, item: AnyInteraction) -> Iterator[Finding]:
+def in_files(scanner: SecretScanner, item: AnyInteraction) -> Iterator[Finding]:
     """What the large bodies of an interaction show. Raises StoreError for one that is lost."""
     if isinstance(item, Interaction):
         for name, message in (("request", item.request), ("response", item.response)):
             if message.file is not None:
                 read = pieces(message.file)
-                yield from inspector.body((name, "body_file"), message.headers, read)
+                yield from scanner.body((name, "body_file"), message.headers, read)
 
 
 async def examine_place(found: CassettePlace, known: KnownValues) -> Examination:
@@ -231,20 +231,20 @@ async def _mend_at_once(found: CassettePlace, known: KnownValues) -> Examination
 async def _mended(
     through: CassetteWalk, known: KnownValues, result: Examination
 ) -> AsyncIterator[tuple[AnyInteraction, AnyInteraction]]:
-    inspector = Inspector(through.head.run_id, known)
-    result.head = _head(through.head, inspector, result)
+    scanner = SecretScanner(through.head.run_id, known)
+    result.head = _head(through.head, scanner, result)
     position = 0
     async for item in through.items:
         at = ("interactions", position)
         document = document_of(item)
-        seen = inspector.interaction(item, document)
+        seen = scanner.interaction(item, document)
         result.add(seen, at)
-        result.add(Inspected(document, (), tuple(in_files(inspector, item))), at)
-        yield item, item if seen.document is document else mended_as(item, seen.document)
+        result.add(ScanResult(document, (), tuple(in_files(scanner, item))), at)
+        yield item, item if seen.document is document else decode_redacted(item, seen.document)
         position += 1
 
 
-def _head(head: CassetteHead, inspector: Inspector, result: Examination) -> CassetteHead:
-    meta = inspector.document(dict(head.meta))
+def _head(head: CassetteHead, scanner: SecretScanner, result: Examination) -> CassetteHead:
+    meta = scanner.document(dict(head.meta))
     result.add(meta, ("meta",))
     return replace(head, meta=meta.document)

@@ -13,7 +13,7 @@ from tapeway.core.model.interaction import AnyInteraction
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
 from tapeway.formats.native import document
-from tapeway.formats.native.document import Sheet
+from tapeway.formats.native.document import ParsedFile
 from tapeway.formats.native.versions import UPGRADES, Upgrade
 from tapeway.formats.yaml import parser, writer
 from tapeway.formats.yaml.parser import MAX_SIZE
@@ -22,19 +22,19 @@ from tapeway.formats.yaml.scalars import resolve
 _ODD = {".nan": "NaN", ".inf": "Infinity", "+.inf": "Infinity", "-.inf": "-Infinity"}
 
 
-def read(text: bytes, upgrades: Mapping[int, Upgrade] = UPGRADES) -> Sheet:
+def read(text: bytes, upgrades: Mapping[int, Upgrade] = UPGRADES) -> ParsedFile:
     """The documents a file holds. Raises FormatFault when the frame around them is wrong."""
     value = parser.parse(text, meaning=_meaning)
     try:
-        return document.sheet_of(value, upgrades)
+        return document.parse_root(value, upgrades)
     except FormatFault as exc:
         raise _placed(exc, text) from None
 
 
-def decode_all(text: bytes, sheet: Sheet, fetch: document.Fetch) -> list[AnyInteraction]:
+def decode_all(text: bytes, parsed: ParsedFile, fetch: document.FetchAsset) -> list[AnyInteraction]:
     """What all the documents of a file say. Raises FormatFault with line, place and reason."""
     try:
-        return document.decode_sheet(sheet, fetch if document.mentioned(text) else None)
+        return document.decode_parsed(parsed, fetch if document.may_refer_to_assets(text) else None)
     except FormatFault as exc:
         raise _placed(exc, text) from None
 
@@ -44,7 +44,7 @@ def write(head: CassetteHead, documents: Iterable[Document]) -> bytes:
 
     Raises FormatFault for one that is too large to be read again.
     """
-    root = document.root_of(head)
+    root = document.root_fields(head)
     root["interactions"] = [document.numbered(*each) for each in enumerate(documents)]
     text = writer.dump(root).encode()
     if len(text) > MAX_SIZE:
@@ -65,28 +65,28 @@ def _placed(fault: FormatFault, text: bytes) -> FormatFault:
 
 
 @dataclass(frozen=True, slots=True)
-class Notation:
+class Serializer:
     """How to read and write files of one kind; what the functions promise, `native` says."""
 
     name: str
-    endings: tuple[str, ...]
-    read: Callable[[bytes], Sheet]
-    decode_all: Callable[[bytes, Sheet, document.Fetch], list[AnyInteraction]]
+    suffixes: tuple[str, ...]
+    read: Callable[[bytes], ParsedFile]
+    decode_all: Callable[[bytes, ParsedFile, document.FetchAsset], list[AnyInteraction]]
     write: Callable[[CassetteHead, Iterable[Document]], bytes]
 
-    def load(self, text: bytes, fetch: document.Fetch = document.no_assets) -> StoredCassette:
+    def load(self, text: bytes, fetch: document.FetchAsset = document.no_assets) -> StoredCassette:
         """The cassette a file holds. Raises FormatFault with line, place and reason."""
-        sheet = self.read(text)
-        return StoredCassette(sheet.head, tuple(self.decode_all(text, sheet, fetch)))
+        parsed = self.read(text)
+        return StoredCassette(parsed.head, tuple(self.decode_all(text, parsed, fetch)))
 
     def save(self, cassette: StoredCassette) -> bytes:
         """The file of a cassette, its interactions numbered by their position."""
         return self.write(cassette.head, [document.encode(each) for each in cassette.interactions])
 
 
-JSON = Notation("json", (".json",), document.read, document.decode_all, document.write)
-YAML = Notation("yaml", (".yaml", ".yml"), read, decode_all, write)
-NOTATIONS = {each.name: each for each in (JSON, YAML)}
+JSON = Serializer("json", (".json",), document.read, document.decode_all, document.write)
+YAML = Serializer("yaml", (".yaml", ".yml"), read, decode_all, write)
+SERIALIZERS = {each.name: each for each in (JSON, YAML)}
 
-ENDINGS = {ending: each for each in (JSON, YAML) for ending in each.endings}
-"""Which notation files with an ending are in."""
+SERIALIZER_BY_SUFFIX = {ending: each for each in (JSON, YAML) for ending in each.suffixes}
+"""Which serializer files with an ending are in."""

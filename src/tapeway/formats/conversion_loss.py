@@ -119,7 +119,7 @@ class ExtensionField:
         return http_exchange.decode(document, plain.index, rest.at)
 
 
-def of_head(head: CassetteHead) -> Document:
+def head_fields(head: CassetteHead) -> Document:
     """What a cassette says about itself."""
     return {"created_at": head.created_at, "run_id": head.run_id, "meta": dict(head.meta)}
 

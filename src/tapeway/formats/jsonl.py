@@ -18,14 +18,14 @@ from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import document, versions
 from tapeway.formats.native.document import (
-    Whole,
+    CassetteDigest,
     decode,
+    document_digest,
     encode,
+    head_digest,
     numbered,
-    of_document,
-    of_head,
-    root_of,
-    sheet_of,
+    parse_root,
+    root_fields,
 )
 from tapeway.formats.native.versions import UPGRADES, Upgrade
 
@@ -58,7 +58,7 @@ def read(
         head = conversion_loss.head(Fields(root, ()), fresh)
         # One text for all, so that what is wrong is told as in a cassette file.
         known = {name: root[name] for name in ("version", "interactions")}
-        return document.load(dump(known | conversion_loss.of_head(head)))
+        return document.load(dump(known | conversion_loss.head_fields(head)))
     except FormatFault as fault:
         at = fault.pointer[1] if len(fault.pointer) > 1 else None
         line = lines[at + 1 if isinstance(at, int) else 0]
@@ -67,7 +67,10 @@ def read(
 
 def write(cassette: StoredCassette) -> bytes:
     """The lines, each interaction numbered by its position."""
-    first: Document = {"version": str(versions.CURRENT), **conversion_loss.of_head(cassette.head)}
+    first: Document = {
+        "version": str(versions.CURRENT),
+        **conversion_loss.head_fields(cassette.head),
+    }
     rest = [
         {**document.encode(item), "index": index}
         for index, item in enumerate(cassette.interactions)
@@ -92,7 +95,7 @@ def _values(text: bytes) -> Iterator[tuple[int, Document]]:
         yield number, value
 
 
-class Cut(ValueError):
+class IncompleteCopy(ValueError):
     """The copy does not end as it should."""
 
 
@@ -114,18 +117,18 @@ class CopyWriter:
     def __init__(self, head: CassetteHead, *, remember: bool = False) -> None:
         self._head = head
         self._count = 0
-        self._whole = Whole(of_head(head))
+        self._whole = CassetteDigest(head_digest(head))
         self._digests: list[str] | None = [] if remember else None
 
     def first(self) -> bytes:
-        return dump(root_of(self._head)) + b"\n"
+        return dump(root_fields(self._head)) + b"\n"
 
     def lines(self, items: Iterable[AnyInteraction]) -> bytes:
         """Raises FormatFault for an interaction that could not be read again."""
         written: list[bytes] = []
         for item in items:
             document = encode(item)
-            digest = of_document(document)
+            digest = document_digest(document)
             self._count += 1
             self._whole.add(digest)
             if self._digests is not None:
@@ -148,15 +151,15 @@ class CopyWriter:
         return dump({_END: end}) + b"\n"
 
 
-class Reader:
-    """Reads a copy piece by piece. Raises FormatFault for what cannot be read, and Cut."""
+class CopyReader:
+    """Reads a copy piece by piece. Raises FormatFault for what cannot be read, and IncompleteCopy."""
 
     def __init__(self, *, remember: bool = False) -> None:
         self._rest: list[bytes] = []
         self._waiting = 0
         self._head: CassetteHead | None = None
         self._count = 0
-        self._whole = Whole("")
+        self._whole = CassetteDigest("")
         self._digests: list[str] | None = [] if remember else None
         self._end: Fields | None = None
 
@@ -179,16 +182,16 @@ class Reader:
     def finish(self) -> CopyEnd:
         """What it says, once nothing more comes."""
         if self._head is None or self._end is None or self._rest:
-            raise Cut("the copy ends before its last line")
+            raise IncompleteCopy("the copy ends before its last line")
         digest = self._whole.digest
         said = self._end.integer("interactions", low=0, high=2**53), self._end.text("sha256")
         if said != (self._count, digest):
-            raise Cut("the copy is not what its last line says")
+            raise IncompleteCopy("the copy is not what its last line says")
         return CopyEnd(self._head, digest, tuple(self._digests or ()))
 
     def _read(self, line: bytes) -> AnyInteraction | None:
         if self._end is not None:
-            raise Cut("something follows on the last line of the copy")
+            raise IncompleteCopy("something follows on the last line of the copy")
         number = self._count + 2 if self._head is not None else 1
         try:
             value = parse(line)
@@ -198,8 +201,8 @@ class Reader:
         if self._head is None:
             root: dict[str, Json] = {**fields.values, "interactions": []}
             # An upgrade needs the whole document, and a copy is never held whole.
-            self._head = sheet_of(root, upgrades={}).head
-            self._whole = Whole(of_head(self._head))
+            self._head = parse_root(root, upgrades={}).head
+            self._whole = CassetteDigest(head_digest(self._head))
             return None
         if _END in fields:
             self._end = fields.object(_END)
@@ -207,7 +210,7 @@ class Reader:
         document = dict(fields.values)
         index = fields.integer("index", low=0, high=2**53)
         item = decode(document, index, ("interactions", self._count))
-        digest = of_document(document)
+        digest = document_digest(document)
         self._count += 1
         self._whole.add(digest)
         if self._digests is not None:

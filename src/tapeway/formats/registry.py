@@ -21,7 +21,7 @@ _Write = Callable[[StoredCassette], tuple[dict[str, Json], list[Loss]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class Format:
     """A format: what it is called, how its files end, and how they are read and written.
 
     `load` takes what a new cassette says about itself, for files that do not say it, and raises
@@ -36,19 +36,19 @@ class Kind:
     save: Callable[[StoredCassette], ExportedCassette] | None
 
 
-def named(name: str, suffix: str = "") -> Kind | None:
+def by_name(name: str, suffix: str = "") -> Format | None:
     """The format of this name, for a file that ends like this."""
     if name == VCR.name and suffix.lower() == ".json":
         return VCR_JSON
-    return next((kind for kind in KINDS if kind.name == name), None)
+    return next((kind for kind in FORMATS if kind.name == name), None)
 
 
-def of_suffix(suffix: str) -> Kind | None:
+def by_suffix(suffix: str) -> Format | None:
     """The format that files which end like this are written in, such as `.har`."""
-    return next((kind for kind in KINDS if suffix.lower() in kind.suffixes), None)
+    return next((kind for kind in FORMATS if suffix.lower() in kind.suffixes), None)
 
 
-def of_text(text: bytes, suffix: str = "") -> Kind | None:
+def detect(text: bytes, suffix: str = "") -> Format | None:
     """The format of a text in a file that ends like this, or None where no format knows it.
 
     Raises FormatFault for what is neither YAML nor JSON, where the suffix says it is YAML.
@@ -62,7 +62,7 @@ def of_text(text: bytes, suffix: str = "") -> Kind | None:
         return _of_line(text)
 
 
-def _of_line(text: bytes) -> Kind | None:
+def _of_line(text: bytes) -> Format | None:
     try:
         kind = _of_value(parse(text.lstrip().partition(b"\n")[0]))
     except NotJson:
@@ -70,8 +70,8 @@ def _of_line(text: bytes) -> Kind | None:
     return kind if kind is JSONL else None
 
 
-def _of_value(value: Json) -> Kind | None:
-    return next((kind for kind in KINDS if kind.recognises(value)), None)
+def _of_value(value: Json) -> Format | None:
+    return next((kind for kind in FORMATS if kind.recognises(value)), None)
 
 
 def _is_json(text: bytes) -> bool:
@@ -134,7 +134,7 @@ def _is_native(value: Json) -> bool:
             return False
 
 
-TAPEWAY = Kind(
+TAPEWAY = Format(
     "tapeway",
     (".json", *_YAML),
     _is_native,
@@ -143,12 +143,12 @@ TAPEWAY = Kind(
 )
 """A cassette file; where it lies in a store, the store reads and writes it."""
 
-VCR = Kind("vcr", (), lambda value: False, _load_vcr, _save_vcr)
+VCR = Format("vcr", (), lambda value: False, _load_vcr, _save_vcr)
 """VCR.py's own choice, YAML; with the suffix `.json` the other one."""
 
-VCR_JSON = Kind("vcr-json", (), vcr.recognises, _load_vcr, _saver(vcr.write))
+VCR_JSON = Format("vcr-json", (), vcr.recognises, _load_vcr, _saver(vcr.write))
 
-JSONL = Kind(
+JSONL = Format(
     "jsonl",
     (".jsonl", ".ndjson"),
     jsonl.recognises,
@@ -156,12 +156,12 @@ JSONL = Kind(
     lambda cassette: ExportedCassette(jsonl.write(cassette)),
 )
 
-KINDS = (
+FORMATS = (
     TAPEWAY,
-    Kind("har", (".har",), har.recognises, _loader(har.read), _saver(har.write)),
+    Format("har", (".har",), har.recognises, _loader(har.read), _saver(har.write)),
     VCR_JSON,
     VCR,
-    Kind(
+    Format(
         "interposition",
         (),
         interposition.recognises,
@@ -169,8 +169,8 @@ KINDS = (
         _saver(interposition.write),
     ),
     JSONL,
-    Kind("dspy", (), dspy.recognises, _loader(dspy.read), _saver(dspy.write)),
-    Kind("aimock", (), aimock.recognises, _loader(aimock.read), None),
-    Kind("wiremock", (), wiremock.recognises, _loader(wiremock.read), None),
+    Format("dspy", (), dspy.recognises, _loader(dspy.read), _saver(dspy.write)),
+    Format("aimock", (), aimock.recognises, _loader(aimock.read), None),
+    Format("wiremock", (), wiremock.recognises, _loader(wiremock.read), None),
 )
 """In the order they are asked whether a text is theirs."""

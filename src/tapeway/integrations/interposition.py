@@ -22,7 +22,7 @@ from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import StoreError, TapewayError
 from tapeway.formats.errors import FormatFault, shown
 from tapeway.formats.native.document import decode, encode
-from tapeway.formats.native.secret_scan import Inspector
+from tapeway.formats.native.secret_scan import SecretScanner
 from tapeway.formats.other_tools.http_call import keyed
 from tapeway.formats.other_tools.interposition import (
     NOTE,
@@ -179,7 +179,7 @@ class TapewayCassetteStore:
         if self._known is None:
             return item
         document = encode(item)
-        seen = Inspector(self._cassette.head().run_id, self._known).interaction(item, document)
+        seen = SecretScanner(self._cassette.head().run_id, self._known).interaction(item, document)
         for finding in seen.findings:
             if _asked(finding.place):
                 raise StoreError(

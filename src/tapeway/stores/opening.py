@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tapeway.errors import ConfigError
-from tapeway.formats.cassette_file import NOTATIONS
+from tapeway.formats.cassette_file import SERIALIZERS
 from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
@@ -121,7 +121,7 @@ def _folder(path: str, url: str) -> FileStore:
     folder, asked, form = path.partition(_FORM)
     if not asked:
         return FileStore(Path(path))
-    if not folder or form not in NOTATIONS:
-        known = " or ".join(f"{_FORM}{name}" for name in NOTATIONS)
+    if not folder or form not in SERIALIZERS:
+        known = " or ".join(f"{_FORM}{name}" for name in SERIALIZERS)
         raise ConfigError(f"the store '{url}' cannot be used: a folder may end in {known}")
-    return FileStore(Path(folder), NOTATIONS[form])
+    return FileStore(Path(folder), SERIALIZERS[form])

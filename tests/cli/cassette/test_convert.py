@@ -17,7 +17,7 @@ from tests.formats.other_tools.example_files import text
 from tests.support.canary import sightings
 
 # DSPy's caches hold no HTTP calls.
-FORMATS = [kind.name for kind in registry.KINDS if kind.save and kind.name != "dspy"]
+FORMATS = [kind.name for kind in registry.FORMATS if kind.save and kind.name != "dspy"]
 TOOL = ForeignInteraction(1, {"kind": "tool", "request": {"name": "f"}, "response": 1})
 
 

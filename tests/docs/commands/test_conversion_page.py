@@ -49,8 +49,8 @@ def test_the_ways_between_stores_run_as_shown(capsys: pytest.CaptureFixture[str]
     assert len({line.partition("sha256:")[2] for line in out.splitlines()}) == 1
 
 
-@pytest.mark.parametrize("kind", registry.KINDS, ids=lambda kind: kind.name)
-def test_every_format_is_named(kind: registry.Kind) -> None:
+@pytest.mark.parametrize("kind", registry.FORMATS, ids=lambda kind: kind.name)
+def test_every_format_is_named(kind: registry.Format) -> None:
     assert f"`{kind.name}`" in _SECTION
     for suffix in kind.suffixes:
         assert f"`{suffix}`" in _SECTION

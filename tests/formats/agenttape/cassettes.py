@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.formats.cassette_file import ENDINGS
+from tapeway.formats.cassette_file import SERIALIZER_BY_SUFFIX
 
 FOLDER = Path(__file__).parents[1] / "data" / "agenttape"
-FILES = sorted(path for path in FOLDER.glob("0.*/*.*") if path.suffix in ENDINGS)
+FILES = sorted(path for path in FOLDER.glob("0.*/*.*") if path.suffix in SERIALIZER_BY_SUFFIX)
 NAMES = [f"{path.parent.name}/{path.name}" for path in FILES]
 
 
@@ -19,4 +19,6 @@ def loaded(name: str, text: bytes | None = None) -> StoredCassette:
         file = beside / digest.replace(":", "-")
         return file.read_bytes() if file.exists() else None
 
-    return ENDINGS[path.suffix].load(path.read_bytes() if text is None else text, fetch)
+    return SERIALIZER_BY_SUFFIX[path.suffix].load(
+        path.read_bytes() if text is None else text, fetch
+    )

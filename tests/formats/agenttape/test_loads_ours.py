@@ -14,7 +14,7 @@ from tapeway.core.http.headers import stored_request_headers
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
-from tapeway.formats.cassette_file import JSON, YAML, Notation
+from tapeway.formats.cassette_file import JSON, YAML, Serializer
 from tapeway.formats.native import document
 from tests.formats.agenttape.cassettes import NAMES, loaded
 from tests.support.markdown import ROOT
@@ -109,14 +109,14 @@ def _played(folder: Path, cassette: Path, plan: list[dict[str, str]], forced: st
 
 @pytest.mark.parametrize("reader", READERS)
 def test_agenttape_replays_what_was_recorded_here(reader: str, tmp_path: Path) -> None:
-    notation, forced = READERS[reader]
+    serializer, forced = READERS[reader]
     clients = {"httpx": HTTPX, "requests": REQUESTS}
     made = [
         (_recorded(at, name, clients[client], client), client, BODIES[name][1])
         for at, (name, client) in enumerate((n, c) for n in BODIES for c in clients)
     ]
-    path = tmp_path / f"ours.{notation.name}"
-    path.write_bytes(notation.save(StoredCassette(HEAD, tuple([each for each, _, _ in made]))))
+    path = tmp_path / f"ours.{serializer.name}"
+    path.write_bytes(serializer.save(StoredCassette(HEAD, tuple([each for each, _, _ in made]))))
 
     answers = _played(tmp_path, path, [_plan(each, client) for each, client, _ in made], forced)
 
@@ -131,9 +131,9 @@ def test_agenttape_replays_what_was_recorded_here(reader: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("reader", READERS)
 def test_what_agenttape_wrote_it_reads_again_when_it_was_here(reader: str, tmp_path: Path) -> None:
-    notation, forced = READERS[reader]
-    path = tmp_path / f"again.{notation.name}"
-    path.write_bytes(notation.save(loaded("0.1.8/http.yaml")))
+    serializer, forced = READERS[reader]
+    path = tmp_path / f"again.{serializer.name}"
+    path.write_bytes(serializer.save(loaded("0.1.8/http.yaml")))
     url = "http://127.0.0.1:18474"
     plan = [
         {"client": "httpx", "method": "GET", "url": f"{url}{target}", "type": "", "body": ""}
@@ -152,9 +152,9 @@ def test_what_agenttape_wrote_it_reads_again_when_it_was_here(reader: str, tmp_p
     assert base64.b64decode(answers[1]["body"]) == b"line one\nline two \n\n"
 
 
-@pytest.mark.parametrize("notation", [JSON, YAML], ids=["json", "yaml"])
+@pytest.mark.parametrize("serializer", [JSON, YAML], ids=["json", "yaml"])
 def test_every_document_of_agenttape_comes_back_from_it_the_same(
-    notation: Notation, tmp_path: Path
+    serializer: Serializer, tmp_path: Path
 ) -> None:
     code = (
         "import json, sys, agenttape.cassette as c, pathlib\n"
@@ -164,8 +164,8 @@ def test_every_document_of_agenttape_comes_back_from_it_the_same(
     paths = []
     for at, name in enumerate(NAMES):
         cassette = loaded(name)
-        paths.append(tmp_path / f"{at}.{notation.name}")
-        paths[-1].write_bytes(notation.save(cassette))
+        paths.append(tmp_path / f"{at}.{serializer.name}")
+        paths[-1].write_bytes(serializer.save(cassette))
     for forced in ("", "1"):
         ran = subprocess.run(
             [sys.executable, "-c", code, *paths],

@@ -8,7 +8,7 @@ import pytest
 
 from tapeway.core.agenttape import key
 from tapeway.core.model.interaction import ForeignInteraction, Interaction, exchange_of
-from tapeway.formats.cassette_file import JSON, YAML, Notation
+from tapeway.formats.cassette_file import JSON, YAML, Serializer
 from tapeway.formats.native import document
 from tests.formats.agenttape.cassettes import NAMES, loaded
 
@@ -34,12 +34,14 @@ def test_all_that_a_release_wrote_is_loaded(name: str) -> None:
     assert cassette.head.meta["agenttape_version"] == release
 
 
-@pytest.mark.parametrize("notation", [JSON, YAML], ids=["json", "yaml"])
+@pytest.mark.parametrize("serializer", [JSON, YAML], ids=["json", "yaml"])
 @pytest.mark.parametrize("name", NAMES)
-def test_what_was_loaded_is_written_and_read_again_the_same(name: str, notation: Notation) -> None:
+def test_what_was_loaded_is_written_and_read_again_the_same(
+    name: str, serializer: Serializer
+) -> None:
     cassette = loaded(name)
 
-    again = notation.load(notation.save(cassette))
+    again = serializer.load(serializer.save(cassette))
 
     assert again == cassette
     assert [exchange_of(each) for each in again.interactions] == [

@@ -18,7 +18,7 @@ from tapeway.core.redaction.findings import Finding
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.formats.errors import shown
 from tapeway.formats.native.document import decode, encode
-from tapeway.formats.native.secret_scan import Inspected, Inspector, patched
+from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, patched
 from tests.support.canary import sightings
 from tests.support.coded_bodies import flushed, pack
 from tests.support.exchanges import interaction
@@ -34,8 +34,8 @@ BY_HAND: dict[str, Json] = {
 }
 
 
-def inspect(document: dict[str, Json]) -> Inspected:
-    return Inspector("run-1", KNOWN).interaction(decode(document, 0), document)
+def inspect(document: dict[str, Json]) -> ScanResult:
+    return SecretScanner("run-1", KNOWN).interaction(decode(document, 0), document)
 
 
 def places(findings: tuple[Finding, ...]) -> dict[str, str]:
@@ -183,7 +183,7 @@ def test_a_finding_shows_no_more_than_the_beginning(
 def test_what_shows_nothing_is_left_exactly_as_it_stands(document: dict[str, Json]) -> None:
     found = inspect(document)
 
-    assert found == Inspected(document)
+    assert found == ScanResult(document)
     assert found.document is document
 
 
@@ -231,7 +231,7 @@ def test_no_cut_and_no_coding_hides_a_secret_in_a_large_body(
     pieces = [body[start:end] for start, end in pairwise([0, *cuts, len(body)])]
     headers = ((b"content-encoding", coding),)
 
-    found = list(Inspector("", KNOWN).body(("x",), headers, pieces))
+    found = list(SecretScanner("", KNOWN).body(("x",), headers, pieces))
 
     assert {each.kind for each in found} == {"my-key" if secret == ENV else "openai-key"}
     assert {each.place for each in found} == {("x",)}
@@ -241,7 +241,7 @@ def test_a_large_body_s_secret_is_told_once() -> None:
     key = KEY.encode()
     pieces = [b"a " * 50_000, key[:10], key[10:30], key[30:], b" and " * 100_000, b"or " * 9, b"x"]
 
-    assert len(list(Inspector("", KNOWN).body((), (), pieces))) == 1
+    assert len(list(SecretScanner("", KNOWN).body((), (), pieces))) == 1
 
 
 @pytest.mark.parametrize("login", ["me:pw", "me:a-long-passw0rd"])

@@ -47,21 +47,21 @@ def _as_version_0(text: bytes) -> dict[str, Any]:
 def test_an_older_json_file_is_loaded_and_written_in_the_current_version() -> None:
     older = json.dumps(_as_version_0(JSON.save(CASSETTE))).encode()
 
-    sheet = document.read(older, {0: upgrade_0_to_1})
-    items = document.decode_all(older, sheet, no_assets)
+    parsed = document.read(older, {0: upgrade_0_to_1})
+    items = document.decode_all(older, parsed, no_assets)
 
-    assert StoredCassette(sheet.head, tuple(items)) == CASSETTE
-    assert JSON.save(StoredCassette(sheet.head, tuple(items))) == JSON.save(CASSETTE)
+    assert StoredCassette(parsed.head, tuple(items)) == CASSETTE
+    assert JSON.save(StoredCassette(parsed.head, tuple(items))) == JSON.save(CASSETTE)
 
 
 def test_an_older_yaml_file_is_loaded_and_written_in_the_current_version() -> None:
     # Any JSON is YAML.
     older = json.dumps(_as_version_0(JSON.save(CASSETTE)), indent=1).encode()
 
-    sheet = cassette_file.read(older, {0: upgrade_0_to_1})
-    items = cassette_file.decode_all(older, sheet, no_assets)
+    parsed = cassette_file.read(older, {0: upgrade_0_to_1})
+    items = cassette_file.decode_all(older, parsed, no_assets)
 
-    assert YAML.save(StoredCassette(sheet.head, tuple(items))) == YAML.save(CASSETTE)
+    assert YAML.save(StoredCassette(parsed.head, tuple(items))) == YAML.save(CASSETTE)
 
 
 def test_older_json_lines_are_loaded_too() -> None:
@@ -132,4 +132,4 @@ def test_what_every_release_of_agenttape_wrote_has_the_current_version(path: Pat
 
 def test_a_copy_between_two_tapeways_is_not_upgraded() -> None:
     with pytest.raises(FormatFault, match="there is no format version '0'"):
-        jsonl.Reader().feed(b'{"version":"0","created_at":"","run_id":"","meta":{}}\n')
+        jsonl.CopyReader().feed(b'{"version":"0","created_at":"","run_id":"","meta":{}}\n')

@@ -10,7 +10,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.formats import registry
 from tapeway.formats.conversion_loss import ImportedCassette
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.registry import Kind
+from tapeway.formats.registry import Format
 
 FRESH = CassetteHead("2026-11-22T00:00:00Z", "fresh")
 _FOLDER = Path(__file__).parents[1] / "data" / "others"
@@ -20,8 +20,8 @@ def text(name: str) -> bytes:
     return (_FOLDER / name).read_bytes()
 
 
-def kind(name: str) -> Kind:
-    found = registry.named(name)
+def kind(name: str) -> Format:
+    found = registry.by_name(name)
     assert found is not None
     return found
 

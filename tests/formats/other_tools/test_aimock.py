@@ -110,4 +110,4 @@ def test_a_broken_fixture_is_named_with_line_and_place() -> None:
         "fixtures[4].response.status: must be a whole number between 400 and 599, not 200",
         broken[: broken.index(b'"status"')].count(b"\n") + 1,
     )
-    assert registry.of_text(TEXT) is kind("aimock")
+    assert registry.detect(TEXT) is kind("aimock")

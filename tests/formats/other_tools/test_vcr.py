@@ -282,11 +282,11 @@ def test_octets_stand_in_bodies_and_headers_and_nowhere_else() -> None:
 
 
 def test_the_suffix_says_whether_json_is_written() -> None:
-    assert registry.named("vcr", ".json") is registry.VCR_JSON
-    assert registry.named("vcr", ".yaml") is registry.VCR
-    assert registry.of_text(text("vcr_requests.yaml"), ".yaml") is registry.VCR
-    assert registry.of_text(text("vcr_httpx.json"), ".json") is registry.VCR_JSON
-    assert registry.of_text(b"just: text", ".yaml") is None
+    assert registry.by_name("vcr", ".json") is registry.VCR_JSON
+    assert registry.by_name("vcr", ".yaml") is registry.VCR
+    assert registry.detect(text("vcr_requests.yaml"), ".yaml") is registry.VCR
+    assert registry.detect(text("vcr_httpx.json"), ".json") is registry.VCR_JSON
+    assert registry.detect(b"just: text", ".yaml") is None
 
 
 def call(

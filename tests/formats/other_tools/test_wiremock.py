@@ -85,7 +85,7 @@ def test_one_mapping_is_a_file_too_and_a_broken_one_is_named() -> None:
     one = {"request": {"method": "GET", "url": "/"}, "response": {"status": "x"}}
     written = json.dumps(one, indent=1).encode()
 
-    assert registry.of_text(written) is registry.named("wiremock")
+    assert registry.detect(written) is registry.by_name("wiremock")
     assert fault("wiremock", written) == (
         "response.status: must be a whole number between 0 and 999, not text",
         7,

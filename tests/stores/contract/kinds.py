@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tapeway.formats.cassette_file import JSON, YAML, Notation
+from tapeway.formats.cassette_file import JSON, YAML, Serializer
 from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
@@ -64,12 +64,12 @@ async def _memory(folder: Path, server: str) -> AsyncIterator[Place]:
     yield Place(lambda: store, "memory:")
 
 
-def _file(notation: Notation) -> Callable[[Path, str], AbstractAsyncContextManager[Place]]:
+def _file(serializer: Serializer) -> Callable[[Path, str], AbstractAsyncContextManager[Place]]:
     @asynccontextmanager
     async def place(folder: Path, server: str) -> AsyncIterator[Place]:
         root = folder / "cassettes"
-        store = FileStore(root, notation)
-        yield Place(lambda: FileStore(root, notation), store.url)
+        store = FileStore(root, serializer)
+        yield Place(lambda: FileStore(root, serializer), store.url)
 
     return place
 

@@ -21,9 +21,9 @@ def file(root: Path, name: str, *numbers: int) -> Path:
     """A cassette's file with these recordings."""
     root.mkdir(exist_ok=True)
     path = root / name
-    notation = JSON if name.endswith(".json") else YAML
+    serializer = JSON if name.endswith(".json") else YAML
     items = tuple([recording(number).interaction for number in numbers])
-    path.write_bytes(notation.save(StoredCassette(HEAD, items)))
+    path.write_bytes(serializer.save(StoredCassette(HEAD, items)))
     return path
 
 

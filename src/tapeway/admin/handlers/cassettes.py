@@ -138,6 +138,6 @@ def head_of(sent: Head) -> CassetteHead:
     """What was sent, as a cassette has it. Raises AdminError (422) for what no store could read."""
     head = CassetteHead(sent.created_at, sent.run_id, cast("dict[str, Json]", sent.meta))
     try:
-        return document.sheet_of({**document.root_of(head), "interactions": []}).head
+        return document.parse_root({**document.root_fields(head), "interactions": []}).head
     except FormatFault as fault:
         raise unreadable(fault) from fault

@@ -24,7 +24,7 @@ from tapeway.engine.editing.lookup import no_cassette
 from tapeway.errors import AdminError, TapewayError
 from tapeway.formats import jsonl
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.jsonl import CopyWriter, Reader
+from tapeway.formats.jsonl import CopyReader, CopyWriter
 from tapeway.paging import bytes_in_memory
 
 MOST_COPIED = 4096 * MIB
@@ -68,14 +68,14 @@ async def put_copy(
     """Put a cassette there that another tapeway sends line by line; all of it or nothing."""
     name, wanted = call.cassette, condition(call.request)
     media_type(call.request, TYPES)
-    reader, items = Reader(), list[AnyInteraction]()
+    reader, items = CopyReader(), list[AnyInteraction]()
     try:
         async for piece in pieces(call.request, MOST_COPIED):
             items += await asyncio.to_thread(reader.feed, piece)
         end = reader.finish()
     except FormatFault as fault:
         raise unreadable(fault) from fault
-    except jsonl.Cut as cut:
+    except jsonl.IncompleteCopy as cut:
         raise AdminError(f"{cut}: nothing was kept", status=422, code="cut_copy") from None
     cassette = StoredCassette(end.head, tuple(items))
     changed = await console.broker.editor.put(

@@ -107,7 +107,7 @@ def _loaded(form: str, text: bytes) -> ImportedCassette:
 
 
 def _importer(name: str) -> Callable[[bytes, CassetteHead], ImportedCassette]:
-    kind = registry.named(name)
+    kind = registry.by_name(name)
     if kind is None:
         raise ValueError(f"there is no format {name}")
     return kind.load
@@ -190,7 +190,7 @@ def _yaml(stored: StoredCassette) -> ExportedCassette:
 
 
 def _exporter(name: str) -> Callable[[StoredCassette], ExportedCassette]:
-    kind = registry.named(name)
+    kind = registry.by_name(name)
     if kind is None or kind.save is None:
         raise ValueError(f"no cassette can be written as {name}")
     return kind.save

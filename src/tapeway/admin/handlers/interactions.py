@@ -40,7 +40,7 @@ from tapeway.engine.editing.lookup import no_cassette, no_interaction
 from tapeway.errors import AdminError, CassetteCorrupt
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
-from tapeway.formats.native.document import decode, encode, of_document
+from tapeway.formats.native.document import decode, document_digest, encode
 from tapeway.paging import PAGE_BYTES, bytes_in_memory
 from tapeway.ports import SharedStore
 
@@ -70,7 +70,7 @@ async def get_interaction(console: HandlerContext, call: Plain) -> web.Response:
         raise no_interaction(name, index)
     document = _document(name, found)
     body = await asyncio.to_thread(dump, document)
-    etag = {"ETag": tag(of_document(document))}
+    etag = {"ETag": tag(document_digest(document))}
     return web.Response(body=body, content_type="application/json", headers=etag)
 
 

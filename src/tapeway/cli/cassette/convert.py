@@ -24,8 +24,8 @@ from tapeway.settings.options import process_secrets
 from tapeway.settings.sources import load_settings
 from tapeway.stores.opening import open_store
 
-_FORMATS = click.Choice([kind.name for kind in registry.KINDS])
-_WRITTEN = click.Choice([kind.name for kind in registry.KINDS if kind.save is not None])
+_FORMATS = click.Choice([kind.name for kind in registry.FORMATS])
+_WRITTEN = click.Choice([kind.name for kind in registry.FORMATS if kind.save is not None])
 
 
 @click.command()

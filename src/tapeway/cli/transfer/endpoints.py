@@ -17,7 +17,7 @@ from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
 from tapeway.formats import registry
 from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.registry import TAPEWAY, Kind
+from tapeway.formats.registry import TAPEWAY, Format
 from tapeway.stores.shared.durable_files import FILE_MODE, store_error
 
 
@@ -29,15 +29,15 @@ def content(path: Path) -> bytes:
         raise ConfigError(f"{path}: cannot be read ({exc.strerror})") from exc
 
 
-def kind_of(path: Path) -> Kind | None:
+def kind_of(path: Path) -> Format | None:
     """The format its text is in. Raises ConfigError, CassetteCorrupt for a broken text in YAML."""
     try:
-        return registry.of_text(content(path), path.suffix)
+        return registry.detect(content(path), path.suffix)
     except FormatFault as fault:
         raise _corrupt(path, fault) from fault
 
 
-def read(path: Path, text: bytes, kind: Kind, fresh: CassetteHead) -> ImportedCassette:
+def read(path: Path, text: bytes, kind: Format, fresh: CassetteHead) -> ImportedCassette:
     """What a file's text says. Raises CassetteCorrupt with file, line, place and reason."""
     try:
         return kind.load(text, fresh)
@@ -45,7 +45,7 @@ def read(path: Path, text: bytes, kind: Kind, fresh: CassetteHead) -> ImportedCa
         raise _corrupt(path, fault) from fault
 
 
-def saved(kind: Kind, cassette: StoredCassette) -> ExportedCassette:
+def saved(kind: Format, cassette: StoredCassette) -> ExportedCassette:
     """The text of a file. Raises ConfigError for a format that is only read, StoreError."""
     if kind.save is None:
         raise ConfigError(f"the format '{kind.name}' is only read: give another one with --to")
@@ -108,7 +108,7 @@ class Endpoint:
     """A file of another tool, or a cassette in a store."""
 
     written: str
-    kind: Kind
+    kind: Format
 
     @property
     def path(self) -> Path:
@@ -147,7 +147,7 @@ def target(written: str, name: str | None) -> Endpoint:
         return _stored(written, name, "--to")
     if name is not None:
         return Endpoint(written, _named(name, written))
-    kind = registry.of_suffix(Path(written).suffix)
+    kind = registry.by_suffix(Path(written).suffix)
     if kind is None and not valid_cassette_name(written):
         raise ConfigError(f"{written}: no format is known for this suffix; {_choice('--to')}")
     return Endpoint(written, kind or TAPEWAY)
@@ -159,8 +159,8 @@ def _stored(written: str, name: str | None, flag: str) -> Endpoint:
     return Endpoint(written, TAPEWAY)
 
 
-def _named(name: str, written: str) -> Kind:
-    kind = registry.named(name, Path(written).suffix)
+def _named(name: str, written: str) -> Format:
+    kind = registry.by_name(name, Path(written).suffix)
     if kind is None:
         raise ConfigError(f"there is no format '{name}': known are {_names()}")
     return kind
@@ -171,4 +171,4 @@ def _choice(flag: str) -> str:
 
 
 def _names() -> str:
-    return ", ".join([kind.name for kind in registry.KINDS])
+    return ", ".join([kind.name for kind in registry.FORMATS])

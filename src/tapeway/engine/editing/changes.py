@@ -148,8 +148,8 @@ async def digest_of(stored: StoredCassette | None) -> str | None:
         return None
 
     def digest() -> str:
-        return document.of_cassette(
-            document.of_head(stored.head), map(document.of_item, stored.interactions)
+        return document.cassette_digest(
+            document.head_digest(stored.head), map(document.interaction_digest, stored.interactions)
         )
 
     return await asyncio.to_thread(digest)

@@ -272,7 +272,7 @@ class Editor:
             )
             await self._store.save(name, replace(before, head=found.head))
             await self._store.release(name)
-            return Changed(document.of_head(found.head), found.replaced), None
+            return Changed(document.head_digest(found.head), found.replaced), None
 
         return await self._workshop.change(name, partial(self._careful, name, work))
 
@@ -311,7 +311,7 @@ class Editor:
             if before is None:
                 raise no_cassette(name)
             place = place_of(name, before.interactions, index)
-            condition.check(document.of_item(before.interactions[place]))
+            condition.check(document.interaction_digest(before.interactions[place]))
             instead: tuple[AnyInteraction, ...] = ()
             if changed is not None:
                 (item,) = await self._all_placed(name, [changed], before)
@@ -327,7 +327,7 @@ class Editor:
             await self._store.save(name, replace(before, interactions=kept))
             told = None
             if instead:
-                told = Appended(place, document.of_item(instead[0]))
+                told = Appended(place, document.interaction_digest(instead[0]))
             if loaded is None:
                 await self._store.release(name)
                 return told, None
@@ -365,7 +365,7 @@ class Editor:
     ) -> None:
         await self._claimed(cassette)
         await self._begin(cassette, head)
-        receipt.head = document.of_head(cassette.head)
+        receipt.head = document.head_digest(cassette.head)
         given = [each.item for each in additions]
         items = await self._all_placed(cassette.name, given, None)
         found = await asyncio.to_thread(
@@ -398,7 +398,7 @@ class Editor:
     ) -> None:
         await self._store.append(cassette.name, cassette.head, recording)
         item = recording.interaction
-        receipt.done[number] = Appended(item.index, document.of_item(item))
+        receipt.done[number] = Appended(item.index, document.interaction_digest(item))
         if isinstance(item, ForeignInteraction):
             cassette.hold(item, recording.supersedes)
             return

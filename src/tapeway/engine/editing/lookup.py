@@ -61,7 +61,9 @@ def sources_of(items: Sequence[AnyInteraction]) -> frozenset[tuple[str, str]]:
 def same(cassette: CassetteIndex, index: int | None, item: AnyInteraction) -> Appended | None:
     """The interaction of this index, where it says just the same."""
     held = None if index is None else cassette.get(index)
-    if held is None or (digest := document.of_item(held)) != document.of_item(item):
+    if held is None or (digest := document.interaction_digest(held)) != document.interaction_digest(
+        item
+    ):
         return None
     return Appended(held.index, digest)
 
@@ -75,9 +77,9 @@ async def held_already(
     for number, item in enumerate(items):
         if not isinstance(item, Interaction):
             continue
-        digest = document.of_item(item)
+        digest = document.interaction_digest(item)
         for each in await store.find(name, found_under(item, rules.of_meta(head.meta))):
-            if each.item.index not in used and document.of_item(each.item) == digest:
+            if each.item.index not in used and document.interaction_digest(each.item) == digest:
                 used.add(each.item.index)
                 found[number] = Appended(each.item.index, digest)
                 break
@@ -90,7 +92,7 @@ async def superseded_by(cassette: CassetteIndex, wanted: Sequence[Reference]) ->
     moved: list[str] = []
     for each in wanted:
         held = cassette.get(each.index)
-        if held is not None and each.sha256 == document.of_item(held):
+        if held is not None and each.sha256 == document.interaction_digest(held):
             found.append(each.index)
         else:
             moved.append(each.sha256)
@@ -103,7 +105,7 @@ async def superseded_by(cassette: CassetteIndex, wanted: Sequence[Reference]) ->
 def _sought(held: Sequence[AnyInteraction], digests: list[str], used: frozenset[int]) -> list[int]:
     found: list[int] = []
     for each in held:
-        if each.index not in used and (digest := document.of_item(each)) in digests:
+        if each.index not in used and (digest := document.interaction_digest(each)) in digests:
             digests.remove(digest)
             found.append(each.index)
             if not digests:

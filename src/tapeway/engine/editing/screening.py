@@ -13,7 +13,7 @@ from tapeway.core.redaction.leak_guard import Place
 from tapeway.errors import AdminError
 from tapeway.formats.errors import shown
 from tapeway.formats.native.document import encode
-from tapeway.formats.native.secret_scan import Inspected, Inspector, mended_as
+from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, decode_redacted
 
 Secrets = Literal["refuse", "redact", "keep"]
 """What to do where something shows a secret: `keep` does not even look."""
@@ -45,23 +45,23 @@ def screened(
     """
     if secrets == "keep":
         return Screened(head, tuple(items))
-    inspector = Inspector(head.run_id, known)
+    scanner = SecretScanner(head.run_id, known)
     replaced: list[Finding] = []
     left: list[Finding] = []
 
-    def note(seen: Inspected, at: Place) -> None:
+    def note(seen: ScanResult, at: Place) -> None:
         replaced.extend([replace(each, place=(*at, *each.place)) for each in seen.replaced])
         left.extend([replace(each, place=(*at, *each.place)) for each in seen.left])
 
     found: list[AnyInteraction] = []
     for number, item in enumerate(items):
         document = encode(item)
-        seen = inspector.interaction(item, document)
+        seen = scanner.interaction(item, document)
         note(seen, ("interactions", number))
-        note(Inspected(document, (), tuple(_in_files(inspector, item))), ("interactions", number))
-        found.append(item if seen.document is document else mended_as(item, seen.document))
+        note(ScanResult(document, (), tuple(_in_files(scanner, item))), ("interactions", number))
+        found.append(item if seen.document is document else decode_redacted(item, seen.document))
     if meta:
-        about = inspector.document(dict(head.meta))
+        about = scanner.document(dict(head.meta))
         note(about, ("meta",))
         head = replace(head, meta=about.document)
     _refuse(left if secrets == "redact" else [*replaced, *left], secrets)
@@ -85,9 +85,9 @@ def _refuse(found: Sequence[Finding], secrets: Secrets) -> None:
     )
 
 
-def _in_files(inspector: Inspector, item: AnyInteraction) -> Iterator[Finding]:
+def _in_files(scanner: SecretScanner, item: AnyInteraction) -> Iterator[Finding]:
     if isinstance(item, Interaction):
         for name, message in (("request", item.request), ("response", item.response)):
             if message.file is not None:
                 place: Place = (name, "body_file")
-                yield from inspector.body(place, message.headers, pieces(message.file))
+                yield from scanner.body(place, message.headers, pieces(message.file))

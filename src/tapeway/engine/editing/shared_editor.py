@@ -137,9 +137,11 @@ class SharedEditor:
         self._bodies.forget(name)
         await self._changed()
         digests = await asyncio.to_thread(
-            lambda: [document.of_item(each) for each in after.interactions]
+            lambda: [document.interaction_digest(each) for each in after.interactions]
         )
-        return Changed(document.of_cassette(document.of_head(after.head), digests), found.replaced)
+        return Changed(
+            document.cassette_digest(document.head_digest(after.head), digests), found.replaced
+        )
 
     async def restate(self, name: str, head: CassetteHead, secrets: Secrets = "refuse") -> Changed:
         """Put another head in force for all instances. Raises AdminError (404)."""
@@ -150,7 +152,7 @@ class SharedEditor:
         )
         await self._store.restate(name, found.head)
         await self._changed()
-        return Changed(document.of_head(found.head), found.replaced)
+        return Changed(document.head_digest(found.head), found.replaced)
 
     async def remove(self, name: str, condition: Condition = ANY) -> None:
         """Delete a cassette for all instances. Raises AdminError (404)."""
@@ -177,7 +179,7 @@ class SharedEditor:
             raise no_cassette(name)
         if (before := await self._store.get(name, index)) is None:
             raise no_interaction(name, index)
-        condition.check(document.of_item(before.item))
+        condition.check(document.interaction_digest(before.item))
         instead = None
         if changed is not None:
             items = await self._placed(name, [changed], [before.item])
@@ -188,7 +190,7 @@ class SharedEditor:
             instead = replace(item, index=index)
         if not await self._store.edit(name, index, instead):
             raise no_interaction(name, index)
-        return None if instead is None else Appended(index, document.of_item(instead))
+        return None if instead is None else Appended(index, document.interaction_digest(instead))
 
     async def keep(self, name: str, file: BodyFile) -> None:
         """Bring a large body in that an interaction to come refers to; durable on return."""
@@ -208,7 +210,7 @@ class SharedEditor:
     ) -> None:
         outline = await self._store.outline(name)
         born = outline.head if outline is not None else head or self._new_head()
-        receipt.head = document.of_head(born)
+        receipt.head = document.head_digest(born)
         items = await self._placed(name, [each.item for each in additions])
         found = await asyncio.to_thread(
             partial(screened, born, items, self._known, secrets, meta=False)
@@ -237,11 +239,11 @@ class SharedEditor:
     ) -> None:
         await self._store.append(name, head, step)
         item = step.interaction
-        receipt.done[number] = Appended(item.index, document.of_item(item))
+        receipt.done[number] = Appended(item.index, document.interaction_digest(item))
 
     async def _holds(self, name: str, wanted: Reference) -> bool:
         found = await self._store.get(name, wanted.index)
-        return found is not None and document.of_item(found.item) == wanted.sha256
+        return found is not None and document.interaction_digest(found.item) == wanted.sha256
 
     async def _placed(
         self, name: str, items: Sequence[AnyInteraction], before: Sequence[AnyInteraction] = ()
@@ -258,5 +260,7 @@ class SharedEditor:
         outline = await self._store.outline(name)
         if outline is None:
             return None
-        digests = [document.of_item(item) async for item in pages_after(self._store, name, None)]
-        return document.of_cassette(document.of_head(outline.head), digests)
+        digests = [
+            document.interaction_digest(item) async for item in pages_after(self._store, name, None)
+        ]
+        return document.cassette_digest(document.head_digest(outline.head), digests)

@@ -34,49 +34,49 @@ from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import http_exchange, sdk_calls, versions
 from tapeway.formats.native.versions import UPGRADES, Upgrade
 
-Fetch = Callable[[str], bytes | None]
+FetchAsset = Callable[[str], bytes | None]
 """Gives the content behind a digest `sha256:…`, or None where there is none."""
 
-BYTES = "__agenttape_bytes__"
+BYTES_NAME = "__agenttape_bytes__"
 """The only name in an object that stands for octets, in base64: how AgentTape writes small ones."""
-_MARKER = "__agenttape_asset__"
+_ASSET = "__agenttape_asset__"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 KINDS = ("llm", "tool", "retrieval", "memory_read", "memory_write", "http")
 _ROOT = ("version", "created_at", "run_id", "meta", "interactions")
 
 
-def mentioned(text: bytes) -> bool:
+def may_refer_to_assets(text: bytes) -> bool:
     """Whether a cassette's text may hold a reference at all."""
-    return _MARKER.encode() in text
+    return _ASSET.encode() in text
 
 
-def inline(value: Json, fetch: Fetch, at: Pointer) -> Json:
+def inline_assets(value: Json, fetch: FetchAsset, at: Pointer) -> Json:
     """The value with every reference replaced by its content. Raises FormatFault for a lost one."""
     if isinstance(value, dict):
-        if _MARKER in value:
+        if _ASSET in value:
             return _content(value, fetch, at)
-        return {name: inline(inner, fetch, (*at, name)) for name, inner in value.items()}
+        return {name: inline_assets(inner, fetch, (*at, name)) for name, inner in value.items()}
     if isinstance(value, list):
-        return [inline(inner, fetch, (*at, index)) for index, inner in enumerate(value)]
+        return [inline_assets(inner, fetch, (*at, index)) for index, inner in enumerate(value)]
     return value
 
 
-def recalled(value: Json) -> Json:
+def with_previews(value: Json) -> Json:
     """The value with each reference replaced whose text is short enough to stand in it whole."""
     if isinstance(value, dict):
         preview = value.get("preview")
-        if _MARKER in value and isinstance(preview, str) and value.get("encoding") == "utf-8":
+        if _ASSET in value and isinstance(preview, str) and value.get("encoding") == "utf-8":
             return (
                 preview if len(preview.encode("utf-8", "replace")) == value.get("size") else value
             )
-        return {name: recalled(inner) for name, inner in value.items()}
+        return {name: with_previews(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [recalled(inner) for inner in value]
+        return [with_previews(inner) for inner in value]
     return value
 
 
-def _content(reference: dict[str, Json], fetch: Fetch, at: Pointer) -> Json:
-    digest = reference[_MARKER]
+def _content(reference: dict[str, Json], fetch: FetchAsset, at: Pointer) -> Json:
+    digest = reference[_ASSET]
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
         raise FormatFault("is a reference without a sha256 digest", at)
     content = fetch(digest)
@@ -85,14 +85,14 @@ def _content(reference: dict[str, Json], fetch: Fetch, at: Pointer) -> Json:
     if "sha256:" + hashlib.sha256(content).hexdigest() != digest:
         raise FormatFault(f"the file of {digest} beside the cassette was changed: restore it", at)
     if reference.get("encoding") == "base64":
-        return {BYTES: base64.b64encode(content).decode("ascii")}
+        return {BYTES_NAME: base64.b64encode(content).decode("ascii")}
     if (text := decode_utf8(content)) is None:
         raise FormatFault(f"the file of {digest} beside the cassette is no text", at)
     return text
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class ParsedFile:
     """A cassette file taken apart: its head and its interactions, each with its index."""
 
     head: CassetteHead
@@ -104,10 +104,10 @@ def no_assets(digest: str) -> bytes | None:
     return None
 
 
-def load(text: bytes, fetch: Fetch = no_assets) -> StoredCassette:
+def load(text: bytes, fetch: FetchAsset = no_assets) -> StoredCassette:
     """The cassette a file holds. Raises FormatFault with line, place and reason."""
-    sheet = read(text)
-    return StoredCassette(sheet.head, tuple(decode_all(text, sheet, fetch)))
+    parsed = read(text)
+    return StoredCassette(parsed.head, tuple(decode_all(text, parsed, fetch)))
 
 
 def save(cassette: StoredCassette) -> bytes:
@@ -115,40 +115,40 @@ def save(cassette: StoredCassette) -> bytes:
     return write(cassette.head, [encode(each) for each in cassette.interactions])
 
 
-def read(text: bytes, upgrades: Mapping[int, Upgrade] = UPGRADES) -> Sheet:
+def read(text: bytes, upgrades: Mapping[int, Upgrade] = UPGRADES) -> ParsedFile:
     """The documents a file holds. Raises FormatFault when the frame around them is wrong."""
     try:
         value = parse(text, constant=json_text.non_finite_object)
     except NotJson as exc:
         raise errors.explain(text, exc) from None
     try:
-        return sheet_of(value, upgrades)
+        return parse_root(value, upgrades)
     except FormatFault as exc:
         raise _placed(exc, text) from None
 
 
-def decode_all(text: bytes, sheet: Sheet, fetch: Fetch) -> list[AnyInteraction]:
+def decode_all(text: bytes, parsed: ParsedFile, fetch: FetchAsset) -> list[AnyInteraction]:
     """What all the documents of a file say. Raises FormatFault with line, place and reason."""
     try:
-        return decode_sheet(sheet, fetch if mentioned(text) else None)
+        return decode_parsed(parsed, fetch if may_refer_to_assets(text) else None)
     except FormatFault as exc:
         raise _placed(exc, text) from None
 
 
-def decode_sheet(sheet: Sheet, fetch: Fetch | None) -> list[AnyInteraction]:
+def decode_parsed(parsed: ParsedFile, fetch: FetchAsset | None) -> list[AnyInteraction]:
     """The same, in whatever way the file writes its values. Raises FormatFault with the place."""
     return [
         decode(document, index, ("interactions", position), fetch)
-        for position, (index, document) in enumerate(sheet.documents)
+        for position, (index, document) in enumerate(parsed.documents)
     ]
 
 
 def decode(
-    document: Document, index: int, at: Pointer = (), fetch: Fetch | None = None
+    document: Document, index: int, at: Pointer = (), fetch: FetchAsset | None = None
 ) -> AnyInteraction:
     """What a document says; kinds that HTTP does not carry, and other tools' errors, stay as they are."""
     if fetch is not None:
-        inlined = inline(document, fetch, at)
+        inlined = inline_assets(document, fetch, at)
         document = inlined if isinstance(inlined, dict) else document
     fields = Fields(document, at)
     fields.require("kind")
@@ -180,7 +180,7 @@ def encode(interaction: AnyInteraction) -> Document:
 
 def write(head: CassetteHead, documents: Iterable[Document]) -> bytes:
     """The file of a head and documents in this order; the same ones give the same bytes."""
-    frame = json_text.write_non_finite(dump(root_of(head), indent=True)).removesuffix(b"\n}")
+    frame = json_text.write_non_finite(dump(root_fields(head), indent=True)).removesuffix(b"\n}")
     # One by one: what one interaction holds has no influence on how another is written.
     written = [_indented(index, document) for index, document in enumerate(documents)]
     if not written:
@@ -188,7 +188,7 @@ def write(head: CassetteHead, documents: Iterable[Document]) -> bytes:
     return frame + b',\n  "interactions": [\n' + b",\n".join(written) + b"\n  ]\n}\n"
 
 
-def root_of(head: CassetteHead) -> Document:
+def root_fields(head: CassetteHead) -> Document:
     """The fields of a file that stand before its interactions."""
     return {
         "version": str(versions.CURRENT),
@@ -220,7 +220,7 @@ def _spread_and_narrow(chunks: list[Json]) -> tuple[bytes, bytes]:
     return name + spread, name + b"[\n      " + each_a_line + b"\n    ]"
 
 
-def sheet_of(value: Json, upgrades: Mapping[int, Upgrade] = UPGRADES) -> Sheet:
+def parse_root(value: Json, upgrades: Mapping[int, Upgrade] = UPGRADES) -> ParsedFile:
     """The documents in the value of a file of any version. Raises FormatFault with the place."""
     fields = Fields(versions.upgraded(_root(value), upgrades), ())
     fields.only(_ROOT)
@@ -236,13 +236,13 @@ def sheet_of(value: Json, upgrades: Mapping[int, Upgrade] = UPGRADES) -> Sheet:
         meta=fields.object("meta").values,
     )
     _check_rules(head)
-    return Sheet(head, tuple(zip(_indexes(found), documents, strict=True)))
+    return ParsedFile(head, tuple(zip(_indexes(found), documents, strict=True)))
 
 
 def _root(value: Json) -> Document:
     # AgentTape told to keep nearly everything in files does so with the head's own fields too.
     return {
-        name: each if name == "interactions" else recalled(each)
+        name: each if name == "interactions" else with_previews(each)
         for name, each in Fields.of(value, ()).values.items()
     }
 
@@ -272,23 +272,23 @@ def _placed(fault: FormatFault, text: bytes) -> FormatFault:
     return FormatFault(fault.reason, fault.pointer, line=line)
 
 
-def of_document(document: Mapping[str, Json]) -> str:
+def document_digest(document: Mapping[str, Json]) -> str:
     """The digest of an interaction's document, its number aside."""
     plain = {name: value for name, value in document.items() if name != "index"}
     return hashlib.sha256(dump(plain)).hexdigest()
 
 
-def of_item(item: AnyInteraction) -> str:
+def interaction_digest(item: AnyInteraction) -> str:
     """The same for what a document says. Raises FormatFault for what none could say."""
-    return of_document(encode(item))
+    return document_digest(encode(item))
 
 
-def of_head(head: CassetteHead) -> str:
+def head_digest(head: CassetteHead) -> str:
     """The digest of what a cassette says of itself."""
-    return hashlib.sha256(dump(root_of(head))).hexdigest()
+    return hashlib.sha256(dump(root_fields(head))).hexdigest()
 
 
-class Whole:
+class CassetteDigest:
     """The digest of a whole cassette as it grows, from that of its head and of its interactions."""
 
     def __init__(self, head: str) -> None:
@@ -302,9 +302,9 @@ class Whole:
         return self._found.hexdigest()
 
 
-def of_cassette(head: str, digests: Iterable[str]) -> str:
+def cassette_digest(head: str, digests: Iterable[str]) -> str:
     """The same for all of them, in order."""
-    whole = Whole(head)
+    whole = CassetteDigest(head)
     for each in digests:
         whole.add(each)
     return whole.digest

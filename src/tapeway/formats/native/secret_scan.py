@@ -36,7 +36,7 @@ from tapeway.core.redaction.patterns import LONGEST
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.formats.fields import Document
 from tapeway.formats.native import bodies, chunk_times, header_map, http_exchange
-from tapeway.formats.native.document import BYTES, decode, encode
+from tapeway.formats.native.document import BYTES_NAME, decode, encode
 
 _MESSAGES = ("request", "response", http_exchange.PARTIAL)
 
@@ -88,7 +88,7 @@ def _object(value: Json) -> dict[str, Json]:
 
 
 @dataclass(frozen=True, slots=True)
-class Inspected:
+class ScanResult:
     """A document without its secrets, what was replaced, and what redaction could not reach."""
 
     document: Document
@@ -102,14 +102,14 @@ class Inspected:
         return (*self.replaced, *[each for each in self.left if each.place not in places])
 
 
-class Inspector:
+class SecretScanner:
     """Looks at one cassette, whose `run_id` makes its placeholders what they are."""
 
     def __init__(self, run_id: str, known: KnownValues) -> None:
         self._run_id = run_id
         self._known = known
 
-    def interaction(self, item: AnyInteraction, document: Document) -> Inspected:
+    def interaction(self, item: AnyInteraction, document: Document) -> ScanResult:
         """What its document shows. One that shows nothing is left exactly as it stands."""
         if isinstance(item, ForeignInteraction):
             return self.document(document)
@@ -136,16 +136,16 @@ class Inspector:
         inside = tuple(_inside(item, secrets))
         if replaced:
             mended = patched(document, encode(item), mended)
-            return Inspected(mended, replaced, (*sightings(mended, secrets), *inside))
+            return ScanResult(mended, replaced, (*sightings(mended, secrets), *inside))
         left = tuple(sightings(document, secrets))
         # A stale copy of what was edited by hand is gone once it is written anew.
         if left and len(stays := tuple(sightings(mended, secrets))) < len(left):
             gone = tuple([each for each in left if each not in stays])
             mended = patched(document, {}, mended)
-            return Inspected(mended, gone, (*stays, *inside))
-        return Inspected(document, (), (*left, *inside))
+            return ScanResult(mended, gone, (*stays, *inside))
+        return ScanResult(document, (), (*left, *inside))
 
-    def document(self, document: Document) -> Inspected:
+    def document(self, document: Document) -> ScanResult:
         """The same for JSON of any kind, such as what a cassette says about itself."""
         redactor = Redactor(self._run_id, (), self._known)
         mended = _mended(document, redactor)
@@ -155,7 +155,7 @@ class Inspector:
             asked = _mended(mended["request"], redactor, answer=False)
             mended = {**mended, "request": asked}
         replaced = tuple(replacements(document, mended))
-        return Inspected(
+        return ScanResult(
             mended if replaced else document, replaced, tuple(sightings(mended, self._known))
         )
 
@@ -185,7 +185,7 @@ _CHARACTER = 13
 _BASE64 = ENCODED | {"raw_b64"}
 
 
-def mended_as(item: AnyInteraction, document: Document) -> AnyInteraction:
+def decode_redacted(item: AnyInteraction, document: Document) -> AnyInteraction:
     """What a document says that was made of this interaction's, with its large bodies."""
     mended = decode(document, item.index)
     if isinstance(mended, Interaction) and isinstance(item, Interaction):
@@ -266,7 +266,7 @@ def _cookies(name: bytes, value: bytes, redactor: Redactor) -> bytes:
 
 def _mended(value: Json, redactor: Redactor, *, answer: bool = True) -> Json:
     text = dump(value)
-    if BYTES.encode() in text:
+    if BYTES_NAME.encode() in text:
         # A placeholder amid base64 would be no base64 any more.
         value = _with_octets(value, redactor, answer=answer)
         text = dump(value)
@@ -276,11 +276,15 @@ def _mended(value: Json, redactor: Redactor, *, answer: bool = True) -> Json:
 
 def _with_octets(value: Json, redactor: Redactor, *, answer: bool) -> Json:
     if isinstance(value, dict):
-        said = value.get(BYTES)
+        said = value.get(BYTES_NAME)
         octets = base64_bytes(said) if isinstance(said, str) and len(value) == 1 else None
         if octets is not None:
             mended = redactor.message(octets, answer=answer)
-            return {BYTES: base64.b64encode(mended).decode("ascii")} if mended != octets else value
+            return (
+                {BYTES_NAME: base64.b64encode(mended).decode("ascii")}
+                if mended != octets
+                else value
+            )
         return {k: _with_octets(each, redactor, answer=answer) for k, each in value.items()}
     if isinstance(value, list):
         return [_with_octets(each, redactor, answer=answer) for each in value]

@@ -92,7 +92,7 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
     meta = dict(cassette.head.meta)
     kept = meta.pop(_META, None)
     about: Document = dict(kept) if isinstance(kept, dict) else {}
-    about[EXTENSION] = conversion_loss.of_head(replace(cassette.head, meta=meta))
+    about[EXTENSION] = conversion_loss.head_fields(replace(cassette.head, meta=meta))
     return {"metadata": about, "entries": entries}, losses
 
 

@@ -89,7 +89,7 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
         "name": "tapeway",
         "version": str(cassette.head.meta.get("tapeway_version", "")),
     }
-    head = conversion_loss.of_head(cassette.head)
+    head = conversion_loss.head_fields(cassette.head)
     return {
         "log": {"version": "1.2", "creator": creator, "entries": entries, EXTENSION: head}
     }, losses

@@ -360,7 +360,7 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
             what = f"interposition always replays interactions[{earlier}], of an equal request, instead"
             losses.append(Loss(at, what))
         written.append(_interaction(whole, _rest(item)))
-    return {"interactions": written, EXTENSION: conversion_loss.of_head(cassette.head)}, losses
+    return {"interactions": written, EXTENSION: conversion_loss.head_fields(cassette.head)}, losses
 
 
 def _read_interaction(index: int, fields: Fields) -> AnyInteraction:

@@ -104,7 +104,7 @@ def write(cassette: StoredCassette, *, binary: bool = False) -> tuple[Document, 
         written.append(_interaction(item))
     if written and cursors.of_meta(cassette.head.meta) != "miss":
         losses.append(Loss((), ONCE))
-    head = conversion_loss.of_head(cassette.head)
+    head = conversion_loss.head_fields(cassette.head)
     return {"version": VERSION, "interactions": written, EXTENSION: head}, losses
 
 

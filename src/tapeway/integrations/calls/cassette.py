@@ -28,8 +28,8 @@ from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import CallMissed, ConfigError, StoreError
-from tapeway.formats.cassette_file import ENDINGS
-from tapeway.formats.native.secret_scan import Inspector
+from tapeway.formats.cassette_file import SERIALIZER_BY_SUFFIX
+from tapeway.formats.native.secret_scan import SecretScanner
 from tapeway.integrations.blocking_cassette import BlockingCassette
 from tapeway.integrations.calls.recorded_calls import CallSlots, boundary_of, key_of, request_of
 from tapeway.integrations.calls.values import NoValue, document_of, exception_of, read, written
@@ -49,23 +49,23 @@ def store_of_file(path: Path) -> tuple[CassetteStore, str]:
 
     Raises ConfigError for a file that is none, or has another ending than what is there.
     """
-    if path.suffix not in ENDINGS:
+    if path.suffix not in SERIALIZER_BY_SUFFIX:
         raise ConfigError(
-            f"'{path}' is no cassette file: it ends in {', '.join(ENDINGS)}; for a cassette of a "
+            f"'{path}' is no cassette file: it ends in {', '.join(SERIALIZER_BY_SUFFIX)}; for a cassette of a "
             "store, name that with store="
         )
-    beside = [path.with_suffix(each) for each in ENDINGS if each != path.suffix]
+    beside = [path.with_suffix(each) for each in SERIALIZER_BY_SUFFIX if each != path.suffix]
     if not path.exists() and (others := [each for each in beside if each.exists()]):
         raise ConfigError(
             f"'{path}' is not there, but '{others[0]}' is, and a cassette is one file: name that "
             "one, or convert it with: tapeway cassette convert"
         )
-    notation = ENDINGS[path.suffix]
+    serializer = SERIALIZER_BY_SUFFIX[path.suffix]
     # A new one is called as it is asked for.
-    endings = (path.suffix, *[each for each in notation.endings if each != path.suffix])
-    if endings != notation.endings:
-        notation = replace(notation, endings=endings)
-    return FileStore(path.parent, notation), path.stem
+    suffixes = (path.suffix, *[each for each in serializer.suffixes if each != path.suffix])
+    if suffixes != serializer.suffixes:
+        serializer = replace(serializer, suffixes=suffixes)
+    return FileStore(path.parent, serializer), path.stem
 
 
 class Cassette:
@@ -203,7 +203,7 @@ class Cassette:
             slots, boundary = self._loaded(), boundary_of(kind, name)
             plain = self._plain(request)
             key = key_of(plain, self._ignore)
-            seen = Inspector(self._salt(), self._known).document(
+            seen = SecretScanner(self._salt(), self._known).document(
                 {"index": 0, "kind": kind, "boundary": boundary, "request": plain, **outcome}
             )
             if seen.left:
@@ -225,7 +225,7 @@ class Cassette:
 
     def _plain(self, request: dict[str, Json]) -> dict[str, Json]:
         document: dict[str, Json] = {"request": request}
-        found = Inspector(self._salt(), self._known).document(document).document["request"]
+        found = SecretScanner(self._salt(), self._known).document(document).document["request"]
         return found if isinstance(found, dict) else request
 
     def _salt(self) -> str:

@@ -21,7 +21,7 @@ from uuid import UUID
 from tapeway.core import json_text
 from tapeway.core.json_text import Json
 from tapeway.core.text import escape_surrogates, is_utf8
-from tapeway.formats.native.document import BYTES
+from tapeway.formats.native.document import BYTES_NAME
 
 _CYCLE = "<cycle>"
 _ATTRIBUTES = ("status_code", "code", "param", "type", "request_id", "retry_after")
@@ -54,7 +54,7 @@ def _written(value: object, around: frozenset[int]) -> Json:
                 else json_text.non_finite_object(json_text.non_finite_name(value))
             )
         case bytes() | bytearray():
-            return {BYTES: base64.b64encode(value).decode("ascii")}
+            return {BYTES_NAME: base64.b64encode(value).decode("ascii")}
         case date() | time():
             return value.isoformat()
         case Decimal() | UUID():
@@ -103,7 +103,7 @@ def read(value: Json) -> object:
 
 
 def _octets(value: Mapping[str, Json]) -> bytes | None:
-    text = value.get(BYTES)
+    text = value.get(BYTES_NAME)
     if len(value) != 1 or not isinstance(text, str):
         return None
     try:

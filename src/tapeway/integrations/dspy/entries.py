@@ -96,7 +96,7 @@ class FileShelf:
             return None
         except OSError as exc:
             raise durable_files.store_error(exc, self.shown, "read it") from exc
-        kind = registry.named("dspy")
+        kind = registry.by_name("dspy")
         assert kind is not None  # noqa: S101 - it is one of ours
         try:
             return kind.load(text, self._known_head()).cassette
@@ -115,7 +115,7 @@ class FileShelf:
         about: dict[str, Json] = dict(before) if isinstance(before, dict) else {}
         about = {"created_at": head.created_at, **about, **self._about, "last_updated": _now()}
         meta = {**head.meta, _ABOUT: about}
-        kind = registry.named("dspy")
+        kind = registry.by_name("dspy")
         assert kind is not None  # noqa: S101 - it is one of ours
         assert kind.save is not None  # noqa: S101 - and is written too
         return kind.save(StoredCassette(replace(head, meta=meta), tuple(self._items.values()))).text

@@ -22,7 +22,7 @@ from tapeway.core.misses.differences import differences
 from tapeway.core.redaction.credentials import MIN_VALUE, Secret
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import ConfigError, StoreError
-from tapeway.formats.native.secret_scan import Inspector
+from tapeway.formats.native.secret_scan import SecretScanner
 from tapeway.formats.other_tools.dspy import IGNORED
 from tapeway.integrations.blocking_cassette import BlockingCassette
 from tapeway.integrations.dspy.entries import Entries, EntryStore, FileShelf, StoreShelf
@@ -244,8 +244,8 @@ class ReplayCache:
         except ValueError as exc:
             raise StoreError(f"{self._shelf.shown}: nothing was recorded: {exc}") from exc
         entry: dict[str, Json] = {"request": _shown(request), "response": response}
-        inspector = Inspector(self._shelf.run_id(), KnownValues(_secrets(request)))
-        seen = inspector.document(entry)
+        scanner = SecretScanner(self._shelf.run_id(), KnownValues(_secrets(request)))
+        seen = scanner.document(entry)
         for finding in seen.left:
             raise StoreError(
                 f"nothing was recorded: the credential '{finding.kind}' would still stand in "

@@ -16,7 +16,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, CassetteEdited
-from tapeway.formats.cassette_file import JSON, Notation
+from tapeway.formats.cassette_file import JSON, Serializer
 from tapeway.stores.file import bodies, snapshot
 from tapeway.stores.file.bodies import Draft
 from tapeway.stores.file.paths import Paths
@@ -28,8 +28,8 @@ from tapeway.stores.shared.serialize import document_of, text_of
 class FileCassette:
     """The files of one cassette. Every method may raise StoreError or one of its children."""
 
-    def __init__(self, root: Path, name: str, notation: Notation = JSON) -> None:
-        self._paths = Paths(root, name, notation)
+    def __init__(self, root: Path, name: str, serializer: Serializer = JSON) -> None:
+        self._paths = Paths(root, name, serializer)
         self._claim: CassetteWriter | None = None
         self._seen: tuple[str | None, str | None] | None = None
         self._suspect = False
@@ -87,7 +87,7 @@ class FileCassette:
         """Put this in the place of everything there is."""
         documents = [document_of(each) for each in cassette.interactions]
         claim = self._claimed()
-        text = text_of(self._paths.notation, cassette.head, documents)
+        text = text_of(self._paths.serializer, cassette.head, documents)
         for each in cassette.interactions:
             if isinstance(each, Interaction):
                 self.check(each)

@@ -63,7 +63,7 @@ def rewrite(root: Path, name: str, change: Change) -> None:
         if changed is not None:
             claim.resume(now)
             head, documents = changed
-            claim.replace(text_of(paths.notation, head, documents))
+            claim.replace(text_of(paths.serializer, head, documents))
     finally:
         claim.close()
 
@@ -74,7 +74,7 @@ def _pages(now: Snapshot, folder: int, paths: Paths) -> Pages:
     items = now.cassette(folder).interactions
     documents = now.documents()
     pages = [Page(document, item) for document, item in zip(documents, items, strict=True)]
-    return Pages(now.sheet.head, tuple(pages))
+    return Pages(now.parsed.head, tuple(pages))
 
 
 def _missing(paths: Paths) -> StoreError:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tapeway.core.http.routing import check_cassette_name, valid_cassette_name
 from tapeway.errors import CassetteCorrupt, StoreError
-from tapeway.formats.cassette_file import ENDINGS, JSON, Notation
+from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, Serializer
 from tapeway.stores.shared.durable_files import OPEN_FOLDER, make_folder, make_root, store_error
 
 JOURNAL = ".journal"
@@ -24,23 +24,23 @@ _DEEPEST = 8
 class Paths:
     """The files of one cassette. Raises RequestError for a name that is none.
 
-    Its file is the one that `settle` found, or is to be in the notation given.
+    Its file is the one that `settle` found, or is to be in the format given.
     """
 
-    def __init__(self, root: Path, name: str, notation: Notation = JSON) -> None:
+    def __init__(self, root: Path, name: str, serializer: Serializer = JSON) -> None:
         self._root = root
         *self._folders, self._stem = check_cassette_name(name).split("/")
-        self._preferred = self._stem + notation.endings[0]
+        self._preferred = self._stem + serializer.suffixes[0]
         self.cassette = self._preferred
         self.journal = self._stem + JOURNAL
         self.lock = f".{self._stem}.lock"
         self.assets = f"{self._stem}.assets"
-        self.candidates = tuple([self._stem + ending for ending in ENDINGS])
+        self.candidates = tuple([self._stem + ending for ending in SERIALIZER_BY_SUFFIX])
 
     @property
-    def notation(self) -> Notation:
+    def serializer(self) -> Serializer:
         """How its file is written."""
-        return ENDINGS[self.cassette.removeprefix(self._stem)]
+        return SERIALIZER_BY_SUFFIX[self.cassette.removeprefix(self._stem)]
 
     def settle(self, folder: int) -> None:
         """Find out which file is there. Raises CassetteCorrupt where there are several, OSError."""
@@ -141,7 +141,7 @@ def _names_below(folder: Path, above: tuple[str, ...]) -> Iterator[str]:
         elif entry.is_file(follow_symlinks=False):
             stem, ending = os.path.splitext(entry.name)
             name = "/".join((*above, stem))
-            if ending in (*ENDINGS, JOURNAL) and valid_cassette_name(name):
+            if ending in (*SERIALIZER_BY_SUFFIX, JOURNAL) and valid_cassette_name(name):
                 yield name
 
 

@@ -10,7 +10,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
-from tapeway.formats.native.document import Sheet, decode
+from tapeway.formats.native.document import ParsedFile, decode
 from tapeway.paging import Placement
 from tapeway.stores.file import bodies
 from tapeway.stores.file.journal import (
@@ -36,7 +36,7 @@ class Snapshot:
     paths: Paths
     file: Content | None
     digest: str | None
-    sheet: Sheet
+    parsed: ParsedFile
     journal: CassetteJournal | None
     journal_digest: str | None
     entries: tuple[JournaledRecording, ...]
@@ -52,7 +52,7 @@ class Snapshot:
 
     def documents(self) -> list[Document]:
         """All interactions in order, as they are written."""
-        return _merge(self.sheet.documents, self.entries, lambda document, _: document)
+        return _merge(self.parsed.documents, self.entries, lambda document, _: document)
 
     def cassette(self, folder: int) -> StoredCassette:
         """What they say. Raises CassetteCorrupt with file, line and reason."""
@@ -62,7 +62,7 @@ class Snapshot:
 
         try:
             text = self.file.data if self.file else b""
-            found = self.paths.notation.decode_all(text, self.sheet, fetch)
+            found = self.paths.serializer.decode_all(text, self.parsed, fetch)
         except FormatFault as fault:
             raise _corrupt(self.paths.shown(self.paths.cassette), fault) from fault
         try:
@@ -70,7 +70,7 @@ class Snapshot:
         except FormatFault as fault:
             raise _corrupt(self.paths.shown(self.paths.journal), fault) from fault
         found_bodies = [bodies.placed(folder, self.paths, item) for item in items]
-        return StoredCassette(self.sheet.head, tuple(found_bodies))
+        return StoredCassette(self.parsed.head, tuple(found_bodies))
 
 
 def take(folder: int, paths: Paths, *, journal_size: int | None = None) -> Snapshot:
@@ -125,19 +125,19 @@ def _snapshot(paths: Paths, file: Content | None, journal_data: bytes | None) ->
             "was left as it is: restore it, or move it away to go on without them"
         ) from damage
     head = journal.header.head if journal else CassetteHead("", "")
-    sheet, digest = Sheet(head, ()), None
+    parsed, digest = ParsedFile(head, ()), None
     if file is not None:
         digest = _digest(file.data)
         try:
-            sheet = paths.notation.read(file.data)
+            parsed = paths.serializer.read(file.data)
         except FormatFault as fault:
             raise _corrupt(paths.shown(paths.cassette), fault) from fault
     entries: list[JournaledRecording] = []
     if journal is not None:
-        documents = [document for _, document in sheet.documents]
+        documents = [document for _, document in parsed.documents]
         entries = pending(journal, digest, documents)
     journal_digest = _digest(journal_data) if journal_data else None
-    return Snapshot(paths, file, digest, sheet, journal, journal_digest, tuple(entries))
+    return Snapshot(paths, file, digest, parsed, journal, journal_digest, tuple(entries))
 
 
 def _digest(data: bytes) -> str:

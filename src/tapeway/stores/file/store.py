@@ -15,7 +15,7 @@ from tapeway.core.model.cassette import CassetteHead, CassetteStat, Recording, S
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import StoreError, TapewayError, closed
-from tapeway.formats.cassette_file import JSON, Notation
+from tapeway.formats.cassette_file import JSON, Serializer
 from tapeway.stores.file.cassette import FileCassette
 from tapeway.stores.file.journal import payload_of
 from tapeway.stores.file.paths import Paths, find_names
@@ -33,15 +33,15 @@ _THREADS = 16
 class FileStore:
     """A folder of cassettes. Each one has a lane of its own: a slow one does not hold up others.
 
-    A file that is there keeps its notation, a new one is written in the one given.
+    An existing file keeps its format, a new one is written in the one given.
     """
 
     durability = "disk"
 
-    def __init__(self, root: Path, notation: Notation = JSON) -> None:
-        self.url = f"file:{root}" if notation is JSON else f"file:{root}?format={notation.name}"
+    def __init__(self, root: Path, serializer: Serializer = JSON) -> None:
+        self.url = f"file:{root}" if serializer is JSON else f"file:{root}?format={serializer.name}"
         self._root = root
-        self._notation = notation
+        self._serializer = serializer
         self._pool = _threads()
         self._open: dict[str, _OpenCassette] = {}
         self._closed = False
@@ -131,7 +131,7 @@ class FileStore:
     def _opened(self, name: str) -> "_OpenCassette":
         self._refuse_when_closed()
         if (opened := self._open.get(name)) is None:
-            cassette = FileCassette(self._root, name, self._notation)
+            cassette = FileCassette(self._root, name, self._serializer)
             opened = self._open[name] = _OpenCassette(cassette, SerialExecutor(self._pool))
         return opened
 

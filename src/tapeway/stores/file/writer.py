@@ -166,7 +166,7 @@ class CassetteWriter:
             now = self._unedited()
             data = None
             if now.entries:
-                data = text_of(self._paths.notation, now.sheet.head, now.documents())
+                data = text_of(self._paths.serializer, now.parsed.head, now.documents())
             self._replace(now, data)
 
     def replace(self, data: bytes) -> None:

@@ -43,7 +43,7 @@ class Copies:
         """All of it, or None where there is none. Raises StoreError."""
 
         async def attempt() -> tuple[jsonl.CopyEnd, list[AnyInteraction]]:
-            reader, items = jsonl.Reader(remember=True), list[AnyInteraction]()
+            reader, items = jsonl.CopyReader(remember=True), list[AnyInteraction]()
             async with self._caller.pieces(f"{path_of(name)}/copy") as pieces:
                 async for piece in pieces:
                     items += await asyncio.to_thread(reader.feed, piece)
@@ -104,7 +104,7 @@ class _Way:
         self._caller = caller
         self._name = name
         self._stack = AsyncExitStack()
-        self._reader = jsonl.Reader()
+        self._reader = jsonl.CopyReader()
         self._pieces: AsyncIterator[bytes] | None = None
         self._waiting: deque[AnyInteraction] = deque()
         self._ended = False
@@ -136,8 +136,8 @@ class _Way:
         return taken
 
 
-def _ended(reader: jsonl.Reader, shown: str, name: str) -> jsonl.CopyEnd:
+def _ended(reader: jsonl.CopyReader, shown: str, name: str) -> jsonl.CopyEnd:
     try:
         return reader.finish()
-    except jsonl.Cut as exc:
+    except jsonl.IncompleteCopy as exc:
         raise StoreAway(f"{shown}: cassette '{name}' came cut ({exc})") from exc

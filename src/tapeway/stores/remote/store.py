@@ -112,7 +112,7 @@ class RemoteStore:
             return None
         end, items = found
         numbers = [each.index for each in items]
-        known.look(document.of_head(end.head), map(There, numbers, end.digests))
+        known.look(document.head_digest(end.head), map(There, numbers, end.digests))
         return StoredCassette(end.head, tuple(items))
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
@@ -144,7 +144,7 @@ class RemoteStore:
                 before = {"If-Match": f'"{digest}"'}
         digests = await self._put(name, cassette, before or {})
         known.look(
-            document.of_head(cassette.head),
+            document.head_digest(cassette.head),
             [There(at, digest) for at, digest in enumerate(digests)],
         )
 
@@ -210,10 +210,10 @@ class RemoteStore:
             headers=headers,
             body=body,
         )
-        if said.get("head") != document.of_head(head):
+        if said.get("head") != document.head_digest(head):
             raise unexpected(self.url)
         if known.head:
-            known.head = document.of_head(head)
+            known.head = document.head_digest(head)
 
     async def names(self) -> list[str]:
         self._running()

@@ -20,7 +20,7 @@ from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import StoreError, TapewayError, describe
 from tapeway.formats.native import document
-from tapeway.formats.native.document import decode, encode, of_item
+from tapeway.formats.native.document import decode, encode, interaction_digest
 from tapeway.paging import Placement, large_bodies
 from tapeway.stores.remote.bodies import RemoteBodies, RemoteBodyFile
 from tapeway.stores.remote.client import RemoteClient, path_of
@@ -59,7 +59,7 @@ class Knowledge:
         if not self.head:
             return None
         digests = [there.sha256 for _, there in self.items.items()]
-        return document.of_cassette(self.head, digests)
+        return document.cassette_digest(self.head, digests)
 
     def look(self, head: str, there: Iterable[There]) -> None:
         """It was loaded: everything has the index that it has there."""
@@ -219,11 +219,11 @@ def _there(said: Json) -> There | None:
 
 
 def _same(item: AnyInteraction, digest: str) -> bool:
-    if of_item(item) == digest:
+    if interaction_digest(item) == digest:
         return True
     # What a recording says of itself settles once it is read and written.
     document = encode(item)
-    return of_item(decode(document, item.index)) == digest
+    return interaction_digest(decode(document, item.index)) == digest
 
 
 def _fail(batch: Sequence[Waiting], exc: TapewayError) -> None:

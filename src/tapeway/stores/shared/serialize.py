@@ -7,7 +7,7 @@ from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.redaction.leak_guard import Sighted, refusal
 from tapeway.errors import StoreError
-from tapeway.formats.cassette_file import Notation
+from tapeway.formats.cassette_file import Serializer
 from tapeway.formats.errors import FormatFault, shown
 from tapeway.formats.fields import Document
 from tapeway.formats.native.document import encode, numbered
@@ -32,11 +32,11 @@ def document_of(interaction: AnyInteraction) -> Document:
         raise StoreError(f"this cannot be kept in a cassette: {exc}") from exc
 
 
-def text_of(notation: Notation, head: CassetteHead, documents: Iterable[Document]) -> bytes:
+def text_of(serializer: Serializer, head: CassetteHead, documents: Iterable[Document]) -> bytes:
     """The cassette's file. Raises StoreError for one that could not be read again."""
     try:
         check_json(head.meta, depth=_META)
-        return notation.write(head, documents)
+        return serializer.write(head, documents)
     except FormatFault as fault:
         raise StoreError(f"the cassette cannot be written: {fault}") from fault
     except (NotJson, *_NO_JSON) as exc:
