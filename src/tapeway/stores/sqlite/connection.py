@@ -145,6 +145,19 @@ def snapshot(connection: apsw.Connection) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def immediate_transaction(connection: apsw.Connection) -> Iterator[None]:
+    """One that locks the file at once: all of it is committed, or nothing where it raises."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
 def rows(
     connection: apsw.Connection, query: str, bindings: Sequence[str | int | bytes | None] = ()
 ) -> list[tuple[Any, ...]]:

@@ -176,12 +176,29 @@ class Runtime:
         role: Role = "read" if self.place.writable or logged else "copy"
 
         def look(connection: apsw.Connection) -> None:
-            if not schema.is_there(connection, str(self.place)):
+            version = schema.stored_version(connection, str(self.place))
+            if version is None:
                 raise StoreFileAbsent
             check_small(connection)
             told.compare(connection)
+            if version < schema.VERSION:
+                raise schema.OldSchema
 
-        return connect(self.place.path, role, look)
+        try:
+            return connect(self.place.path, role, look)
+        except schema.OldSchema:
+            self._upgrade()
+            return connect(self.place.path, role, look)
+
+    def _upgrade(self) -> None:
+        if not self.place.writable:
+            raise StoreError(
+                f"{self.place}: an older tapeway wrote its tables, and they cannot be upgraded "
+                "where the file is read-only: open it once where it can be written",
+                status=503,
+            )
+        upgrade = partial(schema.upgrade, place=str(self.place))
+        connect(self.place.path, "write", upgrade).close()
 
     def _highest_fence(self) -> int:
         try:

@@ -8,10 +8,13 @@ write, so that nothing is ever counted. `number` is an interaction's index, `pla
 """
 
 import secrets
+from collections.abc import Callable, Mapping
 
 import apsw
 
 from tapeway.errors import CassetteCorrupt
+from tapeway.stores.shared.schema_versions import pending_upgrades
+from tapeway.stores.sqlite.connection import immediate_transaction
 
 APPLICATION = 0x7A9E3A41
 """Says in the file's header whose it is."""
@@ -76,35 +79,77 @@ CREATE TABLE fence (
 ) STRICT, WITHOUT ROWID;
 """
 
+UPGRADES: dict[int, Callable[[apsw.Connection], None]] = {}
+"""From each older version to the next, such as `upgrade_1_to_2` under 1. Each runs in a transaction
+that its caller began."""
+
 _NAMES = {"state", "cassette", "interaction", "key", "source", "body", "piece", "usage", "fence"}
 
 
-def is_there(connection: apsw.Connection, place: str) -> bool:
-    """Whether the file holds a store; False for an empty one. Raises CassetteCorrupt."""
-    application, version = connection.pragma("application_id"), connection.pragma("user_version")
+class OldSchema(Exception):
+    """The tables are of an older version: they have to be upgraded before they are read."""
+
+
+def stored_version(connection: apsw.Connection, place: str) -> int | None:
+    """The version of a file's tables, None for an empty file.
+
+    Raises CassetteCorrupt for a file of another program, of a newer tapeway, and without a table.
+    """
+    application, version = connection.pragma("application_id"), user_version(connection)
     found = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
     if not application and not version and not found:
-        return False
+        return None
     if application != APPLICATION:
         raise CassetteCorrupt(
             f"{place} is a SQLite file of another program: give --store sqlite: another file"
         )
-    if not isinstance(version, int) or version > VERSION:
-        raise CassetteCorrupt(
-            f"{place} was written by a newer tapeway (version {version}): use that one; it was "
-            "left as it is"
-        )
-    if not found >= _NAMES:
+    pending_upgrades(version, VERSION, UPGRADES, place)
+    if version == VERSION and not found >= _NAMES:
         raise CassetteCorrupt(f"{place} lacks some of its tables: restore it from a copy")
-    return True
+    return version
 
 
 def create(connection: apsw.Connection, place: str) -> None:
-    """Make the tables where there are none, in one step, whoever else does the same."""
-    connection.execute("BEGIN IMMEDIATE")
-    if not is_there(connection, place):
-        connection.execute(TABLES)
-        connection.execute("INSERT INTO state VALUES (?, 0, 0)", (secrets.token_hex(8),))
-        connection.pragma("application_id", APPLICATION)
-        connection.pragma("user_version", VERSION)
-    connection.execute("COMMIT")
+    """Make the tables in an empty file, in one step, whoever else does the same."""
+    with immediate_transaction(connection):
+        if stored_version(connection, place) is None:
+            connection.execute(TABLES)
+            connection.execute("INSERT INTO state VALUES (?, 0, 0)", (secrets.token_hex(8),))
+            connection.pragma("application_id", APPLICATION)
+            connection.pragma("user_version", VERSION)
+
+
+def upgrade(connection: apsw.Connection, place: str) -> None:
+    """Bring the tables of an older version to this one. Raises CassetteCorrupt."""
+    run_upgrades(connection, place, VERSION, UPGRADES)
+
+
+def run_upgrades(
+    connection: apsw.Connection,
+    place: str,
+    known: int,
+    upgrades: Mapping[int, Callable[[apsw.Connection], None]],
+) -> None:
+    """Upgrade to version `known` in one transaction: where one step fails, nothing is changed.
+
+    Processes that open the file at the same time wait, and find it done.
+    """
+    if user_version(connection) == known:
+        return
+    with immediate_transaction(connection):
+        found = user_version(connection)
+        try:
+            for each in pending_upgrades(found, known, upgrades, place):
+                each(connection)
+        except (apsw.SQLError, apsw.ConstraintError) as exc:
+            raise CassetteCorrupt(
+                f"{place}: its tables could not be upgraded from version {found} to {known} "
+                f"({exc}): use the tapeway that wrote it; it was left as it is"
+            ) from exc
+        connection.pragma("user_version", known)
+
+
+def user_version(connection: apsw.Connection) -> int:
+    """The version in the file's header."""
+    version = connection.pragma("user_version")
+    return version if isinstance(version, int) else 0

@@ -13,6 +13,7 @@ from tapeway.core.model.interaction import AnyInteraction, exchange_of
 from tapeway.errors import CassetteCorrupt
 from tapeway.paging import large_bodies
 from tapeway.stores.shared.columns import head_text, numbered, row_of, rules_of
+from tapeway.stores.sqlite.connection import immediate_transaction
 
 SPARED_S = 600
 """How long something stays that nothing refers to: somebody may be about to."""
@@ -191,12 +192,6 @@ class WriteTransaction:
 @contextmanager
 def writing(connection: apsw.Connection, place: str) -> Iterator[WriteTransaction]:
     """A transaction; durable when this ends without an exception, and else nothing of it."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with immediate_transaction(connection):
         change = connection.execute("UPDATE state SET changes = changes + 1 RETURNING changes").get
         yield WriteTransaction(connection, place, change, datetime.now(UTC))
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise

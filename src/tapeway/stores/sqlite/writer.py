@@ -106,6 +106,7 @@ class RecordingWriter:
         schema.create(connection, str(self._place))
         check_small(connection)
         self._told.compare(connection)
+        schema.upgrade(connection, str(self._place))
         connection.set_wal_hook(self._grown)
 
     def _grown(self, _: apsw.Connection, __: str, pages: int) -> int:

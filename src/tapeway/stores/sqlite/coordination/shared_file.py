@@ -16,8 +16,14 @@ import apsw
 
 from tapeway.errors import StoreError
 from tapeway.stores.shared.durable_files import FILE_MODE, make_root, store_error
-from tapeway.stores.sqlite.connection import BUSY_MS, rows, set_and_check
+from tapeway.stores.sqlite.connection import (
+    BUSY_MS,
+    immediate_transaction,
+    rows,
+    set_and_check,
+)
 from tapeway.stores.sqlite.location import StoreLocation
+from tapeway.stores.sqlite.schema import run_upgrades
 
 TABLES = """
 CREATE TABLE turn (
@@ -42,6 +48,17 @@ CREATE TABLE control (
 ) STRICT;
 CREATE TABLE counter (fence INTEGER NOT NULL, version INTEGER NOT NULL) STRICT;
 """
+
+VERSION = 1
+
+
+def upgrade_0_to_1(connection: apsw.Connection) -> None:
+    """Nothing but the number: at first these files had none."""
+
+
+UPGRADES: dict[int, Callable[[apsw.Connection], None]] = {0: upgrade_0_to_1}
+"""From each older version to the next. Processes of an older tapeway may be using the file: where a
+step would break them, there must be none, and the file is refused until they have ended."""
 
 _ATTEMPTS = 20
 
@@ -113,10 +130,10 @@ class SharedFile:
         os.chmod(self.path, FILE_MODE)
         connection = _connect(self.path)
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute(TABLES)
-            connection.execute("INSERT INTO counter VALUES (?, 0)", (self._highest_fence(),))
-            connection.execute("COMMIT")
+            with immediate_transaction(connection):
+                connection.execute(TABLES)
+                connection.execute("INSERT INTO counter VALUES (?, 0)", (self._highest_fence(),))
+                connection.pragma("user_version", VERSION)
         finally:
             connection.close()
 
@@ -126,7 +143,10 @@ class SharedFile:
         except apsw.Error:
             return False
         try:
-            return rows(connection, "SELECT count(*) FROM counter") == [(1,)]
+            if rows(connection, "SELECT count(*) FROM counter") != [(1,)]:
+                return False
+            run_upgrades(connection, str(self.path), VERSION, UPGRADES)
+            return True
         except apsw.Error:
             return False
         finally:
