@@ -21,7 +21,11 @@ from tapeway.core.model.messages import (
 from tapeway.formats import registry
 from tapeway.formats.native import document
 from tapeway.formats.other_tools import vcr
-from tapeway.formats.other_tools.interposition import Chunk, Interposed, item_of
+from tapeway.formats.other_tools.interposition import (
+    Chunk,
+    InterpositionInteraction,
+    from_interposition,
+)
 from tapeway.formats.registry import Format
 from tests.support.exchanges import headers, interaction, json_like, media, times, typed
 
@@ -57,11 +61,15 @@ pieces = st.lists(st.tuples(bodies, times).map(lambda pair: ResponseChunk(*pair)
 )
 OURS = ("tapeway", "_tapeway")
 THEIRS = [kind for kind in BOTH_WAYS if kind.name in ("har", "vcr", "vcr-json", "interposition")]
-MQTT = item_of(
-    Interposed("mqtt", "PUBLISH", "topic", (("a", "b"),), b"x", (Chunk(b"ok", (("qos", "1"),)),))
+MQTT = from_interposition(
+    InterpositionInteraction(
+        "mqtt", "PUBLISH", "topic", (("a", "b"),), b"x", (Chunk(b"ok", (("qos", "1"),)),)
+    )
 )
-BARE = item_of(
-    Interposed("http", "GET", "/x", (("Host", "h"),), b"", (Chunk(b""), Chunk(b"x", (("t", "1"),))))
+BARE = from_interposition(
+    InterpositionInteraction(
+        "http", "GET", "/x", (("Host", "h"),), b"", (Chunk(b""), Chunk(b"x", (("t", "1"),)))
+    )
 )
 
 

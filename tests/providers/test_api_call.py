@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.model.messages import Headers, Request
-from tapeway.providers.api_call import ApiCall, describe
+from tapeway.providers.api_call import ApiCall, describe_call
 
 JSON: Headers = ((b"Content-Type", b"application/json"),)
 BEDROCK_ID = "anthropic.claude-3-5-sonnet-20241022-v2%3A0"
@@ -168,7 +168,7 @@ def make_request(
 def test_a_call_on_a_built_in_route_is_named_as_its_provider_does(
     route: str, target: str, fields: object, call: ApiCall
 ) -> None:
-    assert describe(route, make_request(target, fields, route=route)) == call
+    assert describe_call(route, make_request(target, fields, route=route)) == call
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_call_on_a_built_in_route_is_named_as_its_provider_does(
 def test_a_stand_in_behind_a_default_route_is_understood_by_its_path(
     base: str, target: str, provider: str, endpoint: str
 ) -> None:
-    call = describe("default", make_request(target, {}, base=base))
+    call = describe_call("default", make_request(target, {}, base=base))
 
     assert call is not None
     assert (call.provider, call.endpoint) == (provider, endpoint)
@@ -214,12 +214,12 @@ def test_a_stand_in_behind_a_default_route_is_understood_by_its_path(
     ],
 )
 def test_what_is_no_provider_s_path_is_no_call(target: str) -> None:
-    assert describe("default", make_request(target, {"model": "m"})) is None
+    assert describe_call("default", make_request(target, {"model": "m"})) is None
 
 
 @pytest.mark.parametrize("target", ["/v1/files%2Fx", "/v1/", "/", "/v1/5"])
 def test_a_path_whose_endpoint_cannot_be_named_is_no_call(target: str) -> None:
-    assert describe("openai", make_request(target, {}, route="openai")) is None
+    assert describe_call("openai", make_request(target, {}, route="openai")) is None
 
 
 def test_the_model_of_an_upload_is_read_from_its_form() -> None:
@@ -231,7 +231,7 @@ def test_the_model_of_an_upload_is_read_from_its_form() -> None:
     request = Request("openai", "POST", "/v1/audio/transcriptions", (content_type,), body)
 
     call = ApiCall("openai", "audio.transcriptions", "whisper-1", stream=False)
-    assert describe("openai", request) == call
+    assert describe_call("openai", request) == call
 
 
 def test_the_model_of_a_compressed_request_is_found() -> None:
@@ -239,7 +239,7 @@ def test_the_model_of_a_compressed_request_is_found() -> None:
     body = gzip.compress(b'{"model":"gpt-4o"}')
     request = Request("openai", "POST", "/v1/chat/completions", headers, body)
 
-    call = describe("openai", request)
+    call = describe_call("openai", request)
 
     assert call is not None
     assert call.model == "gpt-4o"
@@ -252,11 +252,11 @@ def test_a_body_that_is_not_as_expected_names_no_model(body: bytes) -> None:
     request = Request("openai", "POST", "/v1/chat/completions", JSON, body)
 
     call = ApiCall("openai", "chat.completions", None, stream=False)
-    assert describe("openai", request) == call
+    assert describe_call("openai", request) == call
 
 
 @given(st.text(alphabet="/v1apimodelchat:%3A@?.-\n", max_size=60), st.binary(max_size=40))
 def test_any_target_and_body_can_be_described(target: str, body: bytes) -> None:
     for route in ("default", "openai", "gemini", "bedrock"):
-        call = describe(route, Request(route, "POST", "/" + target, JSON, body))
+        call = describe_call(route, Request(route, "POST", "/" + target, JSON, body))
         assert call is None or call.endpoint

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tapeway.core.http.routing import DEFAULT, RequestAddress, Route, RouteTable, Slip, resolve
 from tapeway.core.model.messages import Headers
-from tapeway.providers.base_url_repair import PREFIXES, forgive, mended
+from tapeway.providers.base_url_repair import PREFIXES, repair_address, repair_target
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.paths import owner
 
@@ -25,7 +25,7 @@ SUFFIXES = [
 
 
 def found(target: str, headers: Headers = (), table: RouteTable = TABLE) -> RequestAddress:
-    return forgive(resolve(table, owner, target, headers), table)
+    return repair_address(resolve(table, owner, target, headers), table)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_field_that_names_the_provider_decides_for_a_path_without_a_version() 
 def test_what_needs_no_forgiving_is_the_very_address_it_was(target: str) -> None:
     address = resolve(TABLE, owner, target, ())
 
-    assert forgive(address, TABLE) is address
+    assert repair_address(address, TABLE) is address
 
 
 def test_a_service_nobody_knows_gets_what_was_written() -> None:
@@ -188,7 +188,7 @@ def test_the_version_a_variable_is_printed_with_is_a_prefix_of_that_api(
 def test_a_path_the_api_does_not_know_is_taken_for_the_one_that_was_meant(
     provider: str, written: str, meant: str
 ) -> None:
-    found = mended(provider, written)
+    found = repair_target(provider, written)
 
     assert found is not None
     assert found.target == meant
@@ -244,7 +244,7 @@ AS_IT_IS = (
 
 @pytest.mark.parametrize(("provider", "target"), AS_IT_IS)
 def test_every_other_path_is_left_as_it_is(provider: str, target: str) -> None:
-    assert mended(provider, target) is None
+    assert repair_target(provider, target) is None
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_every_other_path_is_left_as_it_is(provider: str, target: str) -> None:
 def test_what_the_route_s_own_url_begins_with_counts(
     provider: str, base: str, written: str, meant: str | None
 ) -> None:
-    found = mended(provider, written, base)
+    found = repair_target(provider, written, base)
 
     assert (found and found.target) == meant
     if found is not None:
@@ -286,10 +286,10 @@ def test_what_was_mended_is_right_and_keeps_all_behind_the_slip(
     provider: str, pieces: list[str], rest: str
 ) -> None:
     written = f"/{'/'.join(pieces)}{rest}"
-    found = mended(provider, written)
+    found = repair_target(provider, written)
 
     if found is not None:
-        assert mended(provider, found.target) is None
+        assert repair_target(provider, found.target) is None
         endpoint = found.target.removeprefix(found.prefix)
         assert endpoint != found.target
         assert written.endswith(endpoint)
@@ -305,10 +305,10 @@ def test_what_was_mended_below_a_part_of_the_prefix_makes_the_url_right(
 ) -> None:
     provider, prefix = known
     base = "/".join(prefix.split("/")[: parts + 1])
-    found = mended(provider, f"/{'/'.join(pieces)}", base)
+    found = repair_target(provider, f"/{'/'.join(pieces)}", base)
 
     if found is not None:
         url = base + found.target
         assert any(url.startswith(f"{each.path}/") for each in PREFIXES[provider])
         assert url.startswith(f"{base}{found.prefix}/")
-        assert mended(provider, found.target, base) is None
+        assert repair_target(provider, found.target, base) is None

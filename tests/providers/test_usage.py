@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Response, ResponseChunk, ResponseHead, Usage
 from tapeway.providers.api_call import ApiCall
-from tapeway.providers.usage import usage
+from tapeway.providers.usage import token_usage
 
 SSE = b"text/event-stream; charset=utf-8"
 JSON = b"application/json"
@@ -36,7 +36,7 @@ def sse(values: Sequence[Json], end: bytes = b"\n") -> bytes:
 
 
 def of(endpoint: str, body: bytes, content_type: bytes = JSON) -> Usage | None:
-    return usage(make_call(endpoint), make_response(content_type, [body]))
+    return token_usage(make_call(endpoint), make_response(content_type, [body]))
 
 
 ANTHROPIC_STREAM: list[Json] = [
@@ -198,13 +198,13 @@ def test_where_the_chunks_were_cut_does_not_matter(data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=6)))
     pieces = [body[a:b] for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True)]
 
-    assert usage(make_call("messages"), make_response(SSE, pieces)) == Usage(15, 12, 27)
+    assert token_usage(make_call("messages"), make_response(SSE, pieces)) == Usage(15, 12, 27)
 
 
 def test_a_compressed_answer_is_counted() -> None:
     response = make_response(SSE, [gzip.compress(sse(ANTHROPIC_STREAM))], b"gzip")
 
-    assert usage(make_call("messages"), response) == Usage(15, 12, 27)
+    assert token_usage(make_call("messages"), response) == Usage(15, 12, 27)
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,10 @@ from tapeway.core.redaction.findings import Finding
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.redaction.leak_guard import Place
 from tapeway.errors import StoreError
-from tapeway.formats.errors import shown
+from tapeway.formats.errors import pointer_text
 from tapeway.formats.fields import Document
 from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, decode_redacted
-from tapeway.formats.other_tools.http_call import keyed
+from tapeway.formats.other_tools.http_call import with_match_key
 from tapeway.paging import CassetteWalk, walk_over
 from tapeway.ports import Editable
 from tapeway.stores.file.offline import Page, Pages
@@ -128,7 +128,7 @@ def _fields(found: FoundSecret) -> dict[str, str | int | None]:
 
 
 def _place(finding: Finding) -> str:
-    return _legible(shown(finding.place))
+    return _legible(pointer_text(finding.place))
 
 
 def _legible(text: str) -> str:
@@ -171,7 +171,9 @@ class Cleansing:
     def _mended(self, item: AnyInteraction, document: Document) -> AnyInteraction:
         mended = decode_redacted(item, document)
         # A key taken before would be a hash over the secret.
-        return keyed(mended) if self._foreign and isinstance(mended, Interaction) else mended
+        return (
+            with_match_key(mended) if self._foreign and isinstance(mended, Interaction) else mended
+        )
 
     def _tell(self, at: Place, seen: Iterable[Finding], deed: str) -> None:
         self.found.extend(

@@ -24,7 +24,7 @@ from tapeway.core.json_text import Json, NotJson, parse
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.core.streams.documents import documents
-from tapeway.providers.api_call import ApiCall, describe
+from tapeway.providers.api_call import ApiCall, describe_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +86,14 @@ class Spoken:
 
 def may_hold_a_conversation(request: Request) -> bool:
     """Whether its address is one at which conversations are held."""
-    call = describe(request.route, request)
+    call = describe_call(request.route, request)
     return call is not None and (call.endpoint in DIALECTS or call.endpoint in _OF_MODEL)
 
 
 def spoken(interaction: Interaction) -> Spoken | None:
     """The call, or None for one that holds no conversation. Raises Unread."""
     request, response = interaction.request, interaction.response
-    call = describe(request.route, request)
+    call = describe_call(request.route, request)
     if call is None or request.method.upper() != "POST":
         return None
     if call.endpoint not in DIALECTS and call.endpoint not in _UNREAD | _OF_MODEL:

@@ -27,9 +27,9 @@ from tapeway.errors import (
     too_large,
 )
 from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
-from tapeway.providers.api_call import describe as describe_call
+from tapeway.providers.api_call import describe_call
 from tapeway.providers.stream_end import ending as end_of
-from tapeway.providers.usage import usage
+from tapeway.providers.usage import token_usage
 
 log = logging.getLogger(__name__)
 
@@ -221,7 +221,7 @@ class LiveCall:
         tokens = None
         if call is not None:
             metadata = {"provider": call.provider, "endpoint": call.endpoint, "model": call.model}
-            tokens = usage(call, held)
+            tokens = token_usage(call, held)
         return Interaction(
             index=0,
             request=ask.redacted,

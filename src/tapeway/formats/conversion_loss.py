@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
-from tapeway.formats.errors import Pointer, shown
+from tapeway.formats.errors import Pointer, pointer_text
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import http_exchange
 
@@ -34,7 +34,7 @@ class Loss:
     left_out: bool = False
 
     def __str__(self) -> str:
-        return ": ".join(filter(None, [shown(self.place), self.what]))
+        return ": ".join(filter(None, [pointer_text(self.place), self.what]))
 
 
 def dropped(fields: Fields, known: Collection[str]) -> Iterator[Loss]:

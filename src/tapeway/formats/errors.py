@@ -27,11 +27,11 @@ class FormatFault(ValueError):
         self.line = line
 
     def __str__(self) -> str:
-        place = shown(self.pointer)
+        place = pointer_text(self.pointer)
         return f"{place}: {self.reason}" if place else self.reason
 
 
-def shown(pointer: Pointer) -> str:
+def pointer_text(pointer: Pointer) -> str:
     """A pointer as people write it: `interactions[3].response.status_code`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in pointer)
     return text.removeprefix(".")

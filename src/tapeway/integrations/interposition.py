@@ -20,16 +20,16 @@ from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.interaction import Interaction as Exchange
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import StoreError, TapewayError
-from tapeway.formats.errors import FormatFault, shown
+from tapeway.formats.errors import FormatFault, pointer_text
 from tapeway.formats.native.document import decode, encode
 from tapeway.formats.native.secret_scan import SecretScanner
-from tapeway.formats.other_tools.http_call import keyed
+from tapeway.formats.other_tools.http_call import with_match_key
 from tapeway.formats.other_tools.interposition import (
     NOTE,
     Chunk,
-    Interposed,
-    interposed_of,
-    item_of,
+    InterpositionInteraction,
+    from_interposition,
+    to_interposition,
 )
 from tapeway.integrations.blocking_cassette import BlockingCassette
 from tapeway.ports import CassetteStore as Store
@@ -175,7 +175,7 @@ class TapewayCassetteStore:
                 raise failed
 
     def _item(self, interaction: Interaction) -> AnyInteraction:
-        item = item_of(_interposed(interaction))
+        item = from_interposition(_interposed(interaction))
         if self._known is None:
             return item
         document = encode(item)
@@ -184,18 +184,18 @@ class TapewayCassetteStore:
             if _asked(finding.place):
                 raise StoreError(
                     f"nothing was recorded: the credential '{finding.kind}' stands in "
-                    f"{shown(finding.place)}, and a request without it has another fingerprint; "
+                    f"{pointer_text(finding.place)}, and a request without it has another fingerprint; "
                     "leave it out of the InteractionRequest, or give keep_secrets=True"
                 )
         for finding in seen.left:
             raise StoreError(
                 f"nothing was recorded: the credential '{finding.kind}' would still stand in "
-                f"{shown(finding.place)}; give keep_secrets=True to store it"
+                f"{pointer_text(finding.place)}; give keep_secrets=True to store it"
             )
         if seen.document is document:
             return item
         mended = decode(seen.document, item.index)
-        return keyed(mended) if isinstance(mended, Exchange) else mended
+        return with_match_key(mended) if isinstance(mended, Exchange) else mended
 
 
 class ThreadSafeBroker(Broker):
@@ -248,9 +248,9 @@ def _asked(place: tuple[str | int, ...]) -> bool:
     )
 
 
-def _interposed(interaction: Interaction) -> Interposed:
+def _interposed(interaction: Interaction) -> InterpositionInteraction:
     request = interaction.request
-    return Interposed(
+    return InterpositionInteraction(
         request.protocol,
         request.action,
         request.target,
@@ -264,7 +264,7 @@ def _interposed(interaction: Interaction) -> Interposed:
 def _interactions(items: Iterable[AnyInteraction], path: Path) -> Iterator[Interaction]:
     left_out = 0
     for item in items:
-        interposed = interposed_of(item)
+        interposed = to_interposition(item)
         if interposed is None:
             left_out += 1
             continue

@@ -11,7 +11,7 @@ from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Request
 from tapeway.providers.catalogue import PROVIDERS
-from tapeway.providers.paths import owner, spoken
+from tapeway.providers.paths import api_of_path, owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ _GROUPS = frozenset({"audio", "chat", "fim", "images"})
 _STREAMS_UNASKED = frozenset({"api.chat", "api.generate"})
 
 
-def describe(route: str, request: Request) -> ApiCall | None:
+def describe_call(route: str, request: Request) -> ApiCall | None:
     """The call a request makes, or None for one that is no provider's.
 
     The provider is the route's name where that is a built-in one, otherwise whoever owns the path
@@ -52,7 +52,7 @@ def describe(route: str, request: Request) -> ApiCall | None:
     path = urlsplit(request.base).path.rstrip("/") + request.target.partition("?")[0]
     provider = route if route in PROVIDERS else owner(path, request.headers)
     if provider is None:
-        if (found := spoken(path)) is None:
+        if (found := api_of_path(path)) is None:
             return None
         provider, path = found
     return _verb_call(provider, path) or _resource_call(provider, path, request)

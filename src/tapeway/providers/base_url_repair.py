@@ -37,7 +37,7 @@ class Prefix:
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class RepairedTarget:
     """The target that was meant, what a right one begins with, and how that was missed."""
 
     target: str
@@ -102,7 +102,7 @@ PREFIXES: Mapping[str, tuple[Prefix, ...]] = {
 }
 
 
-def mended(provider: str, target: str, base: str = "") -> Mended | None:
+def repair_target(provider: str, target: str, base: str = "") -> RepairedTarget | None:
     """What a raw target below a provider's route meant, or None for one that goes as it is.
 
     `base` is the path of the route's URL. Where that is no part of the API's own, the service
@@ -119,7 +119,7 @@ def mended(provider: str, target: str, base: str = "") -> Mended | None:
             meant = prefix.path + rest
             if written.startswith(head) and _is_below(rest, prefix, slip):
                 below = prefix.path[len(base) :]
-                return Mended(meant[len(base) :] + mark + query, below, slip)
+                return RepairedTarget(meant[len(base) :] + mark + query, below, slip)
     return None
 
 
@@ -147,7 +147,7 @@ def _begins(path: str, base: str) -> bool:
     return path == base or path.startswith(f"{base}/")
 
 
-def forgive(address: RequestAddress, table: RouteTable) -> RequestAddress:
+def repair_address(address: RequestAddress, table: RouteTable) -> RequestAddress:
     """The address that was meant; the very one that was given where it needs no forgiving."""
     route = address.route
     if route.name == DEFAULT:
@@ -156,7 +156,7 @@ def forgive(address: RequestAddress, table: RouteTable) -> RequestAddress:
             return address
         route = table.routes[provider]
     base = urlsplit(route.url or "").path.rstrip("/")
-    found = mended(route.name, address.target, base)
+    found = repair_target(route.name, address.target, base)
     if found is None:
         return address
     slip = Slip(found.slip, found.prefix, address.target)

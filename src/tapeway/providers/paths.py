@@ -102,7 +102,7 @@ def owner(target: str, headers: Headers) -> str | None:
     return None
 
 
-def spoken(path: str) -> tuple[str, str] | None:
+def api_of_path(path: str) -> tuple[str, str] | None:
     """The provider whose API a path speaks that nobody owns, and what of the path is that API's."""
     for pattern, provider in _SPOKEN:
         if (found := pattern.search(path)) is not None:

@@ -85,7 +85,7 @@ _SHAPES: Mapping[str, _Shape] = {
 """By endpoint and not by provider: one provider may speak several dialects."""
 
 
-def usage(call: ApiCall, response: Response) -> Usage | None:
+def token_usage(call: ApiCall, response: Response) -> Usage | None:
     """The tokens the answer names, or None where it names none that can be read.
 
     A stream's later counts replace earlier ones, field by field.

@@ -37,7 +37,7 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.journal import Entries
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import RequestError, TapewayError, UpstreamError
-from tapeway.providers.base_url_repair import forgive
+from tapeway.providers.base_url_repair import repair_address
 from tapeway.server.delivery import LargeAnswer, Outgoing, Playback, ReadyAnswers, abort
 from tapeway.server.drain import OpenWaits
 from tapeway.server.error_responses import of_error, of_miss
@@ -150,7 +150,7 @@ class Proxy:
     ) -> RequestAddress:
         path = origin_form(method, target, version, headers)
         routes = self._broker.routes
-        address = forgive(resolve(routes, self._owner, path, headers), routes)
+        address = repair_address(resolve(routes, self._owner, path, headers), routes)
         tried = sdk_conventions.number(headers)
         return replace(address, attempt=tried) if tried else address
 

@@ -16,7 +16,7 @@ from tapeway.core.model.messages import ResponseChunk
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.findings import Finding
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.formats.errors import shown
+from tapeway.formats.errors import pointer_text
 from tapeway.formats.native.document import decode, encode
 from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, patched
 from tests.support.canary import sightings
@@ -39,7 +39,7 @@ def inspect(document: dict[str, Json]) -> ScanResult:
 
 
 def places(findings: tuple[Finding, ...]) -> dict[str, str]:
-    return {shown(each.place): each.kind for each in findings}
+    return {pointer_text(each.place): each.kind for each in findings}
 
 
 def exchange(request: dict[str, Json], response: dict[str, Json]) -> dict[str, Json]:

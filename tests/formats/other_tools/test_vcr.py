@@ -21,7 +21,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
 from tapeway.formats import registry
 from tapeway.formats.other_tools import vcr
-from tapeway.formats.other_tools.http_call import keyed
+from tapeway.formats.other_tools.http_call import with_match_key
 from tests.formats.other_tools.example_files import FRESH, calls, fault, kind, load, text, told
 from tests.support.exchanges import interaction
 
@@ -297,7 +297,7 @@ def call(
         ResponseHead(status, "Fine", headers, framing),  # type: ignore[arg-type]
         tuple([ResponseChunk(each) for each in chunks]),
     )
-    return keyed(Interaction(0, Request("", method, target, (), body, BASE), answer))
+    return with_match_key(Interaction(0, Request("", method, target, (), body, BASE), answer))
 
 
 CALLS = (

@@ -11,7 +11,7 @@ from tapeway.core.redaction.findings import Finding
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.redaction.leak_guard import Place
 from tapeway.errors import AdminError
-from tapeway.formats.errors import shown
+from tapeway.formats.errors import pointer_text
 from tapeway.formats.native.document import encode
 from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, decode_redacted
 
@@ -71,7 +71,7 @@ def screened(
 def _refuse(found: Sequence[Finding], secrets: Secrets) -> None:
     if not found:
         return
-    places = [f"{shown(each.place)} ({each.kind})" for each in found[:_NAMED]]
+    places = [f"{pointer_text(each.place)} ({each.kind})" for each in found[:_NAMED]]
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     advice = (
         "they cannot be replaced: take them out yourself"

@@ -18,7 +18,7 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Headers
 from tapeway.formats.conversion_loss import Loss, dropped
 from tapeway.formats.fields import Fields
-from tapeway.formats.other_tools.http_call import HttpCall, keyed, whole
+from tapeway.formats.other_tools.http_call import HttpCall, single_chunk, with_match_key
 
 RULES = Rules(
     ignore=tuple(
@@ -81,7 +81,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
             losses.append(Loss((*fixture.fields.at, "match"), NARROWER))
             losses += dropped(fixture.fields, ("match", "response"))
             losses += dropped(fixture.fields.object("response"), _ANSWER)
-            found.append(keyed(replace(fixture.call, index=len(found))))
+            found.append(with_match_key(replace(fixture.call, index=len(found))))
         ending += [fixture for fixture in answering[-1:] if fixture.turn is not None]
     once = bool(ending) and len(ending) == len(alike)
     if not once:
@@ -148,7 +148,7 @@ def _call(fields: Fields, position: int) -> HttpCall:
         request_body=dump(asked),
         status=status,
         headers=_JSON,
-        chunks=whole(dump(answer)),
+        chunks=single_chunk(dump(answer)),
     )
 
 

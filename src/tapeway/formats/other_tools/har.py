@@ -18,7 +18,14 @@ from tapeway.formats import conversion_loss
 from tapeway.formats.conversion_loss import ExtensionField, Loss, unfit
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import bodies, http_exchange
-from tapeway.formats.other_tools.http_call import HttpCall, keyed, octets, readable, texts, whole
+from tapeway.formats.other_tools.http_call import (
+    HttpCall,
+    header_bytes,
+    header_texts,
+    single_chunk,
+    with_match_key,
+    without_codings,
+)
 
 HELD = ExtensionField(
     ("method", "url", "headers", "header_order", *bodies.NAMES),
@@ -123,7 +130,7 @@ def _request(item: Interaction, document: Document) -> Document:
         "url": url,
         "httpVersion": "HTTP/1.1",
         "cookies": [],
-        "headers": _named(texts(own)),
+        "headers": _named(header_texts(own)),
         "queryString": _named(parse_qsl(_query(url), keep_blank_values=True)),
         "headersSize": -1,
         "bodySize": len(request.body),
@@ -151,7 +158,7 @@ def _response(item: Interaction, document: Document) -> Document:
         "statusText": own["reason_phrase"] if isinstance(own, dict) else "",
         "httpVersion": response.head.version,
         "cookies": [],
-        "headers": _named(texts(own)),
+        "headers": _named(header_texts(own)),
         "content": content,
         "redirectURL": "",
         "headersSize": -1,
@@ -202,20 +209,20 @@ def _read_entry(index: int, fields: Fields) -> Interaction:
     call = HttpCall(
         method=request.text("method"),
         url=request.text("url"),
-        request_headers=octets(_pairs(request)),
+        request_headers=header_bytes(_pairs(request)),
         request_body=_posted(request.object("postData")),
         status=200 if failed else response.integer("status", low=0, high=999),
         reason=response.text("statusText"),
         version=response.text("httpVersion"),
-        headers=octets(_pairs(response)),
-        chunks=whole(_content(response.object("content"), "encoding"), took),
+        headers=header_bytes(_pairs(response)),
+        chunks=single_chunk(_content(response.object("content"), "encoding"), took),
         latency_ms=took,
         metadata={STARTED: started} if started else {},
     )
     plain = call.interaction(index, fields.at)
     if ours:
         return HELD.joined(plain, fields.object(EXTENSION))
-    return keyed(readable(plain, decoded=True))
+    return with_match_key(without_codings(plain, decoded=True))
 
 
 def _posted(fields: Fields) -> bytes:

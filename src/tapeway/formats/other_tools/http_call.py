@@ -43,14 +43,14 @@ class HttpCall:
 
     def interaction(self, index: int, at: Pointer) -> Interaction:
         """The recording as it came. Raises FormatFault for what no cassette could hold."""
-        base, target = divided(self.url)
+        base, target = split_url(self.url)
         found = Interaction(
             index=index,
             request=Request(
                 route="",
                 method=self.method,
                 target=target,
-                headers=kept(self.request_headers),
+                headers=without_framing(self.request_headers),
                 body=self.request_body,
                 base=base,
             ),
@@ -60,7 +60,7 @@ class HttpCall:
                     self.reason,
                     self.headers,
                     "chunked" if len(self.chunks) > 1 else "length",
-                    version_of(self.version),
+                    http_version(self.version),
                 ),
                 tuple([each for each in self.chunks if each.data]),
             ),
@@ -74,7 +74,7 @@ class HttpCall:
             raise FormatFault(fault.reason, at) from None
 
 
-def divided(url: str) -> tuple[str, str]:
+def split_url(url: str) -> tuple[str, str]:
     """The origin of a URL, if it names one, and the path and query below it."""
     url = url.partition("#")[0]
     origin = _ORIGIN.match(url)
@@ -83,17 +83,17 @@ def divided(url: str) -> tuple[str, str]:
     return base, target if target.startswith("/") else f"/{target}"
 
 
-def kept(headers: Headers) -> Headers:
+def without_framing(headers: Headers) -> Headers:
     """The headers of a request that are its own, and not of how it was sent."""
     return end_to_end(headers, drop=_FRAMING)
 
 
-def whole(body: bytes, at_ms: float = 0.0) -> tuple[ResponseChunk, ...]:
+def single_chunk(body: bytes, at_ms: float = 0.0) -> tuple[ResponseChunk, ...]:
     """A body of which nobody knows in what pieces it came."""
     return (ResponseChunk(body, at_ms),) if body else ()
 
 
-def readable(interaction: Interaction, *, decoded: bool) -> Interaction:
+def without_codings(interaction: Interaction, *, decoded: bool) -> Interaction:
     """The recording with its content codings taken off, as a cassette holds it.
 
     `decoded` says that the tool took those of answers off and left the headers that speak of them;
@@ -109,7 +109,7 @@ def readable(interaction: Interaction, *, decoded: bool) -> Interaction:
     return replace(interaction, request=request, response=response)
 
 
-def keyed(interaction: Interaction) -> Interaction:
+def with_match_key(interaction: Interaction) -> Interaction:
     """A recording of another tool with the key a cassette shows for what it says now."""
     if interaction.request.route:
         return interaction
@@ -117,7 +117,7 @@ def keyed(interaction: Interaction) -> Interaction:
     return replace(interaction, match_key=key, stored_keys=(key,) if key else ())
 
 
-def texts(side: Json) -> Iterator[tuple[str, str]]:
+def header_texts(side: Json) -> Iterator[tuple[str, str]]:
     """Header names and values as a document's request or response shows them, in wire order."""
     fields: Mapping[str, Json] = side if isinstance(side, dict) else {}
     shown = fields.get("headers")
@@ -131,7 +131,7 @@ def texts(side: Json) -> Iterator[tuple[str, str]]:
         yield str(name), by_name[str(name).lower()].pop(0)
 
 
-def octets(pairs: Iterable[tuple[str, str]]) -> Headers:
+def header_bytes(pairs: Iterable[tuple[str, str]]) -> Headers:
     """Headers from their texts, in which halves of surrogate pairs stand for octets that are no UTF-8.
 
     A pseudo-header of HTTP/2 is none.
@@ -145,7 +145,7 @@ def octets(pairs: Iterable[tuple[str, str]]) -> Headers:
     )
 
 
-def version_of(said: str) -> str:
+def http_version(said: str) -> str:
     """`HTTP/1.1`, `HTTP/2` … for however a tool says it."""
     found = _VERSION.fullmatch(said.strip())
     if found is None:

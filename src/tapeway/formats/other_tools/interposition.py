@@ -27,7 +27,14 @@ from tapeway.formats.conversion_loss import ExtensionField, Loss, dropped, unfit
 from tapeway.formats.errors import FormatFault, Pointer
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import bodies, http_exchange
-from tapeway.formats.other_tools.http_call import HttpCall, divided, kept, keyed, octets, texts
+from tapeway.formats.other_tools.http_call import (
+    HttpCall,
+    header_bytes,
+    header_texts,
+    split_url,
+    with_match_key,
+    without_framing,
+)
 
 NOTE = "interposition"
 """What holds the rest in an item's metadata."""
@@ -58,7 +65,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Interposed:
+class InterpositionInteraction:
     """An interaction as interposition 0.6.0 has it; its chunks are numbered by their place."""
 
     protocol: str
@@ -84,16 +91,16 @@ def fingerprint(
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def item_of(interposed: Interposed, index: int = 0) -> AnyInteraction:
+def from_interposition(interposed: InterpositionInteraction, index: int = 0) -> AnyInteraction:
     """The item that says all of it."""
     if interposed.protocol.lower() in ("http", "https"):
         found = _exchange(interposed, index)
-        if found is not None and interposed_of(found) == interposed:
+        if found is not None and to_interposition(found) == interposed:
             return found
     return ForeignInteraction(index, _document(interposed))
 
 
-def interposed_of(item: AnyInteraction) -> Interposed | None:
+def to_interposition(item: AnyInteraction) -> InterpositionInteraction | None:
     """What interposition would have of an item, None for what it has no way to tell.
 
     Raises FormatFault for one that was edited into something else.
@@ -107,7 +114,9 @@ def interposed_of(item: AnyInteraction) -> Interposed | None:
     return _with_kept(_plain(item), item)
 
 
-def noted(item: Interaction, interposed: Interposed, *, cuts: bool = True) -> Interaction:
+def with_note(
+    item: Interaction, interposed: InterpositionInteraction, *, cuts: bool = True
+) -> Interaction:
     """The recording with a note of what interposition says otherwise.
 
     Without `cuts` it stays noted how long the chunks are.
@@ -124,7 +133,7 @@ def _without_note(item: Interaction) -> Interaction:
     return replace(item, metadata={k: v for k, v in item.metadata.items() if k != NOTE})
 
 
-def _exchange(interposed: Interposed, index: int) -> Interaction | None:
+def _exchange(interposed: InterpositionInteraction, index: int) -> Interaction | None:
     first = interposed.chunks[0].metadata if interposed.chunks else ()
     status = dict(first).get(_STATUS, "200")
     if not (status.isascii() and status.isdigit() and len(status) == 3):
@@ -132,18 +141,18 @@ def _exchange(interposed: Interposed, index: int) -> Interaction | None:
     call = HttpCall(
         method=interposed.action,
         url=interposed.target,
-        request_headers=octets(interposed.headers),
+        request_headers=header_bytes(interposed.headers),
         request_body=interposed.body,
         status=int(status),
         chunks=tuple([ResponseChunk(each.data) for each in interposed.chunks]),
     )
     try:
-        return noted(keyed(call.interaction(index, ())), interposed)
+        return with_note(with_match_key(call.interaction(index, ())), interposed)
     except (FormatFault, UnicodeError):
         return None
 
 
-def _plain(item: Interaction) -> Interposed:
+def _plain(item: Interaction) -> InterpositionInteraction:
     """What the recording says to one who reads no note."""
     request, response = item.request, item.response
     own = http_exchange.encode(item)["request"]
@@ -151,17 +160,19 @@ def _plain(item: Interaction) -> Interposed:
     pieces = [each.data for each in response.chunks if each.data] or [b""]
     status: Pairs = ((_STATUS, str(response.status)),)
     chunks = [Chunk(data, () if at else status) for at, data in enumerate(pieces)]
-    return Interposed(
+    return InterpositionInteraction(
         "http",
         request.method,
         url.removeprefix(request.base),
-        tuple(texts(own)),
+        tuple(header_texts(own)),
         request.body,
         tuple(chunks),
     )
 
 
-def _note(plain: Interposed, wanted: Interposed, *, cuts: bool) -> Document:
+def _note(
+    plain: InterpositionInteraction, wanted: InterpositionInteraction, *, cuts: bool
+) -> Document:
     note: Document = {}
     for name in ("protocol", "target"):
         if getattr(plain, name) != getattr(wanted, name):
@@ -181,7 +192,7 @@ def _note(plain: Interposed, wanted: Interposed, *, cuts: bool) -> Document:
     return note
 
 
-def _with_kept(plain: Interposed, item: Interaction) -> Interposed:
+def _with_kept(plain: InterpositionInteraction, item: Interaction) -> InterpositionInteraction:
     note = item.metadata.get(NOTE)
     if not isinstance(note, dict):
         return plain
@@ -208,17 +219,17 @@ def _with_kept(plain: Interposed, item: Interaction) -> Interposed:
     )
 
 
-def _target(plain: Interposed, item: Interaction, note: Fields) -> str:
+def _target(plain: InterpositionInteraction, item: Interaction, note: Fields) -> str:
     said = note.text("target", plain.target)
     # What was edited by hand counts, and not what the note says of what stood there before.
-    return said if divided(said) == (item.request.base, item.request.target) else plain.target
+    return said if split_url(said) == (item.request.base, item.request.target) else plain.target
 
 
-def _headers(plain: Interposed, item: Interaction, note: Fields) -> Pairs:
+def _headers(plain: InterpositionInteraction, item: Interaction, note: Fields) -> Pairs:
     if "headers" not in note:
         return plain.headers
     said = pairs_of(note, "headers")
-    return said if kept(octets(said)) == item.request.headers else plain.headers
+    return said if without_framing(header_bytes(said)) == item.request.headers else plain.headers
 
 
 def _cut_chunks(chunks: tuple[Chunk, ...], note: Fields) -> list[Chunk]:
@@ -234,7 +245,7 @@ def _cut_chunks(chunks: tuple[Chunk, ...], note: Fields) -> list[Chunk]:
     return found
 
 
-def _document(interposed: Interposed) -> Document:
+def _document(interposed: InterpositionInteraction) -> Document:
     return {
         "kind": KIND,
         "boundary": interposed.protocol,
@@ -255,11 +266,11 @@ def _document(interposed: Interposed) -> Document:
     }
 
 
-def _of_document(document: Mapping[str, Json]) -> Interposed:
+def _of_document(document: Mapping[str, Json]) -> InterpositionInteraction:
     root = Fields(document, ())
     request, chunks = root.object("request"), root.object("response")
     request.require("protocol", "action", "target")
-    return Interposed(
+    return InterpositionInteraction(
         request.text("protocol"),
         request.text("action"),
         request.text("target"),
@@ -345,7 +356,7 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
     always_first = cursors.of_meta(cassette.head.meta) == "first"
     for index, item in enumerate(cassette.interactions):
         at: Pointer = ("interactions", index)
-        said = interposed_of(item)
+        said = to_interposition(item)
         why = _unfit(item, said)
         if why or said is None:
             losses.append(Loss(at, f"{why}: left out", left_out=True))
@@ -366,7 +377,7 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
 def _read_interaction(index: int, fields: Fields) -> AnyInteraction:
     said = _interposed(fields)
     plain = replace(said, metadata=tuple([pair for pair in said.metadata if pair[0] != EXTENSION]))
-    item, rest = item_of(plain, index), dict(said.metadata).get(EXTENSION)
+    item, rest = from_interposition(plain, index), dict(said.metadata).get(EXTENSION)
     if rest is None:
         return item
     place = (*fields.at, "metadata")
@@ -377,7 +388,7 @@ def _read_interaction(index: int, fields: Fields) -> AnyInteraction:
     if isinstance(item, ForeignInteraction):
         return replace(item, document=_completed(item.document, more.values))
     # Where the chunks ended stands there too: in the file some may end behind a character.
-    return noted(HELD.joined(item, more), plain, cuts=False)
+    return with_note(HELD.joined(item, more), plain, cuts=False)
 
 
 def _completed(own: Mapping[str, Json], rest: Mapping[str, Json]) -> Document:
@@ -387,11 +398,11 @@ def _completed(own: Mapping[str, Json], rest: Mapping[str, Json]) -> Document:
     return {**_without(rest, _OWN), **own, "metadata": metadata}
 
 
-def _interposed(fields: Fields) -> Interposed:
+def _interposed(fields: Fields) -> InterpositionInteraction:
     fields.require("request", "fingerprint", "response_chunks")
     request = fields.object("request")
     request.require("protocol", "action", "target")
-    found = Interposed(
+    found = InterpositionInteraction(
         request.text("protocol"),
         request.text("action"),
         request.text("target"),
@@ -417,7 +428,7 @@ def _chunks(fields: Fields) -> Iterator[Chunk]:
         yield Chunk(chunk.text("data").encode(), pairs_of(chunk, "metadata"))
 
 
-def _unfit(item: AnyInteraction, said: Interposed | None) -> str:
+def _unfit(item: AnyInteraction, said: InterpositionInteraction | None) -> str:
     if said is None:
         return unfit(item, "interposition")
     answer = b"".join([each.data for each in said.chunks])
@@ -442,7 +453,7 @@ def _rest(item: AnyInteraction) -> Document:
     return rest
 
 
-def _interaction(said: Interposed, rest: Document) -> Document:
+def _interaction(said: InterpositionInteraction, rest: Document) -> Document:
     metadata = [*said.metadata, *([(EXTENSION, dump(rest).decode())] if any(rest.values()) else [])]
     return {
         "request": {

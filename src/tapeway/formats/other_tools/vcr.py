@@ -24,7 +24,13 @@ from tapeway.formats.conversion_loss import ExtensionField, Loss, dropped, unfit
 from tapeway.formats.errors import FormatFault, Pointer
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import bodies, http_exchange
-from tapeway.formats.other_tools.http_call import HttpCall, keyed, octets, readable, whole
+from tapeway.formats.other_tools.http_call import (
+    HttpCall,
+    header_bytes,
+    single_chunk,
+    with_match_key,
+    without_codings,
+)
 from tapeway.formats.yaml import parser, writer
 from tapeway.formats.yaml.parser import Tags
 from tapeway.formats.yaml.scalars import resolve
@@ -163,19 +169,19 @@ def _read_interaction(index: int, fields: Fields, status: int) -> Interaction:
     call = HttpCall(
         method=request.text("method"),
         url=request.text("uri"),
-        request_headers=octets(_pairs(request)),
+        request_headers=header_bytes(_pairs(request)),
         request_body=_content(request, "body"),
         status=status,
         reason=_status(response)[1],
         version=response.text("http_version"),
-        headers=octets(_pairs(response)),
-        chunks=whole(_content(response, "content" if "content" in response else "body")),
+        headers=header_bytes(_pairs(response)),
+        chunks=single_chunk(_content(response, "content" if "content" in response else "body")),
         metadata={_NOTE: {_EMPTY: True}} if request.values.get("body") == "" else {},
     )
     plain = call.interaction(index, fields.at)
     if EXTENSION in fields:
         return HELD.joined(plain, fields.object(EXTENSION))
-    return keyed(readable(plain, decoded=False))
+    return with_match_key(without_codings(plain, decoded=False))
 
 
 def _refuse_octets(value: Json, at: Pointer) -> None:

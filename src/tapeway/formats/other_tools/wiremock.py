@@ -22,7 +22,12 @@ from tapeway.core.model.messages import Failure, Headers
 from tapeway.formats.conversion_loss import Loss
 from tapeway.formats.errors import Pointer
 from tapeway.formats.fields import Fields
-from tapeway.formats.other_tools.http_call import HttpCall, keyed, octets, whole
+from tapeway.formats.other_tools.http_call import (
+    HttpCall,
+    header_bytes,
+    single_chunk,
+    with_match_key,
+)
 
 _PRIORITY = 5
 """That of a mapping that says none; 1 is the highest."""
@@ -95,7 +100,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     # The states of a scenario stand as they follow each other, all else as in the file.
     served.sort(key=lambda stub: order[id(stub)])
     found: list[AnyInteraction] = [
-        keyed(replace(stub.call, index=index)) for index, stub in enumerate(served)
+        with_match_key(replace(stub.call, index=index)) for index, stub in enumerate(served)
     ]
     begins_anew = [name for name in depths if name and _begins_anew(name, served, depths[name])]
     cycles = bool(begins_anew) and len(begins_anew) == len([name for name in depths if name])
@@ -178,7 +183,7 @@ def _call(fields: Fields) -> Interaction:
     if not 200 <= status < 600:
         raise _UnusableStub(f"has the status {status}, which is no answer by itself")
     content, added = _content(response)
-    named = octets(_pairs(response.object("headers")))
+    named = header_bytes(_pairs(response.object("headers")))
     delay = response.number("fixedDelayMilliseconds")
     found = HttpCall(
         method=_method(request),
@@ -188,7 +193,7 @@ def _call(fields: Fields) -> Interaction:
         status=status,
         reason=response.text("statusMessage"),
         headers=named if find_header(named, b"content-type") else (*added, *named),
-        chunks=whole(content, delay),
+        chunks=single_chunk(content, delay),
         latency_ms=delay,
     ).interaction(0, fields.at)
     return replace(found, failure=Failure("reset", fault)) if fault else found
@@ -246,7 +251,7 @@ def _wanted(request: Fields) -> tuple[Headers, bytes]:
     if len(said) > 1:
         raise _UnusableStub("matches bodies by several patterns")
     headers, body = said[0] if said else ((), b"")
-    stated = find_header(octets(_stated(request)), b"content-type")
+    stated = find_header(header_bytes(_stated(request)), b"content-type")
     return (((b"Content-Type", stated),) if stated else headers), body
 
 

@@ -8,7 +8,7 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.redaction.leak_guard import Sighted, refusal
 from tapeway.errors import StoreError
 from tapeway.formats.cassette_file import Serializer
-from tapeway.formats.errors import FormatFault, shown
+from tapeway.formats.errors import FormatFault, pointer_text
 from tapeway.formats.fields import Document
 from tapeway.formats.native.document import encode, numbered
 
@@ -65,4 +65,4 @@ def _check(recording: Recording, document: Document, text: bytes) -> None:
     try:
         recording.check(recording.interaction, document, text)
     except Sighted as leak:
-        raise refusal(leak.secret, shown(leak.place) or "an error about it") from None
+        raise refusal(leak.secret, pointer_text(leak.place) or "an error about it") from None
