@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tapeway.core.cassette.index import found_under
+from tapeway.core.cassette.index import index_keys
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
@@ -56,13 +56,13 @@ async def measure(file: Path, count: int) -> None:
     opened = time.perf_counter() - started
     assert outline is not None
     assert outline.count == count
-    (first,) = found_under(interaction(count // 2))
+    (first,) = index_keys(interaction(count // 2))
     started = time.perf_counter()
     assert len(await store.find("bench", [first])) == 1
     cold = time.perf_counter() - started
     times: list[float] = []
     for sample in range(SAMPLES):
-        keys = found_under(interaction(sample * 7919 % count))
+        keys = index_keys(interaction(sample * 7919 % count))
         started = time.perf_counter()
         assert len(await store.find("bench", keys)) == 1
         times.append(time.perf_counter() - started)

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from bench.answers import EVENTS
-from tapeway.core.matching.key import Recogniser
+from tapeway.core.matching.key import RequestRedaction
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
@@ -28,7 +28,7 @@ SAMPLES = 41
 TOGETHER = 64
 BODY = b'{"choices":[{"message":{"role":"assistant","content":"%b"}}]}' % (b"word " * 400)
 HEAD = CassetteHead("2026-01-01T00:00:00", "bench")
-RECOGNISER = Recogniser([Secret(f"KEY_{n}", b"process-credential-%04d" % n) for n in range(8)])
+REDACTION = RequestRedaction([Secret(f"KEY_{n}", b"process-credential-%04d" % n) for n in range(8)])
 JSON = ((b"Content-Type", b"application/json"),)
 SSE = ((b"Content-Type", b"text/event-stream"),)
 WHOLE = Response(ResponseHead(200, "OK", JSON), (ResponseChunk(BODY, 1.0),))
@@ -41,10 +41,10 @@ def recording(index: int, answer: Response = WHOLE) -> Recording:
     """The recording of an answer, made as a live call makes it."""
     fields = (*JSON, (b"Authorization", b"Bearer sk-bench-0123456789abcdef"))
     request = Request("openai", "POST", "/v1/x", fields, b'{"n":%d}' % index, "https://h")
-    seen = RECOGNISER.recognise(HEAD.run_id, request)
-    redactor = RECOGNISER.redactor(HEAD.run_id, request)
-    kept = Interaction(index, seen.redacted, redactor.response(answer))
-    return Recording(kept, check=RECOGNISER.guard(request).check)
+    seen = REDACTION.redact(HEAD.run_id, request)
+    redactor = REDACTION.redactor(HEAD.run_id, request)
+    kept = Interaction(index, seen.request, redactor.response(answer))
+    return Recording(kept, check=REDACTION.guard(request).check)
 
 
 async def timed(store: FileStore, index: int, answer: Response) -> str:

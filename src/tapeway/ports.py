@@ -173,7 +173,7 @@ class Checkable(Protocol):
 class Indexed(Editable, Protocol):
     """A store that finds recordings where they lie, at a cost that does not grow with their number.
 
-    A recording is found under every key that `core.matching.found_under` names under the rules of
+    A recording is found under every key that `core.cassette.index.index_keys` names under the rules of
     the cassette's head; the store takes them when it is brought in, and anew when rules change.
     """
 

@@ -9,7 +9,7 @@ import pytest
 
 from tapeway.cli.main import main
 from tapeway.core.json_text import Json, dump
-from tapeway.core.matching.rules import Rules, of_meta
+from tapeway.core.matching.rules import Rules, rules_of_meta
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
@@ -44,7 +44,7 @@ def diagnosed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
 
 
 def rules_of(path: Path) -> Rules:
-    return of_meta(document.load(path.read_bytes()).head.meta)
+    return rules_of_meta(document.load(path.read_bytes()).head.meta)
 
 
 def test_two_takes_that_match_need_no_rule(capsys: pytest.CaptureFixture[str]) -> None:

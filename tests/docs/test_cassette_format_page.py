@@ -19,7 +19,7 @@ def test_the_example_is_what_tapeway_writes() -> None:
 
     (recorded,) = cassette.interactions
     assert isinstance(recorded, Interaction)
-    assert recorded.match_key == key.of_http(recorded.request)
+    assert recorded.match_key == key.http_key(recorded.request)
     assert [len(chunk.data) for chunk in recorded.response.chunks] == [48, 14]
     assert document.save(cassette) == example
 

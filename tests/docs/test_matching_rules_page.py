@@ -8,7 +8,7 @@ import pytest
 
 from tapeway.core.matching.key import request_key
 from tapeway.core.matching.normalisers import NORMALISERS, Normalising
-from tapeway.core.matching.rules import read, written
+from tapeway.core.matching.rules import parse_rules, rules_document
 from tapeway.core.model.messages import Request
 from tapeway.settings.options import Settings
 from tests.core.keys import key
@@ -47,7 +47,7 @@ def test_the_rules_on_the_page_can_be_pasted() -> None:
 
 def test_the_rules_on_the_page_do_what_it_says() -> None:
     (block,) = re.findall(r"```toml\n(\[rules\].*?)```", PAGE, re.DOTALL)
-    rules = read(tomllib.loads(block)["rules"])
+    rules = parse_rules(tomllib.loads(block)["rules"])
 
     def keyed(user: str, *, target: str = "/v1/x?ts=1", text: str = "salt-0123456789ab") -> bytes:
         body = b'{"metadata":{"user_id":"%b"},"text":"%b"}' % (user.encode(), text.encode())
@@ -62,4 +62,4 @@ def test_a_cassette_states_its_rules_as_shown() -> None:
     (shown,) = [block for block in blocks("docs/matching.md") if block.language == "json"]
     meta = json.loads(shown.text)
 
-    assert written(read(meta["rules"])) == meta["rules"]
+    assert rules_document(parse_rules(meta["rules"])) == meta["rules"]

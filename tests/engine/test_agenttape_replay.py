@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.core.cassette.plan import Incoming, Miss, Replay
+from tapeway.core.cassette.plan import Incoming, Replay
 from tapeway.core.http.routing import Route, RouteTable
 from tapeway.core.json_text import Json
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import Rules
+from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.messages import Headers, Request
@@ -49,7 +50,9 @@ class Player:
     broker: Broker
 
     async def ask(self, request: Request) -> Replay | Miss:
-        _, plan = await self.broker.decide("tape", Incoming(request, guessed=not request.route))
+        _, plan = await self.broker.decide(
+            "tape", Incoming(request, route_guessed=not request.route)
+        )
         assert isinstance(plan, Replay | Miss)
         return plan
 
@@ -65,7 +68,7 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
 
     @asynccontextmanager
     async def playing(
-        name: str, repeats: Repeats | None = None, ruled: Rules = rules.NONE
+        name: str, repeats: Repeats | None = None, ruled: Rules = rules.NO_RULES
     ) -> AsyncIterator[Player]:
         shared = request.param == "shared"
         store: CassetteStore = SqliteStore(tmp_path / "x.db") if shared else MemoryStore()

@@ -155,7 +155,7 @@ async def test_identifiers_of_a_recording_that_go_live_are_flagged_and_told_once
         for text in ("rain", "hail"):
             planned = await plan(around, turn("weather?", (CALLS[0], text)))
             assert isinstance(planned, Ask)
-            assert planned.borrowed == (CALLS[0],)
+            assert planned.replayed_ids == (CALLS[0],)
             assert CALLS[0] in (planned.note or "")
 
     assert len([each for each in caplog.records if "identifiers" in each.message]) == 1
@@ -168,12 +168,12 @@ async def test_identifiers_the_upstream_issued_in_this_take_are_not_flagged() ->
 
         live = await plan(around, turn("weather?", (CALLS[0], "sun")))
         assert isinstance(live, Ask)
-        assert (live.borrowed, live.note) == ((), None)
+        assert (live.replayed_ids, live.note) == ((), None)
 
         await around.broker.rewind()
         later = await plan(around, turn("weather?", (CALLS[0], "sun")))
         assert isinstance(later, Ask)
-        assert later.borrowed == (CALLS[0],)
+        assert later.replayed_ids == (CALLS[0],)
 
 
 async def test_a_large_cassette_and_a_large_request_are_looked_at_beside_the_loop() -> None:
@@ -235,4 +235,4 @@ async def test_modes_that_do_not_replay_take_no_second_look() -> None:
 
         assert found.outcome == "recorded"
         assert isinstance(cassette, CassetteIndex)
-        assert cassette.identifiers is None
+        assert cassette.correlation is None

@@ -11,7 +11,7 @@ import pytest
 from tapeway.body_files import recalled, whole
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Answer, Ask
-from tapeway.core.matching.key import Recogniser, request_key
+from tapeway.core.matching.key import RequestRedaction, request_key
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import RULES, Mode
 from tapeway.core.model.interaction import Interaction
@@ -45,12 +45,12 @@ class Call:
         self.store, self.responder = FakeStore(), FakeResponder(lambda _: answer)
         self.cassette = CassetteIndex("c", StoredCassette(HEAD), take=1)
         self.request = request or Request("openai", "GET", "/v1/x", base="https://up")
-        recogniser = Recogniser(known)
-        seen = recogniser.recognise(HEAD.run_id, self.request)
+        redaction = RequestRedaction(known)
+        seen = redaction.redact(HEAD.run_id, self.request)
         ask = Ask(
-            self.cassette, self.cassette.take, RULES[mode], self.request, seen.redacted, seen.key
+            self.cassette, self.cassette.take, RULES[mode], self.request, seen.request, seen.key
         )
-        self.call = LiveCall(ask, self.responder, self.store, policy or Policy(), recogniser)
+        self.call = LiveCall(ask, self.responder, self.store, policy or Policy(), redaction)
 
     async def answer(self) -> Answer:
         result = await self.call.run()

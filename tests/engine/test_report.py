@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Miss
 from tapeway.core.http.sdk_conventions import Attempt
 from tapeway.core.json_text import Json
 from tapeway.core.matching.key import request_key
+from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction

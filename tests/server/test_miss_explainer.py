@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Explanation, Miss
-from tapeway.core.matching.key import Recogniser, request_key
+from tapeway.core.matching.key import RequestRedaction, request_key
 from tapeway.core.matching.rules import Rules
+from tapeway.core.misses.miss import Miss, MissExplanation
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.messages import Request
 from tapeway.server.miss_explainer import BUSY, FAILED, MOST_WAITING, Explainer
@@ -33,13 +33,15 @@ def miss(content: str = "b") -> Miss:
 class Counting:
     """Stands where misses are explained, and counts; waits for the gate if there is one."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, explain: Callable[[], Explanation]) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, explain: Callable[[], MissExplanation]
+    ) -> None:
         self.calls = self.now = self.most = 0
         self.gate = threading.Event()
         self._explain = explain
         monkeypatch.setattr("tapeway.server.miss_explainer.explain", self)
 
-    def __call__(self, *_: object) -> Explanation:
+    def __call__(self, *_: object) -> MissExplanation:
         self.calls, self.now = self.calls + 1, self.now + 1
         self.most = max(self.most, self.now)
         self.gate.wait(30)
@@ -49,11 +51,11 @@ class Counting:
 
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
-    return Counting(monkeypatch, Explanation)
+    return Counting(monkeypatch, MissExplanation)
 
 
 async def test_a_miss_comes_back_explained() -> None:
-    found = await Explainer(Recogniser()).explain(make_cassette(asked(chat("a"))), miss())
+    found = await Explainer(RequestRedaction()).explain(make_cassette(asked(chat("a"))), miss())
 
     assert found.message == (
         "replay miss: POST /v1/chat/completions is not in cassette 'c'; "
@@ -63,18 +65,18 @@ async def test_a_miss_comes_back_explained() -> None:
 
 
 async def test_equal_misses_at_the_same_time_are_explained_once(counting: Counting) -> None:
-    explainer, cassette = Explainer(Recogniser()), make_cassette()
+    explainer, cassette = Explainer(RequestRedaction()), make_cassette()
     async with asyncio.TaskGroup() as group:
         burst = [group.create_task(explainer.explain(cassette, miss())) for _ in range(100)]
         await until(lambda: counting.calls)
         counting.gate.set()
 
-    assert {task.result().explanation for task in burst} == {Explanation()}
+    assert {task.result().explanation for task in burst} == {MissExplanation()}
     assert counting.calls == 1
 
 
 async def test_different_misses_are_explained_one_at_a_time(counting: Counting) -> None:
-    explainer, cassette = Explainer(Recogniser()), make_cassette()
+    explainer, cassette = Explainer(RequestRedaction()), make_cassette()
     async with asyncio.TaskGroup() as group:
         for number in range(MOST_WAITING):
             group.create_task(explainer.explain(cassette, miss(str(number))))
@@ -88,7 +90,7 @@ async def test_different_misses_are_explained_one_at_a_time(counting: Counting) 
 
 
 async def test_one_too_many_is_answered_at_once_and_says_so(counting: Counting) -> None:
-    explainer, cassette = Explainer(Recogniser()), make_cassette()
+    explainer, cassette = Explainer(RequestRedaction()), make_cassette()
     async with asyncio.TaskGroup() as group:
         for number in range(MOST_WAITING):
             group.create_task(explainer.explain(cassette, miss(str(number))))
@@ -97,11 +99,11 @@ async def test_one_too_many_is_answered_at_once_and_says_so(counting: Counting) 
         assert (await explainer.explain(cassette, miss("more"))).explanation == BUSY
         counting.gate.set()
 
-    assert (await explainer.explain(cassette, miss("more"))).explanation == Explanation()
+    assert (await explainer.explain(cassette, miss("more"))).explanation == MissExplanation()
 
 
 async def test_an_explanation_is_remembered_until_the_cassette_changes(counting: Counting) -> None:
-    explainer, cassette = Explainer(Recogniser()), make_cassette(asked(chat("a")))
+    explainer, cassette = Explainer(RequestRedaction()), make_cassette(asked(chat("a")))
     counting.gate.set()
 
     async def calls() -> int:
@@ -112,7 +114,7 @@ async def test_an_explanation_is_remembered_until_the_cassette_changes(counting:
     recording = Recording(held(asked(), asked(chat("c")))[1])
     cassette.add(recording, request_key(recording.exchange.request), cassette.take)
     assert [await calls(), await calls()] == [2, 2]
-    cassette.with_rules(Rules(ignore=("body.user",)))
+    cassette.apply_rules(Rules(ignore=("body.user",)))
     assert [await calls(), await calls()] == [3, 3]
     await explainer.explain(make_cassette(asked(chat("a"))), miss())
     assert counting.calls == 4
@@ -122,7 +124,7 @@ async def test_no_more_than_some_are_remembered(
     counting: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tapeway.server.miss_explainer._REMEMBERED", 2)
-    explainer, cassette = Explainer(Recogniser()), make_cassette()
+    explainer, cassette = Explainer(RequestRedaction()), make_cassette()
     counting.gate.set()
     for content in ("a", "b", "c", "b", "a"):
         await explainer.explain(cassette, miss(content))
@@ -131,7 +133,7 @@ async def test_no_more_than_some_are_remembered(
 
 
 async def test_a_client_that_leaves_does_not_leave_the_others_waiting(counting: Counting) -> None:
-    explainer, cassette = Explainer(Recogniser()), make_cassette()
+    explainer, cassette = Explainer(RequestRedaction()), make_cassette()
     async with asyncio.TaskGroup() as group:
         first = group.create_task(explainer.explain(cassette, miss()))
         await until(lambda: counting.calls)
@@ -141,38 +143,38 @@ async def test_a_client_that_leaves_does_not_leave_the_others_waiting(counting: 
         assert (await second).explanation == BUSY
         counting.gate.set()
 
-    assert (await explainer.explain(cassette, miss())).explanation == Explanation()
+    assert (await explainer.explain(cassette, miss())).explanation == MissExplanation()
 
 
 async def test_a_failure_leaves_the_miss_a_miss(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken() -> Explanation:
+    def broken() -> MissExplanation:
         raise ValueError("sk-secret")
 
     counting = Counting(monkeypatch, broken)
     counting.gate.set()
-    explainer, cassette = Explainer(Recogniser()), make_cassette()
+    explainer, cassette = Explainer(RequestRedaction()), make_cassette()
 
     assert (await explainer.explain(cassette, miss())).explanation == FAILED
     assert (await explainer.explain(cassette, miss())).explanation == FAILED
     assert counting.calls == 2
-    assert "a miss could not be explained: ValueError at test_explanation.py" in caplog.text
+    assert "a miss could not be explained: ValueError at test_miss_explainer.py" in caplog.text
     assert "sk-secret" not in caplog.text
 
 
 async def test_a_field_that_a_rule_makes_count_is_no_difference_where_it_is_the_same() -> None:
     rules = Rules(match=("x-tenant",))
-    recogniser = Recogniser()
+    redaction = RequestRedaction()
     recorded, wanted = [
-        recogniser.recognise(
+        redaction.redact(
             "run", replace(asked(chat(text)), headers=(*JSON, (b"x-tenant", b"acme"))), rules
-        ).redacted
+        ).request
         for text in "ab"
     ]
     cassette = make_cassette(recorded)
-    cassette.with_rules(rules)
-    found = await Explainer(recogniser).explain(
+    cassette.apply_rules(rules)
+    found = await Explainer(redaction).explain(
         cassette, Miss("c", wanted, request_key(wanted, rules))
     )
 

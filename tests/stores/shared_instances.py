@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-from tapeway.core.cassette.index import found_under
+from tapeway.core.cassette.index import index_keys
 from tapeway.core.model.cassette import CassetteHead, CursorStep, Lease, Recording, TakenRecording
 from tapeway.core.model.control import Control
 from tapeway.core.model.interaction import AnyInteraction
@@ -31,7 +31,7 @@ async def instances(new: NewInstance, count: int = 2) -> AsyncIterator[list[Shar
 
 def key(number: int) -> bytes:
     """What the recording of this number is found under without rules."""
-    return found_under(recording(number).exchange)[0]
+    return index_keys(recording(number).exchange)[0]
 
 
 def again(number: int, index: int, *supersedes: int, body: bytes = b"") -> Recording:
@@ -42,7 +42,7 @@ def again(number: int, index: int, *supersedes: int, body: bytes = b"") -> Recor
 
 def stepped(made: Recording, take: int, *, lease: Lease | None = None) -> Recording:
     """A recording that moves on where its key stands."""
-    own = found_under(made.exchange)[0]
+    own = index_keys(made.exchange)[0]
     return replace(made, lease=lease, step=CursorStep(take, own, moved))
 
 

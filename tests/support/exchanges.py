@@ -71,7 +71,7 @@ def interaction(
         index=index,
         request=request,
         response=Response(head, chunks),
-        match_key=key.of_http(request),
+        match_key=key.http_key(request),
         latency_ms=12.345,
         usage={"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
         tags=("smoke",),

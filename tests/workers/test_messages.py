@@ -2,8 +2,8 @@
 
 import pytest
 
-from tapeway.core.cassette.plan import Near
 from tapeway.core.http.sdk_conventions import Attempt
+from tapeway.core.misses.miss import NearestRecording
 from tapeway.engine.journal import ServedRequest
 from tapeway.engine.report import Noted
 from tapeway.workers.messages import Frames, Value, WorkerMessages, pack, read, written
@@ -11,7 +11,9 @@ from tapeway.workers.messages import Frames, Value, WorkerMessages, pack, read, 
 ENTRY = ServedRequest(
     "tw-1", 1.5, "a/b", "openai", "POST", "/v1/x\udc80", "replayed", 200, 3, 0.25, b"\xffkey"
 )
-NEAR = Near(4, ({"path": "body.x", "recorded": [1, None], "requested": {"y": True}},), 2)
+NEAR = NearestRecording(
+    4, ({"path": "body.x", "recorded": [1, None], "requested": {"y": True}},), 2
+)
 VALUES: list[Value] = [
     ("look", 7),
     None,
@@ -33,7 +35,7 @@ VALUES: list[Value] = [
                 interaction=None,
                 key=None,
                 message="replay miss",
-                nearest=(NEAR, Near(5)),
+                nearest=(NEAR, NearestRecording(5)),
                 suggestion='ignore = ["body.x"]',
                 attempt=2,
             ),

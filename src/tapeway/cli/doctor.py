@@ -18,7 +18,15 @@ from tapeway.cli.places import CassettePlace, place
 from tapeway.cli.run import FREE, run_around
 from tapeway.core.http.routing import adopt
 from tapeway.core.json_text import Json, dump
-from tapeway.core.matching.rules import NONE, Rules, RulesFault, in_meta, merged, of_meta, written
+from tapeway.core.matching.rules import (
+    NO_RULES,
+    Rules,
+    RulesFault,
+    merged_rules,
+    meta_with_rules,
+    rules_document,
+    rules_of_meta,
+)
 from tapeway.core.misses.comparison import CallPair, Comparison, Differing, compare
 from tapeway.core.misses.differences import Difference, shown
 from tapeway.core.misses.nearest import compared
@@ -49,15 +57,15 @@ class Diagnosis:
 
     def left(self, pair: CallPair) -> tuple[Difference, ...]:
         """What still differs between two calls under all rules."""
-        rules = merged(self.rules, self.comparison.rules)
+        rules = merged_rules(self.rules, self.comparison.rules)
         return compared(pair.first.request, pair.second.request, rules)
 
 
 def added(found: Sequence[Diagnosis]) -> Rules:
     """The rules to add for all of them."""
-    rules = NONE
+    rules = NO_RULES
     for each in found:
-        rules = merged(rules, each.comparison.rules)
+        rules = merged_rules(rules, each.comparison.rules)
     return rules
 
 
@@ -68,8 +76,8 @@ def explained(found: Sequence[Diagnosis]) -> bool:
 
 def pasted(rules: Rules, present: Rules) -> str:
     """The lines to stand below `[rules]`, where those of the same name stood before."""
-    both = merged(present, rules)
-    return rules_text(Rules(**{key: getattr(both, key) for key in written(rules)}))
+    both = merged_rules(present, rules)
+    return rules_text(Rules(**{key: getattr(both, key) for key in rules_document(rules)}))
 
 
 def as_json(found: Sequence[Diagnosis], present: Rules) -> str:
@@ -77,7 +85,7 @@ def as_json(found: Sequence[Diagnosis], present: Rules) -> str:
     rules = added(found)
     document: dict[str, Json] = {
         "explained": explained(found),
-        "rules": written(rules),
+        "rules": rules_document(rules),
         "toml": pasted(rules, present),
         "cassettes": [_document(each) for each in found],
     }
@@ -156,7 +164,7 @@ def _document(found: Diagnosis) -> dict[str, Json]:
             {**shown(each.example), "path": _path(each), "calls": each.calls, "echoed": each.echoed}
             for each in comparison.paths
         ],
-        "rules": written(comparison.rules),
+        "rules": rules_document(comparison.rules),
         "unexplained": [
             {
                 "first": _named(pair.first),
@@ -252,10 +260,10 @@ async def _of_cassettes(settings: Settings, first: str, second: str, *, write: b
     table = resolve_routes(settings)
     async with place(first, settings.store) as one, place(second, settings.store) as other:
         left = await one.load(writable=write)
-        rules = merged(_rules(left, one.shown), settings.rules)
+        rules = merged_rules(_rules(left, one.shown), settings.rules)
         comparison = compare(adopt(left, table), adopt(await other.load(), table), rules)
         if write and comparison.rules:
-            meta = in_meta(left.head.meta, merged(rules, comparison.rules))
+            meta = meta_with_rules(left.head.meta, merged_rules(rules, comparison.rules))
             await _restated(one, replace(left, head=replace(left.head, meta=meta)))
         return Diagnosis(one.shown, other.shown, rules, comparison)
 
@@ -270,7 +278,7 @@ async def _restated(one: CassettePlace, stored: StoredCassette) -> None:
 
 def _rules(stored: StoredCassette, shown: str) -> Rules:
     try:
-        return of_meta(stored.head.meta)
+        return rules_of_meta(stored.head.meta)
     except RulesFault as exc:
         raise CassetteCorrupt(f"cassette {shown}: meta.{exc}") from exc
 

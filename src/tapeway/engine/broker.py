@@ -16,11 +16,12 @@ from types import TracebackType
 from typing import Self
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Answer, Ask, Incoming, Miss, Plan
+from tapeway.core.cassette.plan import Answer, Ask, Incoming, Plan
 from tapeway.core.http.routing import RouteTable
 from tapeway.core.http.sdk_conventions import Attempt
-from tapeway.core.matching.key import Recogniser
-from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.matching.key import RequestRedaction
+from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import Control, Mode, Outcome, with_active, with_mode, with_take
 from tapeway.core.model.interaction import AnyInteraction, Interaction
@@ -72,7 +73,7 @@ class Broker:
         policy: Policy,
         new_head: NewHead,
         known: Sequence[Secret] = (),
-        rules: Rules = NONE,
+        rules: Rules = NO_RULES,
         witness: Callable[[Noted], None] | None = None,
     ) -> None:
         """`witness` is told how each request ended, where counts are kept elsewhere."""
@@ -82,7 +83,7 @@ class Broker:
         self.policy = policy
         self.counts: Counter[Outcome] = Counter()
         self.scratch: str | None = None
-        self.recogniser = Recogniser(known)
+        self.redaction = RequestRedaction(known)
         self._witness = witness
         self._tallies: dict[str, Tally] = {}
         self._tasks = asyncio.TaskGroup()
@@ -90,7 +91,7 @@ class Broker:
         self._calls = LiveCalls(self._tasks, self._call)
         desk = CassetteContext(
             routes,
-            Planner(self.recogniser, routes, policy.repeats),
+            Planner(self.redaction, routes, policy.repeats),
             Correlation(policy.repeats),
             self._calls,
             self._tasks,
@@ -294,7 +295,7 @@ class Broker:
 
     async def _live(self, ask: Ask, feed: ResponseReader | None) -> Answer | TapewayError:
         call = LiveCall(
-            *(ask, self.responder, self.store, self.policy, self.recogniser),
+            *(ask, self.responder, self.store, self.policy, self.redaction),
             feed,
             self.scratch,
         )

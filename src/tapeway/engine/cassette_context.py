@@ -12,7 +12,14 @@ from typing import TypeVar
 from tapeway.core.cassette import cursors
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.http.routing import RouteTable
-from tapeway.core.matching.rules import NONE, Rules, RulesFault, in_meta, merged, of_meta
+from tapeway.core.matching.rules import (
+    NO_RULES,
+    Rules,
+    RulesFault,
+    merged_rules,
+    meta_with_rules,
+    rules_of_meta,
+)
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner
@@ -30,7 +37,7 @@ NewHead = Callable[[], CassetteHead]
 class CassetteRules:
     """Adds rules to cassettes, and sees to it that the store learns of them."""
 
-    def __init__(self, store: CassetteStore, rules: Rules = NONE) -> None:
+    def __init__(self, store: CassetteStore, rules: Rules = NO_RULES) -> None:
         self._store = store
         self._rules = rules
         self._lacking: set[str] = set()
@@ -56,22 +63,22 @@ class CassetteRules:
 
         Raises StoreError; then nothing has changed.
         """
-        rules = merged(cassette.rules, more)
+        rules = merged_rules(cassette.rules, more)
         if rules == cassette.rules and cassette.name not in self._unsaved:
             return
         # One without recordings is written with its first.
         if len(cassette):
-            head = replace(cassette.head, meta=in_meta(cassette.head.meta, rules))
+            head = replace(cassette.head, meta=meta_with_rules(cassette.head.meta, rules))
             await self._store.save(cassette.name, replace(cassette.stored(), head=head))
             self._unsaved.discard(cassette.name)
-        cassette.with_rules(more, saved=True)
+        cassette.apply_rules(more, saved=True)
 
     async def claimed(self, cassette: CassetteIndex) -> None:
         """A cassette that was loaded for replay is recorded on from now. Raises StoreError."""
         if cassette.name in self._lacking:
             self._lacking.discard(cassette.name)
             self._unsaved.add(cassette.name)
-        if cassette.in_order:
+        if cassette.is_numbered_by_position:
             await self.close(cassette)
 
     async def close(self, cassette: CassetteIndex) -> None:
@@ -91,14 +98,14 @@ class CassetteRules:
 def applied(name: str, stored: StoredCassette, more: Rules) -> StoredCassette:
     """The same cassette with these rules in its meta besides its own. Raises CassetteCorrupt."""
     try:
-        own = of_meta(stored.head.meta)
-        cursors.of_meta(stored.head.meta)
+        own = rules_of_meta(stored.head.meta)
+        cursors.repeats_of_meta(stored.head.meta)
     except RulesFault as exc:
         raise CassetteCorrupt(f"cassette '{name}': meta.{exc}") from exc
-    rules = merged(own, more)
+    rules = merged_rules(own, more)
     if rules == own:
         return stored
-    return replace(stored, head=replace(stored.head, meta=in_meta(stored.head.meta, rules)))
+    return replace(stored, head=replace(stored.head, meta=meta_with_rules(stored.head.meta, rules)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Ask, Incoming, Miss, Replay
-from tapeway.core.correlation.index import Identifiers, Match
-from tapeway.core.correlation.unify import Bindings
+from tapeway.core.cassette.plan import Ask, Incoming, Replay
+from tapeway.core.correlation.index import CorrelatedRecording, CorrelationIndex
+from tapeway.core.correlation.unify import IdBindings
 from tapeway.core.http.routing import DEFAULT
+from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import CursorState, Repeats
 from tapeway.core.model.messages import Request
 from tapeway.ports import SharedStore
@@ -38,7 +39,7 @@ class Seen(NamedTuple):
     `carried` are the identifiers that go to the upstream otherwise, each with who issued it.
     """
 
-    matches: Sequence[Match] = ()
+    matches: Sequence[CorrelatedRecording] = ()
     carried: Mapping[str, int] = {}
 
 
@@ -53,13 +54,13 @@ class Correlation:
 
     async def look(self, cassette: CassetteIndex, incoming: Incoming, plan: Ask | Miss) -> Seen:
         """Look for what is meant; the cassette may change while this is waited for."""
-        if not len(cassette) or (isinstance(plan, Ask) and not plan.rules.replays):
+        if not len(cassette) or (isinstance(plan, Ask) and not plan.policy.replays):
             return Seen()
-        if (identifiers := cassette.identifiers) is None:
-            identifiers = Identifiers(cassette.snapshot(), cassette.rules)
-            cassette.identifiers = identifiers
+        if (identifiers := cassette.correlation) is None:
+            identifiers = CorrelationIndex(cassette.snapshot(), cassette.rules)
+            cassette.correlation = identifiers
         request = _request(plan)
-        routes = {request.route, DEFAULT} if incoming.guessed else {request.route}
+        routes = {request.route, DEFAULT} if incoming.route_guessed else {request.route}
         if len(cassette) <= FEW and len(request.body) <= SMALL_BODY:
             return _look(identifiers, plan, routes)
         async with self._turn:
@@ -77,7 +78,7 @@ class Correlation:
                 continue
             key = cassette.key_of(index)
             found = cassette.next(
-                key, self._repeats, plan.mark, could_ask=asks, asked=_request(plan)
+                key, self._repeats, plan.variant, can_ask=asks, asked=_request(plan)
             )
             if found is not None:
                 bindings.learn(match.names)
@@ -87,9 +88,7 @@ class Correlation:
     def _flagged(self, ask: Ask, carried: Mapping[str, int]) -> Ask:
         now = ask.take.number
         # What was issued in this take, the upstream issued itself.
-        borrowed = sorted(
-            each for each, by in carried.items() if ask.cassette.recorded_in(by) != now
-        )
+        borrowed = sorted(each for each, by in carried.items() if ask.cassette.take_of(by) != now)
         if not borrowed:
             return ask
         if self._told.get(ask.cassette.name) != now:
@@ -99,16 +98,16 @@ class Correlation:
                 "recording: if the upstream does not know them, record the whole run anew",
                 ask.cassette.name,
             )
-        return replace(ask, borrowed=tuple(borrowed))
+        return replace(ask, replayed_ids=tuple(borrowed))
 
 
-def _look(identifiers: Identifiers, plan: Ask | Miss, routes: Collection[str]) -> Seen:
+def _look(identifiers: CorrelationIndex, plan: Ask | Miss, routes: Collection[str]) -> Seen:
     request = _request(plan)
     carried = identifiers.carried(request) if isinstance(plan, Ask) else {}
     return Seen(identifiers.look(request, routes), carried)
 
 
-def _note(match: Match) -> str:
+def _note(match: CorrelatedRecording) -> str:
     named = [f"{name} is {sent}" for name, sent in match.names.items() if name != sent]
     more = " …" if len(named) > _NAMED else ""
     return f"recognised by identifiers that have other names: {', '.join(named[:_NAMED])}{more}"
@@ -122,13 +121,13 @@ async def recall(
     store: SharedStore, cassette: CassetteIndex, seen: Seen
 ) -> Mapping[bytes, CursorState]:
     """Have the take know what was called how, as far as it matters to what was seen."""
-    sought = Bindings()
+    sought = IdBindings()
     for match in seen.matches:
         sought.learn(match.names)
     if not (keys := list(sought.states())):
         return {}
     turns = await store.turns(cassette.name, cassette.take.number, keys)
-    cassette.take.bindings = Bindings.of({key: turn.state for key, turn in turns.items()})
+    cassette.take.bindings = IdBindings.of({key: turn.state for key, turn in turns.items()})
     return turns
 
 

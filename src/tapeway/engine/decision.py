@@ -4,14 +4,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from tapeway.core.agenttape.lookup import are_known
-from tapeway.core.agenttape.sdk_calls import suited
-from tapeway.core.cassette.agenttape_lookup import next_under, unfit, used
-from tapeway.core.cassette.index import CassetteIndex, asked_under
-from tapeway.core.cassette.plan import Ask, Incoming, Miss, Plan, Replay
+from tapeway.core.agenttape.lookup import request_aliases, uses_agenttape_keys
+from tapeway.core.agenttape.sdk_calls import in_requested_form
+from tapeway.core.cassette.agenttape_lookup import form_mismatch, next_by_alias, used_by_alias
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
 from tapeway.core.http.routing import DEFAULT, RouteTable, refuse, same_origin
-from tapeway.core.matching.key import Recognised, Recogniser, on_route
+from tapeway.core.matching.key import RedactedRequest, RequestRedaction, key_on_route
 from tapeway.core.matching.rules import Rules
+from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import RULES, Mode, Repeats
 from tapeway.core.model.messages import Request
@@ -23,48 +24,54 @@ _ALIASED = "recognised by a key that AgentTape gave it"
 class Planner:
     """Recognises a request and looks for it in a cassette, as the mode asks for."""
 
-    def __init__(self, recogniser: Recogniser, routes: RouteTable, repeats: Repeats | None) -> None:
-        self._recogniser = recogniser
+    def __init__(
+        self, redaction: RequestRedaction, routes: RouteTable, repeats: Repeats | None
+    ) -> None:
+        self._redaction = redaction
         self._routes = routes
         self._repeats = repeats
 
     def plan(self, cassette: CassetteIndex, incoming: Incoming, mode: Mode) -> Plan:
         """Decide. Raises NoRoute where no recording answers and nobody could be asked."""
         request, rules = incoming.request, RULES[mode]
-        seen = self._recognise(cassette.head, cassette.rules, _known(incoming))
-        redacted, key, mark = seen.redacted, seen.key, seen.mark
+        seen = self._redact(cassette.head, cassette.rules, _known(incoming))
+        redacted, key, variant = seen.request, seen.key, seen.variant
         if rules.replays:
             held = self._held_key(cassette, key, incoming)
-            found = cassette.next(held, self._repeats, mark, could_ask=rules.asks, asked=redacted)
+            found = cassette.next(held, self._repeats, variant, can_ask=rules.asks, asked=redacted)
             if found is not None:
-                return Replay(cassette, suited(found, request), redacted.target, held)
+                return Replay(cassette, in_requested_form(found, request), redacted.target, held)
             names = self._names_in(cassette, incoming, redacted)
-            if (found := next_under(cassette, names, request, self._repeats)) is not None:
+            if (found := next_by_alias(cassette, names, request, self._repeats)) is not None:
                 held = cassette.key_of(found.index)
-                return Replay(cassette, suited(found, request), redacted.target, held, _ALIASED)
+                return Replay(
+                    cassette, in_requested_form(found, request), redacted.target, held, _ALIASED
+                )
             if not rules.asks:
                 miss = self._miss(cassette, seen, held, incoming)
-                used_up = miss.used_up or used(cassette, names, request)
-                return replace(miss, used_up=used_up, note=unfit(cassette, names, request))
+                used_up = miss.used_up or used_by_alias(cassette, names, request)
+                return replace(miss, used_up=used_up, note=form_mismatch(cassette, names, request))
         if not request.base:
             raise refuse(self._routes, redacted.route, redacted.target)
-        return Ask(cassette, cassette.take, rules, request, redacted, key, mark, came=incoming)
+        return Ask(
+            cassette, cassette.take, rules, request, redacted, key, variant, incoming=incoming
+        )
 
     async def digested(self, head: CassetteHead, incoming: Incoming) -> Incoming:
         """What came with what its large body is known by: that is read through in a thread."""
-        if incoming.request.file is None or incoming.digest is not None:
+        if incoming.request.file is None or incoming.large_body is not None:
             return incoming
-        redactor = self._recogniser.redactor(head.run_id, incoming.request)
-        return incoming._replace(digest=await digest_of(incoming.request, redactor))
+        redactor = self._redaction.redactor(head.run_id, incoming.request)
+        return incoming._replace(large_body=await digest_of(incoming.request, redactor))
 
     def keys(self, head: CassetteHead, rules: Rules, incoming: Incoming) -> Iterator[bytes]:
         """All keys under which `plan` may look for a recording."""
-        key = self._recognise(head, rules, _known(incoming)).key
+        key = self._redact(head, rules, _known(incoming)).key
         yield key
-        if incoming.guessed:
-            yield on_route(key, DEFAULT)
-            if incoming.written is not None:
-                yield self._recognise(head, rules, _as_written(incoming)).key
+        if incoming.route_guessed:
+            yield key_on_route(key, DEFAULT)
+            if incoming.original_target is not None:
+                yield self._redact(head, rules, _as_written(incoming)).key
 
     def names(
         self, head: CassetteHead, rules: Rules, incoming: Incoming, origins: Iterable[str]
@@ -73,17 +80,17 @@ class Planner:
 
         `origins` are those that the recordings without a route were made at.
         """
-        redacted = self._recognise(head, rules, _known(incoming)).redacted
+        redacted = self._redact(head, rules, _known(incoming)).request
         return list(self._names(head, rules, incoming, redacted, origins))
 
     def whole_path_key(self, head: CassetteHead, rules: Rules, incoming: Incoming) -> bytes:
         """The key of the same request with its route's own path before its target."""
         request = _known(incoming)
         target = urlsplit(request.base).path.rstrip("/") + request.target
-        return self._recognise(head, rules, replace(request, target=target)).key
+        return self._redact(head, rules, replace(request, target=target)).key
 
-    def _recognise(self, head: CassetteHead, rules: Rules, request: Request) -> Recognised:
-        return self._recogniser.recognise(head.run_id, request, rules)
+    def _redact(self, head: CassetteHead, rules: Rules, request: Request) -> RedactedRequest:
+        return self._redaction.redact(head.run_id, request, rules)
 
     def _names(
         self,
@@ -94,15 +101,15 @@ class Planner:
         origins: Iterable[str],
     ) -> Iterator[bytes]:
         request = incoming.request
-        known = list(origins) if are_known(head.meta) else []
+        known = list(origins) if uses_agenttape_keys(head.meta) else []
         own = [each for each in known if self._is_at(each, request.route)]
-        yield from asked_under(request, redacted, own, rules)
-        if incoming.guessed and request.route != DEFAULT:
+        yield from request_aliases(request, redacted, own, rules)
+        if incoming.route_guessed and request.route != DEFAULT:
             others = [each for each in known if self._is_at(each, DEFAULT)]
-            target = incoming.written or request.target
+            target = incoming.original_target or request.target
             whole = replace(request, route=DEFAULT, target=target, base="")
             if others:
-                yield from asked_under(whole, redacted, others, rules)
+                yield from request_aliases(whole, redacted, others, rules)
 
     def _is_at(self, origin: str, route: str) -> bool:
         named = [*self._routes.routes.values()]
@@ -122,33 +129,33 @@ class Planner:
 
     def _held_key(self, cassette: CassetteIndex, key: bytes, incoming: Incoming) -> bytes:
         """The key to look under: a recording of the default route answers where no other does."""
-        if not incoming.guessed or key in cassette:
+        if not incoming.route_guessed or key in cassette:
             return key
-        if (default := on_route(key, DEFAULT)) in cassette:
+        if (default := key_on_route(key, DEFAULT)) in cassette:
             return default
-        if incoming.written is not None:
+        if incoming.original_target is not None:
             written = _as_written(incoming)
-            default = self._recognise(cassette.head, cassette.rules, written).key
+            default = self._redact(cassette.head, cassette.rules, written).key
         return default if default in cassette else key
 
     def _miss(
-        self, cassette: CassetteIndex, seen: Recognised, key: bytes, incoming: Incoming
+        self, cassette: CassetteIndex, seen: RedactedRequest, key: bytes, incoming: Incoming
     ) -> Miss:
-        redacted = seen.redacted
-        if incoming.guessed and not cassette.has_route(redacted.route):
+        redacted = seen.request
+        if incoming.route_guessed and not cassette.has_route(redacted.route):
             if cassette.has_route(DEFAULT):
                 # That would answer: which route was guessed is no difference.
                 redacted = replace(redacted, route=DEFAULT)
             elif redacted.route == DEFAULT:
                 raise refuse(self._routes, redacted.route, redacted.target)
-        return Miss(cassette.name, redacted, key, seen.mark, cassette.indexes(key, seen.mark))
+        return Miss(cassette.name, redacted, key, seen.variant, cassette.indexes(key, seen.variant))
 
 
 def _known(incoming: Incoming) -> Request:
-    if incoming.digest is None:
+    if incoming.large_body is None:
         return incoming.request
-    return replace(incoming.request, file=incoming.digest)
+    return replace(incoming.request, file=incoming.large_body)
 
 
 def _as_written(incoming: Incoming) -> Request:
-    return replace(incoming.request, route=DEFAULT, target=incoming.written or "")
+    return replace(incoming.request, route=DEFAULT, target=incoming.original_target or "")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
-from tapeway.core.cassette.plan import Near
 from tapeway.core.matching.key import key_text
+from tapeway.core.misses.miss import NearestRecording
 from tapeway.core.model.control import Outcome
 
 _WAITING = 1000
@@ -29,7 +29,7 @@ class ServedRequest(NamedTuple):
     duration_ms: float
     key: bytes | None
     message: str | None = None
-    nearest: tuple[Near, ...] = ()
+    nearest: tuple[NearestRecording, ...] = ()
     suggestion: str | None = None
     attempt: int | None = None
 

@@ -5,9 +5,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Answer, Ask, Incoming, Miss, Plan, Replay
+from tapeway.core.cassette.plan import Answer, Ask, Incoming, Plan, Replay
 from tapeway.core.http.routing import adopt
 from tapeway.core.matching.rules import Rules
+from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import RULES, Control, Mode, with_take
 from tapeway.core.model.interaction import AnyInteraction
@@ -131,7 +132,7 @@ class LoadedCassettes:
     ) -> Answer | TapewayError:
         """The live call; what could not be recorded is not asked for, and not paid for."""
         name = ask.cassette.name
-        if ask.rules.records and name in self._unclaimed:
+        if ask.policy.records and name in self._unclaimed:
             await self._claim(name)
         return await live(ask, feed)
 

@@ -9,7 +9,7 @@ from tapeway.core.cassette.plan import Answer, Ask
 from tapeway.core.http.content_codings import coding_of, readable_response
 from tapeway.core.json_text import Json
 from tapeway.core.matching.body_digest import is_looked_into
-from tapeway.core.matching.key import Recogniser
+from tapeway.core.matching.key import RequestRedaction
 from tapeway.core.model.control import Outcome, Repeats
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Failure, Response, ResponseHead, Verdict, failure
@@ -70,7 +70,7 @@ class LiveCall:
         responder: LiveResponder,
         store: CassetteStore,
         policy: Policy,
-        recogniser: Recogniser,
+        redaction: RequestRedaction,
         feed: ResponseReader | None = None,
         scratch: str | None = None,
     ) -> None:
@@ -78,7 +78,7 @@ class LiveCall:
         self._responder = responder
         self._store = store
         self._policy = policy
-        self._recogniser = recogniser
+        self._redaction = redaction
         self._feed = feed
         self._scratch = scratch
         self._call = describe_call(ask.request.route, ask.redacted)
@@ -148,25 +148,25 @@ class LiveCall:
             # What cannot be asked is one thing, what was paid for and cannot be kept another.
             lost = f"{exc.message}; the live answer was not given out and is lost"
             raise StoreAway(lost, code="recording_failed") from exc
-        return replace(self._answer("recorded", response, kept.index), kept=kept)
+        return replace(self._answer("recorded", response, kept.index), recorded=kept)
 
     def _keeps(self, status: int) -> bool:
-        rules = self._ask.rules
-        return rules.records and (not rules.replays or status in self._policy.record_statuses)
+        policy = self._ask.policy
+        return policy.records and (not policy.replays or status in self._policy.record_statuses)
 
     def _objection(self, verdict: Verdict) -> str | None:
         """Why a stream is not kept although its status is that of a success."""
-        rules = self._ask.rules
-        if not rules.records:
+        policy = self._ask.policy
+        if not policy.records:
             return None
         if verdict == "truncated" and not self._policy.record_failures:
             return TRUNCATED
-        return REPORTED if verdict == "error" and rules.replays else None
+        return REPORTED if verdict == "error" and policy.replays else None
 
     def _trouble(self, error: UpstreamError) -> Failure | None:
         """The failure to record for an error, if it is one and is to be recorded."""
         head = self._tape.head if self._tape is not None else None
-        if not (self._policy.record_failures and self._ask.rules.records):
+        if not (self._policy.record_failures and self._ask.policy.records):
             return None
         if head is not None and not self._keeps(head.status):
             return None
@@ -180,21 +180,23 @@ class LiveCall:
 
     async def _record(self, response: Response, failure: Failure | None = None) -> Interaction:
         ask = self._ask
-        redactor = self._recogniser.redactor(
+        redactor = self._redaction.redactor(
             ask.cassette.head.run_id, ask.request, of_response(response.headers)
         )
-        guard = self._recogniser.guard(ask.request)
+        guard = self._redaction.guard(ask.request)
         keeping = BodyRedaction(
             self._store, ask.cassette.name, redactor, guard, self._policy.max_body
         )
         interaction = await keeping.keep(ask.request, await self._read(response, failure, redactor))
         recording = ask.cassette.recording(
-            interaction, ask.key, ask.take, replaces=ask.rules.replaces, index=self._index
+            interaction, ask.key, ask.take, replaces=ask.policy.replaces, index=self._index
         )
         interaction = replace(interaction, index=recording.interaction.index)
         checked = replace(recording, check=guard.check, lease=ask.lease)
         if ask.shared:
-            checked = replace(checked, step=ask.cassette.step(interaction, ask.key, ask.take))
+            checked = replace(
+                checked, step=ask.cassette.cursor_step(interaction, ask.key, ask.take)
+            )
         await self._store.append(ask.cassette.name, ask.cassette.head, checked)
         ask.cassette.add(recording, ask.key, ask.take)
         return interaction

@@ -9,8 +9,8 @@ from typing import NamedTuple, Self
 from xml.sax.saxutils import quoteattr
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Miss
 from tapeway.core.http.sdk_conventions import Attempt, Attempts
+from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.interaction import Interaction, fingerprint
 from tapeway.core.text import escape_surrogates

@@ -16,13 +16,14 @@ from itertools import chain
 from uuid import UUID, uuid5
 from weakref import WeakValueDictionary
 
-from tapeway.core.agenttape.lookup import origin_at
+from tapeway.core.agenttape.lookup import origin_of_url
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Answer, Ask, Incoming, Miss, Plan, Replay
-from tapeway.core.correlation.index import has_links
+from tapeway.core.cassette.plan import Answer, Ask, Incoming, Plan, Replay
+from tapeway.core.correlation.index import carries_links
 from tapeway.core.http.routing import adopted_item, routed
-from tapeway.core.matching.key import digest_of
-from tapeway.core.matching.rules import Rules, merged, of_meta
+from tapeway.core.matching.key import key_digest
+from tapeway.core.matching.rules import Rules, merged_rules, rules_of_meta
+from tapeway.core.misses.miss import Miss
 from tapeway.core.misses.nearest import path_of
 from tapeway.core.model.cassette import CassetteHead, Lease, Outline, StoredCassette, TakenRecording
 from tapeway.core.model.control import RULES, Control, CursorState, Mode, with_take
@@ -69,7 +70,7 @@ class View:
 
 
 def items(view: View) -> list[TakenRecording]:
-    return [TakenRecording(each, view.cassette.recorded_in(each.index)) for each in view.cassette]
+    return [TakenRecording(each, view.cassette.take_of(each.index)) for each in view.cassette]
 
 
 def united(view: View, more: Iterable[TakenRecording]) -> list[TakenRecording]:
@@ -185,7 +186,9 @@ class SharedCassettes:
     ) -> tuple[CassetteIndex, Plan]:
         """The plan, or the replay of a recording that differs in names of identifiers alone."""
         asked = plan.redacted if isinstance(plan, Ask) else plan.request
-        if isinstance(plan, Ask) and not (plan.rules.replays and has_links(asked, shelf.rules)):
+        if isinstance(plan, Ask) and not (
+            plan.policy.replays and carries_links(asked, shelf.rules)
+        ):
             return view.cassette, plan
         near = await self._near(name, asked, shelf.rules)
         wide = self._made(name, shelf, united(view, near), view.turns)
@@ -211,8 +214,8 @@ class SharedCassettes:
         self, ask: Ask, feed: ResponseReader | None, live: Live
     ) -> Answer | TapewayError:
         """Ask the upstream once among all instances, or answer with what another one recorded."""
-        name, key = ask.cassette.name, ask.key + ask.mark
-        if not ask.rules.replays:
+        name, key = ask.cassette.name, ask.key + ask.variant
+        if not ask.policy.replays:
             return await self._asked_again(ask, feed, live)
         while True:
             if (lease := await self._store.claim(name, key)) is None:
@@ -232,17 +235,17 @@ class SharedCassettes:
                 return answer
 
     async def _again(self, ask: Ask) -> Ask | Replay:
-        if ask.came is None:
+        if ask.incoming is None:
             raise ValueError("an ask of a shared store says what came")
-        name, mode = ask.cassette.name, ask.came.mode or self.control.mode_of(ask.cassette.name)
+        name, mode = ask.cassette.name, ask.incoming.mode or self.control.mode_of(ask.cassette.name)
         await self._heard()
         shelf = await self._shelf(name)
-        keys = list(self._desk.planner.keys(shelf.head, shelf.rules, ask.came))
+        keys = list(self._desk.planner.keys(shelf.head, shelf.rules, ask.incoming))
         async with self._turn(name, keys[0]):
             for _ in range(_TRIES):
-                view, plan = await self._looked_up(name, shelf, keys, ask.came, mode)
+                view, plan = await self._looked_up(name, shelf, keys, ask.incoming, mode)
                 if isinstance(plan, Ask):
-                    return replace(plan, borrowed=ask.borrowed)
+                    return replace(plan, replayed_ids=ask.replayed_ids)
                 if isinstance(plan, Replay) and await self._advance(view, plan):
                     return plan
         raise _contended(name)
@@ -257,7 +260,7 @@ class SharedCassettes:
     async def _asked(
         self, ask: Ask, feed: ResponseReader | None, live: Live, lease: Lease
     ) -> Answer | TapewayError:
-        ask.cassette.number_from(await self._store.reserve(ask.cassette.name))
+        ask.cassette.set_next_index(await self._store.reserve(ask.cassette.name))
         return await live(replace(ask, lease=lease), feed)
 
     async def _asked_again(
@@ -266,7 +269,7 @@ class SharedCassettes:
         """Whoever else asks the same: its recording is no other one's, so that nothing fences it."""
         name = ask.cassette.name
         number = await self._store.reserve(name)
-        ask.cassette.number_from(number)
+        ask.cassette.set_next_index(number)
         async with self._flights.flight(name, ask.key + b"#%d" % number):
             return await live(ask, feed)
 
@@ -327,7 +330,7 @@ class SharedCassettes:
                 status=409,
                 code="not_inserted",
             )
-        both = merged(shelf.rules, rules)
+        both = merged_rules(shelf.rules, rules)
         if both != shelf.rules:
             head = applied(name, StoredCassette(shelf.head), both).head
             await self._store.restate(name, head)
@@ -378,9 +381,11 @@ class SharedCassettes:
     def _shelf_of(self, head: CassetteHead, outline: Outline, *, born: bool) -> CassetteInfo:
         routes = [route or self._route_of(base) for route, base in outline.sources]
         unrouted = any(not route for route, _ in outline.sources)
-        at = {origin_at(base) for route, base in outline.sources if not route}
+        at = {origin_of_url(base) for route, base in outline.sources if not route}
         origins = tuple(sorted(each for each in at if each is not None))
-        return CassetteInfo(head, of_meta(head.meta), frozenset(routes), unrouted, born, origins)
+        return CassetteInfo(
+            head, rules_of_meta(head.meta), frozenset(routes), unrouted, born, origins
+        )
 
     def _route_of(self, base: str) -> str:
         return routed(Request("", "", "/", base=base), self._desk.routes).route
@@ -400,11 +405,11 @@ class SharedCassettes:
         incoming: Incoming | None = None,
         names: Sequence[bytes] = (),
     ) -> View:
-        sought = dict.fromkeys([*map(digest_of, keys), *names])
+        sought = dict.fromkeys([*map(key_digest, keys), *names])
         if incoming is not None and shelf.unrouted:
             # What no route was given to yet is found under its whole path.
             whole = self._desk.planner.whole_path_key(shelf.head, shelf.rules, incoming)
-            sought[digest_of(whole)] = None
+            sought[key_digest(whole)] = None
         take = self.control.take_of(name)
         turns, found = await self._store.look(name, take, keys, list(sought))
         return self._made(name, shelf, found, turns)
@@ -419,10 +424,10 @@ class SharedCassettes:
         take, found = self.control.take_of(name), list(found)
         items = [self._routed(each.item) for each in found]
         stored = StoredCassette(shelf.head, tuple(items))
-        cassette = CassetteIndex(name, stored, take=take, elsewhere=shelf.routes)
-        cassette.date({each.item.index: each.take for each in found})
+        cassette = CassetteIndex(name, stored, take=take, other_routes=shelf.routes)
+        cassette.set_takes({each.item.index: each.take for each in found})
         for key, turn in turns.items():
-            cassette.take.restore(key, turn.state)
+            cassette.take.restore_key(key, turn.state)
         return View(cassette, turns)
 
     def _routed(self, item: AnyInteraction) -> AnyInteraction:
@@ -438,7 +443,7 @@ class SharedCassettes:
             cassette.take.number,
             key,
             view.turns.get(key),
-            cassette.state(key),
+            cassette.cursor_state(key),
             plan.interaction.index,
         )
 

@@ -67,7 +67,7 @@ class Pending:
         if answer.index is None or response.file is None or not may_be_read(response, method):
             return response
         # A large one was read into the store, piece by piece.
-        return response if answer.kept is None else answer.kept.response
+        return response if answer.recorded is None else answer.recorded.response
 
 
 class LiveCalls:
@@ -92,7 +92,7 @@ class LiveCalls:
 
         Raises Draining where one would have to be started.
         """
-        shared = (ask.cassette.name, ask.key + ask.mark) if ask.rules.replays else None
+        shared = (ask.cassette.name, ask.key + ask.variant) if ask.policy.replays else None
         running = self._shared.get(shared) if shared else None
         # The answer of one that is done was this take's turn before; who comes now has their own.
         if running is not None and not running.done():

@@ -223,7 +223,7 @@ class BlockingCassette:
 
     def _fresh(self) -> CassetteHead:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        meta = cursors.in_meta({"tapeway_version": _version()}, self._repeats)
+        meta = cursors.meta_with_repeats({"tapeway_version": _version()}, self._repeats)
         return CassetteHead(now, str(uuid4()), meta)
 
 

@@ -5,10 +5,10 @@
 
 from http import HTTPStatus
 
-from tapeway.core.cassette.plan import Miss
 from tapeway.core.http.sdk_conventions import error_document
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.key import key_text
+from tapeway.core.misses.miss import Miss
 from tapeway.core.model.messages import Headers, Response, ResponseChunk, ResponseHead
 from tapeway.errors import StoreError, TapewayError
 from tapeway.server.wire import WireResponse, serialise

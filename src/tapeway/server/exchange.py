@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from tapeway.core.cassette.plan import NOTHING, Explanation
 from tapeway.core.http.routing import RequestAddress
 from tapeway.core.http.sdk_conventions import Attempt
+from tapeway.core.misses.miss import NO_EXPLANATION, MissExplanation
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.messages import BodyFile, Request
 from tapeway.engine.broker import Broker
@@ -70,7 +70,7 @@ class ExchangeLog:
         status: int,
         index: int | None,
         message: str | None = None,
-        explanation: Explanation = NOTHING,
+        explanation: MissExplanation = NO_EXPLANATION,
     ) -> None:
         address = visit.address
         slip = address.slip if address else None
@@ -105,6 +105,6 @@ class ExchangeLog:
                 # An address, where a password may stand before the host.
                 target = target.rpartition("@")[2]
             request = Request("", visit.raw.method, target, visit.raw.raw_headers)
-            redactor = self._broker.recogniser.redactor(self._salt, request)
+            redactor = self._broker.redaction.redactor(self._salt, request)
             visit.path = redactor.target(target)
         return visit.path

@@ -7,9 +7,9 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Explanation, Miss
-from tapeway.core.matching.key import Recogniser
-from tapeway.core.misses.suggestion import explain
+from tapeway.core.matching.key import RequestRedaction
+from tapeway.core.misses.explanation import explain
+from tapeway.core.misses.miss import Miss, MissExplanation
 from tapeway.core.model.messages import Request
 from tapeway.errors import describe
 
@@ -20,8 +20,8 @@ MOST_WAITING = 16
 
 _REMEMBERED = 256
 
-BUSY = Explanation(note="too many others were missed at once to look for the nearest recording")
-FAILED = Explanation(note="looking for the nearest recording failed, the log says where")
+BUSY = MissExplanation(note="too many others were missed at once to look for the nearest recording")
+FAILED = MissExplanation(note="looking for the nearest recording failed, the log says where")
 
 _Kind = tuple[int, bytes, bytes, tuple[int, ...]]
 """What two misses have in common that have the same explanation."""
@@ -30,17 +30,17 @@ _Kind = tuple[int, bytes, bytes, tuple[int, ...]]
 class Explainer:
     """Finds what explains a miss, or remembers it from an equal one."""
 
-    def __init__(self, recogniser: Recogniser) -> None:
-        self._recogniser = recogniser
+    def __init__(self, redaction: RequestRedaction) -> None:
+        self._redaction = redaction
         self._turn = asyncio.Lock()
-        self._known: WeakKeyDictionary[CassetteIndex, OrderedDict[_Kind, Explanation]] = (
+        self._known: WeakKeyDictionary[CassetteIndex, OrderedDict[_Kind, MissExplanation]] = (
             WeakKeyDictionary()
         )
-        self._running: dict[tuple[int, _Kind], asyncio.Future[Explanation]] = {}
+        self._running: dict[tuple[int, _Kind], asyncio.Future[MissExplanation]] = {}
 
     async def explain(self, cassette: CassetteIndex, miss: Miss) -> Miss:
         """The miss explained; where too many wait for that, with a note that says so."""
-        kind = (cassette.generation, miss.key, miss.mark, miss.used_up)
+        kind = (cassette.generation, miss.key, miss.variant, miss.used_up)
         known = self._known.setdefault(cassette, OrderedDict())
         if (found := known.get(kind)) is not None:
             known.move_to_end(kind)
@@ -52,9 +52,9 @@ class Explainer:
             found = await self._first(cassette, miss, kind)
         return replace(miss, explanation=found)
 
-    async def _first(self, cassette: CassetteIndex, miss: Miss, kind: _Kind) -> Explanation:
+    async def _first(self, cassette: CassetteIndex, miss: Miss, kind: _Kind) -> MissExplanation:
         found = BUSY
-        promise: asyncio.Future[Explanation] = asyncio.get_running_loop().create_future()
+        promise: asyncio.Future[MissExplanation] = asyncio.get_running_loop().create_future()
         self._running[id(cassette), kind] = promise
         try:
             async with self._turn:
@@ -66,11 +66,11 @@ class Explainer:
             del self._running[id(cassette), kind]
             promise.set_result(found)
 
-    async def _look(self, cassette: CassetteIndex, miss: Miss) -> Explanation:
+    async def _look(self, cassette: CassetteIndex, miss: Miss) -> MissExplanation:
         salt, held, rules = cassette.head.run_id, cassette.snapshot(), cassette.rules
 
         def redact(request: Request) -> Request:
-            return self._recogniser.recognise(salt, request, rules).redacted
+            return self._redaction.redact(salt, request, rules).request
 
         try:
             return await asyncio.to_thread(explain, miss, held, rules, redact)
@@ -79,7 +79,7 @@ class Explainer:
             log.error("a miss could not be explained: %s", describe(exc))
             return FAILED
 
-    def _remember(self, cassette: CassetteIndex, kind: _Kind, found: Explanation) -> None:
+    def _remember(self, cassette: CassetteIndex, kind: _Kind, found: MissExplanation) -> None:
         known = self._known[cassette]
         known[kind] = found
         if len(known) > _REMEMBERED:

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from tapeway.body_files import check
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Answer, Ask, Incoming, Miss, Replay
+from tapeway.core.cassette.plan import Answer, Ask, Incoming, Replay
 from tapeway.core.http import sdk_conventions
 from tapeway.core.http.request_line import origin_form, own_path
 from tapeway.core.http.routing import (
@@ -29,6 +29,7 @@ from tapeway.core.http.routing import (
     resolve,
 )
 from tapeway.core.json_text import Json
+from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import Delivery, Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile, Failure, Headers, Response, ResponseHead
@@ -109,7 +110,7 @@ class Proxy:
         self._clock = clock
         self._now = now
         self._new_id = new_id
-        self._explainer = Explainer(broker.recogniser)
+        self._explainer = Explainer(broker.redaction)
         self._ready = ReadyAnswers()
         # Clients ask few paths with few sets of fields, so where they lead is remembered.
         self._where = lru_cache(maxsize=512)(self._locate)
@@ -200,7 +201,7 @@ class Proxy:
         """What no recording answers."""
         if isinstance(plan, Miss):
             return self._miss(visit, await self._explainer.explain(cassette, plan))
-        if not plan.rules.records:
+        if not plan.policy.records:
             return await self._relay(visit, plan)
         if self._manners.delivery == "stream":
             return await self._follow(visit, plan)

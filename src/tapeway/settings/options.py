@@ -78,7 +78,7 @@ def _rules(value: object) -> Rules:
     if isinstance(value, Rules):
         return value
     try:
-        return rules.read(value)  # type: ignore[arg-type] # it looks at every value itself
+        return rules.parse_rules(value)  # type: ignore[arg-type] # it looks at every value itself
     except RulesFault as exc:
         raise ValueError(str(exc).removeprefix("rules.").removeprefix("rules: ")) from exc
 
@@ -237,7 +237,7 @@ class Settings(BaseModel):
     )
 
     rules: RulesTable = Field(
-        rules.NONE,
+        rules.NO_RULES,
         description="What requests may differ in and still be equal, and which headers count.",
     )
 

@@ -19,9 +19,9 @@ import pickle
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from tapeway.core.cassette.plan import Near
 from tapeway.core.http.sdk_conventions import Attempt
 from tapeway.core.json_text import Json
+from tapeway.core.misses.miss import NearestRecording
 from tapeway.core.model.control import Outcome
 from tapeway.engine.journal import ServedRequest
 from tapeway.engine.report import Noted
@@ -138,7 +138,7 @@ def read(value: Value) -> WorkerMessages:
     )
     entry = None if fields is None else ServedRequest._make(fields)
     if entry is not None and near is not None:
-        entry = entry._replace(nearest=tuple([Near(*each) for each in near]))
+        entry = entry._replace(nearest=tuple([NearestRecording(*each) for each in near]))
     return WorkerMessages(at, tuple([_noted(*each) for each in noted]), entry, connections)
 
 

@@ -110,7 +110,7 @@ def test_secrets_of_another_tool_stay_behind(capsys: pytest.CaptureFixture[str])
 def _key_of(written: bytes) -> str:
     first = load(written).interactions[0]
     assert isinstance(first, Interaction)
-    return key.of_http(first.request)
+    return key.http_key(first.request)
 
 
 def test_losses_are_named_and_make_another_exit_code(

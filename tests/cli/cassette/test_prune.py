@@ -8,7 +8,7 @@ import pytest
 
 from tapeway.cli import places
 from tapeway.cli.cassette import prune
-from tapeway.core.agenttape.key import ORDERED
+from tapeway.core.agenttape.key import ORDERED_KEY
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import (
@@ -129,7 +129,7 @@ def test_of_those_that_differ_in_no_answer_the_one_of_that_number_goes(
 
 
 def test_what_answers_in_order_is_no_repeat(capsys: pytest.CaptureFixture[str]) -> None:
-    file = written("smoke", *[replace(A1, stored_keys=(ORDERED,))] * 3)
+    file = written("smoke", *[replace(A1, stored_keys=(ORDERED_KEY,))] * 3)
 
     assert run(capsys, "prune", "smoke", "--keep-last=1")[1].startswith("smoke: 0 of 3")
     assert len(load(file.read_bytes()).interactions) == 3

@@ -11,8 +11,8 @@ import pytest
 
 from tapeway.cli.cassette.verify import Keys, Problem
 from tapeway.cli.transfer.batches import marked
-from tapeway.core.cassette.index import found_under
-from tapeway.core.matching.rules import NONE
+from tapeway.core.cassette.index import index_keys
+from tapeway.core.matching.rules import NO_RULES
 from tapeway.core.model.cassette import StoredCassette, TakenRecording
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
@@ -176,7 +176,7 @@ class Index:
 
     def __init__(self, *under: tuple[Interaction, Interaction]) -> None:
         self.asked = 0
-        self._under = [(found_under(as_if)[0], item) for item, as_if in under]
+        self._under = [(index_keys(as_if)[0], item) for item, as_if in under]
 
     async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
         self.asked += 1
@@ -184,7 +184,7 @@ class Index:
 
 
 async def gone_through(index: Index, *items: AnyInteraction) -> list[Problem]:
-    keys = Keys(index, "x", NONE)  # type: ignore[arg-type]
+    keys = Keys(index, "x", NO_RULES)  # type: ignore[arg-type]
     return [*[told for each in items for told in await keys.problems(each)], *keys.left()]
 
 

@@ -27,7 +27,7 @@ def test_every_vector_of_agenttape_gives_its_key(vector: dict[str, Any]) -> None
     canonical = key.canonical_json(request, ignore, strip_blanks=strip)
 
     assert canonical == vector["canonical_json"]
-    assert key.of_request(request, ignore, strip_blanks=strip) == vector["match_key"]
+    assert key.agenttape_key(request, ignore, strip_blanks=strip) == vector["match_key"]
 
 
 @pytest.mark.parametrize("name", ["agenttape_http.json", "agenttape_async.json"])
@@ -36,14 +36,14 @@ def test_the_key_of_a_loaded_request_is_the_one_agenttape_wrote(name: str) -> No
 
     for interaction in cassette.interactions:
         assert isinstance(interaction, Interaction)
-        assert key.of_http(interaction.request) == interaction.match_key
+        assert key.http_key(interaction.request) == interaction.match_key
 
 
 def test_headers_count_in_lower_case_without_the_dropped_ones() -> None:
     plain = _request((b"accept", b"*/*"))
     wordy = _request((b"Accept", b"*/*"), (b"User-Agent", b"curl/8"), (b"Host", b"h"))
 
-    assert key.of_http(wordy) == key.of_http(plain)
+    assert key.http_key(wordy) == key.http_key(plain)
 
 
 def test_a_request_of_requests_has_the_key_that_agenttape_gives_that() -> None:
@@ -53,15 +53,15 @@ def test_a_request_of_requests_has_the_key_that_agenttape_gives_that() -> None:
     headers: dict[str, Json] = {"Accept": "*/*", "Content-Type": "a/b"}
     said: dict[str, Json] = {"method": "POST", "url": "https://h/v1/x", "headers": headers}
 
-    assert key.of_http(of_requests) == key.of_request(said)
+    assert key.http_key(of_requests) == key.agenttape_key(said)
     lower: dict[str, Json] = {name.lower(): value for name, value in headers.items()}
-    assert key.of_http(of_httpx) == key.of_request({**said, "headers": lower})
+    assert key.http_key(of_httpx) == key.agenttape_key({**said, "headers": lower})
 
 
 def test_repeated_headers_count_joined_as_httpx_shows_them() -> None:
     twice = _request((b"accept", b"a/b"), (b"accept", b"c/d"))
 
-    assert key.of_http(twice) == key.of_http(_request((b"accept", b"a/b, c/d")))
+    assert key.http_key(twice) == key.http_key(_request((b"accept", b"a/b, c/d")))
 
 
 def test_the_boundary_of_an_upload_does_not_count() -> None:
@@ -70,7 +70,7 @@ def test_the_boundary_of_an_upload_does_not_count() -> None:
         content_type = b"multipart/form-data; boundary=" + boundary
         return _request((b"content-type", content_type), body=body)
 
-    assert key.of_http(upload(b"one")) == key.of_http(upload(b"two"))
+    assert key.http_key(upload(b"one")) == key.http_key(upload(b"two"))
 
 
 def test_the_raw_copy_of_a_body_does_not_count() -> None:
@@ -78,17 +78,17 @@ def test_the_raw_copy_of_a_body_does_not_count() -> None:
     compact = _request(content_type, body=b'{"a":1,"b":2}')
     spaced = _request(content_type, body=b'{"b" : 2, "a": 1}')
 
-    assert key.of_http(compact) == key.of_http(spaced)
+    assert key.http_key(compact) == key.http_key(spaced)
 
 
 def test_a_body_agenttape_cannot_hash_has_no_key() -> None:
     content_type = (b"content-type", b"application/json")
 
-    assert key.of_http(_request(content_type, body=b'"\\ud800"')) == ""
+    assert key.http_key(_request(content_type, body=b'"\\ud800"')) == ""
 
 
 NAMES = [
-    *key.VOLATILE,
+    *key.DEFAULT_IGNORED,
     "raw_b64",
     "RAW_B64",
     "Date",
@@ -110,7 +110,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
     max_leaves=12,
 )  # fmt: skip
-LISTS: list[tuple[str, ...]] = [key.VOLATILE, key.OF_INIT, (), ('say "a"', "A")]
+LISTS: list[tuple[str, ...]] = [key.DEFAULT_IGNORED, key.INIT_IGNORED, (), ('say "a"', "A")]
 
 
 @given(VALUES)
@@ -120,9 +120,9 @@ LISTS: list[tuple[str, ...]] = [key.VOLATILE, key.OF_INIT, (), ('say "a"', "A")]
 def test_any_request_has_the_key_that_agenttape_gives_it(request: Any) -> None:
     wanted = [compute_match_key(request, each) for each in LISTS]
 
-    assert [key.of_request(request, each) for each in LISTS] == wanted
+    assert [key.agenttape_key(request, each) for each in LISTS] == wanted
     # Those that are the same are there once, and in order.
-    assert key.all_of_request(request, LISTS) == tuple(dict.fromkeys(wanted))
+    assert key.possible_keys(request, LISTS) == tuple(dict.fromkeys(wanted))
 
 
 def _request(*headers: tuple[bytes, bytes], body: bytes = b"") -> Request:

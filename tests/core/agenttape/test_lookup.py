@@ -5,10 +5,10 @@ import json
 import pytest
 
 from tapeway.core.agenttape import lookup, sdk_calls
-from tapeway.core.agenttape.key import ORDERED, of_http, of_request
-from tapeway.core.agenttape.lookup import Aliases
+from tapeway.core.agenttape.key import ORDERED_KEY, agenttape_key, http_key
+from tapeway.core.agenttape.lookup import AliasIndex
 from tapeway.core.json_text import Json
-from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
 
@@ -18,7 +18,7 @@ JSON = (sdk_calls.JSON_TYPE,)
 
 def exchange(index: int, base: str, target: str, key: str | None = None) -> Interaction:
     request = Request("", "GET", target, ((b"accept", b"*/*"),), base=base)
-    stored = of_http(request) if key is None else key
+    stored = http_key(request) if key is None else key
     return Interaction(index, request, ANSWER, stored_keys=(stored,))
 
 
@@ -35,12 +35,12 @@ def posted(path: str, body: Json) -> Request:
     return Request("openai", "POST", path, JSON, json.dumps(body).encode())
 
 
-def found(held: Aliases, request: Request, rules: Rules = NONE) -> list[int]:
-    return list(held.found(lookup.of_request(request, request, held.origins, rules)))
+def found(held: AliasIndex, request: Request, rules: Rules = NO_RULES) -> list[int]:
+    return list(held.found(lookup.request_aliases(request, request, held.origins, rules)))
 
 
-def holding(*interactions: Interaction, rules: Rules = NONE) -> Aliases:
-    held = Aliases()
+def holding(*interactions: Interaction, rules: Rules = NO_RULES) -> AliasIndex:
+    held = AliasIndex()
     for each in interactions:
         held.add(each, rules)
     return held
@@ -79,7 +79,7 @@ def test_a_call_is_found_whatever_its_path_begins_with_and_how_it_is_made() -> N
 
 def test_a_key_alone_finds_a_call_whose_text_was_redacted() -> None:
     asked: dict[str, Json] = {"endpoint": "responses", "input": "secret"}
-    key = of_request(asked)
+    key = agenttape_key(asked)
     held = holding(call(0, "responses", key, input="REDACTED"))
 
     assert found(held, posted("/responses", {"input": "secret"})) == [0]
@@ -89,7 +89,9 @@ def test_a_key_alone_finds_a_call_whose_text_was_redacted() -> None:
 def test_the_names_to_ignore_are_those_of_the_rules() -> None:
     at = "https://a"
     other = Rules(agenttape_ignore=("q",))
-    key = of_request({"method": "GET", "url": f"{at}/x?q=1", "headers": {"accept": "*/*"}}, ("q",))
+    key = agenttape_key(
+        {"method": "GET", "url": f"{at}/x?q=1", "headers": {"accept": "*/*"}}, ("q",)
+    )
 
     assert found(holding(exchange(0, at, "/x?date=1")), got("/x?date=2")) == [0]
     assert found(holding(exchange(0, at, "/x?q=1", key)), got("/x?q=2")) == []
@@ -98,7 +100,7 @@ def test_the_names_to_ignore_are_those_of_the_rules() -> None:
 
 
 def test_what_was_recorded_in_order_is_found_at_its_place_whatever_is_asked() -> None:
-    ordered = ORDERED
+    ordered = ORDERED_KEY
     held = holding(
         exchange(0, "https://a", "/x", ordered),
         call(1, "responses", ordered),
@@ -123,7 +125,7 @@ def test_what_is_removed_is_found_no_more() -> None:
 def test_a_recording_of_our_own_has_no_such_names() -> None:
     own = Interaction(0, got("/x"), ANSWER)
 
-    assert lookup.of_interaction(own) == ()
+    assert lookup.recording_aliases(own) == ()
     assert not holding(own)
     assert lookup.origin_of(own) is None
 
@@ -138,11 +140,13 @@ def test_a_recording_of_our_own_has_no_such_names() -> None:
     ],
 )
 def test_its_keys_count_where_it_recorded(meta: dict[str, Json], known: bool) -> None:
-    assert lookup.are_known(meta) is known
+    assert lookup.uses_agenttape_keys(meta) is known
 
 
 def test_no_name_shows_what_was_asked() -> None:
-    names = lookup.of_request(posted("/v1/responses", {"input": "secret"}), got("/"), ["x://y"])
+    names = lookup.request_aliases(
+        posted("/v1/responses", {"input": "secret"}), got("/"), ["x://y"]
+    )
 
     assert names
-    assert all(each.startswith(lookup.PREFIX) and b"secret" not in each for each in names)
+    assert all(each.startswith(lookup.ALIAS_PREFIX) and b"secret" not in each for each in names)

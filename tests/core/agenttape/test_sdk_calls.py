@@ -61,7 +61,7 @@ def events(answer: Interaction) -> list[Any]:
 
 
 def test_every_choice_is_told_and_ended_in_a_stream() -> None:
-    found = events(sdk_calls.suited(recorded(RESULT), asking(stream=True)))
+    found = events(sdk_calls.in_requested_form(recorded(RESULT), asking(stream=True)))
 
     said = [choice for each in found for choice in each["choices"]]
     assert [(each["index"], each["finish_reason"]) for each in said] == [
@@ -77,7 +77,7 @@ def test_every_choice_is_told_and_ended_in_a_stream() -> None:
 
 
 def test_it_came_when_the_result_came_and_ends_as_a_stream_does() -> None:
-    answer = sdk_calls.suited(recorded(RESULT), asking(stream=True))
+    answer = sdk_calls.in_requested_form(recorded(RESULT), asking(stream=True))
 
     assert {each.at_ms for each in answer.response.chunks} == {7.0}
     assert answer.response.head.framing == "chunked"
@@ -86,21 +86,21 @@ def test_it_came_when_the_result_came_and_ends_as_a_stream_does() -> None:
 
 @pytest.mark.parametrize("result", [None, [], "text", {}, {"choices": None}, {"choices": ["x"]}])
 def test_a_result_without_choices_is_a_stream_of_nothing(result: Json) -> None:
-    assert events(sdk_calls.suited(recorded(result), asking(stream=True))) == []
+    assert events(sdk_calls.in_requested_form(recorded(result), asking(stream=True))) == []
 
 
 def test_embeddings_are_packed_where_that_is_asked_for() -> None:
     data: Json = [{"index": 0, "embedding": [1, 0.5, -2]}, {"index": 1, "embedding": "packed"}, 5]
     held = recorded({"data": data, "model": "e"}, "embeddings")
 
-    answer = sdk_calls.suited(held, asking("embeddings", encoding_format="base64"))
+    answer = sdk_calls.in_requested_form(held, asking("embeddings", encoding_format="base64"))
 
     found = json.loads(answer.response.body)
     numbers = base64.b64decode(found["data"][0]["embedding"])
     assert struct.unpack("<3f", numbers) == (1.0, 0.5, -2.0)
     assert found["data"][1:] == [{"index": 1, "embedding": "packed"}, 5]
     assert found["model"] == "e"
-    assert sdk_calls.suited(held, asking("embeddings", encoding_format="float")) is held
+    assert sdk_calls.in_requested_form(held, asking("embeddings", encoding_format="float")) is held
 
 
 def test_what_is_no_result_is_given_as_it_is() -> None:
@@ -108,8 +108,8 @@ def test_what_is_no_result_is_given_as_it_is() -> None:
     failed = recorded({"error": {}}, status=429)
     asked = asking(stream=True)
 
-    assert sdk_calls.suited(exchange, asked) is exchange
-    assert sdk_calls.suited(failed, asked) is failed
+    assert sdk_calls.in_requested_form(exchange, asked) is exchange
+    assert sdk_calls.in_requested_form(failed, asked) is failed
     assert sdk_calls.can_answer(exchange, asked)
     assert sdk_calls.can_answer(failed, asking("responses", stream=True))
 

@@ -18,8 +18,10 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 
 KEY, OTHER = b"openai\0" + b"k" * 32, b"openai\0" + b"o" * 32
-MARKS = st.binary(max_size=20)
-STEPS = st.lists(st.tuples(st.sampled_from([KEY, OTHER]), MARKS, st.integers(0, 9), st.booleans()))
+VARIANTS = st.binary(max_size=20)
+STEPS = st.lists(
+    st.tuples(st.sampled_from([KEY, OTHER]), VARIANTS, st.integers(0, 9), st.booleans())
+)
 JSON = ((b"Content-Type", b"application/json"),)
 ASKED = Request("openai", "POST", "/v1/x?a=1&b=2", JSON, b'{"a":1,"b":2}')
 RESPELT = replace(ASKED, target="/v1/x?b=2&a=1", body=b'{"b": 2, "a": 1}')
@@ -30,36 +32,36 @@ def test_a_key_goes_on_elsewhere_where_it_stood(
     steps: list[tuple[bytes, bytes, int, bool]],
 ) -> None:
     take, own = Take(3), set[int]()
-    for key, mark, index, recorded in steps:
+    for key, variant, index, recorded in steps:
         index = index * 2 + (key == KEY)
         if recorded:
-            take.note_recorded(key, key + mark, mark, index)
+            take.note_recorded(key, key + variant, variant, index)
         else:
-            take.ask(key + mark, mark)
+            take.ask(key + variant, variant)
             take.touched.add(index)
             take.again[index] += 1
         if key == KEY:
             own.add(index)
 
     elsewhere = Take(3)
-    elsewhere.restore(KEY, take.state(KEY, own))
+    elsewhere.restore_key(KEY, take.key_state(KEY, own))
 
-    assert elsewhere.state(KEY, own) == take.state(KEY, own)
+    assert elsewhere.key_state(KEY, own) == take.key_state(KEY, own)
     assert elsewhere.touched == take.touched & own
     assert elsewhere.cursors == {at: n for at, n in take.cursors.items() if at.startswith(KEY)}
     assert elsewhere.recorded == {pair for pair in take.recorded if pair[0] == KEY}
     assert all(elsewhere.again[each] == take.again[each] for each in own)
-    for _, mark, _, _ in steps:
-        assert elsewhere.asked_with(KEY + mark) == take.asked_with(KEY + mark)
+    for _, variant, _, _ in steps:
+        assert elsewhere.asked_with(KEY + variant) == take.asked_with(KEY + variant)
 
 
 def test_a_key_nothing_was_asked_of_says_nothing() -> None:
     take = Take(1)
 
-    take.restore(KEY, Take(1).state(KEY, ()))
+    take.restore_key(KEY, Take(1).key_state(KEY, ()))
 
     assert (take.cursors, take.touched, take.again) == ({}, set(), {})
-    assert (take.recorded, take.marks) == (set(), {})
+    assert (take.recorded, take.variants) == (set(), {})
 
 
 def tape(meta: dict[str, Json], *requests: Request) -> CassetteIndex:
@@ -110,7 +112,7 @@ def test_the_first_one_written_the_same_way_comes_before_the_first_one() -> None
 @pytest.mark.parametrize("said", ["once", 1, None, ["last"]])
 def test_another_rule_is_refused_with_those_there_are(said: Json) -> None:
     with pytest.raises(RulesFault) as refused:
-        cursors.of_meta({"repeats": said})
+        cursors.repeats_of_meta({"repeats": said})
 
     assert str(refused.value) == (
         "repeats: there is no such repeat rule; known are last, miss, cycle, first"
@@ -118,4 +120,4 @@ def test_another_rule_is_refused_with_those_there_are(said: Json) -> None:
 
 
 def test_what_is_stated_is_read_again() -> None:
-    assert cursors.of_meta(cursors.in_meta({"a": 1}, "miss")) == "miss"
+    assert cursors.repeats_of_meta(cursors.meta_with_repeats({"a": 1}, "miss")) == "miss"

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.correlation.index import Identifiers
-from tapeway.core.matching.key import credential_mark, on_route, request_key
+from tapeway.core.correlation.index import CorrelationIndex
+from tapeway.core.matching.key import credential_variant, key_on_route, request_key
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.control import Repeats
@@ -226,7 +226,7 @@ def test_a_cassette_knows_its_routes() -> None:
 
 def test_a_route_whose_last_recording_was_replaced_is_gone() -> None:
     cassette = make_cassette(make_interaction(0, "a", route="default"))
-    moved = on_route(key("a"), "default")
+    moved = key_on_route(key("a"), "default")
     step = cassette.recording(make_interaction(0, "a"), moved, cassette.take, replaces=True)
     cassette.add(step, key("a"), cassette.take)
 
@@ -403,18 +403,18 @@ def test_what_made_recordings_differ_can_go_again() -> None:
 
 def test_identifiers_are_read_anew_under_new_rules() -> None:
     cassette = tape("a")
-    cassette.identifiers = Identifiers(cassette, cassette.rules)
+    cassette.correlation = CorrelationIndex(cassette, cassette.rules)
 
-    cassette.with_rules(Rules(ignore=("query.ts",)))
+    cassette.apply_rules(Rules(ignore=("query.ts",)))
 
-    assert cassette.identifiers is None
+    assert cassette.correlation is None
 
 
 def test_what_is_on_its_way_when_a_rule_comes_is_found_under_it() -> None:
     cassette = tape()
     request = request_accepting("a", "/x?ts=1")
     take, key = cassette.take, request_key(request)
-    cassette.with_rules(Rules(ignore=("query.ts",)))
+    cassette.apply_rules(Rules(ignore=("query.ts",)))
     cassette.add(Recording(recorded(0, "a", "/x?ts=1")), key, take)
     cassette.start_take(2)
 
@@ -431,14 +431,14 @@ def _paged(index: int, token: str) -> Interaction:
 
 def _asks(token: str) -> tuple[bytes, bytes]:
     request = Redactor("salt").request(Request("r", "GET", f"/list?token={token}"))
-    return request_key(request), credential_mark(request)
+    return request_key(request), credential_variant(request)
 
 
 def test_one_recorded_credential_answers_for_any_other_and_for_none() -> None:
     cassette = CassetteIndex("c", StoredCassette(HEAD, (_paged(0, "a" * 20),)), take=1)
-    key, mark = _asks("b" * 20)
+    key, variant = _asks("b" * 20)
 
-    found = cassette.next(key, "last", mark)
+    found = cassette.next(key, "last", variant)
 
     assert found is not None
     assert cassette.next(key, "last") is found
@@ -449,12 +449,12 @@ def test_several_recorded_tokens_each_answer_for_themselves_and_for_no_other() -
     cassette = CassetteIndex("c", StoredCassette(HEAD, pages), take=1)
 
     for page, letter in zip(pages, "abc", strict=True):
-        key, mark = _asks(letter * 20)
-        assert cassette.next(key, "last", mark) is page
-        assert cassette.count(key, mark) == 1
-    key, mark = _asks("d" * 20)
-    assert cassette.next(key, "last", mark) is None
-    assert cassette.count(key, mark) == 0
+        key, variant = _asks(letter * 20)
+        assert cassette.next(key, "last", variant) is page
+        assert cassette.count(key, variant) == 1
+    key, variant = _asks("d" * 20)
+    assert cassette.next(key, "last", variant) is None
+    assert cassette.count(key, variant) == 0
 
 
 def test_a_recording_with_another_credential_replaces_the_one_there_was_and_not_its_own_takes() -> (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.core.correlation.ids import is_drawn, issued, sent_back, shown
+from tapeway.core.correlation.ids import issued_ids, looks_random, request_tokens, sent_ids
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
 
@@ -26,7 +26,7 @@ def answer(body: bytes, headers: Headers = ()) -> Response:
     ],
 )
 def test_what_looks_drawn_by_lot(text: str) -> None:
-    assert is_drawn(text)
+    assert looks_random(text)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_what_looks_drawn_by_lot(text: str) -> None:
     ],
 )
 def test_what_has_a_meaning_does_not(text: str) -> None:
-    assert not is_drawn(text)
+    assert not looks_random(text)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_what_has_a_meaning_does_not(text: str) -> None:
     ],
 )
 def test_identifiers_are_found_in_an_answer(said: Json, found: set[str]) -> None:
-    assert issued(answer(dump(said))) == found
-    assert issued(answer(dump(said, indent=True))) == found
+    assert issued_ids(answer(dump(said))) == found
+    assert issued_ids(answer(dump(said, indent=True))) == found
 
 
 def test_identifiers_are_found_in_streams() -> None:
@@ -79,18 +79,18 @@ def test_identifiers_are_found_in_streams() -> None:
         b'{"content_block": {"id" : "toolu_9"}}\n\xff\x00\x00{"toolUseId":"tooluse_1"}\x00'
     )
 
-    assert issued(answer(events)) == {"msg_01", "toolu_9", "tooluse_1"}
+    assert issued_ids(answer(events)) == {"msg_01", "toolu_9", "tooluse_1"}
 
 
 def test_identifiers_are_found_in_links() -> None:
     headers = ((b"Location", b"https://host/v1/operations/a1b2c3d4?api-version=2026-01-01"),)
 
-    assert issued(answer(b"", headers)) == {"a1b2c3d4"}
+    assert issued_ids(answer(b"", headers)) == {"a1b2c3d4"}
 
 
 def test_a_string_that_never_ends_is_searched_once() -> None:
-    assert issued(answer(b'"' + b"a" * 2_000_000)) == set()
-    assert issued(answer(b'"' * 500_000 + b'{"id":"x"}')) <= {"x"}
+    assert issued_ids(answer(b'"' + b"a" * 2_000_000)) == set()
+    assert issued_ids(answer(b'"' * 500_000 + b'{"id":"x"}')) <= {"x"}
 
 
 def test_what_a_request_shows_is_what_its_app_may_have_named_itself() -> None:
@@ -98,13 +98,13 @@ def test_what_a_request_shows_is_what_its_app_may_have_named_itself() -> None:
         "x", "POST", "/v1/threads/thread_1?after=msg_2", body=b'{"id":"a","text":"two words"}'
     )
 
-    assert {"thread_1", "msg_2", "a"} <= shown(request)
-    assert "two words" not in shown(request)
+    assert {"thread_1", "msg_2", "a"} <= request_tokens(request)
+    assert "two words" not in request_tokens(request)
 
 
 def test_what_is_said_is_not_sent_back() -> None:
     body = dump({"model": "m", "previous_response_id": "r", "input": [{"call_id": "c"}]})
 
-    found = sent_back(Request("x", "POST", "/v1/files/a1b2c3d4/words", body=body))
+    found = sent_ids(Request("x", "POST", "/v1/files/a1b2c3d4/words", body=body))
 
     assert found == {"r", "c", "a1b2c3d4"}

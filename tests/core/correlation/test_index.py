@@ -9,8 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.correlation import ids
-from tapeway.core.correlation.index import ENOUGH, PATIENCE, Identifiers, Issued, sifted
-from tapeway.core.correlation.unify import Bindings, leaves
+from tapeway.core.correlation.index import (
+    FEW_LEFT,
+    MOST_SEARCHES,
+    CorrelationIndex,
+    IssuedIds,
+    could_match,
+)
+from tapeway.core.correlation.unify import IdBindings, body_texts
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.document import document
 from tapeway.core.matching.rules import Rules
@@ -76,16 +82,16 @@ def messages(body: dict[str, Json]) -> list[Json]:
     return found
 
 
-def conversation(rules: Rules | None = None) -> Identifiers:
+def conversation(rules: Rules | None = None) -> CorrelationIndex:
     calls: list[Json] = [tool_call(CALLS[0], "Rome"), tool_call(CALLS[1], "Oslo")]
     turns = [
         exchange(0, asked(first()), {"id": "chatcmpl-1a2b3c4d", "tool_calls": calls}),
         exchange(1, asked(second()), {"id": "chatcmpl-5e6f7a8b", "content": "Sunny and snowy."}),
     ]
-    return Identifiers(turns, rules or Rules())
+    return CorrelationIndex(turns, rules or Rules())
 
 
-def found(identifiers: Identifiers, body: Json, target: str = "/v1/chat") -> list[int]:
+def found(identifiers: CorrelationIndex, body: Json, target: str = "/v1/chat") -> list[int]:
     return [each.interaction.index for each in identifiers.look(asked(body, target), ["openai"])]
 
 
@@ -164,7 +170,7 @@ def test_another_thing_in_a_path_or_a_query_is_asked_for(held: str, sent: str) -
     issued: list[Json] = [{"id": each} for each in re.split("[/?=]", held)]
     turns = [exchange(0, asked({}, "/all"), issued), exchange(1, asked({}, held), {})]
 
-    assert found(Identifiers(turns), {}, sent) == []
+    assert found(CorrelationIndex(turns), {}, sent) == []
 
 
 @pytest.mark.parametrize(
@@ -201,7 +207,7 @@ def test_another_thing_in_a_path_or_a_query_is_asked_for(held: str, sent: str) -
 def test_another_thing_in_a_body_is_asked_for(answered: Json, held: Json, sent: Json) -> None:
     turns = [exchange(0, asked({}, "/all"), answered), exchange(1, asked(held), {})]
 
-    assert found(Identifiers(turns), sent) == []
+    assert found(CorrelationIndex(turns), sent) == []
 
 
 @pytest.mark.parametrize(
@@ -221,7 +227,7 @@ def test_what_ties_a_conversation_together_may_have_another_name(conversation: s
     held, sent = [json.loads(conversation.replace("A", name)) for name in ("x_1a2b3c4d", "mine")]
     turns = [exchange(0, asked(first()), {"id": "x_1a2b3c4d"}), exchange(1, asked(held), {})]
 
-    assert found(Identifiers(turns), sent) == [1]
+    assert found(CorrelationIndex(turns), sent) == [1]
 
 
 def test_two_calls_by_one_name_are_no_renaming_where_only_one_was_issued() -> None:
@@ -230,8 +236,8 @@ def test_two_calls_by_one_name_are_no_renaming_where_only_one_was_issued() -> No
         exchange(1, asked(second(CALLS[0], "own_1")), {}),
     ]
 
-    assert found(Identifiers(turns), second("own_2", "own_1")) == [1]
-    assert found(Identifiers(turns), second("own_1", "own_1")) == []
+    assert found(CorrelationIndex(turns), second("own_2", "own_1")) == [1]
+    assert found(CorrelationIndex(turns), second("own_1", "own_1")) == []
 
 
 def test_what_the_app_named_itself_is_no_issued_identifier() -> None:
@@ -241,7 +247,7 @@ def test_what_the_app_named_itself_is_no_issued_identifier() -> None:
         exchange(1, asked({"conversation_id": own, "more": True}), {}),
     ]
 
-    assert found(Identifiers(turns), {"conversation_id": "another", "more": True}) == []
+    assert found(CorrelationIndex(turns), {"conversation_id": "another", "more": True}) == []
 
 
 @pytest.mark.parametrize("name", ["content", "text", "model", "prompt", "role"])
@@ -250,7 +256,7 @@ def test_what_is_said_has_no_other_name_even_where_it_is_an_identifier(name: str
         exchange(0, asked({}, "/a"), {"id": "order_a1b2c3d4"}),
         exchange(1, asked({"call_id": "order_a1b2c3d4", name: "order_a1b2c3d4"}), {}),
     ]
-    identifiers = Identifiers(turns)
+    identifiers = CorrelationIndex(turns)
 
     assert found(identifiers, {"call_id": "mine", name: "order_a1b2c3d4"}) == [1]
     assert found(identifiers, {"call_id": "mine", name: "mine"}) == []
@@ -268,14 +274,18 @@ def test_several_come_in_their_order_unless_a_name_is_one_of_them() -> None:
         ),
     ]
 
-    assert found(Identifiers(turns), {"previous_response_id": "mine", "call_id": "mine"}) == [2, 3]
+    assert found(CorrelationIndex(turns), {"previous_response_id": "mine", "call_id": "mine"}) == [
+        2,
+        3,
+    ]
     assert found(
-        Identifiers(turns), {"previous_response_id": "resp_e5f6a7b8", "call_id": "resp_e5f6a7b8"}
+        CorrelationIndex(turns),
+        {"previous_response_id": "resp_e5f6a7b8", "call_id": "resp_e5f6a7b8"},
     ) == [3]
 
 
 def test_what_is_recorded_later_is_known_at_once() -> None:
-    identifiers = Identifiers([])
+    identifiers = CorrelationIndex([])
     identifiers.add(exchange(0, asked(first()), {"id": "call_h5Xw0Vb1jZ"}))
     identifiers.add(exchange(1, asked({"call_id": "call_h5Xw0Vb1jZ"}), {}))
 
@@ -314,7 +324,7 @@ def test_one_place_with_another_name_is_not_recognised(
 
 
 def test_names_in_use_cannot_be_swapped_later() -> None:
-    bindings = Bindings()
+    bindings = IdBindings()
     bindings.learn({"c1": "x1", "c2": "x2"})
 
     assert bindings.allow({"c1": "x1", "c2": "x2"})
@@ -336,17 +346,17 @@ def test_searched_and_read_answers_show_the_same(answers: list[Json], blank: byt
         answered_with(index, dump(answer).replace(b":", blank + b":" + blank))
         for index, answer in enumerate(answers)
     ]
-    searched, read = Issued(held), Issued([])
+    searched, read = IssuedIds(held), IssuedIds([])
     for each in held:
         read.add(each)
 
     for each in held:
-        for text in ids.issued(each.response) | {"auto", "a", "content", "two words", ""}:
+        for text in ids.issued_ids(each.response) | {"auto", "a", "content", "two words", ""}:
             assert searched.by(text) == read.by(text)
 
 
 def test_the_first_answer_counts_and_fields_of_a_header_too() -> None:
-    issued = Issued(
+    issued = IssuedIds(
         [
             answered_with(3, b'{"id":"x"}', (b"Location", b"/v1/jobs/job_1a2b3c4d")),
             answered_with(4, b'{"id":"x","job_id":"job_1a2b3c4d"}'),
@@ -357,24 +367,24 @@ def test_the_first_answer_counts_and_fields_of_a_header_too() -> None:
 
 
 def test_after_many_searches_the_answers_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    issued = Issued(
+    issued = IssuedIds(
         [answered_with(index, b'{"id":"call_%03da1b2"}' % (index // 2)) for index in range(9)]
     )
-    for number in range(PATIENCE):
+    for number in range(MOST_SEARCHES):
         assert issued.by(f"nobody_{number}a1b2") is None
     assert issued.by("call_001a1b2") == 2
 
-    monkeypatch.delattr(ids, "issued")
+    monkeypatch.delattr(ids, "issued_ids")
 
     assert [issued.by(f"call_00{each}a1b2") for each in range(6)] == [0, 2, 4, 6, 8, None]
 
 
 def test_what_the_request_held_before_was_not_issued() -> None:
-    assert "own_1a2b3c" not in Issued([answered_with(0, b'{"id":"own_1a2b3c"}')])
+    assert "own_1a2b3c" not in IssuedIds([answered_with(0, b'{"id":"own_1a2b3c"}')])
 
 
 def test_what_is_recorded_after_a_search_is_known() -> None:
-    issued = Issued([answered_with(0, b"{}")])
+    issued = IssuedIds([answered_with(0, b"{}")])
     assert issued.by("call_h5Xw0Vb1jZ") is None
 
     issued.add(answered_with(1, b'{"id":"call_h5Xw0Vb1jZ"}'))
@@ -383,8 +393,8 @@ def test_what_is_recorded_after_a_search_is_known() -> None:
 
 
 def test_no_answer_is_read_for_a_request_without_links(monkeypatch: pytest.MonkeyPatch) -> None:
-    identifiers = Identifiers([answered_with(0, b'{"id":"call_h5Xw0Vb1jZ"}')])
-    monkeypatch.delattr(ids, "issued")
+    identifiers = CorrelationIndex([answered_with(0, b'{"id":"call_h5Xw0Vb1jZ"}')])
+    monkeypatch.delattr(ids, "issued_ids")
 
     plain = Request("openai", "POST", "/v1/chat", JSON, b'{"messages":[{"content":"x"}]}')
     assert identifiers.look(plain, ["openai"]) == []
@@ -408,12 +418,12 @@ def turn(prompt: str, name: str = NAME, **more: Json) -> dict[str, Json]:
 
 
 def left(held: list[Interaction], body: bytes, rules: Rules | None = None) -> list[int]:
-    said = list(leaves(document(request_with(body), rules or Rules())))
-    return [each.index for each in sifted(held, said)]
+    said = list(body_texts(document(request_with(body), rules or Rules())))
+    return [each.index for each in could_match(held, said)]
 
 
 def many(*prompts: str) -> list[Interaction]:
-    others = [f"a question of number {number}" for number in range(2 * ENOUGH)]
+    others = [f"a question of number {number}" for number in range(2 * FEW_LEFT)]
     bodies = [json.dumps(turn(prompt)).encode() for prompt in (*others, *prompts)]
     return [exchange_of(index, body) for index, body in enumerate(bodies)]
 
@@ -459,6 +469,6 @@ def test_other_spellings_of_the_same_are_left_and_found(
     held = [issuing, exchange_of(1001, body), *many()]
 
     other = request_with(sent(turn(prompt, "mine", system=system)).encode("utf-8", "surrogatepass"))
-    [match] = Identifiers(held).look(other, ["openai"])
+    [match] = CorrelationIndex(held).look(other, ["openai"])
     assert match.interaction.index == 1001
     assert match.names == {NAME: "mine"}

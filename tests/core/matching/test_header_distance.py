@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.core.matching.header_distance import nearest, of_same_caller, trace, vary
+from tapeway.core.matching.header_distance import credentials_of, nearest, of_same_caller, vary
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.core.redaction.redactor import Redactor
@@ -12,7 +12,7 @@ REDACTOR = Redactor("run")
 
 
 def seen(*headers: tuple[bytes, bytes]) -> tuple[tuple[str, str], ...]:
-    return trace(headers, REDACTOR.placeholder)
+    return credentials_of(headers, REDACTOR.placeholder)
 
 
 def recorded(index: int, *credentials: tuple[bytes, bytes], headers: Headers = ()) -> Interaction:

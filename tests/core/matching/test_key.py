@@ -8,8 +8,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import dump
-from tapeway.core.matching.key import REMEMBERED_BODY, Recogniser, key_text, on_route, request_key
-from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.matching.key import (
+    CACHED_BODY,
+    RequestRedaction,
+    key_on_route,
+    key_text,
+    request_key,
+)
+from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.redaction.credentials import Secret
 from tests.core.keys import JSON, TEXT, key
@@ -144,7 +150,7 @@ def test_one_credential_is_equal_to_another_wherever_it_stood(where: str) -> Non
 
 def test_a_key_names_its_route_and_can_be_moved_to_another() -> None:
     assert key(b"{}").startswith(b"openai\0")
-    assert on_route(key(b"{}"), "default") == key(b"{}", route="default")
+    assert key_on_route(key(b"{}"), "default") == key(b"{}", route="default")
 
 
 def test_a_key_is_shown_without_its_route() -> None:
@@ -162,15 +168,15 @@ def asked(body: bytes = b"{}", key: str = KEY) -> Request:
     return make_request((*JSON, (b"x-api-key", key.encode())), body=body)
 
 
-@pytest.mark.parametrize("size", [0, 10, REMEMBERED_BODY - 2, REMEMBERED_BODY, 3 * REMEMBERED_BODY])
+@pytest.mark.parametrize("size", [0, 10, CACHED_BODY - 2, CACHED_BODY, 3 * CACHED_BODY])
 def test_what_is_remembered_is_what_would_be_seen_anew(size: int) -> None:
-    recogniser = Recogniser()
+    redaction = RequestRedaction()
     body = b'"' + b"x" * size + KEY.encode() + b'"'
-    first, again = (recogniser.recognise("run", asked(body)) for _ in range(2))
+    first, again = (redaction.redact("run", asked(body)) for _ in range(2))
 
-    assert first == again == Recogniser().recognise("run", asked(body))
-    assert request_key(first.redacted) == first.key
-    assert KEY.encode() not in first.redacted.body
+    assert first == again == RequestRedaction().redact("run", asked(body))
+    assert request_key(first.request) == first.key
+    assert KEY.encode() not in first.request.body
 
 
 @pytest.mark.parametrize(
@@ -184,26 +190,26 @@ def test_what_is_remembered_is_what_would_be_seen_anew(size: int) -> None:
     ],
 )
 def test_another_request_is_not_taken_for_one_that_is_remembered(other: Request) -> None:
-    recogniser = Recogniser()
+    redaction = RequestRedaction()
 
-    assert recogniser.recognise("run", asked()).key != recogniser.recognise("run", other).key
+    assert redaction.redact("run", asked()).key != redaction.redact("run", other).key
 
 
 def test_a_cassettes_salt_counts() -> None:
-    recogniser = Recogniser()
-    one, two = (recogniser.recognise(salt, asked(KEY.encode())) for salt in ("run-1", "run-2"))
+    redaction = RequestRedaction()
+    one, two = (redaction.redact(salt, asked(KEY.encode())) for salt in ("run-1", "run-2"))
 
-    assert one.redacted.body != two.redacted.body
+    assert one.request.body != two.request.body
     assert one.key == two.key
 
 
 def test_rules_count() -> None:
-    recogniser = Recogniser()
+    redaction = RequestRedaction()
     rules = Rules(ignore=("body",))
 
     keys = [
-        recogniser.recognise("run", asked(body), each).key
-        for each in (NONE, rules)
+        redaction.redact("run", asked(body), each).key
+        for each in (NO_RULES, rules)
         for body in (b"{}", b"[]")
     ]
 
@@ -212,16 +218,16 @@ def test_rules_count() -> None:
 
 
 def test_the_processs_own_secrets_are_taken_out_of_every_request() -> None:
-    recogniser = Recogniser([Secret("env", OTHER.encode())])
+    redaction = RequestRedaction([Secret("env", OTHER.encode())])
 
     for _ in range(2):
-        seen = recogniser.recognise("run", asked(b"%b %b" % (OTHER.encode(), KEY.encode())))
-        assert seen.redacted.body.count(b"REDACTED.") == 2
+        seen = redaction.redact("run", asked(b"%b %b" % (OTHER.encode(), KEY.encode())))
+        assert seen.request.body.count(b"REDACTED.") == 2
 
 
 def test_what_an_answer_issued_is_taken_out_of_it_and_of_no_other() -> None:
-    recogniser = Recogniser()
+    redaction = RequestRedaction()
     issued = [Secret("sid", b"0123456789abcdef")]
 
-    assert b"REDACTED" in recogniser.redactor("run", asked(), issued).value(issued[0].value)
-    assert b"REDACTED" not in recogniser.redactor("run", asked()).value(issued[0].value)
+    assert b"REDACTED" in redaction.redactor("run", asked(), issued).value(issued[0].value)
+    assert b"REDACTED" not in redaction.redactor("run", asked()).value(issued[0].value)

@@ -11,7 +11,7 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.matching import json_paths
 from tapeway.core.matching.key import request_key
 from tapeway.core.matching.normalisers import NORMALISERS
-from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.misses.suggestion import suggestion
 from tapeway.core.model.messages import LARGE_BODY, Headers, Request
 from tests.core.keys import FORM, JSON, TEXT
@@ -54,7 +54,7 @@ def equal(
     ],
 )
 def test_what_is_ignored_does_not_count(rule: str, left: Json, right: "Json | bytes") -> None:
-    assert not equal(NONE, left, right)
+    assert not equal(NO_RULES, left, right)
     assert equal(Rules(ignore=(rule,)), left, right)
 
 
@@ -90,7 +90,7 @@ def test_a_header_counts_where_a_rule_names_it() -> None:
     with_beta = (*JSON, (b"Anthropic-Beta", b"one"))
     with_other = (*JSON, (b"anthropic-beta", b"two"))
 
-    assert key(NONE, CHAT, with_beta) == key(NONE, CHAT)
+    assert key(NO_RULES, CHAT, with_beta) == key(NO_RULES, CHAT)
     assert key(rules, CHAT, with_beta) != key(rules, CHAT)
     assert key(rules, CHAT, with_beta) != key(rules, CHAT, with_other)
     assert key(rules, CHAT, (*with_beta, (b"accept", b"*/*"))) == key(rules, CHAT, with_beta)
@@ -102,7 +102,7 @@ def test_paths_are_rewritten_when_recorded_and_when_asked() -> None:
     assert key(rules, target="/v1beta/models/m") == key(rules, target="/v1/models/m")
     assert key(rules, target="/v1%62eta/models/m") == key(rules, target="/v1/models/m")
     assert key(rules, target="/v2/models/m") != key(rules, target="/v1/models/m")
-    assert key(NONE, target="/v1beta/models/m") != key(NONE, target="/v1/models/m")
+    assert key(NO_RULES, target="/v1beta/models/m") != key(NO_RULES, target="/v1/models/m")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_what_is_normalised_does_not_count(
 ) -> None:
     headers = TEXT if isinstance(left, bytes) else JSON
 
-    assert not equal(NONE, left, right, headers)
+    assert not equal(NO_RULES, left, right, headers)
     assert equal(Rules(normalise=(normalise,)), left, right, headers)
 
 
@@ -180,7 +180,7 @@ def test_no_normaliser_and_no_pattern_makes_two_pictures_equal(
     one, other = [request_of(bytes([255, last]) * 8) for last in (0x80, 0x81)]
 
     assert request_key(one, rules) != request_key(other, rules)
-    found = suggestion(one, other, NONE)
+    found = suggestion(one, other, NO_RULES)
     assert found is None or not found.normalise
 
 
@@ -227,7 +227,7 @@ def changed_at(value: Json, place: tuple[str | int, ...], new: Json) -> Json:
 def test_any_leaf_that_changes_changes_the_key(value: Json, data: st.DataObject) -> None:
     place = data.draw(st.sampled_from(places(value)))
 
-    assert not equal(NONE, value, changed_at(value, place, "another"))
+    assert not equal(NO_RULES, value, changed_at(value, place, "another"))
     assert not equal(Rules(normalise=("uuid",)), value, changed_at(value, place, "another"))
 
 

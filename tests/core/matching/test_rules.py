@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tapeway.core.json_text import Json
 from tapeway.core.matching import rules
 from tapeway.core.matching.normalisers import NORMALISERS
-from tapeway.core.matching.rules import NONE, Rules, RulesFault
+from tapeway.core.matching.rules import NO_RULES, Rules, RulesFault
 
 WRITTEN = """
 ignore = ["body.messages[*].id", "query.ts"]
@@ -44,18 +44,18 @@ ANY = st.builds(
 
 
 def test_rules_are_read_as_people_write_them() -> None:
-    assert rules.read(tomllib.loads(WRITTEN)) == READ
+    assert rules.parse_rules(tomllib.loads(WRITTEN)) == READ
 
 
 @given(ANY)
 def test_written_rules_are_read_back(any_rules: Rules) -> None:
-    assert rules.read(rules.written(any_rules)) == any_rules
+    assert rules.parse_rules(rules.rules_document(any_rules)) == any_rules
 
 
 def test_no_rules_are_written_as_an_empty_table_and_are_false() -> None:
-    assert rules.written(NONE) == {}
-    assert rules.read({}) == NONE
-    assert not NONE
+    assert rules.rules_document(NO_RULES) == {}
+    assert rules.parse_rules({}) == NO_RULES
+    assert not NO_RULES
     assert READ
 
 
@@ -63,29 +63,29 @@ def test_what_agenttape_ignored_changes_no_key_of_ours_and_is_replaced_whole() -
     first, second = Rules(agenttape_ignore=("date",)), Rules(agenttape_ignore=())
 
     assert not first
-    assert rules.merged(first, second) == second
-    assert rules.merged(first, NONE) == first
-    assert rules.read({"agenttape_ignore": ["Date"]}) == first
+    assert rules.merged_rules(first, second) == second
+    assert rules.merged_rules(first, NO_RULES) == first
+    assert rules.parse_rules({"agenttape_ignore": ["Date"]}) == first
     with pytest.raises(RulesFault, match=r"rules.agenttape_ignore\[0\]"):
-        rules.read({"agenttape_ignore": [""]})
+        rules.parse_rules({"agenttape_ignore": [""]})
 
 
 def test_a_rule_that_stands_twice_counts_once() -> None:
-    assert rules.read({"match": ["Accept", "accept"]}).match == ("accept",)
+    assert rules.parse_rules({"match": ["Accept", "accept"]}).match == ("accept",)
 
 
 @given(ANY)
 def test_merging_with_nothing_or_itself_changes_nothing(any_rules: Rules) -> None:
-    assert rules.merged(any_rules, NONE) == any_rules
-    assert rules.merged(NONE, any_rules) == any_rules
-    assert rules.merged(any_rules, any_rules) == any_rules
+    assert rules.merged_rules(any_rules, NO_RULES) == any_rules
+    assert rules.merged_rules(NO_RULES, any_rules) == any_rules
+    assert rules.merged_rules(any_rules, any_rules) == any_rules
 
 
 def test_merged_rules_are_those_of_both_and_the_second_says_what_a_name_means() -> None:
     first = Rules(ignore=("body.a",), patterns=(("x", "a+"), ("y", "b+")))
     second = Rules(ignore=("body.b", "body.a"), patterns=(("x", "c+"),), match=("accept",))
 
-    assert rules.merged(first, second) == Rules(
+    assert rules.merged_rules(first, second) == Rules(
         ignore=("body.a", "body.b"), patterns=(("x", "c+"), ("y", "b+")), match=("accept",)
     )
 
@@ -119,7 +119,7 @@ def test_a_wrong_rule_is_named_with_its_place_and_what_to_do(
     document: Json, where: str, says: str
 ) -> None:
     with pytest.raises(RulesFault) as caught:
-        rules.read(document)
+        rules.parse_rules(document)
 
     assert caught.value.where == where
     assert says in str(caught.value)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json, dump
-from tapeway.core.matching.rules import NONE, Rules, merged
+from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules
 from tapeway.core.misses.comparison import AnswerTexts, Comparison, compare
 from tapeway.core.misses.suggestion import matches
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
@@ -44,7 +44,7 @@ def test_two_equal_takes_differ_in_nothing_whatever_their_order() -> None:
 
     found = compare(take(one, two, one), take(one, one, two))
 
-    assert found == Comparison(3, (), NONE, (), (), ())
+    assert found == Comparison(3, (), NO_RULES, (), (), ())
     assert found.explained
 
 
@@ -85,7 +85,7 @@ def test_another_conversation_stays_unexplained() -> None:
     found = compare(first, second)
 
     assert [(each.first.index, each.second.index) for each in found.unexplained] == [(0, 0)]
-    assert found.rules == NONE
+    assert found.rules == NO_RULES
     assert not found.explained
 
 
@@ -118,7 +118,7 @@ def test_what_the_answers_of_each_take_said_needs_no_rule() -> None:
     found = compare(conversation("It is four.", "call_a1"), conversation("Four it is!", "call_b2"))
 
     assert paths(found) == [("body.messages[1].content", 1, True), ("body.id", 1, True)]
-    assert found.rules == NONE
+    assert found.rules == NO_RULES
     assert found.explained
 
 
@@ -141,7 +141,7 @@ def test_every_pair_is_equal_under_the_rules_unless_it_is_said_not_to_be(
 ) -> None:
     first, second = (take(*(asked({"in": each}) for each in side)) for side in (left, right))
     found = compare(first, second)
-    rules = merged(NONE, found.rules)
+    rules = merged_rules(NO_RULES, found.rules)
 
     assert found.unexplained == ()
     assert len(left) - len(found.only_first) == len(right) - len(found.only_second)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json
-from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.misses.nearest import LARGEST, compared, nearest
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request
@@ -15,11 +15,11 @@ from tests.core.requests import asked, chat, held
 PROSE = " ".join(f"word{number}" for number in range(400))
 
 
-def found(missed: Request, recordings: list[Interaction], rules: Rules = NONE) -> list[int]:
+def found(missed: Request, recordings: list[Interaction], rules: Rules = NO_RULES) -> list[int]:
     return [each.index for each in nearest(missed, recordings, rules)]
 
 
-def paths(recorded: Request, missed: Request, rules: Rules = NONE) -> list[str]:
+def paths(recorded: Request, missed: Request, rules: Rules = NO_RULES) -> list[str]:
     return [each.path for each in compared(recorded, missed, rules)]
 
 
@@ -110,8 +110,8 @@ def test_what_rules_ignore_is_no_difference() -> None:
 
 
 def test_there_is_none_in_an_empty_cassette_or_among_foreign_recordings() -> None:
-    assert nearest(asked(chat("a")), [], NONE) == ()
-    assert nearest(asked(chat("a")), [ForeignInteraction(0, {})], NONE) == ()
+    assert nearest(asked(chat("a")), [], NO_RULES) == ()
+    assert nearest(asked(chat("a")), [ForeignInteraction(0, {})], NO_RULES) == ()
 
 
 def test_bodies_too_large_to_be_read_are_not_compared() -> None:
@@ -137,9 +137,9 @@ def test_an_equal_one_is_always_first_and_the_order_is_one_of_the_recordings_alo
     bodies: list[Json], body: Json
 ) -> None:
     missed, recordings = asked(body), held(*(asked(each) for each in bodies))
-    first = nearest(missed, recordings, NONE)
+    first = nearest(missed, recordings, NO_RULES)
 
-    assert first == nearest(missed, list(recordings), NONE)
+    assert first == nearest(missed, list(recordings), NO_RULES)
     assert len(first) == min(3, len(bodies))
     if body in bodies:
         assert first[0].differences == ()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tapeway.core.matching.key import Recogniser, request_key
+from tapeway.core.matching.key import RequestRedaction, request_key
 from tapeway.core.model.messages import Request
 from tapeway.core.redaction import patterns
 from tapeway.core.redaction.credentials import Secret
@@ -97,15 +97,15 @@ BOUND = patterns.LONGEST
 @pytest.mark.parametrize("place", REQUESTS)
 def test_no_credential_of_a_request_is_stored(place: str) -> None:
     key = canary()
-    redacted = Recogniser().recognise(SALT, REQUESTS[place](key)).redacted
+    redacted = RequestRedaction().redact(SALT, REQUESTS[place](key)).request
 
     assert sightings({"key": key}, {"request": everything(redacted)}) == []
 
 
 @pytest.mark.parametrize("place", [place for place in REQUESTS if "raw" not in place])
 def test_another_credential_is_equal(place: str) -> None:
-    recogniser = Recogniser()
-    keys = {recogniser.recognise(SALT, REQUESTS[place](key)).key for key in (KEY, OTHER, canary())}
+    redaction = RequestRedaction()
+    keys = {redaction.redact(SALT, REQUESTS[place](key)).key for key in (KEY, OTHER, canary())}
 
     assert len(keys) == 1
 
@@ -113,28 +113,25 @@ def test_another_credential_is_equal(place: str) -> None:
 @pytest.mark.parametrize("place", ["Bearer", "x-api-key", "query", "cookie"])
 def test_a_request_without_any_credential_is_equal(place: str) -> None:
     without = make_request(target="/v1/x?alt=1" if place == "query" else "/v1/x")
-    recogniser = Recogniser()
+    redaction = RequestRedaction()
 
-    assert (
-        recogniser.recognise(SALT, REQUESTS[place](KEY)).key
-        == recogniser.recognise(SALT, without).key
-    )
+    assert redaction.redact(SALT, REQUESTS[place](KEY)).key == redaction.redact(SALT, without).key
 
 
 @pytest.mark.parametrize("place", REQUESTS)
 def test_what_is_stored_of_a_request_has_its_key(place: str) -> None:
-    seen = Recogniser().recognise(SALT, REQUESTS[place](KEY))
+    seen = RequestRedaction().redact(SALT, REQUESTS[place](KEY))
 
-    assert request_key(seen.redacted) == seen.key
+    assert request_key(seen.request) == seen.key
 
 
 @pytest.mark.parametrize("place", REQUESTS)
 def test_redacting_a_request_twice_is_redacting_it_once(place: str) -> None:
-    recogniser = Recogniser()
+    redaction = RequestRedaction()
     request = REQUESTS[place](KEY)
-    once = recogniser.recognise(SALT, request).redacted
+    once = redaction.redact(SALT, request).request
 
-    assert recogniser.redactor(SALT, request).request(once) == once
+    assert redaction.redactor(SALT, request).request(once) == once
 
 
 SHAPED = ("sk-proj-0123456789abcdef01234567", "sk-proj-another456789abcdef0123456789012")
@@ -142,40 +139,38 @@ SHAPED = ("sk-proj-0123456789abcdef01234567", "sk-proj-another456789abcdef012345
 
 @pytest.mark.parametrize("place", REQUESTS)
 def test_a_secret_of_a_known_shape_is_equal_to_any_other(place: str) -> None:
-    recogniser = Recogniser()
-    keys = {recogniser.recognise(SALT, REQUESTS[place](key)).key for key in SHAPED}
+    redaction = RequestRedaction()
+    keys = {redaction.redact(SALT, REQUESTS[place](key)).key for key in SHAPED}
 
     assert len(keys) == 1
 
 
 def test_a_prompt_with_a_secret_of_a_known_shape_is_equal_whatever_it_is() -> None:
-    recogniser = Recogniser()
+    redaction = RequestRedaction()
     seen = [
-        recogniser.recognise(
-            SALT, make_request(target=f"/{key}/x", body=f'{{"p":"{key}"}}'.encode())
-        )
+        redaction.redact(SALT, make_request(target=f"/{key}/x", body=f'{{"p":"{key}"}}'.encode()))
         for key in SHAPED
     ]
 
     assert seen[0].key == seen[1].key
-    assert seen[0].mark != seen[1].mark
-    assert seen[0].redacted.body != seen[1].redacted.body
+    assert seen[0].variant != seen[1].variant
+    assert seen[0].request.body != seen[1].request.body
 
 
 @pytest.mark.parametrize("field", ["password", "api_key", "authorization_token"])
 def test_a_short_value_of_a_named_field_still_tells_requests_apart(field: str) -> None:
-    recogniser = Recogniser()
+    redaction = RequestRedaction()
     bodies = [f'{{"{field}": "{value}"}}'.encode() for value in ("one", "two", "one")]
-    seen = [recogniser.recognise(SALT, make_request(body=body)) for body in bodies]
+    seen = [redaction.redact(SALT, make_request(body=body)) for body in bodies]
 
-    assert b'"one"' not in everything(seen[0].redacted)
+    assert b'"one"' not in everything(seen[0].request)
     assert seen[0].key == seen[2].key
     assert seen[0].key != seen[1].key
 
 
 def test_a_number_that_is_a_credential_becomes_a_string() -> None:
     request = make_request((*JSON, (b"x-api-key", b"123456789012")), body=b'{"id": 123456789012}')
-    stored = Recogniser().recognise(SALT, request).redacted.body
+    stored = RequestRedaction().redact(SALT, request).request.body
 
     assert json.loads(stored)["id"].startswith("REDACTED.x-api-key.")
 
@@ -185,14 +180,14 @@ def test_a_schema_that_names_a_password_is_stored_as_it_is() -> None:
     tool = {"name": "login", "parameters": {"properties": properties, "required": ["password"]}}
     body = json.dumps({"tools": [{"type": "function", "function": tool}]}).encode()
 
-    assert Recogniser().recognise(SALT, make_request(body=body)).redacted.body == body
+    assert RequestRedaction().redact(SALT, make_request(body=body)).request.body == body
 
 
 def test_what_a_body_names_is_taken_out_of_the_answer_too() -> None:
     key = canary()
     request = make_request(body=json.dumps({"client_secret": key}).encode())
     answer = make_response(json.dumps({"error": f"{key} is not known"}).encode())
-    stored = Recogniser().redactor(SALT, request).response(answer)
+    stored = RequestRedaction().redactor(SALT, request).response(answer)
 
     assert sightings({"key": key}, {"answer": stored.body}) == []
 
@@ -210,13 +205,13 @@ def test_what_an_answer_names_is_taken_out_of_all_of_it() -> None:
 
 
 def test_a_short_value_under_a_credentials_name_still_tells_requests_apart() -> None:
-    recogniser = Recogniser()
+    redaction = RequestRedaction()
     seen = [
-        recogniser.recognise(SALT, make_request(target=f"/x?token={token}"))
+        redaction.redact(SALT, make_request(target=f"/x?token={token}"))
         for token in ("page1", "page2", "page1")
     ]
 
-    assert b"page" not in everything(seen[0].redacted)
+    assert b"page" not in everything(seen[0].request)
     assert seen[0].key == seen[2].key
     assert seen[0].key != seen[1].key
 
@@ -235,7 +230,7 @@ def test_a_signature_is_not_taken_apart() -> None:
     body = b'{"headers": "content-type;host;x-amz-date", "service": "bedrock/aws4_request"}'
     request = make_request((*JSON, (b"authorization", signed)), body=body)
 
-    assert Recogniser().recognise(SALT, request).redacted.body == body
+    assert RequestRedaction().redact(SALT, request).request.body == body
 
 
 @given(st.text(max_size=30), st.binary(min_size=1, max_size=30))
@@ -259,7 +254,7 @@ def test_a_parameter_has_the_same_placeholder_known_or_not() -> None:
     target = "/x?key=sk%2Flive+0123456789%3D"
     request = make_request(target=target)
 
-    assert Recogniser().recognise(SALT, request).redacted.target == redactor().target(target)
+    assert RequestRedaction().redact(SALT, request).request.target == redactor().target(target)
 
 
 def test_a_longer_credential_that_holds_a_shorter_one_is_replaced_whole() -> None:
@@ -289,14 +284,14 @@ def test_an_empty_value_is_no_credential() -> None:
     ],
 )
 def test_a_target_without_a_credential_stays_as_it_is(before: str, after: str) -> None:
-    assert Recogniser().recognise(SALT, make_request(target=before)).redacted.target == after
+    assert RequestRedaction().redact(SALT, make_request(target=before)).request.target == after
     assert redactor(KEY).target(before) == after
 
 
 @pytest.mark.parametrize("target", ["/x?key=\udcff", "/\udcff?key=\udcff0123456789abc", "/\udcff"])
 def test_a_target_that_is_no_text_can_still_be_shown(target: str) -> None:
     request = make_request(target=target)
-    shown = Recogniser().redactor(SALT, request).target(target)
+    shown = RequestRedaction().redactor(SALT, request).target(target)
 
     assert b"%FF" in shown.encode() or b"REDACTED" in shown.encode()
 
@@ -304,7 +299,7 @@ def test_a_target_that_is_no_text_can_still_be_shown(target: str) -> None:
 def test_the_user_and_password_of_an_upstream_are_not_stored() -> None:
     request = make_request(base="https://me:pass-word-long@host/base")
 
-    assert Recogniser().recognise(SALT, request).redacted.base == "https://host/base"
+    assert RequestRedaction().redact(SALT, request).request.base == "https://host/base"
 
 
 @given(st.text(), st.binary())

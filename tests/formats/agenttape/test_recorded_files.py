@@ -63,7 +63,7 @@ def test_a_key_is_the_stored_one_unless_something_was_redacted(name: str) -> Non
     for item in loaded(name).interactions:
         exchange = exchange_of(item)
         assert exchange is not None
-        if key.of_stored(exchange.request) != exchange.match_key:
+        if key.stored_http_key(exchange.request) != exchange.match_key:
             others.append(exchange.request)
 
     assert others

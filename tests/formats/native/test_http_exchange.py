@@ -141,7 +141,7 @@ def _with_head(recorded: Interaction, **changes: Any) -> Interaction:
 def interaction_of(request: BodyFile | None, response: Response) -> Interaction:
     headers = ((b"content-type", b"application/octet-stream"),)
     asked = Request("openai", "POST", "/v1/files", headers, b"", "https://h", request)
-    return Interaction(0, asked, response, match_key=key.of_http(asked))
+    return Interaction(0, asked, response, match_key=key.http_key(asked))
 
 
 def through_the_file(recorded: Interaction) -> Interaction:

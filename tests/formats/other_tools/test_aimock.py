@@ -52,7 +52,7 @@ def test_a_fixture_becomes_a_call_of_openais() -> None:
 
 def test_what_aimock_does_not_look_at_makes_no_difference() -> None:
     loaded = load("aimock", TEXT)
-    in_force = rules.of_meta(loaded.cassette.head.meta)
+    in_force = rules.rules_of_meta(loaded.cassette.head.meta)
     recorded = calls(loaded)[0].request
     message = {"role": "user", "content": "weather?"}
     body = json.dumps({"model": "gpt-5.5", "temperature": 1, "messages": [message]})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.core.agenttape.key import ORDERED, VOLATILE
+from tapeway.core.agenttape.key import DEFAULT_IGNORED, ORDERED_KEY
 from tapeway.core.json_text import Json
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import ForeignInteraction
@@ -11,7 +11,7 @@ from tapeway.integrations.calls.recorded_calls import CallSlots, boundary_of, ke
 
 def document(x: Json, said: Json, key: str | None = None, name: str = "f") -> dict[str, Json]:
     request = request_of("tool", name, {"x": x})
-    stored = key_of(request, VOLATILE) if key is None else key
+    stored = key_of(request, DEFAULT_IGNORED) if key is None else key
     return {
         "kind": "tool",
         "boundary": name,
@@ -23,11 +23,11 @@ def document(x: Json, said: Json, key: str | None = None, name: str = "f") -> di
 
 def slots(*documents: dict[str, Json], repeats: Repeats = "miss") -> CallSlots:
     held = [ForeignInteraction(index, each) for index, each in enumerate(documents)]
-    return CallSlots(held, VOLATILE, repeats)
+    return CallSlots(held, DEFAULT_IGNORED, repeats)
 
 
 def asked(of: CallSlots, x: Json, times: int = 1, name: str = "f") -> list[Json]:
-    key = key_of(request_of("tool", name, {"x": x}), VOLATILE)
+    key = key_of(request_of("tool", name, {"x": x}), DEFAULT_IGNORED)
     found = [of.next("tool", boundary_of("tool", name), [key]) for _ in range(times)]
     return [None if each is None else each["response"] for each in found]
 
@@ -53,7 +53,7 @@ def test_equal_calls_are_answered_by_the_rule(repeats: Repeats, given: list[Json
 
 
 def test_a_recording_is_found_by_its_stored_key_and_by_what_it_says_now() -> None:
-    before = key_of(request_of("tool", "f", {"x": "secret"}), VOLATILE)
+    before = key_of(request_of("tool", "f", {"x": "secret"}), DEFAULT_IGNORED)
     held = slots(document("REDACTED", "a", before), repeats="last")
 
     assert asked(held, "secret") == asked(held, "REDACTED") == ["a"]
@@ -62,7 +62,9 @@ def test_a_recording_is_found_by_its_stored_key_and_by_what_it_says_now() -> Non
 
 def test_what_was_recorded_in_order_answers_whatever_is_asked_of_that_function() -> None:
     held = slots(
-        document(1, "a", ORDERED), document(1, "g", ORDERED, "g"), document(2, "b", ORDERED)
+        document(1, "a", ORDERED_KEY),
+        document(1, "g", ORDERED_KEY, "g"),
+        document(2, "b", ORDERED_KEY),
     )
 
     assert [*asked(held, 9), *asked(held, 8), *asked(held, 7)] == ["a", "b", None]
@@ -73,7 +75,7 @@ def test_another_kind_or_name_is_another_call() -> None:
     held = slots(*TWO)
 
     assert asked(held, 1, name="g") == [None]
-    assert held.next("retrieval", "f", [key_of(TWO[0]["request"], VOLATILE)]) is None
+    assert held.next("retrieval", "f", [key_of(TWO[0]["request"], DEFAULT_IGNORED)]) is None
 
 
 def test_what_was_just_made_is_used_and_what_it_replaced_is_gone() -> None:

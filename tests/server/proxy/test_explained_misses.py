@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from tapeway.core.json_text import Json
-from tapeway.core.matching.rules import read
+from tapeway.core.matching.rules import parse_rules
 from tapeway.engine.recorder import Policy
 from tapeway.stores.memory import MemoryStore
 from tests.server.in_process_proxy import Stand, stand
@@ -90,7 +90,7 @@ async def test_what_was_changed_is_named_and_the_suggestion_makes_it_match(
         assert [each.document for each in entry.nearest] == told["nearest"]
         assert (entry.message, entry.suggestion) == (document["message"], told["suggestion"])
 
-        await proxy.broker.add_rules("default", read({"ignore": [f"body.{path}"]}))
+        await proxy.broker.add_rules("default", parse_rules({"ignore": [f"body.{path}"]}))
         assert (await chat(proxy, changed(change))).outcome == b"replayed"
         assert peer.connections == 1
 

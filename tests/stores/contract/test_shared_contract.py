@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tapeway.body_files import pieces
-from tapeway.core.cassette.index import found_under
+from tapeway.core.cassette.index import index_keys
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
@@ -252,11 +252,11 @@ async def test_another_rule_finds_everything_under_another_key(pair: list[Shared
     one, other = pair
     await take_in(one, 0, 1)
     wider = Rules(ignore=("query.n",), rewrite=(("/v1/0", "/v1/1"),))
-    head = replace(HEAD, meta=rules.in_meta(HEAD.meta, wider))
+    head = replace(HEAD, meta=rules.meta_with_rules(HEAD.meta, wider))
 
     await one.restate("x", head)
 
-    (shared,) = found_under(recording(0).exchange, wider)
+    (shared,) = index_keys(recording(0).exchange, wider)
     assert found_indexes(await other.find("x", [shared])) == [0, 1]
     assert await other.find("x", [key(0)]) == []
     outline = await other.outline("x")
@@ -272,7 +272,7 @@ async def test_rules_that_all_instances_state_at_once_come_into_force(
 ) -> None:
     await take_in(pair[0], *range(30))
     wider = Rules(match=("x-kind",))
-    head = replace(HEAD, meta=rules.in_meta(HEAD.meta, wider))
+    head = replace(HEAD, meta=rules.meta_with_rules(HEAD.meta, wider))
 
     async with asyncio.TaskGroup() as tasks:
         for number in range(6):
@@ -280,7 +280,7 @@ async def test_rules_that_all_instances_state_at_once_come_into_force(
             tasks.create_task(pair[number % 2].append("x", HEAD, recording(100 + number)))
 
     for number in (*range(30), *range(100, 106)):
-        (own,) = found_under(recording(number).exchange, wider)
+        (own,) = index_keys(recording(number).exchange, wider)
         assert found_indexes(await pair[1].find("x", [own])) == [number]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tapeway.core.cassette.index import found_under
+from tapeway.core.cassette.index import index_keys
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import Rules
 from tapeway.stores.sqlite import writes
@@ -18,7 +18,7 @@ from tests.stores.recordings import HEAD, recording
 from tests.stores.shared_instances import found_indexes, key, take_in
 
 WIDER = Rules(match=("x-kind",))
-NEW = replace(HEAD, meta=rules.in_meta(HEAD.meta, WIDER))
+NEW = replace(HEAD, meta=rules.meta_with_rules(HEAD.meta, WIDER))
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ async def store(file: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Sq
 
 def wider(number: int) -> bytes:
     """What a recording is found under when the rules are in force."""
-    return found_under(recording(number).exchange, WIDER)[0]
+    return index_keys(recording(number).exchange, WIDER)[0]
 
 
 async def test_what_is_recorded_and_edited_meanwhile_is_found_under_them_too(

@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from tapeway.core.cassette.plan import Answer, Incoming, Miss, Replay
+from tapeway.core.cassette.plan import Answer, Incoming, Replay
 from tapeway.core.http.routing import Route, RouteTable
-from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
@@ -115,7 +116,7 @@ async def world(
     known: Sequence[Secret] = (),
     store: FakeStore | None = None,
     routes: RouteTable = ROUTES,
-    rules: Rules = NONE,
+    rules: Rules = NO_RULES,
 ) -> AsyncIterator[World]:
     """A running broker; when it has stopped, it has left nothing behind."""
     before = asyncio.all_tasks()

@@ -12,9 +12,10 @@ from functools import partial
 from typing import NamedTuple
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Incoming, Miss, Replay
+from tapeway.core.cassette.plan import Incoming, Replay
 from tapeway.core.http.routing import Route, RouteTable
-from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Mode, Repeats
 from tapeway.core.model.interaction import Interaction, exchange_of
@@ -73,7 +74,7 @@ class Site:
             if isinstance(plan, Miss):
                 broker.note("miss", name, miss=plan)
                 return await self._missed(broker, name, plan, cassette)
-            if not plan.rules.records:
+            if not plan.policy.records:
                 async with broker.relay(plan) as live:
                     pieces = [piece async for piece in live.pieces()]
                 broker.note("live", name)
@@ -175,7 +176,7 @@ class Site:
 
     async def _missed(self, broker: Broker, name: str, miss: Miss, cassette: CassetteIndex) -> Said:
         named = _named(await self._held(name))
-        explained = await Explainer(broker.recogniser).explain(cassette, miss)
+        explained = await Explainer(broker.redaction).explain(cassette, miss)
         nearest = [
             (named[near.index], *map(str, near.differences), near.more)
             for near in explained.explanation.nearest
@@ -238,7 +239,7 @@ async def site(
     mode: Mode,
     repeats: Repeats | None,
     record_failures: bool = False,
-    rules: Rules = NONE,
+    rules: Rules = NO_RULES,
     routed: bool = True,
     alone: bool = True,
 ) -> AsyncIterator[Site]:

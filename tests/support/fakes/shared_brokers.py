@@ -6,8 +6,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from tapeway.core.cassette.plan import Incoming, Miss, Replay
-from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.cassette.plan import Incoming, Replay
+from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Mode, Repeats
 from tapeway.core.model.interaction import Interaction
@@ -70,7 +71,7 @@ async def fleet(
     count: int = 2,
     *,
     repeats: Repeats | None = None,
-    rules: Rules = NONE,
+    rules: Rules = NO_RULES,
     common: Common | None = None,
 ) -> AsyncIterator[Fleet]:
     common, responder = common or Common(), FakeResponder()

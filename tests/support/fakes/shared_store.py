@@ -4,8 +4,8 @@ import copy
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tapeway.core.cassette.index import found_under
-from tapeway.core.matching.rules import of_meta
+from tapeway.core.cassette.index import index_keys
+from tapeway.core.matching.rules import rules_of_meta
 from tapeway.core.model.cassette import (
     CassetteHead,
     CassetteStat,
@@ -79,11 +79,11 @@ class BitByBitStore(MemoryStore):
         return next((TakenRecording(each) for each in self.held[name] if each.index == index), None)
 
     async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
-        rules = of_meta(self.heads[name].meta)
+        rules = rules_of_meta(self.heads[name].meta)
         return [
             TakenRecording(each)
             for each in self.held[name]
-            if isinstance(each, Interaction) and set(found_under(each, rules)) & set(keys)
+            if isinstance(each, Interaction) and set(index_keys(each, rules)) & set(keys)
         ]
 
     async def restate(self, name: str, head: CassetteHead) -> None:

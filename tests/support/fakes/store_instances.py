@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tapeway.core.cassette.index import found_under
-from tapeway.core.matching.rules import of_meta
+from tapeway.core.cassette.index import index_keys
+from tapeway.core.matching.rules import rules_of_meta
 from tapeway.core.model.cassette import (
     CassetteHead,
     CursorStep,
@@ -76,10 +76,10 @@ class InstanceStore(BitByBitStore):
         self.calls["find"] += 1
         if name not in self.heads:
             return []
-        rules, found = of_meta(self.heads[name].meta), []
+        rules, found = rules_of_meta(self.heads[name].meta), []
         for each in self.held[name]:
             exchange = exchange_of(each)
-            if exchange is not None and set(found_under(exchange, rules)) & set(keys):
+            if exchange is not None and set(index_keys(exchange, rules)) & set(keys):
                 found.append(self._dated(name, each))
         return found
 

@@ -27,7 +27,7 @@ from tapeway.admin.models.journal import (
 from tapeway.admin.models.schema import Nothing, moment
 from tapeway.admin.operation import OperationCall, Plain
 from tapeway.core.json_text import Json
-from tapeway.core.matching.rules import NONE, Rules, RulesFault, read, written
+from tapeway.core.matching.rules import NO_RULES, Rules, RulesFault, parse_rules, rules_document
 from tapeway.core.misses.suggestion import rules_text
 from tapeway.core.text import escape_surrogates
 from tapeway.engine.journal import Feed, ServedRequest
@@ -137,7 +137,7 @@ async def accept(console: HandlerContext, call: OperationCall[Nothing, Acceptanc
             code="not_inserted",
         )
     rules = await console.broker.add_rules(name, added)
-    return Accepted(cassette=name, rules=written(rules), suggestion=rules_text(added))
+    return Accepted(cassette=name, rules=rules_document(rules), suggestion=rules_text(added))
 
 
 def _entry(console: HandlerContext, id: str) -> ServedRequest:
@@ -158,14 +158,14 @@ def _suggested(entry: ServedRequest) -> Rules:
             status=409,
             code="no_suggestion",
         )
-    return read(tomllib.loads(entry.suggestion))
+    return parse_rules(tomllib.loads(entry.suggestion))
 
 
 def _given(rule: dict[str, object]) -> Rules:
     try:
-        found = read(cast("Json", rule))
+        found = parse_rules(cast("Json", rule))
     except RulesFault as fault:
         raise AdminError(str(fault), code="bad_rule") from None
-    if found == NONE:
+    if found == NO_RULES:
         raise AdminError("'rule' states no rule: it is like the suggestion", code="bad_rule")
     return found

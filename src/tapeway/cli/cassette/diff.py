@@ -24,7 +24,7 @@ from tapeway.cli.places import CassettePlace, place
 from tapeway.core.http.routing import RouteTable, adopted_item
 from tapeway.core.json_text import Json, NotJson, canonical, dump, parse
 from tapeway.core.matching.key import request_key
-from tapeway.core.matching.rules import Rules, RulesFault, merged, of_meta
+from tapeway.core.matching.rules import Rules, RulesFault, merged_rules, rules_of_meta
 from tapeway.core.misses.differences import Difference, differences, shown
 from tapeway.core.misses.nearest import compared, path_of
 from tapeway.core.model.cassette import CassetteHead
@@ -300,7 +300,7 @@ async def _compare(settings: Settings, first: str, second: str, *, headers: bool
     async with place(first, settings.store) as one, place(second, settings.store) as other:
         left, right = await DiffSource.of(one, table), await DiffSource.of(other, table)
         try:
-            rules = merged(of_meta(left.head.meta), settings.rules)
+            rules = merged_rules(rules_of_meta(left.head.meta), settings.rules)
         except RulesFault as exc:
             raise CassetteCorrupt(f"cassette {one.shown}: meta.{exc}") from exc
         return await contrast(left, right, rules, headers=headers)

@@ -23,8 +23,8 @@ from tapeway.cli.transfer import endpoints
 from tapeway.core.agenttape import lookup
 from tapeway.core.http.routing import origin
 from tapeway.core.json_text import Json, dump
-from tapeway.core.matching.key import digest_of, request_key
-from tapeway.core.matching.rules import Rules, RulesFault, merged, of_meta
+from tapeway.core.matching.key import key_digest, request_key
+from tapeway.core.matching.rules import Rules, RulesFault, merged_rules, rules_of_meta
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerprint
 from tapeway.core.text import escape_surrogates
@@ -152,11 +152,11 @@ class EarlierOnes:
     def look(self, item: AnyInteraction) -> Going | None:
         """One that is too many now that this one went by."""
         # What answers in order, whatever is asked, is no repeat of anything.
-        if not isinstance(item, Interaction) or lookup.is_ordered(item):
+        if not isinstance(item, Interaction) or lookup.answers_in_order(item):
             return None
         request = item.request
         route = request.route or origin(request.base)
-        last = self._last[route, digest_of(request_key(request, self._rules))]
+        last = self._last[route, key_digest(request_key(request, self._rules))]
         last.append(_going(item))
         return last.popleft() if len(last) > self._keep else None
 
@@ -290,7 +290,7 @@ def _ways(
         )
     if wish.keep_last is not None:
         try:
-            rules = merged(of_meta(head.meta), settings.rules)
+            rules = merged_rules(rules_of_meta(head.meta), settings.rules)
         except RulesFault as exc:
             raise CassetteCorrupt(f"{found.shown}: meta.{exc}") from exc
         earlier = EarlierOnes(wish.keep_last, rules)

@@ -21,9 +21,9 @@ from tapeway.cli.places import CassettePlace, find, is_address, opened, place
 from tapeway.cli.terminal import progress
 from tapeway.cli.transfer.batches import is_marked
 from tapeway.core.agenttape import key
-from tapeway.core.cassette.index import found_under
+from tapeway.core.cassette.index import index_keys
 from tapeway.core.json_text import Json, dump
-from tapeway.core.matching.rules import Rules, of_meta
+from tapeway.core.matching.rules import Rules, rules_of_meta
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import (
     AnyInteraction,
@@ -66,7 +66,7 @@ class Keys:
         exchange = exchange_of(item)
         if exchange is None:
             return []
-        for digest in found_under(exchange, self._rules):
+        for digest in index_keys(exchange, self._rules):
             if digest not in self._waiting:
                 found = await self._store.find(self._name, [digest])
                 self._waiting[digest] = {each.item.index for each in found}
@@ -132,7 +132,7 @@ def _of_key(item: Interaction) -> Iterator[str]:
     # Of another tool's recording, the key is that of a request nobody has seen.
     if item.stored_keys or not item.match_key:
         return
-    made = key.of_http(item.request)
+    made = key.http_key(item.request)
     if made and made != item.match_key:
         yield (
             "its match_key is not that of the request as it stands: tapeway takes its own from the "
@@ -236,7 +236,7 @@ async def _look(name: str, store: str) -> _Verified:
 
 async def _gone_through(found: CassettePlace) -> _Verified:
     through = await found.walk()
-    verification = Verification(found.store, found.name, of_meta(through.head.meta))
+    verification = Verification(found.store, found.name, rules_of_meta(through.head.meta))
     told: list[Problem] = []
     with progress(found.shown, through.count) as step:
         async for item in through.items:

@@ -16,7 +16,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.text import decode_utf8
 
-VOLATILE = (
+DEFAULT_IGNORED = (
     "timestamp",
     "created",
     "created_at",
@@ -32,10 +32,10 @@ VOLATILE = (
 )
 """The field names AgentTape ignores unless a project's configuration says otherwise."""
 
-OF_INIT = ("timestamp", "request_id", "x-request-id", "date", "nonce")
+INIT_IGNORED = ("timestamp", "request_id", "x-request-id", "date", "nonce")
 """Those that the configuration written by `agenttape init` has it ignore instead."""
 
-ORDERED = "__ordered__"
+ORDERED_KEY = "__ordered__"
 """The key its matcher `ordered` gives every request."""
 
 _DROPPED_HEADERS = frozenset(
@@ -69,7 +69,7 @@ _BOUNDARY = re.compile(r'boundary=("?)([^";,]+)\1', re.IGNORECASE)
 _FIXED_BOUNDARY = "AGENTTAPE_BOUNDARY"
 
 
-def of_http(request: Request) -> str:
+def http_key(request: Request) -> str:
     """The key AgentTape's adapter for httpx gives this request, or "" where it has none.
 
     A request that requests made has the key of the adapter for that, which keeps the case of names:
@@ -79,23 +79,25 @@ def of_http(request: Request) -> str:
         return ""
     try:
         url, own = request.url.partition("#")[0], _is_of_requests(request.headers)
-        return of_request(_document(request, url, wire_case=own))
+        return agenttape_key(_document(request, url, wire_case=own))
     except (UnicodeEncodeError, RecursionError):
         # AgentTape fails on half a surrogate pair and on absurd depth.
         return ""
 
 
-def of_stored(request: Request, ignore: Iterable[str] = VOLATILE) -> str:
+def stored_http_key(request: Request, ignore: Iterable[str] = DEFAULT_IGNORED) -> str:
     """The key AgentTape computes anew for a request it has recorded, "" where it has none."""
     if request.file is not None:
         return ""
     try:
-        return of_request(_document(request, request.url, wire_case=True), ignore)
+        return agenttape_key(_document(request, request.url, wire_case=True), ignore)
     except (UnicodeEncodeError, RecursionError):
         return ""
 
 
-def all_of_http(request: Request, url: str, ignores: Collection[Iterable[str]]) -> tuple[str, ...]:
+def possible_http_keys(
+    request: Request, url: str, ignores: Collection[Iterable[str]]
+) -> tuple[str, ...]:
     """The keys that AgentTape may have stored for a request, the likeliest first.
 
     That depends on the client (httpx or requests), on the names it was told to ignore, and on its
@@ -115,27 +117,27 @@ def _all_of_http(request: Request, url: str, ignores: Collection[Iterable[str]])
     for wire_case in (False, True):
         now = _document(request, url, wire_case=wire_case)
         for ignore in _different(ignores, now):
-            yield of_request(now, ignore)
+            yield agenttape_key(now, ignore)
             if "?" in url or "form" in now:
                 middle = now | _last_of_each(now)
-                yield of_request(middle, ignore, canonical_urls=False)
+                yield agenttape_key(middle, ignore, canonical_urls=False)
             if request.body:
                 first = _first_document(request, url, wire_case=wire_case)
-                yield of_request(first, ignore, canonical_urls=False)
+                yield agenttape_key(first, ignore, canonical_urls=False)
 
 
-def all_of_request(request: Json, ignores: Collection[Iterable[str]]) -> tuple[str, ...]:
+def possible_keys(request: Json, ignores: Collection[Iterable[str]]) -> tuple[str, ...]:
     """The keys of a request in AgentTape's shape, for each way to ignore names."""
     try:
-        keys = [of_request(request, ignore) for ignore in _different(ignores, request)]
+        keys = [agenttape_key(request, ignore) for ignore in _different(ignores, request)]
     except (UnicodeEncodeError, RecursionError):
         return ()
     return tuple(dict.fromkeys(keys))
 
 
-def of_request(
+def agenttape_key(
     request: Json,
-    ignore: Iterable[str] = VOLATILE,
+    ignore: Iterable[str] = DEFAULT_IGNORED,
     *,
     strip_blanks: bool = False,
     canonical_urls: bool = True,
@@ -147,7 +149,7 @@ def of_request(
 
 def canonical_json(
     request: Json,
-    ignore: Iterable[str] = VOLATILE,
+    ignore: Iterable[str] = DEFAULT_IGNORED,
     *,
     strip_blanks: bool = False,
     canonical_urls: bool = True,

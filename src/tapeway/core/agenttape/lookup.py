@@ -15,27 +15,27 @@ from functools import lru_cache
 
 from tapeway.core.agenttape import sdk_calls
 from tapeway.core.agenttape.key import (
-    OF_INIT,
-    ORDERED,
-    VOLATILE,
-    all_of_http,
-    all_of_request,
-    of_stored,
+    DEFAULT_IGNORED,
+    INIT_IGNORED,
+    ORDERED_KEY,
+    possible_http_keys,
+    possible_keys,
+    stored_http_key,
 )
 from tapeway.core.json_text import Json, canonical
 from tapeway.core.matching.document import document
-from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 
-PREFIX = b"agenttape:"
+ALIAS_PREFIX = b"agenttape:"
 """No match key of ours begins like this."""
 
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 _DIGEST_SIZE = 16
 
 
-def are_known(meta: Mapping[str, Json]) -> bool:
+def uses_agenttape_keys(meta: Mapping[str, Json]) -> bool:
     """Whether AgentTape's keys count in a cassette that says this: not where tapeway alone made it.
 
     Other tools' recordings that were brought in have such keys too, but never had that rule.
@@ -43,20 +43,20 @@ def are_known(meta: Mapping[str, Json]) -> bool:
     return "agenttape_version" in meta or "tapeway_version" not in meta
 
 
-def is_ordered(interaction: Interaction) -> bool:
+def answers_in_order(interaction: Interaction) -> bool:
     """Whether it was recorded to answer in order."""
-    return ORDERED in interaction.stored_keys
+    return ORDERED_KEY in interaction.stored_keys
 
 
-def of_interaction(interaction: Interaction, rules: Rules = NONE) -> tuple[bytes, ...]:
+def recording_aliases(interaction: Interaction, rules: Rules = NO_RULES) -> tuple[bytes, ...]:
     """The further names of a recording, none for one that AgentTape did not make."""
     if not interaction.stored_keys:
         return ()
     return tuple(dict.fromkeys(_of_interaction(interaction, rules)))
 
 
-def of_request(
-    request: Request, redacted: Request, origins: Iterable[str], rules: Rules = NONE
+def request_aliases(
+    request: Request, redacted: Request, origins: Iterable[str], rules: Rules = NO_RULES
 ) -> tuple[bytes, ...]:
     """The names to look for a request under, the most exact first.
 
@@ -68,16 +68,16 @@ def of_request(
 
 def origin_of(interaction: Interaction) -> str | None:
     """The origin a recording of AgentTape's HTTP adapter was made at, as it was written."""
-    return origin_at(interaction.request.base) if interaction.stored_keys else None
+    return origin_of_url(interaction.request.base) if interaction.stored_keys else None
 
 
-def origin_at(url: str) -> str | None:
+def origin_of_url(url: str) -> str | None:
     """The origin a URL begins with, as it is written, None for a path alone."""
     found = _ORIGIN.match(url)
     return found[0] if found else None
 
 
-class Aliases:
+class AliasIndex:
     """The further names of the recordings of one cassette."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Aliases:
 
     def add(self, interaction: Interaction, rules: Rules) -> None:
         """Take in a recording, which may have none."""
-        names = of_interaction(interaction, rules)
+        names = recording_aliases(interaction, rules)
         if not names:
             return
         self._names_of[interaction.index] = names
@@ -120,12 +120,12 @@ def _of_interaction(interaction: Interaction, rules: Rules) -> Iterator[bytes]:
     request, ignore = interaction.request, _ignored(rules)
     origin = origin_of(interaction)
     endpoint = sdk_calls.endpoint_of(request) if origin is None else None
-    if is_ordered(interaction):
+    if answers_in_order(interaction):
         yield _ordered(origin)
         return
     yield from [_named(key) for key in interaction.stored_keys if key]
     if endpoint is None:
-        if key := of_stored(request, ignore[0]):
+        if key := stored_http_key(request, ignore[0]):
             yield _named(key)
         return
     arguments = sdk_calls.arguments_of(sdk_calls.body_of(request))
@@ -139,7 +139,7 @@ def _of_request(
     origins, ignore = tuple(origins), _ignored(rules)
     below = _ORIGIN.sub("", request.base, count=1) + request.target
     for origin in origins:
-        for key in all_of_http(request, origin + below, ignore):
+        for key in possible_http_keys(request, origin + below, ignore):
             yield _named(key)
     if endpoint := sdk_calls.endpoint_of(request):
         asked = sdk_calls.arguments_of(sdk_calls.body_of(request))
@@ -152,7 +152,7 @@ def _of_request(
 def _of_call(
     endpoint: str, arguments: Mapping[str, Json], ignore: Sequence[Iterable[str]]
 ) -> Iterator[bytes]:
-    for key in all_of_request({"endpoint": endpoint, **arguments}, ignore):
+    for key in possible_keys({"endpoint": endpoint, **arguments}, ignore):
         yield _named(key)
     if "encoding_format" in arguments and endpoint == "embeddings":
         fewer = {name: each for name, each in arguments.items() if name != "encoding_format"}
@@ -160,7 +160,7 @@ def _of_call(
 
 
 def _lenient(endpoint: str, arguments: Mapping[str, Json], rules: Rules) -> bytes:
-    asked = sdk_calls.plain(endpoint, arguments)
+    asked = sdk_calls.canonical_request(endpoint, arguments)
     # Which headers count is said for HTTP alone, and AgentTape's record of a call has none.
     said = document(asked, replace(rules, match=()))
     return _name(b"call", canonical(said))
@@ -175,7 +175,9 @@ def _named(key: str) -> bytes:
 
 
 def _name(sort: bytes, said: bytes) -> bytes:
-    return PREFIX + hashlib.blake2b(b"%b\0%b" % (sort, said), digest_size=_DIGEST_SIZE).digest()
+    return (
+        ALIAS_PREFIX + hashlib.blake2b(b"%b\0%b" % (sort, said), digest_size=_DIGEST_SIZE).digest()
+    )
 
 
 @lru_cache(maxsize=16)
@@ -183,4 +185,4 @@ def _ignored(rules: Rules) -> tuple[tuple[str, ...], ...]:
     if rules.agenttape_ignore is not None:
         return (rules.agenttape_ignore,)
     # By default, by its configuration as it is written at first, and by its matcher `exact`.
-    return (VOLATILE, OF_INIT, ())
+    return (DEFAULT_IGNORED, INIT_IGNORED, ())

@@ -31,7 +31,7 @@ _HOW = frozenset(
     {"stream", "timeout", "stream_options", "extra_headers", "extra_query", "extra_body"}
 )
 EVENTS = (b"content-type", b"text/event-stream; charset=utf-8")
-UNSTREAMED = (
+NOT_STREAMABLE = (
     "#{index} holds what it asks for, but not as the stream it asks for: AgentTape recorded the "
     "result of {endpoint} whole, and only that of chat.completions can be told as a stream"
 )
@@ -70,7 +70,7 @@ def arguments_of(body: Mapping[str, Json]) -> dict[str, Json]:
     return {name: value for name, value in body.items() if value is not None and name not in _HOW}
 
 
-def plain(endpoint: str, arguments: Mapping[str, Json]) -> Request:
+def canonical_request(endpoint: str, arguments: Mapping[str, Json]) -> Request:
     """The request for the same with nothing in it that an SDK adds by itself, in one way to ask."""
     kept = {
         name: value
@@ -91,22 +91,22 @@ def _without_nulls(value: Json) -> Json:
     return value
 
 
-def is_result(interaction: Interaction) -> bool:
+def is_sdk_result(interaction: Interaction) -> bool:
     """Whether it is the result of an SDK's method and not an exchange of HTTP."""
     return bool(interaction.stored_keys) and not interaction.request.base
 
 
 def can_answer(interaction: Interaction, asked: Request) -> bool:
     """Whether it can be given in the form that is asked for."""
-    if not is_result(interaction) or interaction.response.status != 200:
+    if not is_sdk_result(interaction) or interaction.response.status != 200:
         return True
     streamed = body_of(asked).get("stream") is True
     return not streamed or endpoint_of(asked) == "chat.completions"
 
 
-def suited(interaction: Interaction, asked: Request) -> Interaction:
+def in_requested_form(interaction: Interaction, asked: Request) -> Interaction:
     """The recording in the form that is asked for."""
-    if not is_result(interaction) or interaction.response.status != 200:
+    if not is_sdk_result(interaction) or interaction.response.status != 200:
         return interaction
     body = body_of(asked)
     endpoint = endpoint_of(asked)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tapeway.core.agenttape.lookup import is_ordered
-from tapeway.core.agenttape.sdk_calls import UNSTREAMED, can_answer, endpoint_of
+from tapeway.core.agenttape.lookup import answers_in_order
+from tapeway.core.agenttape.sdk_calls import NOT_STREAMABLE, can_answer, endpoint_of
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.model.control import Repeats
@@ -11,7 +11,7 @@ from tapeway.core.model.interaction import Interaction, exchange_of
 from tapeway.core.model.messages import Request
 
 
-def next_under(
+def next_by_alias(
     cassette: CassetteIndex, names: Iterable[bytes], asked: Request, repeats: Repeats | None = None
 ) -> Interaction | None:
     """The recording with one of these names whose turn it is, used up from then on.
@@ -24,21 +24,23 @@ def next_under(
         for indexes in _found(cassette, names)
     ]
     index = _turn(cassette.take, [each for each in found if each], repeats or cassette.repeats)
-    return None if index is None else cassette.give(index)
+    return None if index is None else cassette.use(index)
 
 
-def used(cassette: CassetteIndex, names: Iterable[bytes], asked: Request) -> tuple[int, ...]:
+def used_by_alias(
+    cassette: CassetteIndex, names: Iterable[bytes], asked: Request
+) -> tuple[int, ...]:
     """Those that would answer such a request, had they not done so already."""
     found = dict.fromkeys(each for indexes in _found(cassette, names) for each in indexes)
     return tuple([index for index in found if _fits(cassette, index, asked)])
 
 
-def unfit(cassette: CassetteIndex, names: Iterable[bytes], asked: Request) -> str | None:
+def form_mismatch(cassette: CassetteIndex, names: Iterable[bytes], asked: Request) -> str | None:
     """Why what was found under these names cannot answer such a request."""
     for indexes in _found(cassette, names):
         for index in indexes:
             if not _fits(cassette, index, asked):
-                return UNSTREAMED.format(index=index, endpoint=endpoint_of(asked))
+                return NOT_STREAMABLE.format(index=index, endpoint=endpoint_of(asked))
     return None
 
 
@@ -53,7 +55,7 @@ def _found(cassette: CassetteIndex, names: Iterable[bytes]) -> Iterator[Sequence
 
 def _is_ordered(cassette: CassetteIndex, index: int) -> bool:
     exchange = _exchange(cassette, index)
-    return exchange is not None and is_ordered(exchange)
+    return exchange is not None and answers_in_order(exchange)
 
 
 def _fits(cassette: CassetteIndex, index: int, asked: Request) -> bool:

@@ -18,10 +18,10 @@ from dataclasses import replace
 from tapeway.core.agenttape import lookup
 from tapeway.core.cassette import cursors
 from tapeway.core.cassette.cursors import Take
-from tapeway.core.correlation.index import Identifiers
+from tapeway.core.correlation.index import CorrelationIndex
 from tapeway.core.matching import header_distance, rules
-from tapeway.core.matching.key import credential_mark, digest_of, request_key
-from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.matching.key import credential_variant, key_digest, request_key
+from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.cassette import CassetteHead, CursorStep, Recording, StoredCassette
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import (
@@ -33,26 +33,26 @@ from tapeway.core.model.interaction import (
 from tapeway.core.model.messages import Request
 
 
-def recording_key(interaction: Interaction, rules: Rules = NONE) -> bytes:
+def recording_key(interaction: Interaction, rules: Rules = NO_RULES) -> bytes:
     """The match key of a recording: that of its request, unless it answers in order whatever is asked."""
-    if not lookup.is_ordered(interaction):
+    if not lookup.answers_in_order(interaction):
         return request_key(interaction.request, rules)
-    (name,) = lookup.of_interaction(interaction, rules)
+    (name,) = lookup.recording_aliases(interaction, rules)
     return interaction.request.route.encode() + b"\0" + name
 
 
-def found_under(interaction: Interaction, rules: Rules = NONE) -> tuple[bytes, ...]:
+def index_keys(interaction: Interaction, rules: Rules = NO_RULES) -> tuple[bytes, ...]:
     """What a store's index has an interaction under: the digest of its match key, on any route.
 
     Routes are given to recordings when they are loaded, by their origin; an index knows none. Behind
     it come the names that `asked_under` gives a request, for recordings that AgentTape made.
     """
-    own = digest_of(recording_key(interaction, rules))
-    return tuple(dict.fromkeys((own, *lookup.of_interaction(interaction, rules))))
+    own = key_digest(recording_key(interaction, rules))
+    return tuple(dict.fromkeys((own, *lookup.recording_aliases(interaction, rules))))
 
 
-def asked_under(
-    request: Request, redacted: Request, origins: Iterable[str], rules: Rules = NONE
+def request_aliases(
+    request: Request, redacted: Request, origins: Iterable[str], rules: Rules = NO_RULES
 ) -> tuple[bytes, ...]:
     """What else to look for where nothing is found under a request's own key, the most exact first.
 
@@ -60,26 +60,26 @@ def asked_under(
     its credentials; `origins` are those that such recordings of its route were made at, none where
     `aliases.are_known` says no. The names tell nothing of it, and are kept nowhere.
     """
-    return lookup.of_request(request, redacted, origins, rules)
+    return lookup.request_aliases(request, redacted, origins, rules)
 
 
 class CassetteIndex:
     """The recordings of one cassette while it is loaded.
 
     Its rules are those its `meta` states. Raises RulesFault where that cannot be read. Of one that
-    is not loaded whole, `elsewhere` names the routes of the other recordings.
+    is not loaded whole, `other_routes` names the routes of the other recordings.
     """
 
     def __init__(
-        self, name: str, stored: StoredCassette, *, take: int, elsewhere: Collection[str] = ()
+        self, name: str, stored: StoredCassette, *, take: int, other_routes: Collection[str] = ()
     ) -> None:
         self.name = name
         self.head: CassetteHead = stored.head
-        self.rules: Rules = rules.of_meta(stored.head.meta)
-        self.repeats: Repeats = cursors.of_meta(stored.head.meta)
+        self.rules: Rules = rules.rules_of_meta(stored.head.meta)
+        self.repeats: Repeats = cursors.repeats_of_meta(stored.head.meta)
         self.take = Take(take)
-        self._elsewhere = elsewhere
-        self.identifiers: Identifiers | None = None
+        self._other_routes = other_routes
+        self.correlation: CorrelationIndex | None = None
         """Those its answers issued, once somebody has looked for them; kept up to date from then."""
         self._interactions: dict[int, AnyInteraction] = {}
         self._take_of: dict[int, int] = {}
@@ -99,7 +99,7 @@ class CassetteIndex:
         return key in self._by_key
 
     @property
-    def in_order(self) -> bool:
+    def is_numbered_by_position(self) -> bool:
         """Whether each recording's number is its position, and none is on its way."""
         return len(self._interactions) == self._next
 
@@ -110,7 +110,7 @@ class CassetteIndex:
         """What a recording is found under."""
         return self._key_of[index]
 
-    def recorded_in(self, index: int) -> int:
+    def take_of(self, index: int) -> int:
         """The take a recording was made in, 0 for one that was there before."""
         return self._take_of.get(index, 0)
 
@@ -120,19 +120,19 @@ class CassetteIndex:
 
     def has_route(self, route: str) -> bool:
         """Whether any recording was made on this route."""
-        return self._routes[route.encode()] > 0 or route in self._elsewhere
+        return self._routes[route.encode()] > 0 or route in self._other_routes
 
-    def with_rules(self, more: Rules, *, saved: bool = False) -> None:
+    def apply_rules(self, more: Rules, *, saved: bool = False) -> None:
         """Put further rules in force at once: everything is found under its new key from now on.
 
         What this take has used up stays so. The cost is that of loading the cassette. `saved` says
         that the store has just saved the whole, which gives each recording its position for a number.
         """
-        if saved and not self.in_order:
+        if saved and not self.is_numbered_by_position:
             self._renumber()
-        self.rules = rules.merged(self.rules, more)
-        self.identifiers = None
-        self.head = replace(self.head, meta=rules.in_meta(self.head.meta, self.rules))
+        self.rules = rules.merged_rules(self.rules, more)
+        self.correlation = None
+        self.head = replace(self.head, meta=rules.meta_with_rules(self.head.meta, self.rules))
         self._index([self._interactions[index] for index in sorted(self._interactions)])
         # What were several keys is one now, and its first recordings are not those used up.
         self._mixed = {key for key, found in self._by_key.items() if len(found) > 1}
@@ -144,28 +144,28 @@ class CassetteIndex:
         self,
         key: bytes,
         repeats: Repeats | None,
-        mark: bytes = b"",
+        variant: bytes = b"",
         *,
-        could_ask: bool = False,
+        can_ask: bool = False,
         asked: Request | None = None,
     ) -> Interaction | None:
         """The recording whose turn it is, moving the cursor, or None where there is none (left).
 
         Without `repeats` it is the cassette's own rule that says what comes after the last one.
 
-        `mark` is the credential it is asked with. One other than the recorded one is taken for the
+        `variant` is the credential it is asked with. One other than the recorded one is taken for the
         same request: another run has another API key. But while the upstream could be asked, a
         second value within one take is a second page, and not for the first one's answer.
         Where recordings differ in their headers, the one nearest to `asked` comes first.
         """
-        found = self._alike(key, mark)
-        if not found or (could_ask and self._is_other(key, mark)):
+        found = self._alike(key, variant)
+        if not found or (can_ask and self._is_other(key, variant)):
             return None
-        cursor = self._cursor(key, mark)
+        cursor = self._cursor(key, variant)
         turn = position = self.take.cursors.get(cursor, 0)
         repeats = repeats or self.repeats
         if repeats == "first":
-            chosen = cursors.first(found, asked)
+            chosen = cursors.first_recording(found, asked)
         elif asked is not None and len(found) > 1 and self._varies(key):
             nearest = self._nearest(found, asked, repeats)
             if nearest is None:
@@ -177,26 +177,26 @@ class CassetteIndex:
                     return None
                 position = turn % len(found) if repeats == "cycle" else -1
             chosen = found[position]
-        self.take.ask(cursor, mark)
+        self.take.ask(cursor, variant)
         self.take.touched.add(chosen.index)
         return chosen
 
-    def give(self, index: int) -> Interaction | None:
+    def use(self, index: int) -> Interaction | None:
         """What a recording answers over HTTP, used up from then on."""
         found = exchange_of(self._interactions[index])
         if found is not None:
-            key, mark = self._key_of[index], credential_mark(found.request)
-            self.take.ask(self._cursor(key, mark), mark)
+            key, variant = self._key_of[index], credential_variant(found.request)
+            self.take.ask(self._cursor(key, variant), variant)
             self.take.touched.add(index)
         return found
 
-    def count(self, key: bytes, mark: bytes = b"") -> int:
+    def count(self, key: bytes, variant: bytes = b"") -> int:
         """How many recordings answer this key."""
-        return len(self._alike(key, mark))
+        return len(self._alike(key, variant))
 
-    def indexes(self, key: bytes, mark: bytes = b"") -> tuple[int, ...]:
+    def indexes(self, key: bytes, variant: bytes = b"") -> tuple[int, ...]:
         """Which recordings answer this key."""
-        return tuple([each.index for each in self._alike(key, mark)])
+        return tuple([each.index for each in self._alike(key, variant)])
 
     def reserve(self) -> int:
         """An index for a recording to come; one that never comes leaves a gap."""
@@ -220,11 +220,11 @@ class CassetteIndex:
         held: a failed one leaves that to the next.
         """
         superseded: tuple[int, ...] = ()
-        mark = credential_mark(interaction.request)
-        if replaces and (key, mark) not in take.recorded:
+        variant = credential_variant(interaction.request)
+        if replaces and (key, variant) not in take.recorded:
             superseded = tuple(
                 each.index
-                for each in self._alike(key, mark)
+                for each in self._alike(key, variant)
                 if self._take_of.get(each.index, 0) < take.number
             )
         index = self.reserve() if index is None else index
@@ -241,42 +241,44 @@ class CassetteIndex:
             take, key = self.take, recording_key(interaction, self.rules)
         self._place(interaction, key)
         self._take_of[index] = take.number
-        if self.identifiers is not None:
-            self.identifiers.add(interaction)
-        mark = credential_mark(interaction.request)
-        take.note_recorded(key, self._cursor(key, mark), mark, index)
+        if self.correlation is not None:
+            self.correlation.add(interaction)
+        variant = credential_variant(interaction.request)
+        take.note_recorded(key, self._cursor(key, variant), variant, index)
 
-    def hold(self, item: ForeignInteraction, supersedes: Iterable[int] = ()) -> None:
+    def add_foreign(self, item: ForeignInteraction, supersedes: Iterable[int] = ()) -> None:
         """Take in one of another kind that is durable."""
         for index in supersedes:
             self._remove(index)
             self._interactions.pop(index, None)
         self._interactions[item.index] = item
 
-    def date(self, takes: Mapping[int, int]) -> None:
+    def set_takes(self, takes: Mapping[int, int]) -> None:
         """Say in which takes recordings were made that others made."""
         self._take_of.update(takes)
 
-    def number_from(self, index: int) -> None:
+    def set_next_index(self, index: int) -> None:
         """Give the next recording this index."""
         self._next = index
 
-    def state(self, key: bytes) -> bytes:
+    def cursor_state(self, key: bytes) -> bytes:
         """Where a key stands in this take, as `core.take` writes it."""
-        return self.take.state(key, [each.index for each in self._by_key.get(key, ())])
+        return self.take.key_state(key, [each.index for each in self._by_key.get(key, ())])
 
-    def step(self, interaction: Interaction, key: bytes, take: Take) -> CursorStep:
+    def cursor_step(self, interaction: Interaction, key: bytes, take: Take) -> CursorStep:
         """How a recording of this take moves on where its key stands, for a store to carry out."""
-        index, mark = interaction.index, credential_mark(interaction.request)
-        marks = {credential_mark(each.request) for each in self._by_key.get(key, ())} | {mark}
-        cursor = key + mark if len(marks) > 1 else key
+        index, variant = interaction.index, credential_variant(interaction.request)
+        variants = {credential_variant(each.request) for each in self._by_key.get(key, ())} | {
+            variant
+        }
+        cursor = key + variant if len(variants) > 1 else key
 
         def moved(before: bytes | None) -> bytes:
             now = Take(take.number)
             if before is not None:
-                now.restore(key, before)
-            now.note_recorded(key, cursor, mark, index)
-            return now.state(key, {*now.touched})
+                now.restore_key(key, before)
+            now.note_recorded(key, cursor, variant, index)
+            return now.key_state(key, {*now.touched})
 
         return CursorStep(take.number, key, moved)
 
@@ -296,7 +298,7 @@ class CassetteIndex:
     def duplicates(self) -> list[list[int]]:
         """Indexes that answer the same request, where there are several."""
         # What answers in order is under one key, but not to the same request.
-        told = (found for key, found in self._by_key.items() if lookup.PREFIX not in key)
+        told = (found for key, found in self._by_key.items() if lookup.ALIAS_PREFIX not in key)
         return [[each.index for each in found] for found in told if len(found) > 1]
 
     def stored(self, *, touched_only: bool = False) -> StoredCassette:
@@ -313,10 +315,10 @@ class CassetteIndex:
     def _index(self, interactions: Iterable[AnyInteraction]) -> None:
         self._by_key: dict[bytes, list[Interaction]] = {}
         self._key_of: dict[int, bytes] = {}
-        self._by_mark: dict[bytes, dict[bytes, list[Interaction]]] = {}
+        self._by_variant: dict[bytes, dict[bytes, list[Interaction]]] = {}
         self._varied: dict[bytes, bool] = {}
         self._routes: Counter[bytes] = Counter()
-        self.aliases = lookup.Aliases()
+        self.aliases = lookup.AliasIndex()
         for interaction in interactions:
             self._next = max(self._next, interaction.index + 1)
             if (exchange := exchange_of(interaction)) is not None:
@@ -336,10 +338,10 @@ class CassetteIndex:
     def _count_turn(self, index: int, *, recorded: bool) -> None:
         key, interaction = self._key_of[index], exchange_of(self._interactions[index])
         if interaction is not None:
-            mark = credential_mark(interaction.request)
-            self.take.ask(self._cursor(key, mark), mark)
+            variant = credential_variant(interaction.request)
+            self.take.ask(self._cursor(key, variant), variant)
             if recorded:
-                self.take.recorded.add((key, mark))
+                self.take.recorded.add((key, variant))
 
     def _varies(self, key: bytes) -> bool:
         if (known := self._varied.get(key)) is None:
@@ -365,37 +367,37 @@ class CassetteIndex:
 
     def _tells_apart(self, key: bytes) -> bool:
         """Whether this key was recorded with several credentials, so that they are part of it."""
-        return len(self._by_mark.get(key, ())) > 1
+        return len(self._by_variant.get(key, ())) > 1
 
-    def _cursor(self, key: bytes, mark: bytes) -> bytes:
-        return key + mark if self._tells_apart(key) else key
+    def _cursor(self, key: bytes, variant: bytes) -> bytes:
+        return key + variant if self._tells_apart(key) else key
 
-    def _is_other(self, key: bytes, mark: bytes) -> bool:
-        recorded_with = self._by_mark.get(key)
-        if mark in (recorded_with or (b"",)):
+    def _is_other(self, key: bytes, variant: bytes) -> bool:
+        recorded_with = self._by_variant.get(key)
+        if variant in (recorded_with or (b"",)):
             return False
-        return self.take.asked_with(key) not in (None, mark)
+        return self.take.asked_with(key) not in (None, variant)
 
-    def _alike(self, key: bytes, mark: bytes) -> list[Interaction]:
+    def _alike(self, key: bytes, variant: bytes) -> list[Interaction]:
         if self._tells_apart(key):
-            return self._by_mark[key].get(mark, [])
+            return self._by_variant[key].get(variant, [])
         return self._by_key.get(key, [])
 
     def _place(self, interaction: Interaction, key: bytes) -> None:
         self.generation += 1
         self._interactions[interaction.index] = interaction
-        mark = credential_mark(interaction.request)
-        if mark and key not in self._by_mark:
+        variant = credential_variant(interaction.request)
+        if variant and key not in self._by_variant:
             # Most keys never carry a credential, and need no second index.
             unmarked = self._by_key.get(key)
-            self._by_mark[key] = {b"": list(unmarked)} if unmarked else {}
+            self._by_variant[key] = {b"": list(unmarked)} if unmarked else {}
         if self._varied.get(key) is False:
             # Polled for hours, a key has thousands that are all alike.
             self._varied[key] = header_distance.vary([self._by_key[key][0], interaction])
         # In index order, so that a reload serves repeats as this process did.
         insort(self._by_key.setdefault(key, []), interaction, key=_number)
-        if key in self._by_mark:
-            insort(self._by_mark[key].setdefault(mark, []), interaction, key=_number)
+        if key in self._by_variant:
+            insort(self._by_variant[key].setdefault(variant, []), interaction, key=_number)
         self._key_of[interaction.index] = key
         self._routes[_route(key)] += 1
 
@@ -410,10 +412,10 @@ class CassetteIndex:
         self._take_of.pop(index, None)
         self._routes[_route(key)] -= 1
         _drop(self._by_key, key, index)
-        if key in self._by_mark and removed is not None:
-            _drop(self._by_mark[key], credential_mark(removed.request), index)
-            if not self._by_mark[key]:
-                del self._by_mark[key]
+        if key in self._by_variant and removed is not None:
+            _drop(self._by_variant[key], credential_variant(removed.request), index)
+            if not self._by_variant[key]:
+                del self._by_variant[key]
 
 
 def _drop(lists: dict[bytes, list[Interaction]], key: bytes, index: int) -> None:

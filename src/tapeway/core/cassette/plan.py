@@ -1,8 +1,7 @@
-"""What the broker is asked, what it decides, and what it answers.
+"""What the broker decides about a request: replay a recording, ask the upstream, or report a miss.
 
-What every replay makes is a named tuple: a frozen dataclass takes several times as long to make.
-
-A request that no recording answers, and what explains it.
+Values made for every replay are named tuples: a frozen dataclass takes several times as long to
+make.
 """
 
 from dataclasses import dataclass
@@ -10,128 +9,33 @@ from typing import NamedTuple
 
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.json_text import Json
+from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import Lease
 from tapeway.core.model.control import Mode, ModePolicy, Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile, Request, Response
-from tapeway.core.text import escape_surrogates
 
-_MOST_PATHS = 2
-"""Paths the message names; the answer's document holds the others."""
-_LONGEST = 120
-_INDEXES = 5
-_MOST_BORROWED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Near:
-    """A recording and how its request differs, as people are shown it.
-
-    Each of `differences` has a `path` and of `recorded` and `requested` what there is; `more` is
-    how many further ones there are.
-    """
-
-    index: int
-    differences: tuple[dict[str, Json], ...] = ()
-    more: int = 0
-
-    @property
-    def document(self) -> dict[str, Json]:
-        return {"index": self.index, "differences": list(self.differences), "more": self.more}
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """What was found out about a miss: the nearest recordings, and rules that make one match.
-
-    `note` says why nothing was looked for.
-    """
-
-    nearest: tuple[Near, ...] = ()
-    suggestion: str | None = None
-    note: str | None = None
-
-
-NOTHING = Explanation()
-
-
-@dataclass(frozen=True, slots=True)
-class Miss:
-    """A redacted request that no recording answers; `used_up` are those that did in this take."""
-
-    cassette: str
-    request: Request
-    key: bytes
-    mark: bytes = b""
-    used_up: tuple[int, ...] = ()
-    explanation: Explanation = NOTHING
-    note: str | None = None
-    """Why a recording that holds what is asked for does not answer."""
-
-    @property
-    def method(self) -> str:
-        return self.request.method
-
-    @property
-    def target(self) -> str:
-        return self.request.target
-
-    @property
-    def message(self) -> str:
-        path = self.target.partition("?")[0]
-        if self.used_up:
-            return (
-                f"replay miss: {self.method} {path} is in cassette '{self.cassette}' "
-                f"{len(self.used_up)} time(s), all used up in this take: {self._used_up()}"
-            )
-        said = f"replay miss: {self.method} {path} is not in cassette '{self.cassette}'"
-        if self.note is not None:
-            return f"{said}; {self.note}"
-        if self.explanation.note is not None:
-            return f"{said}; {self.explanation.note}"
-        return (
-            f"{said}; {_nearest(self.explanation.nearest[0])}" if self.explanation.nearest else said
-        )
-
-    def _used_up(self) -> str:
-        named = ", ".join(f"#{index}" for index in self.used_up[:_INDEXES])
-        return named if len(self.used_up) <= _INDEXES else f"{named} …"
-
-
-def _nearest(near: Near) -> str:
-    if not near.differences:
-        return f"nearest #{near.index} says the same, but with another credential"
-    named = [_short(str(each["path"])) for each in near.differences[:_MOST_PATHS]]
-    more = len(near.differences) - len(named) + near.more
-    if more:
-        return f"nearest #{near.index} differs at {', '.join(named)} and {more} more"
-    return f"nearest #{near.index} differs at {' and '.join(named)}"
-
-
-def _short(path: str) -> str:
-    path = escape_surrogates(path.removeprefix("body."))
-    return path if len(path) <= _LONGEST else f"{path[:_LONGEST]}…"
+_MOST_IDS_NAMED = 5
 
 
 class Incoming(NamedTuple):
-    """A request as it came, and whether its route was only read off the path.
-
-    `mode` is the one in force when its head came, however long its body took. `written` is the
-    target as it came where a slip in it was forgiven. `digest` is what a large body is known by.
-    """
+    """A request as the client sent it."""
 
     request: Request
-    guessed: bool = False
+    route_guessed: bool = False
+    """Whether its route was read off the path, and not named by its client."""
     mode: Mode | None = None
-    written: str | None = None
-    digest: BodyFile | None = None
+    """The mode in force when its head came, however long its body took."""
+    original_target: str | None = None
+    """The target as it was sent, where a mistake in it was corrected."""
+    large_body: BodyFile | None = None
+    """The digests of a large body, without its secrets, once they are known."""
 
 
 class Replay(NamedTuple):
-    """A recording answers; `target` is the redacted one that was asked for.
+    """A recording answers; `target` is that of the redacted request.
 
-    `note` says by what it was found where that was not its key.
+    `note` says how the recording was found where that was not by its key.
     """
 
     cassette: CassetteIndex
@@ -143,19 +47,19 @@ class Replay(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """The upstream is to be asked; take and rules are those in force when the request came."""
+    """The upstream is to be asked; take and policy are those in force when the request came."""
 
     cassette: CassetteIndex
     take: Take
-    rules: ModePolicy
+    policy: ModePolicy
     request: Request
     redacted: Request
     key: bytes
-    mark: bytes = b""
-    borrowed: tuple[str, ...] = ()
+    variant: bytes = b""
+    replayed_ids: tuple[str, ...] = ()
     """Identifiers it carries that recordings of other takes issued: the upstream may not know them."""
-    came: Incoming | None = None
-    """What it was made of, to decide again by."""
+    incoming: Incoming | None = None
+    """The request this was decided for, to decide again."""
     shared: bool = False
     """Whether other instances record into the same store."""
     lease: Lease | None = None
@@ -166,13 +70,13 @@ class Ask:
 
     @property
     def note(self) -> str | None:
-        """What the journal is to say about it."""
-        if not self.borrowed:
+        """A warning for the journal."""
+        if not self.replayed_ids:
             return None
-        more = " …" if len(self.borrowed) > _MOST_BORROWED else ""
+        more = " …" if len(self.replayed_ids) > _MOST_IDS_NAMED else ""
         return (
-            "asked live with identifiers that came from a recording and that the upstream may not "
-            f"know: {', '.join(self.borrowed[:_MOST_BORROWED])}{more}"
+            "sent upstream with identifiers from a recording, which the upstream may not know: "
+            f"{', '.join(self.replayed_ids[:_MOST_IDS_NAMED])}{more}"
         )
 
 
@@ -183,7 +87,7 @@ Plan = Replay | Ask | Miss
 class Answer:
     """A whole answer and where it came from; `index` names the recording, if there is one.
 
-    `note` says why there is none although the status is that of a success.
+    `note` says why a successful answer was not recorded.
     """
 
     outcome: Outcome
@@ -192,5 +96,5 @@ class Answer:
     index: int | None
     key: bytes
     note: str | None = None
-    kept: Interaction | None = None
-    """What was recorded, as the store holds it."""
+    recorded: Interaction | None = None
+    """The recording as the store holds it."""

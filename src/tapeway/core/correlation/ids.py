@@ -9,13 +9,13 @@ import re
 from tapeway.core.http.headers import find_header
 from tapeway.core.model.messages import Request, Response
 
-LONGEST = 16 * 1024
+LONGEST_ID = 16 * 1024
 """Signatures and encrypted thoughts are that long; pictures are longer."""
 
-MOST_READ = 8 * 1024 * 1024
+MOST_BODY_READ = 8 * 1024 * 1024
 """More of one answer is not looked at."""
 
-_TOKEN = rb"[!#-\[\]-~]{1,%d}" % LONGEST
+_TOKEN = rb"[!#-\[\]-~]{1,%d}" % LONGEST_ID
 # Every string is taken in turn, so that no quote is the beginning of what lies between two of them.
 _STRING = re.compile(
     rb'(?:"([A-Za-z_][\w.$-]{0,63})"\s*:\s*)?'
@@ -44,7 +44,7 @@ _SAID = frozenset(
 )
 
 
-def is_drawn(text: str) -> bool:
+def looks_random(text: str) -> bool:
     """Whether a text looks drawn by lot, as `call_h5Xw0Vb1jZ` and no version, date or word does."""
     if _DATE.match(text):
         return False
@@ -57,12 +57,12 @@ def is_drawn(text: str) -> bool:
     return False
 
 
-def could_be(text: str) -> bool:
+def is_token(text: str) -> bool:
     """Whether a text could be an identifier at all: one with a blank or too long is none."""
     return _WHOLE.fullmatch(text) is not None
 
 
-def is_named(quoted: bytes, body: bytes) -> bool:
+def is_under_id_name(quoted: bytes, body: bytes) -> bool:
     """Whether a string, given in its quotes, may stand under a name such as `id`: a quick look."""
     at = body.find(quoted)
     while at >= 0:
@@ -73,27 +73,27 @@ def is_named(quoted: bytes, body: bytes) -> bool:
     return False
 
 
-def has_links(response: Response) -> bool:
+def may_have_header_ids(response: Response) -> bool:
     """Whether an answer's header may hold identifiers, too."""
     return not _LINK_NAMES.isdisjoint([name.lower() for name, _ in response.headers])
 
 
-def issued(response: Response) -> set[str]:
+def issued_ids(response: Response) -> set[str]:
     """The identifiers that an answer holds."""
-    found = _held(response.body[:MOST_READ])
+    found = _held(response.body[:MOST_BODY_READ])
     for name in _LINKS:
         if (link := find_header(response.headers, name)) is not None:
             found.update(_segments(link.decode("latin-1")))
     return found
 
 
-def shown(request: Request) -> set[str]:
+def request_tokens(request: Request) -> set[str]:
     """Every text without blanks that a request holds as a whole string or segment."""
     tokens = [token.decode("ascii") for _, token in _STRING.findall(request.body) if token]
     return {*tokens, *_SEGMENTS.split(request.target)}
 
 
-def sent_back(request: Request) -> set[str]:
+def sent_ids(request: Request) -> set[str]:
     """The same without what does not look like an identifier there."""
     return _held(request.body).union(_segments(request.target))
 
@@ -111,10 +111,10 @@ def _identifiers(name: str, text: str) -> list[str]:
         # `files/abc` is Gemini's name for a file that is asked for by its last segment.
         return _segments(text) if "/" in text else []
     found = _segments(text) if "/" in text else []
-    if _ID_NAME.fullmatch(name) or is_drawn(text):
+    if _ID_NAME.fullmatch(name) or looks_random(text):
         found.append(text)
     return found
 
 
 def _segments(link: str) -> list[str]:
-    return [each for each in _SEGMENTS.split(link) if is_drawn(each)]
+    return [each for each in _SEGMENTS.split(link) if looks_random(each)]

@@ -29,20 +29,20 @@ from itertools import chain, islice
 from operator import attrgetter
 
 from tapeway.core.correlation import ids
-from tapeway.core.correlation.unify import Leaf, Renaming, leaves
+from tapeway.core.correlation.unify import BodyText, IdUnifier, body_texts
 from tapeway.core.json_text import Json, canonical
 from tapeway.core.matching.document import document
-from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Request
 
 REMEMBERED = 4096
 """So many texts need no second search."""
 
-PATIENCE = 50
+MOST_SEARCHES = 50
 """So many searches take about as long as reading all."""
 
-ENOUGH = 32
+FEW_LEFT = 32
 """So few are not sifted on."""
 _PIECE = 24
 _PIECES = 8
@@ -62,7 +62,7 @@ _ANY = rb'[^"\\]*(?:\\.[^"\\]*)*'
 _SEEN = re.compile(rb'("' + _TEXT + rb"(?: " + _ANY + rb'"|"(?=:))|[^"]+)|"' + _TEXT + rb'"')
 
 
-class Issued:
+class IssuedIds:
     """The identifiers that answers issued, each with the first of the recordings that did.
 
     `held` is in order and does not change.
@@ -84,21 +84,21 @@ class Issued:
 
     def by(self, text: str) -> int | None:
         """The recording that issued it; among 10,000 of 1 KiB that takes some milliseconds, once."""
-        if not ids.could_be(text):
+        if not ids.is_token(text):
             return None
         found = self._found(text)
         return self._new.get(text) if found is None else found
 
     def _search(self, text: str) -> int | None:
         self._searches += 1
-        if self._searches > PATIENCE:
+        if self._searches > MOST_SEARCHES:
             return self._read.get(text)
         octets = text.encode()
-        if not ids.is_drawn(text):
+        if not ids.looks_random(text):
             # Only the name it stands under makes such a one an identifier.
             quoted = b'"%b"' % octets
             held = [each for each in self._held if quoted in each.response.body]
-            held = [each for each in held if ids.is_named(quoted, each.response.body)]
+            held = [each for each in held if ids.is_under_id_name(quoted, each.response.body)]
         else:
             held = [each for each in self._held if octets in each.response.body]
             held = sorted([*held, *self._linked], key=lambda each: each.index)
@@ -110,21 +110,21 @@ class Issued:
 
     @cached_property
     def _linked(self) -> list[Interaction]:
-        return [each for each in self._held if ids.has_links(each.response)]
+        return [each for each in self._held if ids.may_have_header_ids(each.response)]
 
 
 def _issued(interaction: Interaction) -> set[str]:
     # What the app sent first is the app's own name for something.
-    return ids.issued(interaction.response) - ids.shown(interaction.request)
+    return ids.issued_ids(interaction.response) - ids.request_tokens(interaction.request)
 
 
-def sifted(held: Iterable[Interaction], said: Collection[Leaf]) -> list[Interaction]:
+def could_match(held: Iterable[Interaction], said: Collection[BodyText]) -> list[Interaction]:
     """Those whose JSON bodies could say the same under the same names, in their order."""
     names = {f'"{each.name}"' for each in said if each.is_link}
     left = list(held)
     # Long ones are quicker to look for, and fewer have them.
     for piece in sorted([*_pieces(said), *sorted(names)], key=len, reverse=True):
-        if len(left) <= ENOUGH:
+        if len(left) <= FEW_LEFT:
             break
         if piece.isascii():
             left = _with(piece.encode(), left)
@@ -138,7 +138,7 @@ def _with(octets: bytes, held: list[Interaction]) -> list[Interaction]:
     return [each for each in held if octets in each.request.body]
 
 
-def _pieces(said: Iterable[Leaf]) -> list[str]:
+def _pieces(said: Iterable[BodyText]) -> list[str]:
     """Pieces of all texts that are no links, from all over them, the last ones first."""
     runs = [
         run
@@ -156,53 +156,53 @@ def _spellings(piece: str) -> tuple[bytes, bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class CorrelatedRecording:
     """A recording whose request is the one asked for, and the names it has for identifiers."""
 
     interaction: Interaction
     names: Mapping[str, str]
 
 
-def has_links(request: Request, rules: Rules = NONE) -> bool:
+def carries_links(request: Request, rules: Rules = NO_RULES) -> bool:
     """Whether it carries anything that an earlier answer could have issued."""
-    return any(each.is_link for each in leaves(document(request, rules)))
+    return any(each.is_link for each in body_texts(document(request, rules)))
 
 
-class Identifiers:
+class CorrelationIndex:
     """The identifiers of one cassette, and which of its requests carry some.
 
     What the cassette was loaded with is read only where a request may be one of its recordings, so
     that the first look is as quick as any other. Looks may be taken in a thread meanwhile others add.
     """
 
-    def __init__(self, interactions: Iterable[AnyInteraction], rules: Rules = NONE) -> None:
+    def __init__(self, interactions: Iterable[AnyInteraction], rules: Rules = NO_RULES) -> None:
         self._rules = rules
         held = [each for each in interactions if isinstance(each, Interaction)]
         self._held = sorted(held, key=attrgetter("index"))
         self._coarse_of: dict[int, bytes] = {}
         self._added: dict[bytes, list[Interaction]] = {}
-        self.issued = Issued(self._held)
+        self.issued = IssuedIds(self._held)
 
     def add(self, interaction: Interaction) -> None:
         """Take in a new recording."""
         self.issued.add(interaction)
         said = document(interaction.request, self._rules)
-        if any(each.is_link for each in leaves(said)):
+        if any(each.is_link for each in body_texts(said)):
             coarse = _coarse(interaction.request.route, said)
             self._added.setdefault(coarse, []).append(interaction)
 
     def carried(self, request: Request) -> dict[str, int]:
         """The identifiers a request carries, each with the recording that issued it."""
-        found = {each: self.issued.by(each) for each in ids.sent_back(request)}
+        found = {each: self.issued.by(each) for each in ids.sent_ids(request)}
         return {each: index for each, index in found.items() if index is not None}
 
-    def look(self, request: Request, routes: Collection[str]) -> list[Match]:
+    def look(self, request: Request, routes: Collection[str]) -> list[CorrelatedRecording]:
         """The recordings that are this request but for names, in their order.
 
         All that match have the same names unchanged: an issued identifier stands for itself.
         """
         asked = document(request, self._rules)
-        said = list(leaves(asked))
+        said = list(body_texts(asked))
         if not any(each.is_link for each in said):
             return []
         sought = {_coarse(route, asked) for route in routes}
@@ -213,13 +213,13 @@ class Identifiers:
             if each.request.method == request.method and each.request.route in routes
         ]
         if asked.get("content") == "json":
-            there = sifted(there, said)
+            there = could_match(there, said)
         alike = (each for each in reversed(there) if self._coarse(each) in sought)
-        found: list[Match] = []
+        found: list[CorrelatedRecording] = []
         for each in islice(chain(reversed(added), alike), MOST_COMPARED):
-            renaming = Renaming(self.issued)
+            renaming = IdUnifier(self.issued)
             if renaming.explains(document(each.request, self._rules), asked):
-                found.append(Match(each, renaming.names))
+                found.append(CorrelatedRecording(each, renaming.names))
         return sorted(found, key=lambda match: match.interaction.index)
 
     def _coarse(self, interaction: Interaction) -> bytes:

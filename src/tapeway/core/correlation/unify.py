@@ -43,7 +43,7 @@ class _LinkPlace(Enum):
     DATA = "data"
 
 
-class Leaf(NamedTuple):
+class BodyText(NamedTuple):
     """A text in the body of a request, the name it stands under, and whether that makes it a link."""
 
     name: str
@@ -51,12 +51,12 @@ class Leaf(NamedTuple):
     is_link: bool
 
 
-def leaves(document: Mapping[str, Json]) -> Iterator[Leaf]:
+def body_texts(document: Mapping[str, Json]) -> Iterator[BodyText]:
     """Every text in the body of a request's document."""
     return _leaves(document.get("body"), "body", _LinkPlace.ANYWHERE)
 
 
-class Renaming:
+class IdUnifier:
     """The names that one document has for the identifiers of another."""
 
     def __init__(self, issued: Container[str]) -> None:
@@ -105,9 +105,9 @@ class Renaming:
         return bool(sent) and sent not in self._issued and not _BLANK.search(sent)
 
 
-def _leaves(value: Json, name: str, place: _LinkPlace) -> Iterator[Leaf]:
+def _leaves(value: Json, name: str, place: _LinkPlace) -> Iterator[BodyText]:
     if isinstance(value, str):
-        yield Leaf(name, value, _is_link(place, name))
+        yield BodyText(name, value, _is_link(place, name))
     elif isinstance(value, dict):
         for key, inner in value.items():
             yield from _leaves(inner, key, _within(place, key, inner))
@@ -131,7 +131,7 @@ def _is_link(place: _LinkPlace, name: str) -> bool:
 _NAME, _BACK = b"name ", b"back "
 
 
-class Bindings:
+class IdBindings:
     """What the identifiers of a cassette are called by its client in one take."""
 
     def __init__(self) -> None:

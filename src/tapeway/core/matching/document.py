@@ -21,7 +21,7 @@ from tapeway.core.http.headers import RequestFields, request_fields
 from tapeway.core.json_text import Json, NotJson, canonical, parse
 from tapeway.core.matching import body_digest, json_paths
 from tapeway.core.matching.normalisers import Normalising, Spelled
-from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.messages import LARGE_BODY, Headers, Request
 from tapeway.core.redaction.credentials import MIN_VALUE, is_credential_parameter
 from tapeway.core.redaction.spans import SHORT
@@ -44,7 +44,7 @@ _LEADING = 64
 _ODD = re.compile("[\ud800-\udfff]")
 
 
-def document(request: Request, rules: Rules = NONE) -> dict[str, Json]:
+def document(request: Request, rules: Rules = NO_RULES) -> dict[str, Json]:
     """What an already redacted request says, rules applied.
 
     Its keys are `method`, `path` (decoded), `query`, `headers` (those that a rule names), `content`
@@ -97,13 +97,13 @@ def body(request: Request) -> tuple[Content, Json]:
         return "empty", None
     if len(plain) > LARGE_BODY and len(plain) > body_digest.most_in_memory(request.headers):
         return "large", body_digest.said(body_digest.digested(request.headers, plain))
-    plain, readable = readable_body(header, plain)
+    plain, readable = decoded_body(header, plain)
     if not readable:
         return "coded", _hash(plain)
     return _by_type(header.content_type, plain)
 
 
-def readable_body(header: RequestFields, octets: bytes) -> tuple[bytes, bool]:
+def decoded_body(header: RequestFields, octets: bytes) -> tuple[bytes, bool]:
     """A body without its content coding, credentials alike, and whether that could be had."""
     coding = header.content_encoding
     plain = octets if coding is None else decode(coding, octets)

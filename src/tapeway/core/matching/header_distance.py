@@ -31,7 +31,7 @@ class _Face:
 
 
 @lru_cache(maxsize=512)
-def trace(headers: Headers, placeholder: Callable[[str, bytes], bytes]) -> Credentials:
+def credentials_of(headers: Headers, placeholder: Callable[[str, bytes], bytes]) -> Credentials:
     """What a cassette may keep of a request's credentials: where they stood, and placeholders.
 
     Two requests with one credential have one trace. A placeholder that came back with a replayed

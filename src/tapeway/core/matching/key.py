@@ -1,11 +1,8 @@
-"""The match key: two requests are equal when their keys are.
+"""The match key of a request: two requests are equal when their keys are.
 
 Route, method, decoded path, query pairs and a canonical body go in; headers do not, unless a rule
-names them. What each of those is, `core/subject.py` says; here it becomes a short name.
-
-What a request is to a cassette: redacted as it would be stored, and its match key.
-
-Tests poll, retry and ask the same again, so what was recognised lately is remembered.
+names them (`core/matching/document.py` says what each of those is). The key is made of the redacted
+request, so that a recording has the key its request had.
 """
 
 import hashlib
@@ -17,39 +14,41 @@ from tapeway.core.http import headers
 from tapeway.core.http.headers import STORED_REQUEST_HEADERS
 from tapeway.core.json_text import canonical
 from tapeway.core.matching import document
-from tapeway.core.matching.header_distance import trace
-from tapeway.core.matching.rules import NONE, Rules
+from tapeway.core.matching.header_distance import credentials_of
+from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.redaction.credentials import Secret, of_request_head, of_userinfo
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
 
-REMEMBERED = 512
+CACHED_REQUESTS = 512
+"""Tests poll, retry and ask the same again."""
 
-REMEMBERED_BODY = 16 * 1024
-"""Larger bodies are recognised anew: at most 8 MiB of them are kept for this."""
+CACHED_BODY = 16 * 1024
+"""Requests with larger bodies are not cached: the cache holds at most 8 MiB of bodies."""
 
 
-def request_key(request: Request, rules: Rules = NONE) -> bytes:
+def request_key(request: Request, rules: Rules = NO_RULES) -> bytes:
     """The match key of an already redacted request: `route NUL digest`."""
     if rules:
-        said = canonical(document.document(request, rules))
-        return request.route.encode() + b"\0" + hashlib.sha256(said).digest()
+        text = canonical(document.document(request, rules))
+        return request.route.encode() + b"\0" + hashlib.sha256(text).digest()
     path, _, query = request.target.partition("?")
-    tag, body = _body(request)
-    method, where = request.method.encode(), document.path(path).encode()
-    asked = canonical(document.query(query)) if query else b"{}"
-    # Lengths keep two different divisions of the same bytes apart.
-    frame = b"%d:%b%d:%b%d:%b%b:" % (len(method), method, len(where), where, len(asked), asked, tag)
+    kind, body = _canonical_body(request)
+    method, text = request.method.encode(), document.path(path).encode()
+    pairs = canonical(document.query(query)) if query else b"{}"
+    # With their lengths, two different divisions of the same bytes have different keys.
+    frame = b"%d:%b%d:%b%d:%b%b:" % (len(method), method, len(text), text, len(pairs), pairs, kind)
     return request.route.encode() + b"\0" + hashlib.sha256(frame + body).digest()
 
 
-def credential_mark(request: Request) -> bytes:
-    """What tells requests of one key apart by the credentials they carried, empty without any.
+def credential_variant(request: Request) -> bytes:
+    """The credential placeholders in a redacted request's target and body, b"" without any.
 
-    It tells a paging token from an API key: of the first a cassette holds several, and each
-    answers for itself; of the second it holds one, and that answers for any other.
+    It is a secondary key, such as `Vary` makes for an HTTP cache. A paging token is a credential
+    too: where several are recorded under one key, each answers for itself. Where only one is
+    recorded, such as an API key, it answers for any other.
     """
     target = request.target.encode("utf-8", "surrogateescape")
     if b"REDACTED." not in target and b"REDACTED." not in request.body:
@@ -58,93 +57,95 @@ def credential_mark(request: Request) -> bytes:
     return b" ".join(sorted(found))
 
 
-def digest_of(key: bytes) -> bytes:
+def key_digest(key: bytes) -> bytes:
     """A match key without its route."""
     return key[key.index(b"\0") + 1 :]
 
 
-def on_route(key: bytes, route: str) -> bytes:
+def key_on_route(key: bytes, route: str) -> bytes:
     """The key the same request would have on another route."""
     return route.encode() + key[key.index(b"\0") :]
 
 
 def key_text(key: bytes) -> str:
     """A match key as it is shown to people."""
-    return "v1:" + digest_of(key).hex()
+    return "v1:" + key_digest(key).hex()
 
 
-def _body(request: Request) -> tuple[bytes, bytes]:
-    """The kind of a body and its canonical form; a JSON one is not taken apart any further."""
+@dataclass(frozen=True, slots=True)
+class RedactedRequest:
+    """A request as a cassette holds it, its match key and its credential variant."""
+
+    request: Request
+    key: bytes
+    variant: bytes
+
+
+class RequestRedaction:
+    """Redacts requests and computes their keys.
+
+    Secrets are those a request carries and the process's own, `known`.
+    """
+
+    def __init__(self, known: Sequence[Secret] = ()) -> None:
+        self._values = KnownValues(known)
+        self._cached_redactor = lru_cache(maxsize=256)(self._new_redactor)
+        self._cached_guard = lru_cache(maxsize=256)(partial(LeakGuard, known=self._values))
+        self._cached_redact = lru_cache(maxsize=CACHED_REQUESTS)(self._redact)
+
+    def redact(self, salt: str, request: Request, rules: Rules = NO_RULES) -> RedactedRequest:
+        """The request as the cassette with this salt and these rules would hold it."""
+        if len(request.body) > CACHED_BODY:
+            return self._redact(salt, request, rules)
+        return self._cached_redact(salt, request, rules)
+
+    def redactor(self, salt: str, request: Request, more: Sequence[Secret] = ()) -> Redactor:
+        """Replaces this request's secrets, the process's, and `more`."""
+        return self._cached_redactor(salt, (*self._secrets(request), *more))
+
+    def guard(self, request: Request) -> LeakGuard:
+        """Refuses to have this request's secrets, or the process's, written anywhere."""
+        return self._cached_guard(self._secrets(request))
+
+    def _redact(self, salt: str, request: Request, rules: Rules) -> RedactedRequest:
+        redactor = self._cached_redactor(salt, _head_secrets(request))
+        redacted = redactor.request(request, credentials_of(request.headers, redactor.placeholder))
+        if more := _matched_fields(request.headers, rules):
+            fields = tuple([(name, redactor.value(value)) for name, value in more])
+            redacted = replace(redacted, headers=redacted.headers + fields)
+        return RedactedRequest(redacted, request_key(redacted, rules), credential_variant(redacted))
+
+    def _secrets(self, request: Request) -> tuple[Secret, ...]:
+        head = _head_secrets(request)
+        return (*head, *self._cached_redactor("", head).in_body(request))
+
+    def _new_redactor(self, salt: str, secrets: tuple[Secret, ...]) -> Redactor:
+        return Redactor(salt, secrets, self._values)
+
+
+def _canonical_body(request: Request) -> tuple[bytes, bytes]:
+    """How a body was read, and its canonical form."""
     header = headers.request_fields(request.headers)
     if (
         request.body
         and request.file is None
         and document.may_be_json(header.content_type, request.body)
     ):
-        plain, readable = document.readable_body(header, request.body)
-        read = document.read_json(plain) if readable else None
+        plain, decoded = document.decoded_body(header, request.body)
+        read = document.read_json(plain) if decoded else None
         if read is not None:
             return b"json", read[1]
     content, value = document.body(request)
     return content.encode(), canonical(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Recognised:
-    """A request without its secrets, the key made from that, and which secrets those were."""
-
-    redacted: Request
-    key: bytes
-    mark: bytes
+def _head_secrets(request: Request) -> tuple[Secret, ...]:
+    userinfo = of_userinfo(request.base) if "@" in request.base else ()
+    return (*userinfo, *of_request_head(request.headers, request.target))
 
 
-class Recogniser:
-    """Recognises requests, knowing the process's own secrets besides each request's."""
-
-    def __init__(self, known: Sequence[Secret] = ()) -> None:
-        self._known = tuple(known)
-        self._values = KnownValues(known)
-        self._redactor = lru_cache(maxsize=256)(self._made)
-        self._guard = lru_cache(maxsize=256)(partial(LeakGuard, known=self._values))
-        self._remembered = lru_cache(maxsize=REMEMBERED)(self._look)
-
-    def recognise(self, salt: str, request: Request, rules: Rules = NONE) -> Recognised:
-        """The request as the cassette with this salt and these rules would hold it."""
-        if len(request.body) > REMEMBERED_BODY:
-            return self._look(salt, request, rules)
-        return self._remembered(salt, request, rules)
-
-    def redactor(self, salt: str, request: Request, more: Sequence[Secret] = ()) -> Redactor:
-        """What takes this request's secrets, the process's, and `more` out of anything."""
-        return self._redactor(salt, (*self._carried(request), *more))
-
-    def guard(self, request: Request) -> LeakGuard:
-        """What refuses to have this request's secrets, or the process's, written anywhere."""
-        return self._guard(self._carried(request))
-
-    def _carried(self, request: Request) -> tuple[Secret, ...]:
-        shown = self._shown(request)
-        return (*shown, *self._redactor("", shown).in_body(request))
-
-    def _shown(self, request: Request) -> tuple[Secret, ...]:
-        shown = of_request_head(request.headers, request.target)
-        given = of_userinfo(request.base) if "@" in request.base else ()
-        return (*given, *shown)
-
-    def _made(self, salt: str, secrets: tuple[Secret, ...]) -> Redactor:
-        return Redactor(salt, secrets, self._values)
-
-    def _look(self, salt: str, request: Request, rules: Rules) -> Recognised:
-        redactor = self._redactor(salt, self._shown(request))
-        redacted = redactor.request(request, trace(request.headers, redactor.placeholder))
-        if more := _matched(request.headers, rules):
-            kept = tuple([(name, redactor.value(value)) for name, value in more])
-            redacted = replace(redacted, headers=redacted.headers + kept)
-        return Recognised(redacted, request_key(redacted, rules), credential_mark(redacted))
-
-
-def _matched(headers: Headers, rules: Rules) -> Headers:
-    """The fields that a rule makes count and that a cassette would not hold otherwise."""
+def _matched_fields(headers: Headers, rules: Rules) -> Headers:
+    """The fields that a `match` rule names and that a cassette would not hold otherwise."""
     if not rules.match:
         return ()
     names = {name.encode() for name in rules.match} - STORED_REQUEST_HEADERS

@@ -58,20 +58,20 @@ class Rules:
         return bool(self.ignore or self.normalise or self.patterns or self.match or self.rewrite)
 
 
-NONE = Rules()
+NO_RULES = Rules()
 """No rule: every part of a request counts, no header does."""
 
-KEYS = Rules.__slots__
+RULE_NAMES = Rules.__slots__
 """The keys below `[rules]`."""
 
 
-def read(document: Json) -> Rules:
+def parse_rules(document: Json) -> Rules:
     """The rules a document states. Raises RulesFault with the place of the first that is wrong."""
     if not isinstance(document, dict):
-        raise RulesFault("rules", "must be a table", f"its keys are {_listed(KEYS)}")
+        raise RulesFault("rules", "must be a table", f"its keys are {_listed(RULE_NAMES)}")
     for key in document:
-        if key not in KEYS:
-            raise RulesFault(f"rules.{key}", "there is no such rule", _nearest(key, KEYS))
+        if key not in RULE_NAMES:
+            raise RulesFault(f"rules.{key}", "there is no such rule", _nearest(key, RULE_NAMES))
     return Rules(
         ignore=_texts(document, "ignore", _ignored),
         normalise=_texts(document, "normalise", _normaliser),
@@ -84,7 +84,7 @@ def read(document: Json) -> Rules:
     )
 
 
-def written(rules: Rules) -> dict[str, Json]:
+def rules_document(rules: Rules) -> dict[str, Json]:
     """The document that states these rules; `read` gives them back."""
     document: dict[str, Json] = {
         "ignore": list(rules.ignore),
@@ -100,17 +100,17 @@ def written(rules: Rules) -> dict[str, Json]:
     return found
 
 
-def of_meta(meta: Mapping[str, Json]) -> Rules:
+def rules_of_meta(meta: Mapping[str, Json]) -> Rules:
     """The rules a cassette states in its `meta`. Raises RulesFault."""
-    return read(meta["rules"]) if "rules" in meta else NONE
+    return parse_rules(meta["rules"]) if "rules" in meta else NO_RULES
 
 
-def in_meta(meta: Mapping[str, Json], rules: Rules) -> dict[str, Json]:
+def meta_with_rules(meta: Mapping[str, Json], rules: Rules) -> dict[str, Json]:
     """The same `meta` stating these rules."""
-    return {**meta, "rules": dict(written(rules))}
+    return {**meta, "rules": dict(rules_document(rules))}
 
 
-def merged(first: Rules, second: Rules) -> Rules:
+def merged_rules(first: Rules, second: Rules) -> Rules:
     """The rules of both; where both give one name or path piece a meaning, the second's is it."""
     return Rules(
         ignore=_union(first.ignore, second.ignore),

@@ -12,7 +12,7 @@ import orjson
 
 from tapeway.core.json_text import Json
 from tapeway.core.matching.key import request_key
-from tapeway.core.matching.rules import NONE, Rules, merged
+from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules
 from tapeway.core.misses.differences import Difference
 from tapeway.core.misses.nearest import compared, distance, path_of
 from tapeway.core.misses.suggestion import addition
@@ -123,7 +123,7 @@ class Comparison:
         return not (self.unexplained or self.only_second)
 
 
-def compare(first: StoredCassette, second: StoredCassette, rules: Rules = NONE) -> Comparison:
+def compare(first: StoredCassette, second: StoredCassette, rules: Rules = NO_RULES) -> Comparison:
     """What differed between two takes and the rules to add to those in force.
 
     Calls are paired by what they are equal in: first those with one key, whatever their order,
@@ -134,7 +134,7 @@ def compare(first: StoredCassette, second: StoredCassette, rules: Rules = NONE) 
     pairs, left, right = _paired(left, right, rules)
     echoes = _Echoes(first, second)
     added = _rules_for(pairs, echoes, rules)
-    in_force = merged(rules, added)
+    in_force = merged_rules(rules, added)
     return Comparison(
         equal=equal,
         paths=tuple(_differing(pairs, echoes)),
@@ -242,9 +242,9 @@ def _rules_for(pairs: Sequence[CallPair], echoes: _Echoes, rules: Rules) -> Rule
     explained: list[Difference] = []
     for pair in pairs:
         left = echoes.without(pair)
-        if left and echoes.explain(pair, merged(rules, addition(left, rules))):
+        if left and echoes.explain(pair, merged_rules(rules, addition(left, rules))):
             explained += left
-    return addition(explained, rules, _MOST_PATHS) if explained else NONE
+    return addition(explained, rules, _MOST_PATHS) if explained else NO_RULES
 
 
 def _differing(pairs: Iterable[CallPair], echoes: _Echoes) -> list[Differing]:

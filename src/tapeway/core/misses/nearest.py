@@ -41,7 +41,7 @@ _TARGET = re.compile(r"[/?&]")
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbour:
+class ComparedRecording:
     """A recording and what sets its request apart from another one."""
 
     interaction: Interaction
@@ -54,7 +54,7 @@ class Neighbour:
 
 def nearest(
     missed: Request, held: Iterable[AnyInteraction], rules: Rules, most: int = 3
-) -> tuple[Neighbour, ...]:
+) -> tuple[ComparedRecording, ...]:
     """The recordings least different from a redacted request, the nearest one first.
 
     Those of the same route, method and path, or else of another route, or else any.
@@ -63,7 +63,7 @@ def nearest(
         return ()
     asked = document(missed, rules)
     found = [
-        Neighbour(each, _differences(each.request, missed, asked, rules))
+        ComparedRecording(each, _differences(each.request, missed, asked, rules))
         for each in _worth_comparing(missed, _same_endpoint(missed, held, rules))
     ]
     return tuple(sorted(found, key=lambda each: distance(each.differences))[:most])

@@ -2,26 +2,20 @@
 
 What varies in a form that has a name is normalised, a version in the path is rewritten, and what
 is left is ignored where it stands. A suggestion that does not make the keys equal is none.
-
-Why a request was missed: the nearest recordings, and the rule that would make one match.
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from operator import attrgetter
+from collections.abc import Iterable, Sequence
 
-from tapeway.core.cassette.plan import Explanation, Miss, Near
 from tapeway.core.json_text import Json
 from tapeway.core.matching import json_paths
 from tapeway.core.matching.key import request_key
 from tapeway.core.matching.normalisers import NORMALISERS, Normalising
-from tapeway.core.matching.rules import NONE, ROOTS, Rules, merged, written
-from tapeway.core.misses.differences import ABSENT, Difference, Steps, Value, shown
-from tapeway.core.misses.nearest import LARGEST, Neighbour, compared, nearest
-from tapeway.core.model.interaction import AnyInteraction
+from tapeway.core.matching.rules import NO_RULES, ROOTS, Rules, merged_rules, rules_document
+from tapeway.core.misses.differences import ABSENT, Difference, Steps, Value
+from tapeway.core.misses.nearest import compared
 from tapeway.core.model.messages import Request
 
 MOST_PATHS = 12
@@ -33,18 +27,13 @@ _CONTENT = frozenset(
 """Fields that say what is asked for: never ignored anywhere but where they differed."""
 _VERSION = re.compile(r"v[0-9]+[a-z0-9.]*|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:-[a-z]+)?")
 _TOKEN = re.compile(r"\S{1,128}")
-MOST_NEAREST = 3
-
-MOST_SHOWN = 20
-"""Of one recording; a person reads the first few."""
-TOO_LARGE = "its body is too large to look for the nearest recording"
 
 
 def suggestion(recorded: Request, requested: Request, rules: Rules) -> Rules | None:
     """What to add to the rules so that the one matches the other, None where nothing does."""
     found = compared(recorded, requested, rules)
     for added in (addition(found, rules), _ignoring(found)):
-        if added and matches(recorded, requested, merged(rules, added)):
+        if added and matches(recorded, requested, merged_rules(rules, added)):
             return added
     return None
 
@@ -68,7 +57,7 @@ def matches(recorded: Request, requested: Request, rules: Rules) -> bool:
 
 def rules_text(rules: Rules) -> str:
     """The rules as lines to be pasted below `[rules]`."""
-    return "\n".join(f"{key} = {_toml(value)}" for key, value in written(rules).items())
+    return "\n".join(f"{key} = {_toml(value)}" for key, value in rules_document(rules).items())
 
 
 def _toml(value: Json) -> str:
@@ -129,14 +118,14 @@ def _ignoring(found: Sequence[Difference], most: int = MOST_PATHS) -> Rules:
     if any(
         each.steps[0] not in ROOTS or len(each.steps) == 1 or _is_element(each) for each in found
     ):
-        return NONE
+        return NO_RULES
     open_places = {each.steps for each in found if _may_widen(each)}
     alike = Counter(map(_widened, open_places))
     paths: dict[str, None] = {}
     for each in found:
         widened = _widened(each.steps)
         paths[widened if alike[widened] > 1 else json_paths.written(each.steps)] = None
-    return Rules(ignore=tuple(paths)) if len(paths) <= most else NONE
+    return Rules(ignore=tuple(paths)) if len(paths) <= most else NO_RULES
 
 
 def _is_element(difference: Difference) -> bool:
@@ -165,42 +154,3 @@ def _is_token(value: Value) -> bool:
     if isinstance(value, str):
         return _TOKEN.fullmatch(value) is not None and any(each.isdigit() for each in value)
     return value is ABSENT or (isinstance(value, int | float) and not isinstance(value, bool))
-
-
-def explain(
-    miss: Miss,
-    held: Iterable[AnyInteraction],
-    rules: Rules,
-    redact: Callable[[Request], Request],
-) -> Explanation:
-    """What explains a miss among these recordings, their requests redacted before they are shown.
-
-    Takes tens of milliseconds among ten thousand of them.
-    """
-    if miss.used_up:
-        return Explanation(tuple(Near(index) for index in miss.used_up[:MOST_NEAREST]))
-    if len(miss.request.body) > LARGEST:
-        return Explanation(note=TOO_LARGE)
-    found = nearest(miss.request, sorted(held, key=attrgetter("index")), rules, MOST_NEAREST)
-    if not found:
-        return Explanation()
-    added = suggestion(found[0].interaction.request, miss.request, rules)
-    return Explanation(
-        tuple(_near(_redacted(each, miss, rules, redact)) for each in found),
-        None if added is None else rules_text(added),
-    )
-
-
-def _redacted(
-    neighbour: Neighbour, miss: Miss, rules: Rules, redact: Callable[[Request], Request]
-) -> Neighbour:
-    """What another tool or a person put into the cassette was never redacted."""
-    request = neighbour.interaction.request
-    if (clean := redact(request)) == request:
-        return neighbour
-    return replace(neighbour, differences=compared(clean, miss.request, rules))
-
-
-def _near(neighbour: Neighbour) -> Near:
-    first = neighbour.differences[:MOST_SHOWN]
-    return Near(neighbour.index, tuple(map(shown, first)), len(neighbour.differences) - len(first))

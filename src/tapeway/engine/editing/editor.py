@@ -109,7 +109,7 @@ class Numbering:
         if wanted is None or wanted <= following:
             return following
         self._gaps.setdefault(cassette, []).append(range(following, wanted))
-        cassette.number_from(wanted + 1)
+        cassette.set_next_index(wanted + 1)
         return wanted
 
     def _take(self, cassette: CassetteIndex, wanted: int) -> bool:
@@ -400,7 +400,7 @@ class Editor:
         item = recording.interaction
         receipt.done[number] = Appended(item.index, document.interaction_digest(item))
         if isinstance(item, ForeignInteraction):
-            cassette.hold(item, recording.supersedes)
+            cassette.add_foreign(item, recording.supersedes)
             return
         alone = StoredCassette(cassette.head, (item,))
         (adopted,) = adopt(alone, self._routes).interactions
@@ -413,10 +413,12 @@ class Editor:
         """Let a cassette that begins now say of itself what its first interactions come with."""
         if head is None or len(cassette) or await self._store.stat(cassette.name) is not None:
             return
-        meta = rules.in_meta(head.meta, rules.merged(rules.of_meta(head.meta), cassette.rules))
-        cassette.head = replace(head, meta=meta if cassette.rules != rules.NONE else head.meta)
-        cassette.rules = rules.of_meta(cassette.head.meta)
-        cassette.repeats = cursors.of_meta(cassette.head.meta)
+        meta = rules.meta_with_rules(
+            head.meta, rules.merged_rules(rules.rules_of_meta(head.meta), cassette.rules)
+        )
+        cassette.head = replace(head, meta=meta if cassette.rules != rules.NO_RULES else head.meta)
+        cassette.rules = rules.rules_of_meta(cassette.head.meta)
+        cassette.repeats = cursors.repeats_of_meta(cassette.head.meta)
 
     async def _all_placed(
         self,
@@ -452,10 +454,10 @@ class Editor:
         items = tuple([replace(each, index=at) for at, each in enumerate(kept)])
         stored = adopt(StoredCassette(loaded.head, items), self._routes)
         rebuilt = CassetteIndex(loaded.name, stored, take=loaded.take.number)
-        rebuilt.date({at: loaded.recorded_in(index) for index, at in moved.items()})
+        rebuilt.set_takes({at: loaded.take_of(index) for index, at in moved.items()})
         rebuilt.take.touched = {moved[each] for each in loaded.take.touched if each in moved}
         # What was used up stays so, as when rules change.
-        rebuilt.with_rules(rules.NONE)
+        rebuilt.apply_rules(rules.NO_RULES)
         return rebuilt
 
     async def _careful(

@@ -6,7 +6,7 @@ Errors for what there is not.
 import asyncio
 from collections.abc import Sequence
 
-from tapeway.core.cassette.index import CassetteIndex, found_under
+from tapeway.core.cassette.index import CassetteIndex, index_keys
 from tapeway.core.matching import rules
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction
@@ -78,7 +78,7 @@ async def held_already(
         if not isinstance(item, Interaction):
             continue
         digest = document.interaction_digest(item)
-        for each in await store.find(name, found_under(item, rules.of_meta(head.meta))):
+        for each in await store.find(name, index_keys(item, rules.rules_of_meta(head.meta))):
             if each.item.index not in used and document.interaction_digest(each.item) == digest:
                 used.add(each.item.index)
                 found[number] = Appended(each.item.index, digest)

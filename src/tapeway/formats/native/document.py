@@ -249,8 +249,8 @@ def _root(value: Json) -> Document:
 
 def _check_rules(head: CassetteHead) -> None:
     try:
-        rules.of_meta(head.meta)
-        cursors.of_meta(head.meta)
+        rules.rules_of_meta(head.meta)
+        cursors.repeats_of_meta(head.meta)
     except RulesFault as exc:
         raise FormatFault(f"{exc.what}; {exc.remedy}", ("meta", *exc.pointer)) from exc
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from tapeway.core.agenttape.key import of_http
+from tapeway.core.agenttape.key import http_key
 from tapeway.core.http.content_codings import coding_of, decoder, may_be_read, uncoded
 from tapeway.core.http.headers import OWN, end_to_end, find_header
 from tapeway.core.json_text import Json
@@ -173,7 +173,7 @@ def encode(interaction: Interaction) -> dict[str, Json]:
         document["error"] = encode_failure(interaction.failure)
         if interaction.response.status:
             document[PARTIAL] = _encode_part(interaction.response, request.method)
-    key = interaction.stored_keys[0] if foreign else of_http(request)
+    key = interaction.stored_keys[0] if foreign else http_key(request)
     if key:
         document["match_key"] = key
     document["latency_ms"] = millis(interaction.latency_ms)

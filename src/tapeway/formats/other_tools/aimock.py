@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from tapeway.core.cassette import cursors
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.key import request_key
-from tapeway.core.matching.rules import Rules, in_meta
+from tapeway.core.matching.rules import Rules, meta_with_rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Headers
@@ -86,7 +86,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     once = bool(ending) and len(ending) == len(alike)
     if not once:
         losses += [Loss((*last.fields.at, "match", "sequenceIndex"), GOES_ON) for last in ending]
-    meta = cursors.in_meta(in_meta(fresh.meta, RULES), "miss" if once else "last")
+    meta = cursors.meta_with_repeats(meta_with_rules(fresh.meta, RULES), "miss" if once else "last")
     return StoredCassette(replace(fresh, meta=meta) if found else fresh, tuple(found)), losses
 
 

@@ -64,7 +64,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
         for index, key in enumerate(entries.values)
     ]
     rest = {name: said for name, said in about.values.items() if name != EXTENSION}
-    fresh = replace(fresh, meta=cursors.in_meta(fresh.meta, "last"))
+    fresh = replace(fresh, meta=cursors.meta_with_repeats(fresh.meta, "last"))
     began = replace(fresh, created_at=about.text("created_at") or fresh.created_at)
     head = conversion_loss.head(about.object(EXTENSION), began)
     if rest:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tapeway.core.agenttape.key import of_http
+from tapeway.core.agenttape.key import http_key
 from tapeway.core.http.content_codings import (
     coding_of,
     readable_request,
@@ -113,7 +113,7 @@ def with_match_key(interaction: Interaction) -> Interaction:
     """A recording of another tool with the key a cassette shows for what it says now."""
     if interaction.request.route:
         return interaction
-    key = of_http(interaction.request)
+    key = http_key(interaction.request)
     return replace(interaction, match_key=key, stored_keys=(key,) if key else ())
 
 

@@ -343,7 +343,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
         found.append(item)
         losses += dropped(fields, _INTERACTION)
     losses += dropped(root, ("interactions", EXTENSION))
-    fresh = replace(fresh, meta=cursors.in_meta(fresh.meta, "first"))
+    fresh = replace(fresh, meta=cursors.meta_with_repeats(fresh.meta, "first"))
     head = conversion_loss.head(root.object(EXTENSION), fresh)
     return StoredCassette(head, tuple(found)), losses
 
@@ -353,7 +353,7 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
     losses: list[Loss] = []
     written: list[Json] = []
     first: dict[str, int] = {}
-    always_first = cursors.of_meta(cassette.head.meta) == "first"
+    always_first = cursors.repeats_of_meta(cassette.head.meta) == "first"
     for index, item in enumerate(cassette.interactions):
         at: Pointer = ("interactions", index)
         said = to_interposition(item)

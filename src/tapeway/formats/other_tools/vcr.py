@@ -91,7 +91,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
         losses += dropped(fields, _INTERACTION)
         found.append(_read_interaction(len(found), fields, status))
     losses += dropped(root, _ROOT)
-    fresh = replace(fresh, meta=cursors.in_meta(fresh.meta, "miss"))
+    fresh = replace(fresh, meta=cursors.meta_with_repeats(fresh.meta, "miss"))
     return StoredCassette(conversion_loss.head(root.object(EXTENSION), fresh), tuple(found)), losses
 
 
@@ -108,7 +108,7 @@ def write(cassette: StoredCassette, *, binary: bool = False) -> tuple[Document, 
             place = ("interactions", index, "request", "url")
             losses.append(Loss(place, "names no host, and VCR.py matches nothing without one"))
         written.append(_interaction(item))
-    if written and cursors.of_meta(cassette.head.meta) != "miss":
+    if written and cursors.repeats_of_meta(cassette.head.meta) != "miss":
         losses.append(Loss((), ONCE))
     head = conversion_loss.head_fields(cassette.head)
     return {"version": VERSION, "interactions": written, EXTENSION: head}, losses

@@ -106,7 +106,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     cycles = bool(begins_anew) and len(begins_anew) == len([name for name in depths if name])
     if not cycles:
         losses += [Loss((), f"scenario '{name}' {STAYS}") for name in sorted(begins_anew)]
-    meta = cursors.in_meta(fresh.meta, "cycle" if cycles else "last")
+    meta = cursors.meta_with_repeats(fresh.meta, "cycle" if cycles else "last")
     return StoredCassette(replace(fresh, meta=meta), tuple(found)), losses
 
 

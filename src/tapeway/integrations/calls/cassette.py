@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, get_args
 
-from tapeway.core.agenttape.key import ORDERED, VOLATILE
+from tapeway.core.agenttape.key import DEFAULT_IGNORED, ORDERED_KEY
 from tapeway.core.cassette import cursors
 from tapeway.core.json_text import Json
 from tapeway.core.matching import rules
@@ -99,7 +99,7 @@ class Cassette:
         self._guard = threading.RLock()
         self._known = KnownValues(process_secrets(Settings(), os.environ))
         self._slots: CallSlots | None = None
-        self._ignore: tuple[str, ...] = VOLATILE
+        self._ignore: tuple[str, ...] = DEFAULT_IGNORED
         self._run_id: str | None = None
         self._recorded: dict[str, set[int]] = {}
 
@@ -242,12 +242,12 @@ class Cassette:
                     "mode='record' or 'auto'"
                 )
             stored = stored or StoredCassette(CassetteHead("", ""))
-            ruled = rules.of_meta(stored.head.meta).agenttape_ignore
-            self._ignore = VOLATILE if ruled is None else ruled
+            ruled = rules.rules_of_meta(stored.head.meta).agenttape_ignore
+            self._ignore = DEFAULT_IGNORED if ruled is None else ruled
             # Where nothing is written, nothing is claimed either.
             self._run_id = stored.head.run_id or ("" if self.mode == "replay" else None)
-            own = stored.head.meta.get(cursors.FIELD)
-            repeats = cursors.of_meta(stored.head.meta) if own is not None else "miss"
+            own = stored.head.meta.get(cursors.REPEATS_FIELD)
+            repeats = cursors.repeats_of_meta(stored.head.meta) if own is not None else "miss"
             self._slots = CallSlots(stored.interactions, self._ignore, self._repeats or repeats)
         return self._slots
 
@@ -258,7 +258,7 @@ class Cassette:
             request = self._plain(request)
             called = f"replay miss: {kind} {request.get('endpoint' if kind == 'llm' else 'name')}"
             said = f"{called} is not in cassette {self._cassette.shown}"
-            if used_up := slots.alike(kind, boundary, (*keys, ORDERED)):
+            if used_up := slots.alike(kind, boundary, (*keys, ORDERED_KEY)):
                 shown_indexes = ", ".join(f"#{each}" for each in used_up)
                 return CallMissed(
                     f"{called} is in cassette {self._cassette.shown} "

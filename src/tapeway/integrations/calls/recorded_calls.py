@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
-from tapeway.core.agenttape.key import ORDERED, of_request
+from tapeway.core.agenttape.key import ORDERED_KEY, agenttape_key
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
@@ -28,7 +28,7 @@ def boundary_of(kind: str, name: str) -> str:
 def key_of(request: Json, ignore: Iterable[str]) -> str:
     """AgentTape's key, "" for what it cannot hash."""
     try:
-        return of_request(values.keyed(request), ignore)
+        return agenttape_key(values.keyed(request), ignore)
     except (UnicodeEncodeError, RecursionError):
         return ""
 
@@ -74,7 +74,7 @@ class CallSlots:
 
     def next(self, kind: str, boundary: str, keys: Iterable[str]) -> _Document | None:
         """The recording whose turn it is under one of these keys, used up from then on."""
-        found = self.alike(kind, boundary, (*keys, ORDERED))
+        found = self.alike(kind, boundary, (*keys, ORDERED_KEY))
         unused = [index for index in found if index not in self._used]
         if not found or (not unused and self._repeats == "miss"):
             return None

@@ -40,7 +40,7 @@ def written(session_id: str, messages: Sequence[Message]) -> dict[str, Json]:
         "boundary": CALL,
         "request": request,
         "response": None,
-        "match_key": key.of_request(request),
+        "match_key": key.agenttape_key(request),
         "latency_ms": 0.0,
     }
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tapeway.core.cassette.index import found_under
+from tapeway.core.cassette.index import index_keys
 from tapeway.core.json_text import NotJson, check_json, dump, parse
 from tapeway.core.matching import rules
-from tapeway.core.matching.rules import NONE, Rules, RulesFault
+from tapeway.core.matching.rules import NO_RULES, Rules, RulesFault
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.interaction import AnyInteraction, exchange_of
 from tapeway.core.text import escape_octets
@@ -64,7 +64,7 @@ def row_of(item: AnyInteraction, text: str, under: Rules) -> InteractionColumns:
     return InteractionColumns(
         text,
         exchange=True,
-        keys=tuple(dict.fromkeys(found_under(exchange, under))),
+        keys=tuple(dict.fromkeys(index_keys(exchange, under))),
         route=column(request.route),
         base=column(request.base),
         method=column(request.method),
@@ -111,9 +111,9 @@ def head_of(created_at: str, run_id: str, meta: str, place: str) -> CassetteHead
 def rules_of(meta: str) -> Rules:
     """The rules a head states. Raises StoreError where they cannot be used."""
     if '"rules"' not in meta:
-        return NONE
+        return NO_RULES
     try:
-        return rules.of_meta(_document(meta))
+        return rules.rules_of_meta(_document(meta))
     except (RulesFault, NotJson) as exc:
         raise StoreError(f"the cassette's meta cannot be used: {exc}") from exc
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import apsw
 
-from tapeway.core.cassette.index import found_under
+from tapeway.core.cassette.index import index_keys
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, exchange_of
 from tapeway.errors import CassetteCorrupt
@@ -112,7 +112,7 @@ class WriteTransaction:
         self._find_under(shelf.id, shelf.generation, row.keys, id_)
         if (exchange := exchange_of(item)) is not None:
             if shelf.coming_meta is not None and shelf.coming_generation is not None:
-                coming = found_under(exchange, rules_of(shelf.coming_meta))
+                coming = index_keys(exchange, rules_of(shelf.coming_meta))
                 self._find_under(shelf.id, shelf.coming_generation, coming, id_)
             self.connection.execute(_SOURCE, (shelf.id, row.route, row.base))
         for digest in row.bodies:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import apsw
 
-from tapeway.core.cassette.index import found_under
+from tapeway.core.cassette.index import index_keys
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.interaction import AnyInteraction, exchange_of
 from tapeway.errors import Fenced
@@ -189,7 +189,7 @@ def rekey(
     for id_, number, text in found:
         exchange = exchange_of(held_of(text, number, pen.place))
         if exchange is not None:
-            for each in found_under(exchange, under):
+            for each in index_keys(exchange, under):
                 connection.execute(
                     "INSERT OR IGNORE INTO key VALUES (?, ?, ?, ?)",
                     (shelf_id, generation, each, id_),

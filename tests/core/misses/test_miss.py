@@ -2,19 +2,23 @@
 
 import pytest
 
-from tapeway.core.cassette.plan import Explanation, Miss, Near
+from tapeway.core.misses.miss import Miss, MissExplanation, NearestRecording
 from tapeway.core.model.messages import Request
 
 
 def message(
-    target: str = "/v1/x", used_up: tuple[int, ...] = (), explanation: Explanation | None = None
+    target: str = "/v1/x", used_up: tuple[int, ...] = (), explanation: MissExplanation | None = None
 ) -> str:
     request = Request("openai", "POST", target)
-    return Miss("a/b", request, b"openai\0key", b"", used_up, explanation or Explanation()).message
+    return Miss(
+        "a/b", request, b"openai\0key", b"", used_up, explanation or MissExplanation()
+    ).message
 
 
-def near(*paths: str, more: int = 0) -> Explanation:
-    return Explanation((Near(3, tuple({"path": path} for path in paths), more), Near(4)))
+def near(*paths: str, more: int = 0) -> MissExplanation:
+    return MissExplanation(
+        (NearestRecording(3, tuple({"path": path} for path in paths), more), NearestRecording(4))
+    )
 
 
 @pytest.mark.parametrize("target", ["/v1/x", "/v1/x?limit=2"])
@@ -32,11 +36,13 @@ def test_a_miss_says_what_was_asked_for_and_where(target: str) -> None:
         (near("body"), "nearest #3 differs at body"),
         (near("body[0].a"), "nearest #3 differs at body[0].a"),
         (near("body." + "x" * 500), "nearest #3 differs at " + "x" * 120 + "…"),
-        (near(), "nearest #3 says the same, but with another credential"),
-        (Explanation(note="it is too large"), "it is too large"),
+        (near(), "nearest #3 differs only in its credential"),
+        (MissExplanation(note="it is too large"), "it is too large"),
     ],
 )
-def test_it_names_where_the_nearest_recording_differs(explanation: Explanation, said: str) -> None:
+def test_it_names_where_the_nearest_recording_differs(
+    explanation: MissExplanation, said: str
+) -> None:
     assert message(explanation=explanation) == (
         f"replay miss: POST /v1/x is not in cassette 'a/b'; {said}"
     )

@@ -1,0 +1,101 @@
+"""A request that no recording answers, what explains it, and the message its client gets."""
+
+from dataclasses import dataclass
+
+from tapeway.core.json_text import Json
+from tapeway.core.model.messages import Request
+from tapeway.core.text import escape_surrogates
+
+_MOST_PATHS = 2
+"""Paths the message names; the document of the answer holds the others."""
+_LONGEST_PATH = 120
+_MOST_INDEXES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class NearestRecording:
+    """A recording and how its request differs, as people are shown it.
+
+    Each of `differences` has a `path` and, where there is a value, `recorded` and `requested`;
+    `more` counts the differences that are left out.
+    """
+
+    index: int
+    differences: tuple[dict[str, Json], ...] = ()
+    more: int = 0
+
+    @property
+    def document(self) -> dict[str, Json]:
+        return {"index": self.index, "differences": list(self.differences), "more": self.more}
+
+
+@dataclass(frozen=True, slots=True)
+class MissExplanation:
+    """The nearest recordings, and rules under which the first of them would match.
+
+    `note` says why no recording was compared.
+    """
+
+    nearest: tuple[NearestRecording, ...] = ()
+    suggestion: str | None = None
+    note: str | None = None
+
+
+NO_EXPLANATION = MissExplanation()
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A redacted request that no recording answers; `used_up` are those that did in this take."""
+
+    cassette: str
+    request: Request
+    key: bytes
+    variant: bytes = b""
+    used_up: tuple[int, ...] = ()
+    explanation: MissExplanation = NO_EXPLANATION
+    note: str | None = None
+    """Why a recording that holds what is asked for cannot answer."""
+
+    @property
+    def method(self) -> str:
+        return self.request.method
+
+    @property
+    def target(self) -> str:
+        return self.request.target
+
+    @property
+    def message(self) -> str:
+        """One line for the client, the log and the journal."""
+        request = f"replay miss: {self.method} {self.target.partition('?')[0]}"
+        if self.used_up:
+            return (
+                f"{request} is in cassette '{self.cassette}' {len(self.used_up)} time(s), "
+                f"all used up in this take: {_indexes_text(self.used_up)}"
+            )
+        reason = self.note or self.explanation.note
+        if reason is None and self.explanation.nearest:
+            reason = _nearest_text(self.explanation.nearest[0])
+        missing = f"{request} is not in cassette '{self.cassette}'"
+        return missing if reason is None else f"{missing}; {reason}"
+
+
+def _indexes_text(indexes: tuple[int, ...]) -> str:
+    text = ", ".join(f"#{index}" for index in indexes[:_MOST_INDEXES])
+    return text if len(indexes) <= _MOST_INDEXES else f"{text} …"
+
+
+def _nearest_text(nearest: NearestRecording) -> str:
+    if not nearest.differences:
+        return f"nearest #{nearest.index} differs only in its credential"
+    paths = [_short_path(str(each["path"])) for each in nearest.differences[:_MOST_PATHS]]
+    more = len(nearest.differences) - len(paths) + nearest.more
+    if more:
+        return f"nearest #{nearest.index} differs at {', '.join(paths)} and {more} more"
+    return f"nearest #{nearest.index} differs at {' and '.join(paths)}"
+
+
+def _short_path(path: str) -> str:
+    path = escape_surrogates(path.removeprefix("body."))
+    return path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"

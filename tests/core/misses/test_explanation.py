@@ -1,0 +1,101 @@
+"""A miss is explained by the nearest recordings and a rule, and no secret is shown."""
+
+import pytest
+
+from tapeway.core.matching.key import request_key
+from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.misses.explanation import MOST_SHOWN, TOO_LARGE, explain
+from tapeway.core.misses.miss import Miss, MissExplanation
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.redactor import Redactor
+from tests.core.requests import asked, chat, held
+from tests.support.canary import canary
+
+
+def missed(request: Request, used_up: tuple[int, ...] = ()) -> Miss:
+    return Miss("c", request, request_key(request), b"", used_up)
+
+
+def explained(
+    request: Request, recordings: list[Interaction], rules: Rules = NO_RULES
+) -> MissExplanation:
+    return explain(missed(request), recordings, rules, Redactor("salt").request)
+
+
+def test_the_nearest_recordings_and_a_rule_explain_a_miss() -> None:
+    recordings = held(asked(chat("a b c")), asked(chat("a b c d", temperature=1)))
+
+    found = explained(asked(chat("a b c d", temperature=2)), recordings)
+
+    assert [each.document for each in found.nearest] == [
+        {
+            "index": 1,
+            "differences": [{"path": "body.temperature", "recorded": 1, "requested": 2}],
+            "more": 0,
+        },
+        {
+            "index": 0,
+            "differences": [
+                {
+                    "path": "body.messages[0].content",
+                    "recorded": "a b c",
+                    "requested": "a b c d",
+                },
+                {"path": "body.temperature", "requested": 2},
+            ],
+            "more": 0,
+        },
+    ]
+    assert found.suggestion == 'ignore = ["body.temperature"]'
+
+
+def test_at_most_three_are_named_and_a_few_of_many_differences() -> None:
+    recordings = held(*(asked({f"f{at}-{each}": 1 for each in range(30)}) for at in range(4)))
+
+    found = explained(asked({}), recordings)
+
+    assert len(found.nearest) == 3
+    assert len(found.nearest[0].differences) == MOST_SHOWN
+    assert found.nearest[0].more == 10
+    assert found.suggestion is None
+
+
+def test_rules_in_force_are_taken_into_account() -> None:
+    recordings = held(asked(chat("a", user="x", n=1)))
+
+    found = explained(asked(chat("a", user="y", n=2)), recordings, Rules(ignore=("body.n",)))
+
+    assert [each["path"] for each in found.nearest[0].differences] == ["body.user"]
+    assert found.suggestion == 'ignore = ["body.user"]'
+
+
+def test_recordings_that_are_used_up_are_named_without_looking_further() -> None:
+    found = explain(missed(asked(), (4, 5, 6, 7)), [], NO_RULES, lambda request: request)
+
+    assert [each.document for each in found.nearest] == [
+        {"index": index, "differences": [], "more": 0} for index in (4, 5, 6)
+    ]
+    assert found.suggestion is None
+
+
+def test_an_empty_cassette_explains_nothing() -> None:
+    assert explained(asked(), []) == MissExplanation()
+
+
+def test_a_body_too_large_to_be_compared_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tapeway.core.misses.explanation.LARGEST", 10)
+
+    assert explained(asked("x" * 11), held(asked("x"))) == MissExplanation(note=TOO_LARGE)
+
+
+def test_secrets_in_recordings_that_were_never_redacted_are_not_shown() -> None:
+    key = canary()
+    recordings = held(asked({"a": f"with {key} in it", "b": 1}))
+    redactor = Redactor("salt", [Secret("api-key", key.encode())])
+
+    found = explain(missed(asked({"a": "without", "b": 2})), recordings, NO_RULES, redactor.request)
+
+    assert key not in repr(found)
+    assert "with REDACTED in it" in repr(found)
