@@ -195,7 +195,7 @@ async def test_a_fault_of_ours_is_told_without_its_text(caplog: pytest.LogCaptur
         with pytest.raises(TapewayError, match="its log says where") as caught:
             await around.get()
         assert caught.value.status == 500
-        assert "ValueError at responder.py" in caplog.text
+        assert "ValueError at live_service.py" in caplog.text
         assert "SECRET" not in caplog.text + str(caught.value)
         around.responder.error = None
         assert (await around.get()).outcome == "recorded"

@@ -307,7 +307,7 @@ async def test_an_unexpected_error_is_told_and_logged_without_its_text(
 
     assert (error.status, error.code) == (500, "internal")
     assert "SECRET" not in error.message + caplog.text
-    assert "RuntimeError at responder.py:" in caplog.text
+    assert "RuntimeError at live_service.py:" in caplog.text
     assert not await call.kept()
 
 
