@@ -39,13 +39,13 @@ class CassetteWalk:
 async def walk_cassette(store: CassetteStore, name: str) -> CassetteWalk | None:
     """The cassette, or None where there is none. Raises StoreError, CassetteCorrupt.
 
-    A store that is not `Paged` gives all of it at once.
+    A store without pages gives all of it at once.
     """
-    if isinstance(store, Paged):
-        outline = await store.outline(name)
+    if (paged := store.capabilities.paged) is not None:
+        outline = await paged.outline(name)
         if outline is None:
             return None
-        return CassetteWalk(outline.head, outline.count, _pages(store, name))
+        return CassetteWalk(outline.head, outline.count, _pages(paged, name))
     stored = await store.load(name, writable=False)
     return None if stored is None else walk_over(stored)
 

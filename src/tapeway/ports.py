@@ -1,11 +1,15 @@
-"""What the broker needs from outside, and the errors it may be answered with.
+"""What the engine needs from outside: a store for cassettes, and the service behind a route.
 
-`stores/memory.py` is the smallest store there is, and the place to start when writing another.
+Every store implements `CassetteStore`. What only some stores can do is a Protocol of its own, and
+`CassetteStore.capabilities` says which of them a store has: callers read its fields, and nothing
+asks a store by `isinstance`. `stores/memory.py` is the smallest store there is, and the place to
+start when writing another.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Protocol
 
 from tapeway.core.model.cassette import (
     CassetteHead,
@@ -35,6 +39,10 @@ class CassetteStore(Protocol):
     @property
     def durability(self) -> str:
         """What survives once `append` has returned: `process`, `disk`, …"""
+
+    @property
+    def capabilities(self) -> "Capabilities":
+        """What it can do beyond these methods. Made once, by its constructor."""
 
     async def open(self) -> None: ...
 
@@ -79,18 +87,35 @@ class CassetteStore(Protocol):
         """
 
 
-@runtime_checkable
-class Poisonable(Protocol):
-    """A store that can tell when it no longer acknowledges anything."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """The optional abilities of a store: for each one the object that has it, or None.
+
+    That object is usually the store itself.
+    """
+
+    write_health: "WriteHealth | None" = None
+    bodies: "BodyKeeper | None" = None
+    body_finder: "BodyFinder | None" = None
+    paged: "Paged | None" = None
+    head_editor: "HeadEditor | None" = None
+    cassette_editor: "CassetteEditor | None" = None
+    batch_writer: "BatchWriter | None" = None
+    replacer: "CassetteReplacer | None" = None
+    checker: "IntegrityChecker | None" = None
+    shared: "SharedStore | None" = None
+
+
+class WriteHealth(Protocol):
+    """Tells whether a failed write has left a store in an unknown state."""
 
     @property
     def poisoned(self) -> bool:
         """Whether a write or sync failed so that nothing can be recorded until it is reopened."""
 
 
-@runtime_checkable
 class BodyKeeper(Protocol):
-    """A store that takes bodies too large for memory."""
+    """Takes bodies too large for memory."""
 
     @property
     def scratch(self) -> str | None:
@@ -104,44 +129,39 @@ class BodyKeeper(Protocol):
         """
 
 
-@runtime_checkable
 class BodyFinder(Protocol):
-    """A store that finds a large body at a cost that does not grow with its cassette."""
+    """Finds a large body at a cost that does not grow with its cassette."""
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
         """The one that a recording of this cassette refers to, or None where none does."""
 
 
-@runtime_checkable
 class Paged(Protocol):
-    """A store that gives a cassette out bit by bit: what it holds need not fit into memory."""
+    """Reads a cassette page by page: it need not fit into memory."""
 
     async def outline(self, name: str) -> Outline | None:
-        """What a cassette says of itself, or None where there is none. Raises CassetteCorrupt."""
+        """Head, count and origins, or None where there is none. Raises CassetteCorrupt."""
 
     async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[TakenRecording]:
         """Some recordings in order: those behind the one of that index, or from the first on."""
 
 
-@runtime_checkable
-class Restatable(Paged, Protocol):
-    """A store that lets a cassette say something else of itself, its recordings as they are."""
+class HeadEditor(Protocol):
+    """Changes the head of a cassette and leaves its recordings as they are."""
 
     async def restate(self, name: str, head: CassetteHead) -> None:
         """Put another head in force, and find every recording under its new keys."""
 
 
-@runtime_checkable
-class Editable(Restatable, Protocol):
-    """A store that changes single recordings where they lie; all others keep their index."""
+class CassetteEditor(HeadEditor, Protocol):
+    """Changes single recordings where they lie; all others keep their index."""
 
     async def edit(self, name: str, index: int, changed: AnyInteraction | None) -> bool:
         """Put another interaction in the place of one, or remove it; False where there is none."""
 
 
-@runtime_checkable
-class Extensible(Editable, Protocol):
-    """A store that takes a cassette in bit by bit too, each bit at the cost of one recording."""
+class BatchWriter(Protocol):
+    """Adds many interactions at once, a batch at the cost of one recording."""
 
     async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
         """Add interactions at the end in this order, all or none; durable on return.
@@ -151,27 +171,25 @@ class Extensible(Editable, Protocol):
         """
 
 
-@runtime_checkable
-class Swappable(Protocol):
-    """A store that puts one cassette in the place of another in one step."""
+class CassetteReplacer(Protocol):
+    """Puts one cassette in the place of another in one step."""
 
     async def supplant(self, name: str, by: str) -> None:
-        """Call the cassette `by` so from now on; whatever had the name before is gone.
+        """Rename the cassette `by` to `name`; whatever had that name before is gone.
 
         Nothing happens where there is no `by`; keys that stand somewhere in a take begin anew.
         """
 
 
-@runtime_checkable
-class Checkable(Protocol):
-    """A store that can look whether it is whole below what is read of it."""
+class IntegrityChecker(Protocol):
+    """Looks for damage below what is read of a store."""
 
     async def check(self) -> Sequence[str]:
         """What is wrong with it, a sentence each. Reads all of it."""
 
 
-class Indexed(Editable, Protocol):
-    """A store that finds recordings where they lie, at a cost that does not grow with their number.
+class RecordingIndex(Protocol):
+    """Finds recordings where they lie, at a cost that does not grow with their number.
 
     A recording is found under every key that `core.cassette.index.index_keys` names under the rules of
     the cassette's head; the store takes them when it is brought in, and anew when rules change.
@@ -203,7 +221,7 @@ class Indexed(Editable, Protocol):
         """An index nobody else gets; one that is not used leaves a gap."""
 
 
-class Turns(Protocol):
+class SharedCursors(Protocol):
     """Where the keys of a cassette stand in a take, the same for all instances."""
 
     async def turns(
@@ -245,7 +263,7 @@ class Leases(Protocol):
         """Those of the leases that instances which are alive hold for a cassette."""
 
 
-class Steering(Protocol):
+class SharedControl(Protocol):
     """Mode, active cassette and takes, the same for all instances."""
 
     async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:
@@ -266,8 +284,16 @@ class Steering(Protocol):
         """Whether this instance knows what is in force: not once it lost the store for too long."""
 
 
-@runtime_checkable
-class SharedStore(CassetteStore, Indexed, Turns, Leases, Steering, Protocol):
+class SharedStore(
+    CassetteStore,
+    Paged,
+    CassetteEditor,
+    RecordingIndex,
+    SharedCursors,
+    Leases,
+    SharedControl,
+    Protocol,
+):
     """A store that several processes use at once, each reading only what it is asked for.
 
     `append` of a recording with a lease raises `Fenced` where another instance holds it by now, and

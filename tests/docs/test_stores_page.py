@@ -6,11 +6,13 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from tapeway.cli.main import main
+from tapeway.ports import Capabilities
 from tapeway.server import lifecycle
 from tapeway.settings.options import Settings
 from tapeway.stores.file.store import FileStore
@@ -90,5 +92,13 @@ def test_the_table_has_every_kind_of_store_and_every_level() -> None:
     for kind in KINDS:
         named = {"file": "file:DIR", "file-yaml": "?format=yaml", "remote": "http"}
         assert named.get(kind.name, kind.name) in table, kind.name
-    levels = set(re.findall(r"^\| `(\w+)` \|", TEXT.partition("## What durable")[2], re.MULTILINE))
-    assert levels == {"process", "disk", "primary", "remote", "server"}
+    assert _first_column("What durable") == {"process", "disk", "primary", "remote", "server"}
+
+
+def test_the_table_for_writers_of_a_store_has_every_capability() -> None:
+    assert _first_column("Writing a store") == {each.name for each in fields(Capabilities)}
+
+
+def _first_column(section: str) -> set[str]:
+    text = TEXT.partition(f"## {section}")[2].partition("\n## ")[0]
+    return set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))

@@ -1,12 +1,14 @@
 """Recordings whose answers lie in files, and what is found of them."""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from tapeway.body_files import pieces
 from tapeway.core.model.cassette import Recording, StoredCassette
 from tapeway.core.model.messages import BodyFile, ChunkTimes, Response, ResponseHead
+from tapeway.ports import CassetteStore
 from tests.stores.recordings import exchanges, recording
 
 
@@ -17,6 +19,13 @@ def large(index: int, file: BodyFile, *supersedes: int) -> Recording:
         ResponseHead(200, "OK"), file=file, chunk_times=ChunkTimes([(1.5, file.size)])
     )
     return replace(made, interaction=replace(made.exchange, response=response))
+
+
+async def kept(store: CassetteStore, pieces: Iterable[bytes], name: str = "x") -> BodyFile:
+    """A large body, taken in by a store that keeps such."""
+    keeper = store.capabilities.bodies
+    assert keeper is not None
+    return await keeper.keep(name, pieces)
 
 
 def body(number: int) -> bytes:

@@ -8,7 +8,7 @@ from tapeway.core.cassette.index import index_keys
 from tapeway.core.model.cassette import CassetteHead, CursorStep, Lease, Recording, TakenRecording
 from tapeway.core.model.control import Control
 from tapeway.core.model.interaction import AnyInteraction
-from tapeway.ports import CassetteStore, Extensible, SharedStore
+from tapeway.ports import CassetteStore, SharedStore
 from tests.stores.recordings import HEAD, exchanges, recording
 
 NewInstance = Callable[[], SharedStore]
@@ -59,8 +59,9 @@ async def take_in(store: CassetteStore, *numbers: int, name: str = "x") -> None:
 
 async def bring_in(store: CassetteStore, *items: AnyInteraction, head: CassetteHead = HEAD) -> None:
     """Interactions that others made, at the end of `x`."""
-    assert isinstance(store, Extensible)
-    await store.extend("x", head, items)
+    writer = store.capabilities.batch_writer
+    assert writer is not None
+    await writer.extend("x", head, items)
 
 
 def found_indexes(found: Sequence[TakenRecording]) -> list[int]:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from tapeway.engine.broker import Broker
 from tapeway.errors import StoreAway, StorePoisoned, TapewayError
-from tapeway.ports import CassetteStore, Poisonable, SharedStore
+from tapeway.ports import CassetteStore
 
 
 class Instances(Protocol):
@@ -72,13 +72,14 @@ class Alone:
 
 def trouble_of(store: CassetteStore) -> TapewayError | None:
     """Why nothing can be recorded into a store, or told from it."""
-    if isinstance(store, Poisonable) and store.poisoned:
+    health, shared = store.capabilities.write_health, store.capabilities.shared
+    if health is not None and health.poisoned:
         return StorePoisoned(
             f"a write to {store.url} failed and left it in an unknown state: nothing is recorded "
             "until the cassette is ejected or tapeway is started anew",
             code="store_poisoned",
         )
-    if isinstance(store, SharedStore) and not store.in_touch:
+    if shared is not None and not shared.in_touch:
         return StoreAway(
             f"{store.url} has not answered for too long to know what is in force: see whether it "
             "runs; tapeway goes on by itself once it does"

@@ -35,7 +35,6 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.text import escape_surrogates
 from tapeway.errors import CassetteCorrupt
-from tapeway.ports import Restatable
 from tapeway.settings.options import Settings, resolve_routes
 from tapeway.settings.sources import flag_of
 
@@ -269,9 +268,9 @@ async def _of_cassettes(settings: Settings, first: str, second: str, *, write: b
 
 
 async def _restated(one: CassettePlace, stored: StoredCassette) -> None:
-    if isinstance(one.store, Restatable):
+    if (editor := one.store.capabilities.head_editor) is not None:
         # What others have recorded meanwhile stays.
-        await one.store.restate(one.name, stored.head)
+        await editor.restate(one.name, stored.head)
     else:
         await one.store.save(one.name, stored)
 

@@ -19,7 +19,7 @@ from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import ConfigError, StoreError
 from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, YAML
 from tapeway.paging import CassetteWalk, walk_cassette
-from tapeway.ports import CassetteStore, SharedStore
+from tapeway.ports import CassetteStore
 from tapeway.stores.file.paths import find_names
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.opening import open_store
@@ -60,9 +60,9 @@ class CassettePlace:
 
     async def get(self, index: int) -> AnyInteraction | None:
         """One interaction. Raises ConfigError, StoreError."""
-        if isinstance(self.store, SharedStore):
-            one = await self.store.get(self.name, index)
-            if one is None and await self.store.outline(self.name) is None:
+        if (shared := self.store.capabilities.shared) is not None:
+            one = await shared.get(self.name, index)
+            if one is None and await shared.outline(self.name) is None:
                 raise self.missing
             return None if one is None else one.item
         items = (await self.walk()).items

@@ -27,7 +27,6 @@ from tapeway.formats.fields import Document
 from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, decode_redacted
 from tapeway.formats.other_tools.http_call import with_match_key
 from tapeway.paging import CassetteWalk, walk_over
-from tapeway.ports import Editable
 from tapeway.stores.file.offline import Page, Pages
 from tapeway.stores.shared.serialize import document_of
 
@@ -208,16 +207,15 @@ async def mend(found: CassettePlace, known: KnownValues) -> Examination:
     Where the store changes single ones, others may go on recording meanwhile, and what breaks off
     has mended some of them.
     """
-    store = found.store
-    if not isinstance(store, Editable):
+    if (editor := found.store.capabilities.cassette_editor) is None:
         return await _mend_at_once(found, known)
     through = await found.walk()
     result = Examination(through.head)
     async for item, mended in _mended(through, known, result):
         if mended is not item:
-            await store.edit(found.name, item.index, mended)
+            await editor.edit(found.name, item.index, mended)
     if result.head != through.head:
-        await store.restate(found.name, result.head)
+        await editor.restate(found.name, result.head)
     return result
 
 

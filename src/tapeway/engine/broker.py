@@ -39,7 +39,7 @@ from tapeway.engine.response_buffer import ResponseReader
 from tapeway.engine.shared_cassettes import SharedCassettes
 from tapeway.engine.single_flight import LiveCalls, Pending, settled
 from tapeway.errors import TapewayError
-from tapeway.ports import BodyKeeper, CassetteStore, LiveAnswer, LiveResponder, SharedStore
+from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
 
 AnyEditor = Editor | SharedEditor
 
@@ -52,8 +52,9 @@ def editor_of(
     new_head: NewHead,
 ) -> AnyEditor:
     """The one for cassettes that are in memory, or for those of a shared store."""
-    if isinstance(cassettes, SharedCassettes) and isinstance(store, SharedStore):
-        return SharedEditor(store, known, new_head, lambda: cassettes.steer(lambda now: now))
+    shared = store.capabilities.shared
+    if isinstance(cassettes, SharedCassettes) and shared is not None:
+        return SharedEditor(shared, known, new_head, lambda: cassettes.steer(lambda now: now))
     if isinstance(cassettes, LoadedCassettes):
         return Editor(cassettes, store, known, routes)
     raise TypeError("a store and what is made of it are of two kinds")
@@ -101,15 +102,16 @@ class Broker:
         )
         control = Control(mode, cassette, takes=1, since=1)
         self.cassettes: LoadedCassettes | SharedCassettes
-        if isinstance(store, SharedStore):
-            self.cassettes = SharedCassettes(store, control, desk)
+        if (shared := store.capabilities.shared) is not None:
+            self.cassettes = SharedCassettes(shared, control, desk)
         else:
             self.cassettes = LoadedCassettes(store, control, desk)
         self.editor = editor_of(self.cassettes, store, KnownValues(known), routes, new_head)
 
     async def __aenter__(self) -> Self:
         await self.cassettes.open()
-        self.scratch = self.store.scratch if isinstance(self.store, BodyKeeper) else None
+        bodies = self.store.capabilities.bodies
+        self.scratch = None if bodies is None else bodies.scratch
         await self._tasks.__aenter__()
         if isinstance(self.cassettes, LoadedCassettes):
             self._fresh = self._tasks.create_task(self.cassettes.keep_fresh())

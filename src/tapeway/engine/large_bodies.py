@@ -23,7 +23,7 @@ from tapeway.core.model.messages import (
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.errors import StoreError
-from tapeway.ports import BodyKeeper, CassetteStore
+from tapeway.ports import CassetteStore
 
 
 class Unreadable(Exception):
@@ -101,12 +101,12 @@ class BodyRedaction:
         return await self._keep(_Redacting(self._redactor, chunk_times).through(pieces(raw)))
 
     async def _keep(self, source: Iterable[bytes]) -> BodyFile:
-        if not isinstance(self._store, BodyKeeper):
+        if (keeper := self._store.capabilities.bodies) is None:
             raise StoreError(
                 f"the store {self._store.url} cannot keep a body of more than {LARGE_BODY} bytes: "
                 "use a folder, or a smaller --max-body"
             )
-        return await self._store.keep(self._name, self._guard.watched(source))
+        return await keeper.keep(self._name, self._guard.watched(source))
 
 
 def _fed(digester: Digester, source: Iterable[bytes]) -> Generator[bool]:

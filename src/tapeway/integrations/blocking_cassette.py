@@ -22,7 +22,7 @@ from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.errors import StoreError, TapewayError
-from tapeway.ports import CassetteStore, SharedStore
+from tapeway.ports import CassetteStore
 from tapeway.stores.opening import open_store
 
 T = TypeVar("T")
@@ -175,13 +175,13 @@ class BlockingCassette:
         return self._head
 
     async def _shared_head(self) -> CassetteHead | None:
-        if not isinstance(self.store, SharedStore):
+        if (shared := self.store.capabilities.shared) is None:
             return None
-        outline = await self.store.outline(self.name)
+        outline = await shared.outline(self.name)
         return None if outline is None else outline.head
 
     async def _own_head(self) -> CassetteHead | None:
-        if isinstance(self.store, SharedStore):
+        if self.store.capabilities.shared is not None:
             return None
         found = await self.store.load(self.name, writable=True)
         if found is None:
@@ -210,8 +210,8 @@ class BlockingCassette:
         return recording.interaction.index
 
     async def _index(self) -> int:
-        if isinstance(self.store, SharedStore):
-            return await self.store.reserve(self.name)
+        if (shared := self.store.capabilities.shared) is not None:
+            return await shared.reserve(self.name)
         index, self._next = self._next, self._next + 1
         return index
 

@@ -21,6 +21,7 @@ from tapeway.errors import closed
 from tapeway.formats.cassette_file import JSON
 from tapeway.formats.native import document
 from tapeway.paging import Placement
+from tapeway.ports import Capabilities
 from tapeway.stores.file.journal import payload_of
 from tapeway.stores.shared.serialize import document_of, text_of
 
@@ -43,6 +44,7 @@ class MemoryStore:
     scratch = None
 
     def __init__(self) -> None:
+        self.capabilities = Capabilities(bodies=self)
         self._cassettes: dict[str, _Kept] = {}
         self._changes = count(1)
         self._closed = False

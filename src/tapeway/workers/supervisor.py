@@ -135,9 +135,9 @@ async def _drained(office: _Office, side: MountedListener | None) -> TapewayErro
 
 def _shared(settings: Settings) -> SharedStore:
     store = make_store(settings)
-    if not isinstance(store, SharedStore):
+    if (shared := store.capabilities.shared) is None:
         raise ConfigError(
             f"--workers {settings.workers}: the store {store.url} cannot be used by several "
             "processes at once: give --store sqlite:FILE or postgresql://…, or --workers 1"
         )
-    return store
+    return shared

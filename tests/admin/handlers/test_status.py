@@ -1,5 +1,6 @@
 """Alive, ready, and the state of things, as scripts read it."""
 
+from tapeway.ports import Capabilities
 from tapeway.stores.memory import MemoryStore
 from tests.admin.admin_and_proxy import World, world
 
@@ -23,6 +24,10 @@ class PoisonedStore(MemoryStore):
     """Says that a sync failed."""
 
     poisoned = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.capabilities = Capabilities(write_health=self)
 
 
 async def test_it_is_not_ready_while_the_store_is_poisoned() -> None:

@@ -163,6 +163,10 @@ def test_what_a_store_finds_wrong_with_itself_is_told(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Wrong(BitByBitStore):
+        def __init__(self, url: str) -> None:
+            super().__init__(url)
+            self.capabilities = replace(self.capabilities, checker=self)
+
         async def check(self) -> list[str]:
             return ["row 3 is missing from index 1"]
 

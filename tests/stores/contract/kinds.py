@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from tapeway.formats.cassette_file import JSON, YAML, Serializer
-from tapeway.ports import CassetteStore
+from tapeway.ports import Capabilities, CassetteStore
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.postgres.store import PostgresStore
@@ -41,21 +41,25 @@ class Unusable:
 class Kind:
     """One kind of store: where a test finds it, and which of the two sorts it is of.
 
-    Of a `shared` one an interaction's index stays; elsewhere they are numbered by position in the
-    cassette's final form. `together` tells whether several stores may record into one cassette at
-    the same time. `server` names the fixture that starts what the store needs and gives its
+    `can` names the capabilities it states. Of a `shared` one an interaction's index stays;
+    elsewhere they are numbered by position in the cassette's final form. `together` tells whether
+    several stores may record into one cassette at the same time. `server` names the fixture that starts what the store needs and gives its
     address; where the machine cannot, that fixture skips and says why.
     """
 
     name: str
     place: Callable[[Path, str], AbstractAsyncContextManager[Place]]
     unusable: Callable[[Path, str], Unusable]
-    shared: bool = False
+    can: frozenset[str]
     together: bool = False
     server: str = ""
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def shared(self) -> bool:
+        return "shared" in self.can
 
 
 @asynccontextmanager
@@ -111,23 +115,28 @@ def _an_absent_listener(folder: Path, server: str) -> Unusable:
     return Unusable(f"http://{PASSWORD}@127.0.0.1:1", "http://127.0.0.1:1", cause=True)
 
 
+_FILE = frozenset({"write_health", "bodies"})
+_REMOTE = frozenset({"bodies", "paged", "head_editor"})
+_DATABASE = frozenset(each.name for each in fields(Capabilities)) - {"write_health"}
+
 KINDS = [
     Kind(
         "memory",
         _memory,
         lambda folder, server: Unusable("memory:somewhere", "memory:somewhere", cause=False),
+        frozenset({"bodies"}),
         together=True,
     ),
-    Kind("file", _file(JSON), _a_file),
-    Kind("file-yaml", _file(YAML), _a_file),
-    Kind("sqlite", _sqlite, _no_database, shared=True, together=True),
+    Kind("file", _file(JSON), _a_file, _FILE),
+    Kind("file-yaml", _file(YAML), _a_file, _FILE),
+    Kind("sqlite", _sqlite, _no_database, _DATABASE | {"write_health"}, together=True),
     Kind(
         "postgresql",
         _postgres,
         _a_closed_port,
-        shared=True,
+        _DATABASE,
         together=True,
         server="postgres_dsn",
     ),
-    Kind("remote", _remote, _an_absent_listener, together=True),
+    Kind("remote", _remote, _an_absent_listener, _REMOTE, together=True),
 ]

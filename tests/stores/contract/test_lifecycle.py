@@ -5,13 +5,14 @@ import json
 import re
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import ConfigError, StoreError
-from tapeway.ports import CassetteStore, SharedStore
+from tapeway.ports import CassetteStore
 from tapeway.stores.opening import open_store
 from tests.stores.contract.conftest import opened
 from tests.stores.contract.kinds import PASSWORD, Kind, Place
@@ -26,7 +27,20 @@ async def test_a_store_says_what_it_is(kind: Kind, place: Place) -> None:
     assert re.match(r"[a-z]+:", store.url)
     assert PASSWORD not in store.url
     assert store.durability in ("process", "disk", "primary", "remote")
-    assert isinstance(store, SharedStore) is kind.shared
+
+
+async def test_a_store_states_the_same_capabilities_from_its_making_on(
+    kind: Kind, place: Place
+) -> None:
+    store = place.again()
+    stated = store.capabilities
+
+    assert {
+        each.name for each in fields(stated) if getattr(stated, each.name) is not None
+    } == kind.can
+    async with opened(store):
+        assert store.capabilities is stated
+    assert store.capabilities is stated
 
 
 async def test_a_place_that_cannot_be_used_is_named_with_its_cause(

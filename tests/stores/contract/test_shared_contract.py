@@ -12,8 +12,8 @@ from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import CassetteEdited, StoreError
-from tapeway.ports import BodyKeeper, SharedStore
-from tests.stores.large_bodies import large
+from tapeway.ports import SharedStore
+from tests.stores.large_bodies import kept, large
 from tests.stores.recordings import HEAD, answers, bodies, exchanges, indexes, recording
 from tests.stores.shared_instances import (
     again,
@@ -34,7 +34,7 @@ async def store(pair: list[SharedStore]) -> SharedStore:
 
 
 async def test_a_store_shared_by_processes_says_so(store: SharedStore) -> None:
-    assert isinstance(store, SharedStore)
+    assert store.capabilities.shared is store
 
 
 # Finding.
@@ -333,9 +333,8 @@ async def test_every_change_changes_the_mark(pair: list[SharedStore]) -> None:
 
 async def test_large_bodies_are_there_for_every_instance(pair: list[SharedStore]) -> None:
     one, other = pair
-    assert isinstance(one, BodyKeeper)
     content = b"0123456789" * 300_000
-    file = await one.keep("x", [content[:7], content[7:]])
+    file = await kept(one, [content[:7], content[7:]])
     await one.append("x", HEAD, large(0, file))
 
     (found,) = await other.find("x", [key(0)])

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tapeway.body_files import pieces
-from tapeway.ports import BodyFinder, BodyKeeper, Extensible, SharedStore, Swappable
-from tests.stores.large_bodies import body, large
+from tapeway.ports import SharedStore
+from tests.stores.large_bodies import body, kept, large
 from tests.stores.recordings import HEAD, answers, bodies, indexes, recording
 from tests.stores.shared_instances import again, found_bodies, key, take_in
 
@@ -25,10 +25,11 @@ async def pair_with_two(pair: list[SharedStore]) -> list[SharedStore]:
 
 async def test_a_cassette_takes_the_place_of_another(pair_with_two: list[SharedStore]) -> None:
     one, other = pair_with_two
-    assert isinstance(one, Swappable)
+    replacer = one.capabilities.replacer
+    assert replacer is not None
     before = await other.stat("x")
 
-    await one.supplant("x", "y")
+    await replacer.supplant("x", "y")
 
     assert await other.names() == ["x"]
     outline = await other.outline("x")
@@ -46,9 +47,10 @@ async def test_a_cassette_takes_the_place_of_another(pair_with_two: list[SharedS
 
 async def test_nothing_takes_the_place_of_none(pair_with_two: list[SharedStore]) -> None:
     one, other = pair_with_two
-    assert isinstance(one, Swappable)
+    replacer = one.capabilities.replacer
+    assert replacer is not None
 
-    await one.supplant("x", "nothing")
+    await replacer.supplant("x", "nothing")
 
     assert await other.names() == ["x", "y"]
     assert bodies(await other.load("x", writable=False)) == answers(0, 1, 2)
@@ -57,9 +59,10 @@ async def test_nothing_takes_the_place_of_none(pair_with_two: list[SharedStore])
 
 async def test_a_cassette_is_given_a_name_nobody_has(pair_with_two: list[SharedStore]) -> None:
     one, other = pair_with_two
-    assert isinstance(one, Swappable)
+    replacer = one.capabilities.replacer
+    assert replacer is not None
 
-    await one.supplant("z", "y")
+    await replacer.supplant("z", "y")
 
     assert await other.names() == ["x", "z"]
     assert bodies(await other.load("z", writable=False)) == [b"new"]
@@ -69,13 +72,15 @@ async def test_no_index_is_given_out_twice_where_one_took_anothers_place(
     pair_with_two: list[SharedStore],
 ) -> None:
     one, other = pair_with_two
-    assert isinstance(one, Swappable)
-    assert isinstance(one, Extensible)
+    replacer = one.capabilities.replacer
+    assert replacer is not None
+    writer = one.capabilities.batch_writer
+    assert writer is not None
     reserved = await other.reserve("x")
-    await one.supplant("x", "y")
+    await replacer.supplant("x", "y")
 
     await other.append("x", OTHER, again(5, reserved))
-    await one.extend("x", OTHER, [recording(6).interaction])
+    await writer.extend("x", OTHER, [recording(6).interaction])
 
     found = indexes(await other.load("x", writable=False))
     assert len(found) == len(set(found)) == 3
@@ -86,18 +91,18 @@ async def test_a_body_is_found_by_its_digest_in_the_cassette_that_has_it(
     pair: list[SharedStore],
 ) -> None:
     one, other = pair
-    assert isinstance(one, BodyKeeper)
-    assert isinstance(other, BodyFinder)
-    file = await one.keep("x", [body(1), body(2)])
-    assert await other.body("x", file.digest) is None
+    file = await kept(one, [body(1), body(2)])
+    finder = other.capabilities.body_finder
+    assert finder is not None
+    assert await finder.body("x", file.digest) is None
     await one.append("x", HEAD, recording(0))
     await one.append("x", HEAD, large(1, file))
     await one.append("y", HEAD, recording(0))
 
-    found = await other.body("x", file.digest)
+    found = await finder.body("x", file.digest)
 
     assert found is not None
     assert (found.size, found.digest) == (file.size, file.digest)
     assert await asyncio.to_thread(lambda: b"".join(pieces(found))) == body(1) + body(2)
-    assert await other.body("y", file.digest) is None
-    assert await other.body("x", "0" * 64) is None
+    assert await finder.body("y", file.digest) is None
+    assert await finder.body("x", "0" * 64) is None

@@ -14,10 +14,10 @@ from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Failure, Request, Response, ResponseChunk, ResponseHead
 from tapeway.formats.native import document
-from tapeway.ports import BodyKeeper, CassetteStore
+from tapeway.ports import CassetteStore
 from tests.stores.contract.conftest import opened
 from tests.stores.contract.kinds import Place
-from tests.stores.large_bodies import body, contents, large
+from tests.stores.large_bodies import body, contents, kept, large
 from tests.stores.recordings import HEAD, answers, bodies, record, recording
 from tests.support.exchanges import interaction
 
@@ -111,10 +111,9 @@ async def test_a_large_body_is_kept_and_handed_out_as_a_file(place: Place) -> No
     content = bytes(range(256)) * 10_000
     pieces = [content[at : at + 100_000] for at in range(0, len(content), 100_000)]
     async with opened(place.again()) as store:
-        assert isinstance(store, BodyKeeper)
-        first = await store.keep("x", pieces)
+        first = await kept(store, pieces)
         await store.append("x", HEAD, large(0, first))
-        second = await store.keep("x", [body(1)])
+        second = await kept(store, [body(1)])
         await store.append("x", HEAD, large(1, second))
         await store.append("x", HEAD, recording(2, 1))
 
@@ -129,11 +128,11 @@ async def test_a_large_body_is_kept_and_handed_out_as_a_file(place: Place) -> No
         found = await store.load("x", writable=False)
         assert await asyncio.to_thread(contents, found) == [content, *answers(2)]
         assert found is not None
-        (kept, _) = found.interactions
-        assert isinstance(kept, Interaction)
-        assert kept.response.file is not None
-        assert kept.response.file.digest == first.digest
-        assert kept.response.chunk_times == large(0, first).exchange.response.chunk_times
+        (item, _) = found.interactions
+        assert isinstance(item, Interaction)
+        assert item.response.file is not None
+        assert item.response.file.digest == first.digest
+        assert item.response.chunk_times == large(0, first).exchange.response.chunk_times
 
 
 async def test_a_large_body_that_breaks_off_leaves_nothing(store: CassetteStore) -> None:
@@ -141,9 +140,8 @@ async def test_a_large_body_that_breaks_off_leaves_nothing(store: CassetteStore)
         yield body(0)
         raise ValueError("the upstream left")
 
-    assert isinstance(store, BodyKeeper)
     with pytest.raises(ValueError, match="the upstream left"):
-        await store.keep("x", broken())
-    await store.append("x", HEAD, large(0, await store.keep("x", [body(1)])))
+        await kept(store, broken())
+    await store.append("x", HEAD, large(0, await kept(store, [body(1)])))
 
     assert await asyncio.to_thread(contents, await store.load("x", writable=False)) == [body(1)]

@@ -8,7 +8,6 @@ import pytest
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import CassetteEdited, CassetteLocked, ConfigError, StoreError
 from tapeway.paging import walk_cassette
-from tapeway.ports import BodyKeeper, Restatable
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.opening import open_store
@@ -16,7 +15,7 @@ from tapeway.stores.remote.client import address_of
 from tapeway.stores.remote.store import RemoteStore
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.contract.conftest import opened
-from tests.stores.large_bodies import body, contents, large
+from tests.stores.large_bodies import body, contents, kept, large
 from tests.stores.recordings import HEAD, answers, bodies, indexes, recording
 from tests.stores.remote.between import between, broken, changed
 from tests.stores.remote.far_side import far_side
@@ -115,8 +114,7 @@ async def test_a_cassette_goes_over_two_hops_and_back_as_it_was(tmp_path: Path) 
         far_side(last.store()) as middle,
         opened(middle.store()) as store,
     ):
-        assert isinstance(store, BodyKeeper)
-        file = await store.keep("x", [body(1), body(2)])
+        file = await kept(store, [body(1), body(2)])
         await store.append("x", HEAD, large(0, file))
         for at in range(1, 4):
             await store.append("x", HEAD, recording(at))
@@ -218,29 +216,31 @@ async def test_names_come_by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_cassette_is_gone_through_bit_by_bit(tmp_path: Path, shared: bool) -> None:
     there = SqliteStore(tmp_path / "x.db") if shared else FileStore(tmp_path)
     async with far_side(there) as far, opened(far.store()) as store:
-        assert isinstance(store, Restatable)
-        assert await store.outline("x") is None
-        assert list(await store.page("x", after=None, limit=5)) == []
+        paged, editor = store.capabilities.paged, store.capabilities.head_editor
+        assert paged is not None
+        assert editor is not None
+        assert await paged.outline("x") is None
+        assert list(await paged.page("x", after=None, limit=5)) == []
         for at in range(20):
             await store.append("x", HEAD, recording(at))
-        outline = await store.outline("x")
+        outline = await paged.outline("x")
         assert outline is not None
         assert (outline.head, outline.count) == (HEAD, 20)
         assert outline.sources == {
             (recording(0).exchange.request.route, recording(0).exchange.request.base)
         }
         found: list[int] = []
-        while page := await store.page("x", after=found[-1] if found else None, limit=6):
+        while page := await paged.page("x", after=found[-1] if found else None, limit=6):
             found += [each.item.index for each in page]
         assert found == list(range(20))
         # From anywhere, as if it had broken off there.
-        assert [each.item.index for each in await store.page("x", after=17, limit=9)] == [18, 19]
+        assert [each.item.index for each in await paged.page("x", after=17, limit=9)] == [18, 19]
         with pytest.raises(CassetteEdited, match="begin again"):
-            await store.page("x", after=33, limit=1)
+            await paged.page("x", after=33, limit=1)
 
         head = CassetteHead(HEAD.created_at, HEAD.run_id, {"more": ["is said"]})
-        await store.restate("x", head)
-        outline = await store.outline("x")
+        await editor.restate("x", head)
+        outline = await paged.outline("x")
         assert outline is not None
         assert (outline.head, outline.count) == (head, 20)
 

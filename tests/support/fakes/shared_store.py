@@ -16,6 +16,7 @@ from tapeway.core.model.cassette import (
 )
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.errors import StoreAway
+from tapeway.ports import Capabilities
 from tapeway.stores.memory import MemoryStore
 
 
@@ -24,6 +25,14 @@ class BitByBitStore(MemoryStore):
 
     def __init__(self, url: str = "fake:") -> None:
         super().__init__()
+        self.capabilities = Capabilities(
+            bodies=self,
+            paged=self,
+            head_editor=self,
+            cassette_editor=self,
+            batch_writer=self,
+            replacer=self,
+        )
         self.url = url
         self.pages: list[int] = []
         self.loads = 0

@@ -46,6 +46,7 @@ class InstanceStore(BitByBitStore):
 
     def __init__(self, common: Common) -> None:
         super().__init__()
+        self.capabilities = replace(self.capabilities, shared=self)
         self.common = common
         self.held, self.heads = common.held, common.heads
         self.in_touch = True

@@ -26,7 +26,6 @@ from tapeway.engine.editing.lookup import no_cassette
 from tapeway.errors import AdminError, StoreError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native import document
-from tapeway.ports import Paged
 
 MOST_AT_ONCE = 64 * 1024 * 1024
 """A larger one, read whole, takes about ten times its size."""
@@ -63,7 +62,7 @@ async def read_cassette(console: HandlerContext, name: str) -> StoredCassette:
 async def refuse_large(console: HandlerContext, name: str) -> None:
     """Raise AdminError (413) for one that a store holds and that would not fit into memory whole."""
     store = console.broker.store
-    stat = await store.stat(name) if isinstance(store, Paged) else None
+    stat = await store.stat(name) if store.capabilities.paged is not None else None
     if stat is not None and stat.size_bytes > MOST_AT_ONCE:
         raise AdminError(
             f"cassette '{name}' has {stat.size_bytes} bytes, more than the {MOST_AT_ONCE} that are "
@@ -81,8 +80,9 @@ async def _item(
     broker = console.broker
     stat = await broker.store.stat(name)
     count, error, read = held, None, 0
-    if count is None and isinstance(broker.store, Paged):
-        outline = await broker.store.outline(name)
+    paged = broker.store.capabilities.paged
+    if count is None and paged is not None:
+        outline = await paged.outline(name)
         count = None if outline is None else outline.count
     elif count is None and stat is not None:
         count = console.census.known(name, stat)

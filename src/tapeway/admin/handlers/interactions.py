@@ -42,7 +42,6 @@ from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
 from tapeway.formats.native.document import decode, document_digest, encode
 from tapeway.paging import PAGE_BYTES, bytes_in_memory
-from tapeway.ports import SharedStore
 
 JSON = frozenset({"application/json"})
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
@@ -78,7 +77,7 @@ async def _page(
     console: HandlerContext, name: str, after: int | None, limit: int
 ) -> tuple[list[AnyInteraction], int | None]:
     """Some interactions, and the index after which there are more."""
-    if not isinstance(console.broker.store, SharedStore):
+    if console.broker.store.capabilities.shared is None:
         stored = await read_cassette(console, name)
         held = sorted(stored.interactions, key=lambda each: each.index)
         later = [each for each in held if after is None or each.index > after]

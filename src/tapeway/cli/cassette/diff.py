@@ -33,7 +33,6 @@ from tapeway.core.model.messages import Response
 from tapeway.core.streams.documents import documents
 from tapeway.core.text import decode_utf8
 from tapeway.errors import CassetteCorrupt, StoreError, TapewayError
-from tapeway.ports import SharedStore
 from tapeway.settings.options import Settings, resolve_routes
 from tapeway.settings.sources import load_settings
 
@@ -57,7 +56,7 @@ class DiffSource:
     @classmethod
     async def of(cls, place: CassettePlace, table: RouteTable) -> "DiffSource":
         """The cassette at a place. Raises ConfigError where there is none, StoreError."""
-        if isinstance(place.store, SharedStore):
+        if place.store.capabilities.shared is not None:
             return cls((await place.walk()).head, place, table, None)
         stored = await place.load()
         return cls(stored.head, place, table, {each.index: each for each in stored.interactions})

@@ -30,7 +30,6 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerpr
 from tapeway.core.text import escape_surrogates
 from tapeway.errors import CassetteCorrupt, ConfigError, TapewayError
 from tapeway.paging import CassetteWalk, walk_over
-from tapeway.ports import Editable, SharedStore
 from tapeway.settings.options import Settings
 from tapeway.settings.sources import load_settings
 
@@ -258,11 +257,11 @@ async def _prune(names: Sequence[str], wish: _Wish, settings: Settings, form: st
 
 async def _pruned(found: CassettePlace, wish: _Wish, settings: Settings) -> Choice:
     check_lasting(found.store)
-    if isinstance(found.store, Editable):
+    if (editor := found.store.capabilities.cassette_editor) is not None:
         through = await found.walk()
         choice = await choose(through, *_ways(found, wish, through.head, settings))
         for each in choice.going if not wish.dry_run else []:
-            await found.store.edit(found.name, each.index, None)
+            await editor.edit(found.name, each.index, None)
         return choice
     # Claimed before it is looked at: nobody changes it between.
     stored = await found.load(writable=not wish.dry_run)
@@ -286,7 +285,7 @@ def _ways(
         unused = UnusedOnes(
             wish.report[found.name],
             found.shown,
-            numbered_for_good=isinstance(found.store, SharedStore),
+            numbered_for_good=found.store.capabilities.shared is not None,
         )
     if wish.keep_last is not None:
         try:

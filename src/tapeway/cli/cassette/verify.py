@@ -36,7 +36,7 @@ from tapeway.errors import StoreAway, StoreError, TapewayError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native.document import encode, load, write
 from tapeway.paging import large_bodies
-from tapeway.ports import CassetteStore, Checkable, Indexed, SharedStore
+from tapeway.ports import CassetteStore, RecordingIndex
 from tapeway.settings.sources import load_settings
 from tapeway.stores.opening import open_store
 
@@ -55,7 +55,7 @@ class Problem:
 class Keys:
     """Goes along with a cassette, in memory for the keys of those that have not gone by yet."""
 
-    def __init__(self, store: Indexed, name: str, rules: Rules) -> None:
+    def __init__(self, store: RecordingIndex, name: str, rules: Rules) -> None:
         self._store = store
         self._name = name
         self._rules = rules
@@ -94,7 +94,8 @@ class Verification:
     def __init__(self, store: CassetteStore, name: str, rules: Rules) -> None:
         self.interactions = 0
         self.bodies: set[str] = set()
-        self._keys = Keys(store, name, rules) if isinstance(store, SharedStore) else None
+        index = store.capabilities.shared
+        self._keys = None if index is None else Keys(index, name, rules)
 
     async def problems(self, item: AnyInteraction) -> list[Problem]:
         """All there are with this one. A large body is read, once. Raises StoreError."""
@@ -251,10 +252,10 @@ async def _gone_through(found: CassettePlace) -> _Verified:
 
 
 async def _beneath(store: CassetteStore) -> list[_Verified]:
-    if not isinstance(store, Checkable):
+    if (checker := store.capabilities.checker) is None:
         return []
     async with opened(store):
-        wrong = await store.check()
+        wrong = await checker.check()
         problems = tuple(Problem(None, each) for each in wrong)
         return [_Verified(store.url, problems=problems)] if wrong else []
 

@@ -25,7 +25,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import ConfigError, StoreError
 from tapeway.paging import CassetteWalk, walk_cassette, walk_over
-from tapeway.ports import Restatable, Swappable
+from tapeway.ports import HeadEditor
 
 _BESIDE = ".converting"
 _LONGEST = 128
@@ -37,8 +37,8 @@ async def bring(source: TransferSource, to: CassettePlace, *, force: bool) -> Di
     Raises ConfigError where there is another one and that is not forced, StoreError.
     """
     check_lasting(to.store)
-    if isinstance(to.store, Restatable):
-        return await _into_database(source, to, to.store, force=force)
+    if (editor := to.store.capabilities.head_editor) is not None:
+        return await _into_database(source, to, editor, force=force)
     return await _into_file(source, to, force=force)
 
 
@@ -82,23 +82,23 @@ async def _rest(
 
 
 async def _into_database(
-    source: TransferSource, to: CassettePlace, store: Restatable, *, force: bool
+    source: TransferSource, to: CassettePlace, editor: HeadEditor, *, force: bool
 ) -> Digest:
     wanted = await source.walk()
     present = await walk_cassette(to.store, to.name)
     if present is None or is_marked(present.head):
-        return await _filled(source, wanted, to, store, force=force)
+        return await _filled(source, wanted, to, editor, force=force)
     done = await beginning(wanted, present)
     if done is not None and await ended(wanted):
         return done
     if not force:
         raise endpoints.taken(to.shown)
-    if not isinstance(store, Swappable):
+    if (replacer := to.store.capabilities.replacer) is None:
         return await _into_file(source, to, force=force)
     beside = _beside(to)
-    done = await _filled(source, await source.walk(), beside, store, force=force)
-    await store.supplant(to.name, beside.name)
-    await _check(to, store, wanted.head, done.count)
+    done = await _filled(source, await source.walk(), beside, editor, force=force)
+    await replacer.supplant(to.name, beside.name)
+    await _check(to, wanted.head, done.count)
     return done
 
 
@@ -106,7 +106,7 @@ async def _filled(
     source: TransferSource,
     wanted: CassetteWalk,
     to: CassettePlace,
-    store: Restatable,
+    editor: HeadEditor,
     *,
     force: bool,
 ) -> Digest:
@@ -128,30 +128,30 @@ async def _filled(
         done = Digest()
         await to.store.save(to.name, StoredCassette(mark))
     else:
-        await store.restate(to.name, mark)
+        await editor.restate(to.name, mark)
     await _refuse_own(source, to, mark)
-    await _add_all(wanted, to, store, mark, done)
+    await _add_all(wanted, to, mark, done)
     found = await verified(done, to)
-    await _check(to, store, mark, found.count)
-    await store.restate(to.name, wanted.head)
-    await _check(to, store, wanted.head, found.count)
+    await _check(to, mark, found.count)
+    await editor.restate(to.name, wanted.head)
+    await _check(to, wanted.head, found.count)
     return found
 
 
 async def _add_all(
-    wanted: CassetteWalk, to: CassettePlace, store: Restatable, mark: CassetteHead, done: Digest
+    wanted: CassetteWalk, to: CassettePlace, mark: CassetteHead, done: Digest
 ) -> None:
     with progress("copying", wanted.count) as step:
         step(done.count)
         async for batch in batches(wanted.items, to, done):
-            await _check(to, store, mark, done.count - len(batch))
+            await _check(to, mark, done.count - len(batch))
             await add(to.store, to.name, mark, batch)
             step(len(batch))
 
 
-async def _check(to: CassettePlace, store: Restatable, head: CassetteHead, count: int) -> None:
-    outline = await store.outline(to.name)
-    if outline is None or (outline.head, outline.count) != (head, count):
+async def _check(to: CassettePlace, head: CassetteHead, count: int) -> None:
+    found = await walk_cassette(to.store, to.name)
+    if found is None or (found.head, found.count) != (head, count):
         raise StoreError(
             f"{to.shown} was changed by somebody while it came into being: is it converted or "
             "recorded into elsewhere? Run it again when that is over"

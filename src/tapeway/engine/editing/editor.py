@@ -60,7 +60,7 @@ from tapeway.engine.editing.lookup import (
 from tapeway.engine.editing.screening import Secrets, screened
 from tapeway.errors import StoreError
 from tapeway.formats.native import document
-from tapeway.ports import BodyKeeper, CassetteStore
+from tapeway.ports import CassetteStore
 
 T = TypeVar("T")
 Work = Callable[[CassetteIndex], Awaitable[T]]
@@ -342,9 +342,9 @@ class Editor:
         """
 
         async def work(cassette: CassetteIndex) -> None:
-            if not isinstance(self._store, BodyKeeper):
+            if (keeper := self._store.capabilities.bodies) is None:
                 raise StoreError(f"the store {self._store.url} takes no large bodies")
-            self._bodies.add(name, await self._store.keep(name, pieces(file)))
+            self._bodies.add(name, await keeper.keep(name, pieces(file)))
 
         await self.claim(name)
         await self._workshop.alongside(name, work)

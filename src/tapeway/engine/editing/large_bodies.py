@@ -82,9 +82,9 @@ async def outsourced(
 
     Raises StoreError; then nothing refers to what was kept by then.
     """
-    if not isinstance(store, BodyKeeper):
+    if (keeper := store.capabilities.bodies) is None:
         return tuple(items)
-    return tuple([await _outsourced(store, name, item) for item in items])
+    return tuple([await _outsourced(keeper, name, item) for item in items])
 
 
 async def _outsourced(store: BodyKeeper, name: str, item: AnyInteraction) -> AnyInteraction:

@@ -13,7 +13,7 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.engine.editing.changes import Appended, Reference
 from tapeway.errors import AdminError, CassetteEdited
 from tapeway.formats.native import document
-from tapeway.ports import Indexed
+from tapeway.ports import RecordingIndex
 
 
 def no_cassette(name: str) -> AdminError:
@@ -69,7 +69,7 @@ def same(cassette: CassetteIndex, index: int | None, item: AnyInteraction) -> Ap
 
 
 async def held_already(
-    store: Indexed, name: str, head: CassetteHead, items: Sequence[AnyInteraction]
+    store: RecordingIndex, name: str, head: CassetteHead, items: Sequence[AnyInteraction]
 ) -> dict[int, Appended]:
     """Those that stand in the cassette just as they are sent, each time and duration the same."""
     found: dict[int, Appended] = {}

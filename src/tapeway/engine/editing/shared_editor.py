@@ -28,7 +28,7 @@ from tapeway.engine.editing.screening import Secrets, screened
 from tapeway.errors import StoreError
 from tapeway.formats.native import document
 from tapeway.paging import pages_after
-from tapeway.ports import BodyFinder, BodyKeeper, SharedStore
+from tapeway.ports import SharedStore
 
 
 class SharedEditor:
@@ -70,8 +70,8 @@ class SharedEditor:
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
         """A large body of a cassette, or None where it has none such."""
-        if isinstance(self._store, BodyFinder):
-            return await self._store.body(name, digest)
+        if (finder := self._store.capabilities.body_finder) is not None:
+            return await finder.body(name, digest)
         async for item in pages_after(self._store, name, None):
             for file in large_bodies(item):
                 if file.digest == digest:
@@ -194,9 +194,9 @@ class SharedEditor:
 
     async def keep(self, name: str, file: BodyFile) -> None:
         """Bring a large body in that an interaction to come refers to; durable on return."""
-        if not isinstance(self._store, BodyKeeper):
+        if (keeper := self._store.capabilities.bodies) is None:
             raise StoreError(f"the store {self._store.url} takes no large bodies")
-        self._bodies.add(name, await self._store.keep(name, pieces(file)))
+        self._bodies.add(name, await keeper.keep(name, pieces(file)))
 
     async def _append(
         self,

@@ -18,7 +18,7 @@ from tapeway.core.model.cassette import CassetteHead, LeakCheck, Recording, Stor
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import CassetteCorrupt, RequestError, StoreError
 from tapeway.integrations.history.message import Message, read, written
-from tapeway.ports import CassetteStore, SharedStore
+from tapeway.ports import CassetteStore
 
 FOLDER = "history"
 
@@ -106,7 +106,6 @@ class CassetteHistory:
         self._store = store
         self._now = now
         self._check = check
-        self._shared = isinstance(store, SharedStore)
         # Where no other process hands out indexes: the next one of each session in use.
         self._claimed: OrderedDict[str, int] = OrderedDict()
         # Clocks of file systems stand still for milliseconds: what was changed after what.
@@ -170,8 +169,8 @@ class CassetteHistory:
         return self._locks.setdefault(name, asyncio.Lock())
 
     async def _next_index(self, name: str) -> int:
-        if isinstance(self._store, SharedStore) and self._shared:
-            return await self._store.reserve(name)
+        if (shared := self._store.capabilities.shared) is not None:
+            return await shared.reserve(name)
         if name not in self._claimed:
             stored = await self._store.load(name, writable=True)
             indexes = [each.index for each in stored.interactions] if stored is not None else []

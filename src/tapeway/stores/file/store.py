@@ -16,6 +16,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import StoreError, TapewayError, closed
 from tapeway.formats.cassette_file import JSON, Serializer
+from tapeway.ports import Capabilities
 from tapeway.stores.file.cassette import FileCassette
 from tapeway.stores.file.journal import payload_of
 from tapeway.stores.file.paths import Paths, find_names
@@ -40,6 +41,7 @@ class FileStore:
 
     def __init__(self, root: Path, serializer: Serializer = JSON) -> None:
         self.url = f"file:{root}" if serializer is JSON else f"file:{root}?format={serializer.name}"
+        self.capabilities = Capabilities(write_health=self, bodies=self)
         self._root = root
         self._serializer = serializer
         self._pool = _threads()

@@ -26,6 +26,7 @@ from tapeway.core.model.control import Control, CursorState
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import closed
+from tapeway.ports import Capabilities
 from tapeway.stores.postgres import address, cassettes, pool, queries, rows, writes
 from tapeway.stores.postgres.bodies import Bodies
 from tapeway.stores.postgres.coordination import cursors, leases
@@ -53,6 +54,17 @@ class PostgresStore:
     def __init__(
         self, url: str, *, lease_s: float | None = None, touch_s: float = OUT_OF_TOUCH_S
     ) -> None:
+        self.capabilities = Capabilities(
+            bodies=self,
+            body_finder=self,
+            paged=self,
+            head_editor=self,
+            cassette_editor=self,
+            batch_writer=self,
+            replacer=self,
+            checker=self,
+            shared=self,
+        )
         self._address = address.read(url)
         self._times = float(lease_s or self._address.lease_s), float(touch_s)
         self._opened: PostgresInstance | None = None

@@ -25,6 +25,7 @@ from tapeway.formats import jsonl
 from tapeway.formats.cassette_file import JSON
 from tapeway.formats.native import document
 from tapeway.paging import large_bodies
+from tapeway.ports import Capabilities
 from tapeway.stores.remote.bodies import RemoteBodies
 from tapeway.stores.remote.client import PATIENCE_S, SILENCE_S, RemoteAddress, RemoteClient, path_of
 from tapeway.stores.remote.copies import Copies
@@ -50,6 +51,7 @@ class RemoteStore:
     ) -> None:
         self.url = address.shown
         self.durability = "remote"
+        self.capabilities = Capabilities(bodies=self, paged=self, head_editor=self)
         self._caller = RemoteClient(address, patience_s, silence_s)
         self._bodies = RemoteBodies(self._caller)
         self._copies = Copies(self._caller, self._bodies)

@@ -29,6 +29,7 @@ from tapeway.core.model.control import Control, CursorState
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import StoreError, StoreFull, closed
+from tapeway.ports import Capabilities
 from tapeway.stores.shared.columns import brought_in
 from tapeway.stores.shared.serial_executor import outcome
 from tapeway.stores.sqlite import bodies, writes
@@ -53,6 +54,18 @@ class SqliteStore:
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` is one that all processes of the machine share."""
         self.url = f"sqlite:{path}"
+        self.capabilities = Capabilities(
+            write_health=self,
+            bodies=self,
+            body_finder=self,
+            paged=self,
+            head_editor=self,
+            cassette_editor=self,
+            batch_writer=self,
+            replacer=self,
+            checker=self,
+            shared=self,
+        )
         self._place = StoreLocation(path)
         self._clock = clock
         self._house: Runtime | None = None

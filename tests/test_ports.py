@@ -1,0 +1,79 @@
+"""Optional abilities of a store are read from its capabilities, never asked for by `isinstance`."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tapeway.ports import Capabilities
+
+PACKAGE = Path(__file__).parents[1] / "src" / "tapeway"
+PORTS = (PACKAGE / "ports.py").read_text(encoding="utf-8")
+
+
+def protocols() -> set[str]:
+    """The names of all Protocols of `ports.py`."""
+    return {
+        each.name
+        for each in ast.parse(PORTS).body
+        if isinstance(each, ast.ClassDef) and "Protocol" in map(ast.unparse, each.bases)
+    }
+
+
+def asked_by_type(source: str) -> Iterator[tuple[int, str]]:
+    """Where a module asks whether something is of a Protocol of `ports.py`."""
+    tree = ast.parse(source)
+    names = {each: each for each in protocols()}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "tapeway.ports":
+            names |= {each.asname: each.name for each in node.names if each.asname is not None}
+    for node in ast.walk(tree):
+        asked: list[ast.expr] = []
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
+            asked = node.args[1:]
+        elif isinstance(node, ast.MatchClass):
+            asked = [node.cls]
+        for part in [each for expr in asked for each in ast.walk(expr)]:
+            if isinstance(part, ast.Name | ast.Attribute):
+                name = part.id if isinstance(part, ast.Name) else part.attr
+                if names.get(name) in protocols():
+                    yield part.lineno, names[name]
+
+
+def test_nothing_asks_a_store_by_its_type() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line}: {name}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for line, name in asked_by_type(path.read_text(encoding="utf-8"))
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "isinstance(store, SharedStore)",
+        "isinstance(store, (int, Paged))",
+        "isinstance(store, int | BodyKeeper)",
+        "isinstance(store, ports.SharedStore)",
+        "issubclass(kind, CassetteStore)",
+        "from tapeway.ports import CassetteStore as Store\nisinstance(store, Store)",
+        "match store:\n    case SharedStore(): ...",
+    ],
+)
+def test_a_planted_question_is_found(source: str) -> None:
+    assert len(list(asked_by_type(source))) == 1
+
+
+def test_a_question_about_another_type_is_none() -> None:
+    assert list(asked_by_type("isinstance(store, FileStore)\nstore.capabilities.shared")) == []
+
+
+def test_a_capability_is_a_protocol_or_none() -> None:
+    stated = Capabilities.__annotations__
+
+    assert {each.removesuffix(" | None") for each in stated.values()} <= protocols()
+    assert all(each.endswith(" | None") for each in stated.values())
+    assert all(getattr(Capabilities(), field) is None for field in stated)
