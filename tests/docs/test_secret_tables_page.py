@@ -5,7 +5,7 @@ import re
 from tapeway.core.redaction.credentials import MIN_COOKIE, MIN_VALUE
 from tapeway.core.redaction.patterns import LABELS
 from tapeway.core.redaction.redactor import Redactor
-from tapeway.core.redaction.secret_names import hides
+from tapeway.core.redaction.secret_names import is_secret_field
 from tests.core.redaction.example_messages import make_request
 from tests.support.markdown import ROOT, blocks
 
@@ -31,10 +31,10 @@ def test_the_names_it_lists_hide_what_it_says() -> None:
         for cells in rows("Names")
     ]
     for name in in_requests:
-        assert hides(name, b"two words", answer=False), name
+        assert is_secret_field(name, b"two words", answer=False), name
     for name in words:
-        assert hides(name, b"one", answer=False), name
-        assert not hides(name, b"two words", answer=False), name
+        assert is_secret_field(name, b"one", answer=False), name
+        assert not is_secret_field(name, b"two words", answer=False), name
     for name in logins:
         for login in (
             b"x",
@@ -42,13 +42,13 @@ def test_the_names_it_lists_hide_what_it_says() -> None:
             b"SSWS 0123456789",
             b'Digest username="a b", response="c"',
         ):
-            assert hides(name, login, answer=False), login
-        assert not hides(name, b"Approved for visits", answer=False), name
+            assert is_secret_field(name, login, answer=False), login
+        assert not is_secret_field(name, b"Approved for visits", answer=False), name
     for name in issued:
-        assert hides(name, b"one", answer=True), name
+        assert is_secret_field(name, b"one", answer=True), name
     for name in {*in_requests, *words, *logins} - {*issued}:
-        assert hides(name, b"0123456789abcdef", answer=True), name
-        assert not hides(name, b"0123456789", answer=True), name
+        assert is_secret_field(name, b"0123456789abcdef", answer=True), name
+        assert not is_secret_field(name, b"0123456789", answer=True), name
 
 
 def test_the_labels_of_its_shapes_are_all_there_are() -> None:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tapeway.core.redaction.credentials import Secret
-from tapeway.core.redaction.leak_guard import refusal
+from tapeway.core.redaction.leak_guard import leak_error
 from tests.support.markdown import ROOT, Block, fenced
 from tests.support.shell_blocks import Shell
 
@@ -23,7 +23,7 @@ def section(title: str) -> list[Block]:
 def test_a_recording_is_refused_in_these_words() -> None:
     (shown,) = section("Fail closed")
 
-    assert shown.text.strip() == refusal(Secret("x-api-key", b""), "response.headers.…").message
+    assert shown.text.strip() == leak_error(Secret("x-api-key", b""), "response.headers.…").message
 
 
 @pytest.mark.slow

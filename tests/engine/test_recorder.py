@@ -13,11 +13,11 @@ from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Answer, Ask
 from tapeway.core.matching.key import RequestRedaction, request_key
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.core.model.control import RULES, Mode
+from tapeway.core.model.control import MODE_POLICIES, Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import LARGE_BODY, Headers, Request
 from tapeway.core.redaction.credentials import Secret
-from tapeway.core.redaction.redactor import Redactor, Windowed
+from tapeway.core.redaction.redactor import Redactor, StreamRedactor
 from tapeway.engine.recorder import LiveCall, Policy
 from tapeway.errors import Draining, StoreFull, TapewayError, UpstreamError
 from tests.support.canary import canary, sightings
@@ -48,7 +48,12 @@ class Call:
         redaction = RequestRedaction(known)
         seen = redaction.redact(HEAD.run_id, self.request)
         ask = Ask(
-            self.cassette, self.cassette.take, RULES[mode], self.request, seen.request, seen.key
+            self.cassette,
+            self.cassette.take,
+            MODE_POLICIES[mode],
+            self.request,
+            seen.request,
+            seen.key,
         )
         self.call = LiveCall(ask, self.responder, self.store, policy or Policy(), redaction)
 
@@ -275,7 +280,9 @@ async def test_no_fault_of_redaction_lets_a_credential_be_stored(
 ) -> None:
     monkeypatch.setattr(Redactor, "response", lambda self, response: response)
     monkeypatch.setattr(
-        Redactor, "windowed", lambda self: Windowed(lambda data, start: [], lambda span: b"", 9)
+        Redactor,
+        "windowed",
+        lambda self: StreamRedactor(lambda data, start: [], lambda span: b"", 9),
     )
     key = canary()
     request = Request("openai", "GET", "/v1/x", ((b"x-api-key", key.encode()),), base="https://up")

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.http.routing import DEFAULT, RequestAddress, Route, RouteTable, Slip, resolve
+from tapeway.core.http.routing import (
+    DEFAULT,
+    BaseUrlFault,
+    RequestAddress,
+    Route,
+    RouteTable,
+    resolve,
+)
 from tapeway.core.model.messages import Headers
 from tapeway.providers.base_url_repair import PREFIXES, repair_address, repair_target
 from tapeway.providers.catalogue import PROVIDERS
@@ -31,9 +38,24 @@ def found(target: str, headers: Headers = (), table: RouteTable = TABLE) -> Requ
 @pytest.mark.parametrize(
     ("target", "route", "meant", "slip"),
     [
-        ("/openai/v1/v1/models", "openai", "/v1/models", Slip("doubled", "/v1", "/v1/v1/models")),
-        ("/anthropic/messages", "anthropic", "/v1/messages", Slip("missing", "/v1", "/messages")),
-        ("/v1/v1/messages", "anthropic", "/v1/messages", Slip("doubled", "/v1", "/v1/v1/messages")),
+        (
+            "/openai/v1/v1/models",
+            "openai",
+            "/v1/models",
+            BaseUrlFault("doubled", "/v1", "/v1/v1/models"),
+        ),
+        (
+            "/anthropic/messages",
+            "anthropic",
+            "/v1/messages",
+            BaseUrlFault("missing", "/v1", "/messages"),
+        ),
+        (
+            "/v1/v1/messages",
+            "anthropic",
+            "/v1/messages",
+            BaseUrlFault("doubled", "/v1", "/v1/v1/messages"),
+        ),
         ("/messages?beta=true", "anthropic", "/v1/messages?beta=true", None),
         ("/chat/completions", "openai", "/v1/chat/completions", None),
         ("/v1/v1/chat/completions", "openai", "/v1/chat/completions", None),
@@ -44,7 +66,7 @@ def found(target: str, headers: Headers = (), table: RouteTable = TABLE) -> Requ
     ],
 )
 def test_a_slip_leads_to_what_was_meant(
-    target: str, route: str, meant: str, slip: Slip | None
+    target: str, route: str, meant: str, slip: BaseUrlFault | None
 ) -> None:
     address = found(f"/@suite{target}")
 
@@ -103,7 +125,7 @@ def test_a_url_of_the_route_that_holds_the_version_doubles_it_too() -> None:
     address = found("/openai/v1/models", table=table)
 
     assert address.target == "/models"
-    assert address.slip == Slip("doubled", "", "/v1/models")
+    assert address.slip == BaseUrlFault("doubled", "", "/v1/models")
 
 
 def documented() -> Iterator[tuple[str, str]]:

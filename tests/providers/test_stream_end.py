@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.model.messages import Headers, ResponseHead, Verdict
-from tapeway.core.streams.end_marks import Ending
-from tapeway.core.streams.sse import LONGEST
+from tapeway.core.streams.end_marks import EndDetector
+from tapeway.core.streams.sse import MAX_EVENT
 from tapeway.providers.api_call import ApiCall
 from tapeway.providers.stream_end import ending
 from tests.support.event_stream_frames import model_frame
@@ -20,14 +20,16 @@ from tests.support.streams import CHAT, ERRORS, EVENT, FRAMES, NDJSON, SSE, STRE
 MIB = 1024 * 1024
 
 
-def watch(endpoint: str, media: bytes, *more: tuple[bytes, bytes], status: int = 200) -> Ending:
+def watch(
+    endpoint: str, media: bytes, *more: tuple[bytes, bytes], status: int = 200
+) -> EndDetector:
     headers: Headers = ((b"Content-Type", media), *more)
     model = "eu.anthropic.claude" if endpoint.startswith("invoke") else "m"
     call = ApiCall("any", endpoint, model, stream=True)
     return ending(call, ResponseHead(status, headers=headers, framing="chunked"))
 
 
-def fed(made: Ending, *pieces: bytes) -> tuple[int, Verdict]:
+def fed(made: EndDetector, *pieces: bytes) -> tuple[int, Verdict]:
     """How much may go once all has come, and how it ended."""
     for piece in pieces:
         made.feed(piece)
@@ -215,14 +217,14 @@ def test_a_coded_stream_without_its_mark_is_truncated() -> None:
 def test_a_line_or_an_event_as_long_as_a_body_is_not_held_in_memory(
     endpoint: str, media: bytes, piece: bytes, end: bytes, mark: bytes
 ) -> None:
-    made, count = watch(endpoint, media), 6 * LONGEST // MIB
+    made, count = watch(endpoint, media), 6 * MAX_EVENT // MIB
 
     tracemalloc.start()
     try:
         for _ in range(count):
             made.feed(piece)
         made.feed(end + mark)
-        assert tracemalloc.get_traced_memory()[1] < 6 * LONGEST
+        assert tracemalloc.get_traced_memory()[1] < 6 * MAX_EVENT
     finally:
         tracemalloc.stop()
     assert made.free == count * len(piece) + len(end)

@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from tapeway.admin.instances import Instances
-from tapeway.core.model.control import RULES, Outcome
+from tapeway.core.model.control import MODE_POLICIES, Outcome
 from tapeway.engine.broker import Broker
 from tapeway.engine.cassette_context import CassetteCounts
 
@@ -113,7 +113,7 @@ class _BrokerCollector(Collector):
 
     def _mode(self) -> Metric:
         family = GaugeMetricFamily("tapeway_mode", "1 for the mode in force", labels=["mode"])
-        for mode in RULES:
+        for mode in MODE_POLICIES:
             family.add_metric([mode], int(mode == self._broker.mode))
         return family
 

@@ -16,7 +16,7 @@ from tapeway.cli.command_classes import Around, command_of
 from tapeway.cli.options import prepare, settings_options
 from tapeway.cli.places import CassettePlace, place
 from tapeway.cli.run import FREE, run_around
-from tapeway.core.http.routing import adopt
+from tapeway.core.http.routing import assign_routes
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import (
     NO_RULES,
@@ -260,7 +260,9 @@ async def _of_cassettes(settings: Settings, first: str, second: str, *, write: b
     async with place(first, settings.store) as one, place(second, settings.store) as other:
         left = await one.load(writable=write)
         rules = merged_rules(_rules(left, one.shown), settings.rules)
-        comparison = compare(adopt(left, table), adopt(await other.load(), table), rules)
+        comparison = compare(
+            assign_routes(left, table), assign_routes(await other.load(), table), rules
+        )
         if write and comparison.rules:
             meta = meta_with_rules(left.head.meta, merged_rules(rules, comparison.rules))
             await _restated(one, replace(left, head=replace(left.head, meta=meta)))

@@ -154,7 +154,7 @@ def _dialect(call: ApiCall, body: dict[str, Json]) -> Dialect:
 
 
 def _fields(request: Request) -> dict[str, Json] | None:
-    body = content_codings.decode(content_codings.coding_of(request.headers), request.body)
+    body = content_codings.decode(content_codings.content_coding(request.headers), request.body)
     value = None if body is None else _value(body)
     return value if isinstance(value, dict) else None
 

@@ -9,12 +9,12 @@ from tapeway.core.agenttape.sdk_calls import in_requested_form
 from tapeway.core.cassette.agenttape_lookup import form_mismatch, next_by_alias, used_by_alias
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
-from tapeway.core.http.routing import DEFAULT, RouteTable, refuse, same_origin
+from tapeway.core.http.routing import DEFAULT, RouteTable, no_route_error, same_origin
 from tapeway.core.matching.key import RedactedRequest, RequestRedaction, key_on_route
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead
-from tapeway.core.model.control import RULES, Mode, Repeats
+from tapeway.core.model.control import MODE_POLICIES, Mode, Repeats
 from tapeway.core.model.messages import Request
 from tapeway.engine.large_bodies import digest_of
 
@@ -33,7 +33,7 @@ class Planner:
 
     def plan(self, cassette: CassetteIndex, incoming: Incoming, mode: Mode) -> Plan:
         """Decide. Raises NoRoute where no recording answers and nobody could be asked."""
-        request, rules = incoming.request, RULES[mode]
+        request, rules = incoming.request, MODE_POLICIES[mode]
         seen = self._redact(cassette.head, cassette.rules, _known(incoming))
         redacted, key, variant = seen.request, seen.key, seen.variant
         if rules.replays:
@@ -52,7 +52,7 @@ class Planner:
                 used_up = miss.used_up or used_by_alias(cassette, names, request)
                 return replace(miss, used_up=used_up, note=form_mismatch(cassette, names, request))
         if not request.base:
-            raise refuse(self._routes, redacted.route, redacted.target)
+            raise no_route_error(self._routes, redacted.route, redacted.target)
         return Ask(
             cassette, cassette.take, rules, request, redacted, key, variant, incoming=incoming
         )
@@ -147,7 +147,7 @@ class Planner:
                 # That would answer: which route was guessed is no difference.
                 redacted = replace(redacted, route=DEFAULT)
             elif redacted.route == DEFAULT:
-                raise refuse(self._routes, redacted.route, redacted.target)
+                raise no_route_error(self._routes, redacted.route, redacted.target)
         return Miss(cassette.name, redacted, key, seen.variant, cassette.indexes(key, seen.variant))
 
 

@@ -9,7 +9,13 @@ from contextlib import closing
 from dataclasses import replace
 
 from tapeway.body_files import pieces
-from tapeway.core.http.content_codings import Decoder, coding_of, decoder, may_be_read, uncoded
+from tapeway.core.http.content_codings import (
+    Decoder,
+    content_coding,
+    decoder,
+    has_content_coding,
+    without_coding_fields,
+)
 from tapeway.core.matching.body_digest import Digester
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
@@ -80,8 +86,8 @@ class BodyRedaction:
 
     async def _answer(self, method: str, response: Response, raw: BodyFile) -> Response:
         cut = response.verdict == "truncated"
-        made = decoder(coding_of(response.headers), limit=self._limit)
-        if made is not None and may_be_read(response, method):
+        made = decoder(content_coding(response.headers), limit=self._limit)
+        if made is not None and has_content_coding(response, method):
             try:
                 reading = _Reading(made, response.chunk_times, cut=cut)
                 redacting = _Redacting(self._redactor, reading.chunk_times)
@@ -89,7 +95,7 @@ class BodyRedaction:
             except Unreadable:
                 pass
             else:
-                head = replace(response.head, headers=uncoded(response.headers))
+                head = replace(response.head, headers=without_coding_fields(response.headers))
                 return replace(
                     response, head=head, file=file, chunk_times=redacting.move_chunk_ends()
                 )

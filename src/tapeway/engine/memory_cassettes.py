@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Answer, Ask, Incoming, Plan, Replay
-from tapeway.core.http.routing import adopt
+from tapeway.core.http.routing import assign_routes
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.core.model.control import RULES, Control, Mode, with_take
+from tapeway.core.model.control import MODE_POLICIES, Control, Mode, with_take
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.engine.cassette_context import (
     CassetteContext,
@@ -73,7 +73,7 @@ class LoadedCassettes:
         changed is told when it is to be written. Raises StoreError.
         """
         for name in await self._watched.look():
-            if name in self._unclaimed and not RULES[self.control.mode_of(name)].records:
+            if name in self._unclaimed and not MODE_POLICIES[self.control.mode_of(name)].records:
                 await self._let_go(name)
 
     def get(self, name: str) -> CassetteIndex | None:
@@ -88,15 +88,15 @@ class LoadedCassettes:
         """The cassette, loaded if need be, and claimed where the mode records."""
         async with self.door(name):
             if (cassette := self._loaded.get(name)) is None:
-                if not RULES[mode].records:
+                if not MODE_POLICIES[mode].records:
                     await self._watched.note(name)
-                stored = await self._rulebook.load(name, writable=RULES[mode].records)
-                if not RULES[mode].records:
+                stored = await self._rulebook.load(name, writable=MODE_POLICIES[mode].records)
+                if not MODE_POLICIES[mode].records:
                     self._unclaimed.add(name)
                 if stored is None:
                     stored = applied(name, StoredCassette(self._desk.new_head()), self._desk.rules)
                 take = self.control.take_of(name)
-                cassette = CassetteIndex(name, adopt(stored, self._desk.routes), take=take)
+                cassette = CassetteIndex(name, assign_routes(stored, self._desk.routes), take=take)
                 self._loaded[name] = cassette
                 self._desk.tallies.setdefault(name, Tally())
             return cassette

@@ -6,16 +6,16 @@ from dataclasses import asdict, dataclass, replace
 
 from tapeway.body_files import recalled
 from tapeway.core.cassette.plan import Answer, Ask
-from tapeway.core.http.content_codings import coding_of, readable_response
+from tapeway.core.http.content_codings import content_coding, readable_response
 from tapeway.core.json_text import Json
 from tapeway.core.matching.body_digest import is_looked_into
 from tapeway.core.matching.key import RequestRedaction
 from tapeway.core.model.control import Outcome, Repeats
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Failure, Response, ResponseHead, Verdict, failure
-from tapeway.core.redaction.credentials import of_response
+from tapeway.core.model.messages import Failure, Response, ResponseHead, Verdict, failure_of_error
+from tapeway.core.redaction.credentials import response_credentials
 from tapeway.core.redaction.redactor import Redactor
-from tapeway.core.streams.end_marks import ends_with_head
+from tapeway.core.streams.end_marks import has_no_body
 from tapeway.engine.large_bodies import BodyRedaction
 from tapeway.engine.response_buffer import ResponseBuffer, ResponseReader
 from tapeway.errors import (
@@ -131,7 +131,7 @@ class LiveCall:
     def _begin(self, tape: ResponseBuffer) -> ResponseReader | None:
         """Let the client have the head, unless that is the whole answer and so has to wait."""
         head = tape.head
-        if self._feed is None or ends_with_head(self._ask.request.method, head):
+        if self._feed is None or has_no_body(self._ask.request.method, head):
             return None
         if self._keeps(head.status):
             self._index = self._ask.cassette.reserve()
@@ -170,7 +170,7 @@ class LiveCall:
             return None
         if head is not None and not self._keeps(head.status):
             return None
-        return failure(error.code, begun=head is not None)
+        return failure_of_error(error.code, begun=head is not None)
 
     def _part(self, latency_ms: float) -> Response:
         """What came before it failed."""
@@ -181,7 +181,7 @@ class LiveCall:
     async def _record(self, response: Response, failure: Failure | None = None) -> Interaction:
         ask = self._ask
         redactor = self._redaction.redactor(
-            ask.cassette.head.run_id, ask.request, of_response(response.headers)
+            ask.cassette.head.run_id, ask.request, response_credentials(response.headers)
         )
         guard = self._redaction.guard(ask.request)
         keeping = BodyRedaction(
@@ -210,7 +210,7 @@ class LiveCall:
         if response.file is not None and is_looked_into(response.headers, response.file.size):
             text = await recalled(response)
             read = await asyncio.to_thread(self._interaction, text, failure, redactor)
-            if not coding_of(read.response.headers):
+            if not content_coding(read.response.headers):
                 return read
         return await asyncio.to_thread(self._interaction, response, failure, redactor)
 

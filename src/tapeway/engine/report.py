@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 from xml.sax.saxutils import quoteattr
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.http.sdk_conventions import Attempt, Attempts
+from tapeway.core.http.sdk_conventions import Attempt, AttemptHistory
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.interaction import Interaction, fingerprint
@@ -64,7 +64,7 @@ class Tally:
     retries: int = 0
     misses: list[str] = field(default_factory=list)
     tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOKENS, 0))
-    attempts: Attempts = field(default_factory=Attempts)
+    attempts: AttemptHistory = field(default_factory=AttemptHistory)
 
     def note(
         self,

@@ -20,13 +20,13 @@ from tapeway.core.agenttape.lookup import origin_of_url
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Answer, Ask, Incoming, Plan, Replay
 from tapeway.core.correlation.index import carries_links
-from tapeway.core.http.routing import adopted_item, routed
+from tapeway.core.http.routing import assign_route, with_route
 from tapeway.core.matching.key import key_digest
 from tapeway.core.matching.rules import Rules, merged_rules, rules_of_meta
 from tapeway.core.misses.miss import Miss
 from tapeway.core.misses.nearest import path_of
 from tapeway.core.model.cassette import CassetteHead, Lease, Outline, StoredCassette, TakenRecording
-from tapeway.core.model.control import RULES, Control, CursorState, Mode, with_take
+from tapeway.core.model.control import MODE_POLICIES, Control, CursorState, Mode, with_take
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import Request
 from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, applied, not_in
@@ -145,7 +145,7 @@ class SharedCassettes:
         """
         shelf = await self._shelf(name)
         incoming = await self._desk.planner.digested(shelf.head, incoming)
-        if not (RULES[mode].replays or RULES[mode].records):
+        if not (MODE_POLICIES[mode].replays or MODE_POLICIES[mode].records):
             return self._planned(self._made(name, shelf, (), {}), incoming, mode)
         keys = list(self._desk.planner.keys(shelf.head, shelf.rules, incoming))
         async with self._turn(name, keys[0]):
@@ -169,7 +169,7 @@ class SharedCassettes:
         view = await self._view(name, shelf, keys, incoming)
         _, plan = self._planned(view, incoming, mode)
         known = isinstance(plan, Replay) and plan.key in keys
-        if known or not (shelf.unrouted and RULES[mode].replays):
+        if known or not (shelf.unrouted and MODE_POLICIES[mode].replays):
             return view, plan
         # What has further names may have been met by its digest: where it stands is not known yet.
         planner, store = self._desk.planner, self._store
@@ -388,7 +388,7 @@ class SharedCassettes:
         )
 
     def _route_of(self, base: str) -> str:
-        return routed(Request("", "", "/", base=base), self._desk.routes).route
+        return with_route(Request("", "", "/", base=base), self._desk.routes).route
 
     def _turn(self, name: str, key: bytes) -> asyncio.Lock:
         """Held while a key is moved on: instances compete for it, requests of one need not."""
@@ -431,7 +431,7 @@ class SharedCassettes:
         return View(cassette, turns)
 
     def _routed(self, item: AnyInteraction) -> AnyInteraction:
-        return adopted_item(item, self._desk.routes)
+        return assign_route(item, self._desk.routes)
 
     async def _near(self, name: str, asked: Request, rules: Rules) -> Sequence[TakenRecording]:
         return await self._store.near(name, asked.method, path_of(asked, rules), NEAR)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from tapeway.core.cassette.plan import Answer, Ask
-from tapeway.core.http.content_codings import may_be_read, readable_response
+from tapeway.core.http.content_codings import has_content_coding, readable_response
 from tapeway.core.model.cassette import Lease
 from tapeway.core.model.messages import Response
 from tapeway.engine.recorder import BROKEN_OFF
@@ -64,7 +64,11 @@ class Pending:
     def _plain(self, answer: Answer) -> Response:
         method = self._ask.request.method
         response = readable_response(answer.response, method)
-        if answer.index is None or response.file is None or not may_be_read(response, method):
+        if (
+            answer.index is None
+            or response.file is None
+            or not has_content_coding(response, method)
+        ):
             return response
         # A large one was read into the store, piece by piece.
         return response if answer.recorded is None else answer.recorded.response

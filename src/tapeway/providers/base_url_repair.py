@@ -11,7 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from tapeway.core.http.routing import DEFAULT, RequestAddress, RouteTable, Slip, SlipKind
+from tapeway.core.http.routing import (
+    DEFAULT,
+    BaseUrlFault,
+    BaseUrlFaultKind,
+    RequestAddress,
+    RouteTable,
+)
 from tapeway.providers.paths import owner
 
 _UNNAMED = {
@@ -42,7 +48,7 @@ class RepairedTarget:
 
     target: str
     prefix: str
-    slip: SlipKind
+    slip: BaseUrlFaultKind
 
 
 def _at(path: str, endpoints: str = "") -> Prefix:
@@ -123,7 +129,7 @@ def repair_target(provider: str, target: str, base: str = "") -> RepairedTarget 
     return None
 
 
-def _slips(prefix: str) -> Iterator[tuple[str, SlipKind]]:
+def _slips(prefix: str) -> Iterator[tuple[str, BaseUrlFaultKind]]:
     """What may stand where the prefix belongs: `/openai/v1` twice, its last or first part alone."""
     first, last = f"/{prefix.split('/')[1]}", f"/{prefix.rpartition('/')[2]}"
     yield prefix + prefix, "doubled"
@@ -134,7 +140,7 @@ def _slips(prefix: str) -> Iterator[tuple[str, SlipKind]]:
     yield "", "missing"
 
 
-def _is_below(rest: str, prefix: Prefix, slip: SlipKind) -> bool:
+def _is_below(rest: str, prefix: Prefix, slip: BaseUrlFaultKind) -> bool:
     first, second, *_ = [*rest[1:].split("/", 2), ""]
     if not rest.startswith("/") or not first:
         return False
@@ -159,7 +165,7 @@ def repair_address(address: RequestAddress, table: RouteTable) -> RequestAddress
     found = repair_target(route.name, address.target, base)
     if found is None:
         return address
-    slip = Slip(found.slip, found.prefix, address.target)
+    slip = BaseUrlFault(found.slip, found.prefix, address.target)
     return replace(address, route=route, target=found.target, slip=slip)
 
 

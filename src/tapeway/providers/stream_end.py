@@ -10,28 +10,28 @@ from tapeway.core.http import content_codings
 from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import ResponseHead
-from tapeway.core.streams.aws_frames import FrameScanner
-from tapeway.core.streams.end_marks import Ending, Scanner, Terms
-from tapeway.core.streams.json_lines import LineScanner
-from tapeway.core.streams.sse import EventScanner
+from tapeway.core.streams.aws_frames import AwsFrameScanner
+from tapeway.core.streams.end_marks import EndDetector, EndMarks, EndScanner
+from tapeway.core.streams.json_lines import JsonLineScanner
+from tapeway.core.streams.sse import SseScanner
 from tapeway.providers.api_call import ApiCall
 
 _DONE = frozenset({b"[DONE]"})
 _ERROR = frozenset({"error"})
 
-_CHAT = Terms(_DONE, errors=_ERROR)
+_CHAT = EndMarks(_DONE, errors=_ERROR)
 # OpenRouter puts [DONE] behind the Responses API's own mark.
-_RESPONSES = Terms(
+_RESPONSES = EndMarks(
     _DONE, frozenset({"response.completed", "response.incomplete"}), _ERROR | {"response.failed"}
 )
-_ANTHROPIC = Terms(names=frozenset({"message_stop"}), errors=_ERROR)
-_COHERE = Terms(_DONE, frozenset({"message-end"}), _ERROR)
+_ANTHROPIC = EndMarks(names=frozenset({"message_stop"}), errors=_ERROR)
+_COHERE = EndMarks(_DONE, frozenset({"message-end"}), _ERROR)
 # No end mark at all: the transport's end is the only one.
-_GEMINI = Terms(errors=_ERROR)
+_GEMINI = EndMarks(errors=_ERROR)
 # Nobody knows whether it has one, but clients that know this one leave there, whosever stream it is.
-_ANYBODY = Terms(_DONE)
+_ANYBODY = EndMarks(_DONE)
 
-_EVENTS: Mapping[str, Terms] = {
+_EVENTS: Mapping[str, EndMarks] = {
     "chat": _COHERE,
     "chat.completions": _CHAT,
     "completions": _CHAT,
@@ -57,29 +57,29 @@ _LINES = frozenset(
 )
 
 
-def ending(call: ApiCall | None, head: ResponseHead) -> Ending:
+def ending(call: ApiCall | None, head: ResponseHead) -> EndDetector:
     """What tells the end of the answer with this head; of one that is no stream, its length."""
     scanner, expected = _scanner(call, head) if 200 <= head.status < 300 else (None, False)
-    coding = content_codings.coding_of(head.headers)
+    coding = content_codings.content_coding(head.headers)
     decoder = content_codings.decoder(coding) if scanner is not None and coding else None
     if scanner is None or (coding and decoder is None):
-        return Ending(length=head.length)
-    return Ending(scanner, decoder, expected=expected, length=head.length)
+        return EndDetector(length=head.length)
+    return EndDetector(scanner, decoder, expected=expected, length=head.length)
 
 
-def _scanner(call: ApiCall | None, head: ResponseHead) -> tuple[Scanner | None, bool]:
+def _scanner(call: ApiCall | None, head: ResponseHead) -> tuple[EndScanner | None, bool]:
     """What looks for the mark, and whether a stream without one is cut."""
     content_type = find_header(head.headers, b"content-type") or b""
     media = content_type.partition(b";")[0].strip().lower()
     endpoint = call.endpoint if call is not None else ""
     if media == b"text/event-stream":
         terms = _EVENTS.get(endpoint, _ANYBODY)
-        return EventScanner(terms), terms not in (_GEMINI, _ANYBODY)
+        return SseScanner(terms), terms not in (_GEMINI, _ANYBODY)
     if media in _LINES and endpoint in _LAST_LINES:
-        return LineScanner(*_LAST_LINES[endpoint]), True
+        return JsonLineScanner(*_LAST_LINES[endpoint]), True
     if media == b"application/vnd.amazon.eventstream" and endpoint in _LAST_FRAMES:
         last = _LAST_FRAMES[endpoint]
         # What other models' last event holds is their own affair.
         anthropic = call is not None and "anthropic." in (call.model or "")
-        return FrameScanner(last), last is not None or anthropic
+        return AwsFrameScanner(last), last is not None or anthropic
     return None, False

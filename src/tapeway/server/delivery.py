@@ -25,7 +25,7 @@ from tapeway.core.model.messages import (
     Response,
     ResponseHead,
 )
-from tapeway.core.streams.pacing import AT_ONCE, Schedule, paced
+from tapeway.core.streams.pacing import AT_ONCE, Schedule, scale_retry_after
 from tapeway.errors import StoreError
 from tapeway.server.protocol import ClientConnection
 from tapeway.server.wire import LAST_CHUNK, WireResponse, begin, break_off, marks, serialise
@@ -243,7 +243,7 @@ class ReadyAnswers:
         response = interaction.response
         if find_header(response.headers, b"location") is not None or response.file is not None:
             return None
-        head = paced(response.head, AT_ONCE)
+        head = scale_retry_after(response.head, AT_ONCE)
         pieces = serialise(
             response if head is response.head else replace(response, head=head),
             marks("replayed", cassette, interaction.index),

@@ -21,19 +21,19 @@ from tapeway.core.http import sdk_conventions
 from tapeway.core.http.request_line import origin_form, own_path
 from tapeway.core.http.routing import (
     DEFAULT,
-    Owner,
+    BaseUrlFault,
+    BaseUrlFaultKind,
+    ProviderLookup,
     RequestAddress,
-    Slip,
-    SlipKind,
-    localised,
     resolve,
+    with_proxy_location,
 )
 from tapeway.core.json_text import Json
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import Delivery, Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile, Failure, Headers, Response, ResponseHead
-from tapeway.core.streams.pacing import AT_ONCE, Pace, Schedule, paced
+from tapeway.core.streams.pacing import AT_ONCE, Pace, Schedule, scale_retry_after
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import Entries
 from tapeway.engine.response_buffer import ResponseReader
@@ -76,9 +76,9 @@ class BaseUrlWarnings:
     """Tells of each kind of slip on each route once."""
 
     def __init__(self) -> None:
-        self._told: set[tuple[str, SlipKind]] = set()
+        self._told: set[tuple[str, BaseUrlFaultKind]] = set()
 
-    def tell(self, route: str, slip: Slip, root: str) -> None:
+    def tell(self, route: str, slip: BaseUrlFault, root: str) -> None:
         """Warn of a slip below `root`, unless that was done. Nothing of the request is shown."""
         if (route, slip.kind) in self._told:
             return
@@ -96,7 +96,7 @@ class Proxy:
         self,
         broker: Broker,
         journal: Entries,
-        owner: Owner,
+        owner: ProviderLookup,
         manners: ProxyOptions,
         *,
         clock: Callable[[], float],
@@ -152,7 +152,7 @@ class Proxy:
         path = origin_form(method, target, version, headers)
         routes = self._broker.routes
         address = repair_address(resolve(routes, self._owner, path, headers), routes)
-        tried = sdk_conventions.number(headers)
+        tried = sdk_conventions.attempt_number(headers)
         return replace(address, attempt=tried) if tried else address
 
     async def _serve(self, visit: Exchange) -> WireResponse:
@@ -221,7 +221,7 @@ class Proxy:
             keep_alive=stays,
         )
         if pieces is None:
-            response = replace(response, head=paced(response.head, AT_ONCE))
+            response = replace(response, head=scale_retry_after(response.head, AT_ONCE))
             return self._reply(visit, response, "replayed", interaction.request.base, index)
         self._ledger.enter(visit, "replayed", response.status, index)
         return WireResponse(pieces, keep_alive=stays)
@@ -358,7 +358,9 @@ class Proxy:
                 self._broker.note(
                     "replayed", visit.cassette, interaction=interaction, attempt=visit.attempt
                 )
-                outgoing = self._outgoing(visit, paced(playback.head, pace), said, interaction)
+                outgoing = self._outgoing(
+                    visit, scale_retry_after(playback.head, pace), said, interaction
+                )
                 await playback.play(outgoing)
         except ConnectionError:
             return self._cut(visit, RequestError(_LEFT))
@@ -396,7 +398,7 @@ class Proxy:
     def _localised(self, visit: Exchange, head: ResponseHead, base: str) -> ResponseHead:
         if not self._manners.rewrite_location or visit.address is None:
             return head
-        return localised(head, visit.raw.raw_headers, base, visit.address.prefix)
+        return with_proxy_location(head, visit.raw.raw_headers, base, visit.address.prefix)
 
     def _is_ollama(self, visit: Exchange) -> bool:
         if visit.address is None or not visit.address.target.startswith("/api/"):

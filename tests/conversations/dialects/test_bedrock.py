@@ -3,7 +3,7 @@ from base64 import b64encode
 
 from tapeway.conversations.transcript import LeftOut, Transcript, transcript
 from tapeway.core.json_text import Json
-from tapeway.core.streams.aws_frames import MEDIA
+from tapeway.core.streams.aws_frames import MEDIA_TYPE
 from tapeway.testing.bedrock import error_frame, event
 from tests.conversations.recorded_calls import call, told, user
 
@@ -66,7 +66,7 @@ def frames(*events: tuple[str, Json]) -> bytes:
 
 
 def streamed(body: bytes, asked: Json, target: str) -> Transcript:
-    return transcript([call(0, target, asked, body, route="bedrock", media=MEDIA)])
+    return transcript([call(0, target, asked, body, route="bedrock", media=MEDIA_TYPE)])
 
 
 ASKED: Json = {"messages": [{"role": "user", "content": [{"text": "go"}]}]}

@@ -11,12 +11,12 @@ from tapeway.core.http.routing import (
     RequestAddress,
     Route,
     RouteTable,
-    adopt,
+    assign_routes,
     check_cassette_name,
+    no_route_error,
     origin,
-    refuse,
-    relocate,
     resolve,
+    rewrite_location,
     valid_cassette_name,
     without_userinfo,
 )
@@ -185,7 +185,7 @@ def test_prefix_and_target_are_what_was_written(rest: str) -> None:
 
 
 def test_the_refusal_of_a_path_names_the_routes_there_are() -> None:
-    error = refuse(RouteTable(ROUTES), DEFAULT, "/nowhere?key=x")
+    error = no_route_error(RouteTable(ROUTES), DEFAULT, "/nowhere?key=x")
 
     assert (error.status, error.code) == (404, "no_route")
     assert "/nowhere" in error.message
@@ -194,7 +194,7 @@ def test_the_refusal_of_a_path_names_the_routes_there_are() -> None:
 
 
 def test_the_refusal_of_a_route_without_a_url_says_how_to_give_one() -> None:
-    assert "--route azure=https://" in refuse(RouteTable(ROUTES), "azure", "/x").message
+    assert "--route azure=https://" in no_route_error(RouteTable(ROUTES), "azure", "/x").message
 
 
 @pytest.mark.parametrize(
@@ -253,8 +253,8 @@ PROXY = "http://127.0.0.1:8080/@c/openai"
 def test_a_location_below_the_upstream_leads_back_to_the_proxy(
     location: str, expected: str
 ) -> None:
-    assert relocate(location, UP, PROXY) == expected
-    assert relocate(location, UP + "/", PROXY) == expected
+    assert rewrite_location(location, UP, PROXY) == expected
+    assert rewrite_location(location, UP + "/", PROXY) == expected
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_a_location_below_the_upstream_leads_back_to_the_proxy(
     ],
 )
 def test_any_other_location_comes_back_as_it_is(location: str) -> None:
-    assert relocate(location, UP, PROXY) == location
+    assert rewrite_location(location, UP, PROXY) == location
 
 
 @pytest.mark.parametrize(
@@ -298,16 +298,16 @@ def test_any_other_location_comes_back_as_it_is(location: str) -> None:
     ],
 )
 def test_a_path_stays_as_it_is_where_the_proxy_adds_none(location: str, expected: str) -> None:
-    assert relocate(location, "https://host", "http://127.0.0.1:8080") == expected
+    assert rewrite_location(location, "https://host", "http://127.0.0.1:8080") == expected
 
 
 @given(
     st.text(max_size=30), st.sampled_from(["", "https://api.example.com", "https://", "//", "/"])
 )
 def test_no_location_at_all_is_an_error(rest: str, start: str) -> None:
-    relocate(start + rest, UP, PROXY)
-    relocate(UP, start + rest, PROXY)
-    relocate("/x", start + rest, start + rest)
+    rewrite_location(start + rest, UP, PROXY)
+    rewrite_location(UP, start + rest, PROXY)
+    rewrite_location("/x", start + rest, start + rest)
 
 
 def recorded(base: str, target: str, route: str = "") -> Interaction:
@@ -317,7 +317,7 @@ def recorded(base: str, target: str, route: str = "") -> Interaction:
 def adopted(interaction: Interaction, *routes: Route, default: Route | None = None) -> Request:
     table = RouteTable({route.name: route for route in routes}, default)
     stored = StoredCassette(CassetteHead("", ""), (interaction,))
-    found = adopt(stored, table).interactions[0]
+    found = assign_routes(stored, table).interactions[0]
     assert isinstance(found, Interaction)
     return found.request
 
@@ -358,7 +358,7 @@ def test_what_is_no_exchange_is_not_adopted() -> None:
     foreign = ForeignInteraction(0, {"kind": "tool"})
     stored = StoredCassette(CassetteHead("", ""), (foreign,))
 
-    assert adopt(stored, RouteTable()) == stored
+    assert assign_routes(stored, RouteTable()) == stored
 
 
 def test_a_route_is_found_again_by_the_address_that_recorded_it() -> None:

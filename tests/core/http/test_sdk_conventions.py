@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.http.sdk_conventions import OPEN, Attempt, Attempts, number
+from tapeway.core.http.sdk_conventions import MAX_CALLS, Attempt, AttemptHistory, attempt_number
 from tapeway.core.model.messages import Headers
 
 
@@ -38,11 +38,11 @@ def amazon(value: bytes) -> Headers:
     ],
 )
 def test_a_client_says_which_try_it_is(headers: Headers, expected: int) -> None:
-    assert number(headers) == expected
+    assert attempt_number(headers) == expected
 
 
 def test_a_try_repeats_the_one_before_it_of_the_same_request() -> None:
-    attempts = Attempts()
+    attempts = AttemptHistory()
 
     assert attempts.follow(Attempt(b"a", 1), "live") is None
     assert attempts.follow(Attempt(b"b", 2), "recorded") is None
@@ -52,7 +52,7 @@ def test_a_try_repeats_the_one_before_it_of_the_same_request() -> None:
 
 
 def test_equal_calls_at_the_same_time_are_each_repeated_once() -> None:
-    attempts = Attempts()
+    attempts = AttemptHistory()
     for _ in range(2):
         attempts.follow(Attempt(b"a", 1), "live")
 
@@ -64,12 +64,12 @@ def test_equal_calls_at_the_same_time_are_each_repeated_once() -> None:
 
 
 def test_calls_that_are_never_repeated_do_not_pile_up() -> None:
-    attempts = Attempts()
-    for at in range(3 * OPEN):
+    attempts = AttemptHistory()
+    for at in range(3 * MAX_CALLS):
         attempts.follow(Attempt(b"%d" % at, 1), "replayed")
         attempts.follow(Attempt(b"same", 1), "replayed")
 
-    assert len(attempts._ended) == OPEN
+    assert len(attempts._ended) == MAX_CALLS
     assert max(map(len, attempts._ended.values())) < 20
     assert attempts.follow(Attempt(b"0", 2), "replayed") is None
     assert attempts.follow(Attempt(b"same", 2), "replayed") == "replayed"
@@ -77,7 +77,7 @@ def test_calls_that_are_never_repeated_do_not_pile_up() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from([b"a", b"b"]), st.integers(1, 4)), max_size=14))
 def test_a_try_is_repeated_at_most_once(tries: list[tuple[bytes, int]]) -> None:
-    attempts = Attempts()
+    attempts = AttemptHistory()
     repeats = [attempts.follow(Attempt(*each), "live") is not None for each in tries]
 
     for key in (b"a", b"b"):

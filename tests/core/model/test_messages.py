@@ -12,7 +12,7 @@ from tapeway.core.model.messages import (
     ResponseHead,
     move_chunk_ends,
 )
-from tapeway.core.redaction.spans import Span, exchanged
+from tapeway.core.redaction.spans import Span, replace_spans
 
 lengths = st.lists(st.integers(1, 12), min_size=1, max_size=15)
 
@@ -55,7 +55,7 @@ def test_the_borders_are_those_a_body_in_memory_gets(
 ) -> None:
     pieces, spans = body
     whole = b"." * sum(pieces)
-    in_memory = exchanged(
+    in_memory = replace_spans(
         whole, pieces, [(Span(start, end, None), b"#" * size) for start, end, size in spans]
     )
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from tapeway.core.redaction.credentials import (
     Secret,
     environment_credentials,
+    header_credentials,
     is_credential_header,
-    of_headers,
-    of_request_head,
-    of_response,
-    of_target,
-    of_userinfo,
+    request_head_credentials,
+    response_credentials,
+    target_credentials,
+    userinfo_credentials,
 )
 
 KEY = "sk-live/0123456789+abc="
@@ -132,7 +132,7 @@ def test_a_field_of_this_name_carries_none(name: str) -> None:
 def test_a_field_shows_its_whole_credential(
     name: bytes, value: bytes, expected: set[bytes]
 ) -> None:
-    assert values(of_headers(((name, value),))) == expected
+    assert values(header_credentials(((name, value),))) == expected
 
 
 @pytest.mark.parametrize(
@@ -149,13 +149,13 @@ def test_a_field_shows_its_whole_credential(
 def test_a_basic_credential_is_looked_into(pair: bytes, expected: set[bytes]) -> None:
     padded = base64.b64encode(pair)
     for token in (padded, padded.rstrip(b"=")):
-        found = values(of_headers(((b"authorization", b"Basic " + token),)))
+        found = values(header_credentials(((b"authorization", b"Basic " + token),)))
 
         assert found == expected | ({token} if len(token) >= 12 else set())
 
 
 def test_a_basic_credential_that_is_none_is_one_value() -> None:
-    assert values(of_headers(((b"authorization", b"Basic not-base64-at-all"),))) == {
+    assert values(header_credentials(((b"authorization", b"Basic not-base64-at-all"),))) == {
         b"not-base64-at-all"
     }
 
@@ -188,7 +188,7 @@ def test_a_basic_credential_that_is_none_is_one_value() -> None:
 def test_a_querys_credentials_are_found_as_they_were_meant(
     target: str, expected: set[bytes]
 ) -> None:
-    assert values(of_target(target)) == expected
+    assert values(target_credentials(target)) == expected
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_a_querys_credentials_are_found_as_they_were_meant(
 def test_an_answer_issues_credentials_in_its_header(
     name: bytes, value: bytes, expected: set[bytes]
 ) -> None:
-    assert values(of_response(((name, value),))) == expected
+    assert values(response_credentials(((name, value),))) == expected
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_an_answer_issues_credentials_in_its_header(
 def test_a_urls_user_and_password_are_credentials_also_as_they_are_sent(
     url: str, expected: set[bytes]
 ) -> None:
-    assert values(list(of_userinfo(url))) == expected
+    assert values(list(userinfo_credentials(url))) == expected
 
 
 def test_a_secret_is_not_shown_where_it_is_printed() -> None:
@@ -237,35 +237,40 @@ def test_a_secret_is_not_shown_where_it_is_printed() -> None:
 
 
 def test_marks_without_a_name_are_read_in_time_linear_in_their_number() -> None:
-    assert of_target("/" + "?" * 500_000) == []
-    assert of_response(((b"location", b"/" + b"?" * 500_000),)) == []
+    assert target_credentials("/" + "?" * 500_000) == []
+    assert response_credentials(((b"location", b"/" + b"?" * 500_000),)) == []
 
 
 def test_what_stands_behind_a_second_question_mark_has_a_name_of_its_own() -> None:
-    assert of_target("/?next?api_key=0123456789abcdef") == [Secret("api_key", b"0123456789abcdef")]
+    assert target_credentials("/?next?api_key=0123456789abcdef") == [
+        Secret("api_key", b"0123456789abcdef")
+    ]
 
 
 def test_a_code_is_a_credential_in_a_query_of_oauth() -> None:
     code = Secret("code", b"4/0AX4XfWh-code")
 
-    assert of_target("/token?client_id=me&code=4/0AX4XfWh-code") == [code]
-    assert of_response(((b"location", b"/back?code=4/0AX4XfWh-code&state=1"),)) == [code]
-    assert of_target("/countries?code=4/0AX4XfWh-code") == []
+    assert target_credentials("/token?client_id=me&code=4/0AX4XfWh-code") == [code]
+    assert response_credentials(((b"location", b"/back?code=4/0AX4XfWh-code&state=1"),)) == [code]
+    assert target_credentials("/countries?code=4/0AX4XfWh-code") == []
 
 
 def test_a_link_shows_the_credentials_of_each_of_its_urls() -> None:
     link = b'<https://a/?p=2&access_token=0123456789abcdef>; rel="next", <https://a/?sig=fedcba9876543210>'
 
-    assert values(of_response(((b"link", link),))) == {b"0123456789abcdef", b"fedcba9876543210"}
+    assert values(response_credentials(((b"link", link),))) == {
+        b"0123456789abcdef",
+        b"fedcba9876543210",
+    }
 
 
 def test_the_credentials_of_header_and_target_are_found() -> None:
     headers = ((b"Host", b"localhost"), (b"Authorization", b"Bearer 0123456789abc"))
 
-    found = of_request_head(headers, "/x?key=zyxwvutsrqponm")
+    found = request_head_credentials(headers, "/x?key=zyxwvutsrqponm")
 
     assert {secret.value for secret in found} == {b"0123456789abc", b"zyxwvutsrqponm"}
-    assert of_request_head((), "/x") == ()
+    assert request_head_credentials((), "/x") == ()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json
 from tapeway.core.redaction.credentials import Secret
-from tapeway.core.redaction.findings import Finding, Sighting, find, masked, replacements
+from tapeway.core.redaction.findings import (
+    Finding,
+    SecretMatch,
+    find_replaced,
+    find_secrets,
+    masked_prefix,
+)
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.redaction.leak_guard import Place
 from tests.core.redaction import planted
@@ -41,13 +47,13 @@ SECRETS = [Secret("authorization", KNOWN_KEY.encode())]
 def test_each_replaced_value_is_found_at_its_place(
     before: Json, after: Json, found: list[Place]
 ) -> None:
-    assert list(replacements(before, after)) == [
+    assert list(find_replaced(before, after)) == [
         Finding(place, "x-api-key", "sk-0") for place in found
     ]
 
 
 def test_digits_that_became_a_placeholder_are_a_finding() -> None:
-    found = list(replacements({"pin": 123456789012}, {"pin": MARK}))
+    found = list(find_replaced({"pin": 123456789012}, {"pin": MARK}))
 
     assert found == [Finding(("pin",), "x-api-key", "123")]
 
@@ -56,18 +62,18 @@ def test_a_body_that_is_no_text_is_compared_decoded() -> None:
     def packed(text: str) -> str:
         return base64.b64encode(b"\xff " + text.encode()).decode()
 
-    found = list(replacements({"body_b64": packed(LONG)}, {"body_b64": packed(MARK)}))
+    found = list(find_replaced({"body_b64": packed(LONG)}, {"body_b64": packed(MARK)}))
 
     assert found == [Finding(("body_b64",), "x-api-key", "sk-0")]
 
 
 def test_a_value_too_short_to_be_a_key_is_named_like_one() -> None:
-    assert list(replacements(["abc"], [SHORT])) == [Finding((0,), "token", "")]
+    assert list(find_replaced(["abc"], [SHORT])) == [Finding((0,), "token", "")]
 
 
 @given(st.text())
 def test_a_mask_shows_four_characters_at_most_and_no_more_than_a_quarter(secret: str) -> None:
-    shown = masked(secret.encode("utf-8", "surrogatepass") if secret.isprintable() else b"")
+    shown = masked_prefix(secret.encode("utf-8", "surrogatepass") if secret.isprintable() else b"")
 
     assert len(shown) <= min(4, len(secret) // 4)
 
@@ -82,16 +88,16 @@ def test_what_a_redactor_replaces_is_found_and_nothing_else(
     mark = redactor(KEY, OTHER).placeholder("authorization", KEY.encode()).decode()
     shown, hidden = document(f"{before}\0{KEY}\0{after}"), document(f"{before}\0{mark}\0{after}")
 
-    assert list(replacements(shown, hidden)) == [Finding(("text",), "authorization", "sk-l")]
-    assert list(replacements(hidden, hidden)) == []
+    assert list(find_replaced(shown, hidden)) == [Finding(("text",), "authorization", "sk-l")]
+    assert list(find_replaced(hidden, hidden)) == []
 
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_a_known_value_is_seen_however_it_is_written(writer: str) -> None:
     written = WRITERS[writer](KNOWN_KEY).encode()
 
-    assert find(b'{"a": "' + written + b'"}', SECRETS) == [
-        Sighting("authorization", 7, len(written))
+    assert find_secrets(b'{"a": "' + written + b'"}', SECRETS) == [
+        SecretMatch("authorization", 7, len(written))
     ]
 
 
@@ -100,7 +106,7 @@ def test_a_known_value_is_seen_in_base64_and_in_hex(
     secret: str, way: int, before: bytes, behind: bytes
 ) -> None:
     text = planted.wrapped(secret, way, before, behind).encode()
-    [seen] = find(b'"' + text + b'"', [Secret("x", secret.encode())])
+    [seen] = find_secrets(b'"' + text + b'"', [Secret("x", secret.encode())])
 
     assert (seen.label, seen.offset > 0, seen.length >= len(secret)) == ("x", True, True)
 
@@ -109,19 +115,19 @@ def test_a_known_value_is_seen_in_base64_and_in_hex(
 def test_a_shape_is_seen_without_knowing_any_value(secret: str) -> None:
     text = json.dumps({"a": secret}).encode()
 
-    assert [(each.offset, each.length) for each in find(text)] == [(7, len(text) - 9)]
-    assert find(text, shapes=False) == []
+    assert [(each.offset, each.length) for each in find_secrets(text)] == [(7, len(text) - 9)]
+    assert find_secrets(text, shapes=False) == []
 
 
 @given(planted.values)
 def test_a_text_without_a_secret_shows_none(value: object) -> None:
-    assert find(json.dumps(value).encode(), SECRETS) == []
+    assert find_secrets(json.dumps(value).encode(), SECRETS) == []
 
 
 def test_what_is_seen_comes_in_order_each_once() -> None:
     text = f"sk-ant-api03-0123456789abcdefgh {KNOWN_KEY} {KNOWN_KEY}".encode()
 
-    assert [(each.label, each.offset) for each in find(text, SECRETS * 2)] == [
+    assert [(each.label, each.offset) for each in find_secrets(text, SECRETS * 2)] == [
         ("anthropic-key", 0),
         ("authorization", 32),
         ("authorization", 52),
@@ -129,14 +135,14 @@ def test_what_is_seen_comes_in_order_each_once() -> None:
 
 
 def test_no_sighting_shows_the_secret() -> None:
-    assert KNOWN_KEY not in repr(find(KNOWN_KEY.encode(), SECRETS))
+    assert KNOWN_KEY not in repr(find_secrets(KNOWN_KEY.encode(), SECRETS))
 
 
 def test_a_short_value_is_looked_for_as_it_is_and_not_in_base64() -> None:
     secrets = [Secret("x", b"short")]
 
-    assert find(b"a short one", secrets) == [Sighting("x", 2, 5)]
-    assert find(base64.b64encode(b"short") + b"short".hex().encode(), secrets) == []
+    assert find_secrets(b"a short one", secrets) == [SecretMatch("x", 2, 5)]
+    assert find_secrets(base64.b64encode(b"short") + b"short".hex().encode(), secrets) == []
 
 
 def test_an_empty_value_and_a_placeholder_are_no_secrets() -> None:

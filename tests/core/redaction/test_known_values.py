@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tapeway.core.redaction.known_values import core, pattern
+from tapeway.core.redaction.known_values import constant_part, value_pattern
 
 
 def escaped(characters: str) -> Callable[[str], str]:
@@ -64,8 +64,8 @@ credentials = st.text(
 def test_a_value_is_recognised_however_it_is_written(writer: str, text: str) -> None:
     written = WRITERS[writer](text).encode()
 
-    assert re.fullmatch(pattern(text.encode()), written)
-    assert core(text.encode()) in written
+    assert re.fullmatch(value_pattern(text.encode()), written)
+    assert constant_part(text.encode()) in written
 
 
 @given(credentials, credentials)
@@ -74,24 +74,24 @@ def test_nothing_else_is_taken_for_it(value: str, other: str) -> None:
     odd = any("\\" in text or "%" in text for text in (value, other))
 
     if plain[0] != plain[1] and not odd:
-        assert re.fullmatch(pattern(value.encode()), other.encode()) is None
+        assert re.fullmatch(value_pattern(value.encode()), other.encode()) is None
 
 
 @given(st.binary(min_size=1, max_size=20))
 def test_bytes_that_are_no_text_are_recognised(value: bytes) -> None:
     if not value.isdigit():
-        assert re.fullmatch(pattern(value), value, re.DOTALL)
+        assert re.fullmatch(value_pattern(value), value, re.DOTALL)
 
 
 def test_a_plus_may_stand_for_a_space_and_for_itself() -> None:
     for written in (b"ab cd", b"ab+cd", b"ab%20cd", b"ab%2bcd"):
-        assert re.fullmatch(pattern(b"ab+cd"), written)
-        assert re.fullmatch(pattern(b"ab cd"), written)
+        assert re.fullmatch(value_pattern(b"ab+cd"), written)
+        assert re.fullmatch(value_pattern(b"ab cd"), written)
 
 
 def test_the_padding_of_base64_may_be_left_off() -> None:
     for written in (b"dXNlcg==", b"dXNlcg", b"dXNlcg=", b"dXNlcg%3D%3d"):
-        assert re.fullmatch(pattern(b"dXNlcg=="), written)
+        assert re.fullmatch(value_pattern(b"dXNlcg=="), written)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_the_padding_of_base64_may_be_left_off() -> None:
     ],
 )
 def test_digits_are_not_looked_for_inside_a_longer_number(text: bytes, found: bool) -> None:
-    assert (re.search(pattern(b"123456789012"), text) is not None) is found
+    assert (re.search(value_pattern(b"123456789012"), text) is not None) is found
 
 
 @pytest.mark.parametrize(
@@ -124,16 +124,16 @@ def test_digits_are_not_looked_for_inside_a_longer_number(text: bytes, found: bo
 def test_the_core_is_the_longest_piece_that_no_writer_changes(
     value: bytes, expected: bytes
 ) -> None:
-    assert core(value) == expected
+    assert constant_part(value) == expected
 
 
 def test_a_run_of_backslashes_is_searched_in_time_linear_in_its_length() -> None:
-    assert re.search(pattern(b"/secret/"), b"\\" * 1_000_000) is None
+    assert re.search(value_pattern(b"/secret/"), b"\\" * 1_000_000) is None
 
 
 def test_many_backslashes_in_a_row_are_no_riddle() -> None:
     value = b"\\" * 20 + b"x"
 
-    assert re.search(pattern(value), b"\\" * 5000) is None
-    assert re.fullmatch(pattern(value), value)
-    assert re.fullmatch(pattern(value), json.dumps(value.decode())[1:-1].encode())
+    assert re.search(value_pattern(value), b"\\" * 5000) is None
+    assert re.fullmatch(value_pattern(value), value)
+    assert re.fullmatch(value_pattern(value), json.dumps(value.decode())[1:-1].encode())

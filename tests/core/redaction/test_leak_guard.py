@@ -17,7 +17,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.core.redaction.leak_guard import LeakGuard, Place, Sighted, places
+from tapeway.core.redaction.leak_guard import LeakFound, LeakGuard, Place, find_places
 from tapeway.errors import StoreError
 from tests.support.coded_bodies import flushed
 
@@ -47,7 +47,7 @@ def test_a_credential_is_seen_in_every_disguise_and_its_place_named(
 ) -> None:
     document: Json = {"response": {"headers": {"X-Odd": f"it is {write(VALUE)}, then"}}}
 
-    with pytest.raises(Sighted) as seen:
+    with pytest.raises(LeakFound) as seen:
         check(document)
 
     assert (seen.value.secret, seen.value.place) == (SECRET, ("response", "headers", "X-Odd"))
@@ -64,7 +64,7 @@ def test_a_credential_is_seen_in_every_disguise_and_its_place_named(
     ],
 )
 def test_a_place_never_shows_the_credential(document: Json, place: Place) -> None:
-    with pytest.raises(Sighted) as seen:
+    with pytest.raises(LeakFound) as seen:
         check(document)
 
     assert seen.value.place == place
@@ -73,7 +73,7 @@ def test_a_place_never_shows_the_credential(document: Json, place: Place) -> Non
 def test_all_places_are_found() -> None:
     document: Json = {"a": [VALUE, "b", {VALUE: [VALUE]}], "c": None, "d": 1}
 
-    found = list(places(document, KnownValues([SECRET])))
+    found = list(find_places(document, KnownValues([SECRET])))
 
     assert found == [("a", 0), ("a", 2, "…"), ("a", 2, "…", 0)]
 
@@ -86,7 +86,7 @@ def test_what_holds_no_credential_passes(document: Json) -> None:
 @pytest.mark.parametrize("size", [1, 100_000])
 def test_a_long_text_is_searched_like_a_short_one(size: int) -> None:
     check({"a": "text " * size})
-    with pytest.raises(Sighted):
+    with pytest.raises(LeakFound):
         check({"a": "text " * size + base64.b64encode(VALUE.encode()).decode()})
     LeakGuard([]).check(EXCHANGE, {}, b"text " * size)
 
@@ -98,7 +98,7 @@ def test_what_the_process_knows_is_seen_beside_what_a_request_showed(way: str) -
 
     check({"a": "process-key-"}, guard=guard)
     for secret in (own[0], own[-1], SECRET):
-        with pytest.raises(Sighted) as seen:
+        with pytest.raises(LeakFound) as seen:
             check({"a": WAYS[way](secret.value.decode())}, guard=guard)
         assert seen.value.secret == secret
 
@@ -107,7 +107,7 @@ def test_digits_behind_a_minus_are_another_value() -> None:
     guard = LeakGuard([Secret("pin", b"123456789012")])
 
     check({"n": -123456789012}, guard=guard)
-    with pytest.raises(Sighted):
+    with pytest.raises(LeakFound):
         check({"n": 123456789012}, guard=guard)
 
 
@@ -121,7 +121,7 @@ def test_a_body_that_stayed_in_its_coding_is_looked_into_as_far_as_it_can_be_rea
     response = Response(ResponseHead(200, headers=headers), (ResponseChunk(broken),))
     document: Json = {"response": {"body_b64": base64.b64encode(broken).decode()}}
 
-    with pytest.raises(Sighted) as seen:
+    with pytest.raises(LeakFound) as seen:
         check(document, replace(EXCHANGE, response=response))
 
     assert seen.value.place == ("response", "body")

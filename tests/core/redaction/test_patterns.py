@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from tapeway.core.redaction import patterns
-from tapeway.core.redaction.patterns import find_in_urls
+from tapeway.core.redaction.patterns import find_url_credentials
 from tapeway.core.redaction.spans import PLACEHOLDER
 from tests.core.redaction.example_messages import make_request, make_response, redactor
 
@@ -76,7 +76,7 @@ SIGNED = (
 def test_a_secret_is_found_whole_wherever_it_stands(secret: str, place: str) -> None:
     written = json.dumps(secret)[1:-1] if "JSON" in place else secret
     text = PLACES[place].format(written).encode()
-    [span] = patterns.find_shapes(text)
+    [span] = patterns.find_patterns(text)
 
     assert text[span.start : span.end].decode() == written
     assert span.secret is not None
@@ -118,64 +118,64 @@ NONE = [
 @pytest.mark.parametrize("text", NONE)
 def test_what_only_looks_like_a_secret_is_none(text: str) -> None:
     for place in PLACES.values():
-        assert list(patterns.find_shapes(place.format(text).encode())) == []
+        assert list(patterns.find_patterns(place.format(text).encode())) == []
 
 
 def test_pictures_and_embeddings_hold_no_secret() -> None:
     picture = random.Random(1).randbytes(2_000_000)
 
     for coded in (base64.b64encode(picture), base64.urlsafe_b64encode(picture), picture):
-        assert list(patterns.find_shapes(coded)) == []
+        assert list(patterns.find_patterns(coded)) == []
 
 
 def test_a_key_in_base64_that_begins_like_one_of_amazon_is_no_key() -> None:
     for coded in (b"xAKIAIOSFODNN7EXAMPLE", b"AKIAIOSFODNN7EXAMPLEx"):
-        assert list(patterns.find_shapes(coded)) == []
+        assert list(patterns.find_patterns(coded)) == []
 
 
 def test_several_are_found_in_a_row() -> None:
     text = " ".join(SECRETS).encode()
 
-    assert [text[each.start : each.end].decode() for each in patterns.find_shapes(text)] == list(
+    assert [text[each.start : each.end].decode() for each in patterns.find_patterns(text)] == list(
         SECRETS
     )
 
 
 def test_a_private_key_in_a_form_is_found() -> None:
     text = f"key={quote(PEM.format('RSA '), safe='')}&x=1".encode()
-    [span] = patterns.find_shapes(text)
+    [span] = patterns.find_patterns(text)
 
     assert text[span.end :] == b"&x=1"
 
 
 def test_a_private_key_that_is_cut_short_is_found_as_far_as_it_goes() -> None:
     text = json.dumps({"k": PEM.format("")[:100], "x": "-----END PRIVATE KEY-----"}).encode()
-    [span] = patterns.find_shapes(text)
+    [span] = patterns.find_patterns(text)
 
     assert text[span.end :].startswith(b'"')
 
 
 def test_a_placeholder_next_to_a_shape_is_no_part_of_it() -> None:
     token = b"sk-proj-0123456789abcdef"
-    [span] = patterns.find_shapes(token + b"REDACTED.x.0a1b2c3d")
+    [span] = patterns.find_patterns(token + b"REDACTED.x.0a1b2c3d")
 
     assert span.end == len(token)
-    assert list(patterns.find_shapes(b"sk-proj-0123REDACTED.x.0a1b2c3d")) == []
+    assert list(patterns.find_patterns(b"sk-proj-0123REDACTED.x.0a1b2c3d")) == []
 
 
 def test_nothing_before_the_start_is_found_but_it_tells_where_words_begin() -> None:
     token = b"AKIAIOSFODNN7EXAMPLE"
 
-    assert list(patterns.find_shapes(b"a" + token, 1)) == []
-    assert [span.start for span in patterns.find_shapes(b" " + token, 1)] == [1]
-    assert list(patterns.find_shapes(token, 1)) == []
+    assert list(patterns.find_patterns(b"a" + token, 1)) == []
+    assert [span.start for span in patterns.find_patterns(b" " + token, 1)] == [1]
+    assert list(patterns.find_patterns(token, 1)) == []
 
 
 @pytest.mark.parametrize(
     "text", [b"sk-", b" eyJaaaaaaaaaa.x", b"eyJ", b"\n-----BEGIN PRIVATE KEY-----", b"xox", b"SG."]
 )
 def test_looking_for_patterns_takes_no_more_than_time_linear_in_the_length(text: bytes) -> None:
-    assert list(patterns.find_shapes(text * 100_000)) == []
+    assert list(patterns.find_patterns(text * 100_000)) == []
 
 
 def found(text: str) -> list[tuple[str, str]]:
@@ -183,7 +183,7 @@ def found(text: str) -> list[tuple[str, str]]:
     data = text.encode()
     return [
         (each.secret.label, data[each.start : each.end].decode())
-        for each in find_in_urls(data)
+        for each in find_url_credentials(data)
         if each.secret
     ]
 

@@ -91,7 +91,7 @@ REQUESTS: dict[str, Callable[[str], Request]] = {
 }
 KEYS = ("K3y/0123456789+abc=", "another-key-9876543210", "K3y/0123456789+abc=and-more")
 REDACTOR = Redactor("run", [Secret(f"k{at}", key.encode()) for at, key in enumerate(KEYS)])
-BOUND = patterns.LONGEST
+BOUND = patterns.MAX_LENGTH
 
 
 @pytest.mark.parametrize("place", REQUESTS)

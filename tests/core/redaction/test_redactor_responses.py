@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tapeway.core.http.content_codings import readable_response
 from tapeway.core.model.messages import Response
-from tapeway.core.redaction.credentials import Secret, of_response
+from tapeway.core.redaction.credentials import Secret, response_credentials
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.redaction.spans import PLACEHOLDER
 from tests.core.redaction.example_messages import (
@@ -31,7 +31,7 @@ def respond(response: Response, *values: str) -> Response:
     """What is stored of an answer to a request with these credentials."""
     known = [Secret("authorization", value.encode()) for value in values]
     held = readable_response(response, "POST")
-    return Redactor(SALT, [*known, *of_response(response.headers)]).response(held)
+    return Redactor(SALT, [*known, *response_credentials(response.headers)]).response(held)
 
 
 def echoing(write: Callable[[str], str]) -> Callable[[str], Response]:

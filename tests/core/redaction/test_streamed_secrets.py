@@ -15,7 +15,7 @@ from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.redaction.spans import PLACEHOLDER
 from tapeway.core.redaction.streamed_secrets import written
-from tapeway.core.streams.aws_frames import read
+from tapeway.core.streams.aws_frames import parse_frames
 from tests.core.redaction.example_messages import make_response, redactor
 from tests.support.event_stream_frames import frame, model_frame
 
@@ -226,7 +226,7 @@ def test_what_shows_nothing_comes_back_byte_for_byte(
     body = b"".join([model_delta(each) + delta(each) for each in texts]) + tail
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=4)))
     pieces = [body[start:end] for start, end in pairwise([0, *cuts, len(body)])]
-    frames = read(body)
+    frames = parse_frames(body)
 
     assert written(body, frames, [each.text for each in frames], [len(body)]) == [body]
     assert stored_frames(*pieces) == pieces

@@ -12,7 +12,7 @@ from tapeway.core.model.messages import (
     ResponseChunk,
     ResponseHead,
 )
-from tapeway.core.streams.pacing import AS_RECORDED, AT_ONCE, Pace, Schedule, paced
+from tapeway.core.streams.pacing import AS_RECORDED, AT_ONCE, Pace, Schedule, scale_retry_after
 
 DATED = (b"Date", b"Sun, 22 Nov 2026 02:00:00 GMT")
 UNTIL = (b"Retry-After", b"Sun, 22 Nov 2026 02:00:40 GMT")
@@ -66,7 +66,7 @@ def test_no_piece_is_due_before_the_head_or_after_the_end(
 
 
 def told(factor: float, *headers: tuple[bytes, bytes]) -> Headers:
-    return paced(ResponseHead(429, headers=headers), Pace(factor)).headers
+    return scale_retry_after(ResponseHead(429, headers=headers), Pace(factor)).headers
 
 
 def test_an_answer_that_asks_for_no_wait_is_the_very_one() -> None:
@@ -74,7 +74,7 @@ def test_an_answer_that_asks_for_no_wait_is_the_very_one() -> None:
         429, headers=((b"x-ratelimit-reset-tokens", b"6m0s"), (b"x-should-retry", b"true"))
     )
 
-    assert paced(head, AT_ONCE) is head
+    assert scale_retry_after(head, AT_ONCE) is head
 
 
 @pytest.mark.parametrize("wait", [b"20", b"0", b"1.5", UNTIL[1], b"inf", b"soon", b""])

@@ -21,7 +21,7 @@ from tapeway.cli import terminal
 from tapeway.cli.cassette import render
 from tapeway.cli.options import settings_options
 from tapeway.cli.places import CassettePlace, place
-from tapeway.core.http.routing import RouteTable, adopted_item
+from tapeway.core.http.routing import RouteTable, assign_route
 from tapeway.core.json_text import Json, NotJson, canonical, dump, parse
 from tapeway.core.matching.key import request_key
 from tapeway.core.matching.rules import Rules, RulesFault, merged_rules, rules_of_meta
@@ -65,19 +65,19 @@ class DiffSource:
         """All of them in order."""
         if self.loaded is not None:
             for each in self.loaded.values():
-                yield adopted_item(each, self.table)
+                yield assign_route(each, self.table)
             return
         async for each in (await self.place.walk()).items:
-            yield adopted_item(each, self.table)
+            yield assign_route(each, self.table)
 
     async def get(self, index: int) -> AnyInteraction:
         """One of those that were gone through. Raises StoreError where it went since."""
         if self.loaded is not None:
-            return adopted_item(self.loaded[index], self.table)
+            return assign_route(self.loaded[index], self.table)
         item = await self.place.get(index)
         if item is None:
             raise StoreError(f"{self.place.shown} was changed while it was read: try again")
-        return adopted_item(item, self.table)
+        return assign_route(item, self.table)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ MAX_RATIO = 200
 """What comes out beyond the first MiB may be this many times what went in. Deflate alone reaches a
 thousand, but on nothing that is worth reading."""
 
-Ending = Literal["complete", "cut", "bad", "large"]
+BodyEnd = Literal["complete", "cut", "bad", "large"]
 """How a coded body ended: whole; in its middle; with what is not in its coding; out of bounds."""
 
 # Each member hands back what follows it: in steps, that is never the whole rest of a large body.
@@ -98,7 +98,7 @@ class Decoder:
             return b""
         return data
 
-    def finish(self) -> Ending:
+    def finish(self) -> BodyEnd:
         """How the body ended, if this was all of it."""
         if self._fault is not None:
             return self._fault
@@ -126,7 +126,7 @@ def decode(coding: bytes, body: bytes) -> bytes | None:
     return plain if made.finish() == "complete" else None
 
 
-def salvage(coding: bytes, body: bytes) -> bytes:
+def decode_leniently(coding: bytes, body: bytes) -> bytes:
     """What can be read of a body before it breaks off or breaks bounds; nothing of an unknown coding."""
     made = decoder(coding)
     if made is None:
@@ -135,7 +135,7 @@ def salvage(coding: bytes, body: bytes) -> bytes:
     return b"".join([made.feed(body[start : start + _SMALL_STEP]) for start in starts])
 
 
-def coding_of(headers: Headers) -> bytes:
+def content_coding(headers: Headers) -> bytes:
     """The codings of a body in the order they were put on, empty for none."""
     return b", ".join([value for name, value in headers if name.lower() == CONTENT_ENCODING])
 
@@ -263,10 +263,10 @@ _CODINGS: dict[bytes, Callable[[], _Step]] = {
 
 def readable_request(request: Request) -> Request:
     """The request with its content coding taken off, or as it came where that cannot be done."""
-    coding = coding_of(request.headers)
+    coding = content_coding(request.headers)
     if not coding or not request.body or (plain := decode(coding, request.body)) is None:
         return request
-    return replace(request, headers=uncoded(request.headers), body=plain)
+    return replace(request, headers=without_coding_fields(request.headers), body=plain)
 
 
 def readable_response(response: Response, method: str, *, cut: bool = False) -> Response:
@@ -276,8 +276,8 @@ def readable_response(response: Response, method: str, *, cut: bool = False) -> 
     Nothing is done to a part of a body (206), nor under a coding that is unknown, broken, or grows
     out of bounds. `cut` says that the answer is known to have broken off: what came is read.
     """
-    coding = coding_of(response.headers)
-    if not response.chunks or not may_be_read(response, method):
+    coding = content_coding(response.headers)
+    if not response.chunks or not has_content_coding(response, method):
         return response
     if (made := decoder(coding)) is None:
         return response
@@ -285,17 +285,17 @@ def readable_response(response: Response, method: str, *, cut: bool = False) -> 
     if (ending := made.finish()) != "complete" and not (cut and ending == "cut"):
         return response
     chunks = tuple([replace(chunk, data=plain) for chunk, plain in fed if plain])
-    head = replace(response.head, headers=uncoded(response.headers))
+    head = replace(response.head, headers=without_coding_fields(response.headers))
     return replace(response, head=head, chunks=chunks)
 
 
-def may_be_read(response: Response, method: str) -> bool:
+def has_content_coding(response: Response, method: str) -> bool:
     """Whether there is a content coding, on a whole body."""
     if method.upper() == "HEAD" or response.status in (_PARTIAL, _NOT_MODIFIED):
         return False
-    return bool(coding_of(response.headers))
+    return bool(content_coding(response.headers))
 
 
-def uncoded(headers: Headers) -> Headers:
+def without_coding_fields(headers: Headers) -> Headers:
     """The fields of a body whose coding was taken off."""
     return tuple([pair for pair in headers if pair[0].lower() not in _OF_THE_CODING])

@@ -30,17 +30,17 @@ class FormPart:
 
 def parse_multipart(content_type: bytes, body: bytes) -> list[FormPart] | None:
     """The parts in order, or None where the body is not what its content type says."""
-    found = delimiter(content_type)
+    found = part_delimiter(content_type)
     if found is None:
         return None
     pieces = found.split(b"\r\n" + body)
     if len(pieces) < 2 or not pieces[-1].startswith(b"--"):
         return None
-    parts = [part(piece) for piece in pieces[1:-1]]
+    parts = [parse_part(piece) for piece in pieces[1:-1]]
     return None if None in parts else [each for each in parts if each is not None]
 
 
-def delimiter(content_type: bytes) -> re.Pattern[bytes] | None:
+def part_delimiter(content_type: bytes) -> re.Pattern[bytes] | None:
     """What begins each part, or None where the content type names no boundary."""
     match = _BOUNDARY.search(content_type)
     if match is None:
@@ -50,7 +50,7 @@ def delimiter(content_type: bytes) -> re.Pattern[bytes] | None:
     return re.compile(dashed + rb"(?=--|[ \t]{0,%d}\r\n)" % MAX_PADDING)
 
 
-def part(piece: bytes) -> FormPart | None:
+def parse_part(piece: bytes) -> FormPart | None:
     """What stands between two delimiters as a part, or None where it is none."""
     # What follows a delimiter on its line is padding (RFC 2046 section 5.1.1).
     padding, line_end, rest = piece.partition(b"\r\n")

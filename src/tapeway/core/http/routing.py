@@ -27,7 +27,7 @@ _MAX_SEGMENTS = 8
 _AUTHORITY = re.compile(r"(?:https?:)?//[^/?#]*", re.IGNORECASE)
 _USERINFO = re.compile(r"((?:[a-z][a-z0-9+.-]*:)?//)?[^/?#]*@", re.IGNORECASE)
 
-Owner = Callable[[str, Headers], str | None]
+ProviderLookup = Callable[[str, Headers], str | None]
 """Names the provider an unprefixed target belongs to, or None."""
 LOCATION = b"location"
 
@@ -48,17 +48,17 @@ class RouteTable:
     default: Route | None = None
 
 
-SlipKind = Literal["doubled", "missing"]
+BaseUrlFaultKind = Literal["doubled", "missing"]
 
 
 @dataclass(frozen=True, slots=True)
-class Slip:
+class BaseUrlFault:
     """A base URL that was forgiven: its version is there twice or not at all.
 
     `prefix` is what a right target begins with, `written` the target as it came.
     """
 
-    kind: SlipKind
+    kind: BaseUrlFaultKind
     prefix: str
     written: str
 
@@ -84,7 +84,7 @@ class RequestAddress:
     target: str
     prefix: str
     guessed: bool = False
-    slip: Slip | None = None
+    slip: BaseUrlFault | None = None
     attempt: int = 0
 
 
@@ -105,7 +105,9 @@ def check_cassette_name(name: str) -> str:
     return name
 
 
-def resolve(table: RouteTable, owner: Owner, target: str, headers: Headers) -> RequestAddress:
+def resolve(
+    table: RouteTable, owner: ProviderLookup, target: str, headers: Headers
+) -> RequestAddress:
     """The address a raw request target means.
 
     Raises NoRoute where no route takes it, RequestError for a cassette name that is not one.
@@ -123,7 +125,7 @@ def resolve(table: RouteTable, owner: Owner, target: str, headers: Headers) -> R
     return RequestAddress(cassette, Route(DEFAULT, None), rest, prefix, guessed=True)
 
 
-def refuse(table: RouteTable, route: str, target: str) -> NoRoute:
+def no_route_error(table: RouteTable, route: str, target: str) -> NoRoute:
     """The error for a request nobody can be asked, naming the routes there are."""
     if route in table.routes:
         return NoRoute(f"route '{route}' has no URL yet: give one with --route {route}=https://…")
@@ -135,26 +137,26 @@ def refuse(table: RouteTable, route: str, target: str) -> NoRoute:
     )
 
 
-def adopt(stored: StoredCassette, table: RouteTable) -> StoredCassette:
+def assign_routes(stored: StoredCassette, table: RouteTable) -> StoredCassette:
     """The cassette with a route given to recordings that name none, by their origin."""
-    adopted = [adopted_item(each, table) for each in stored.interactions]
+    adopted = [assign_route(each, table) for each in stored.interactions]
     return replace(stored, interactions=tuple(adopted))
 
 
-def adopted_item(item: AnyInteraction, table: RouteTable) -> AnyInteraction:
+def assign_route(item: AnyInteraction, table: RouteTable) -> AnyInteraction:
     """The same for one. What an SDK was asked for has no origin, and answers on any route."""
     if isinstance(item, ForeignInteraction):
         exchange = item.exchange
         if exchange is None or exchange.request.route or not exchange.request.base:
             return item
-        routed_exchange = replace(exchange, request=routed(exchange.request, table))
+        routed_exchange = replace(exchange, request=with_route(exchange.request, table))
         return replace(item, exchange=routed_exchange)
     if item.request.route:
         return item
-    return replace(item, request=routed(item.request, table))
+    return replace(item, request=with_route(item.request, table))
 
 
-def routed(request: Request, table: RouteTable) -> Request:
+def with_route(request: Request, table: RouteTable) -> Request:
     """A recorded request that names no route, with the one its origin has."""
     named = [*table.routes.values(), *([table.default] if table.default else [])]
     bases = [
@@ -187,7 +189,7 @@ def without_userinfo(url: str) -> str:
     return url if found is None else (found[1] or "") + url[found.end() :]
 
 
-def relocate(location: str, upstream: str, proxy: str) -> str:
+def rewrite_location(location: str, upstream: str, proxy: str) -> str:
     """A `location` below the upstream's URL, as the client must ask the proxy for it.
 
     A path alone stays one. Anything else (relative to the request, another origin, outside the
@@ -232,7 +234,9 @@ def _cut_segment(target: str) -> tuple[str, str]:
     return segment, f"/{rest}{question}{query}"
 
 
-def localised(head: ResponseHead, request: Headers, base: str, prefix: str) -> ResponseHead:
+def with_proxy_location(
+    head: ResponseHead, request: Headers, base: str, prefix: str
+) -> ResponseHead:
     """The head with a Location on the upstream's own origin pointing at the proxy.
 
     `request` are the client's fields, which say what it calls the proxy; `prefix` is what stood
@@ -243,7 +247,7 @@ def localised(head: ResponseHead, request: Headers, base: str, prefix: str) -> R
         return head
     proxy = f"http://{host.decode('latin-1')}{prefix}"
     headers = [
-        (name, relocate(value.decode("latin-1"), base, proxy).encode("latin-1"))
+        (name, rewrite_location(value.decode("latin-1"), base, proxy).encode("latin-1"))
         if name.lower() == LOCATION
         else (name, value)
         for name, value in head.headers

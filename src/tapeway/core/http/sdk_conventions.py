@@ -17,7 +17,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.messages import Headers
 
-OPEN = 1024
+MAX_CALLS = 1024
 """Calls that may be repeated and are remembered; of more, the oldest are taken for done."""
 
 _ALIKE = 16
@@ -33,7 +33,7 @@ class Attempt(NamedTuple):
     number: int
 
 
-def number(headers: Headers) -> int:
+def attempt_number(headers: Headers) -> int:
     """Which try of its call a request is, from 1; 0 where the client does not say."""
     retries = find_header(headers, b"x-stainless-retry-count")
     if retries is not None and _NUMBER.fullmatch(retries):
@@ -42,7 +42,7 @@ def number(headers: Headers) -> int:
     return int(found[1]) if found is not None else 0
 
 
-class Attempts:
+class AttemptHistory:
     """Remembers how each try ended, so that the next one can be told from a call of its own."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Attempts:
             repeated = before.pop()
         ended = self._ended.pop(attempt, [])
         self._ended[attempt] = [*ended[1 - _ALIKE :], outcome]
-        if len(self._ended) > OPEN:
+        if len(self._ended) > MAX_CALLS:
             del self._ended[next(iter(self._ended))]
         return repeated
 

@@ -71,7 +71,7 @@ class Digester:
         self._parts: _Parts | None = None
         media = header.content_type.partition(b"/")[0].strip().lower()
         if media == b"multipart" and not header.content_encoding:
-            delimiter = forms.delimiter(header.content_type)
+            delimiter = forms.part_delimiter(header.content_type)
             self._parts = None if delimiter is None else _Parts(delimiter)
 
     def feed(self, piece: bytes) -> None:
@@ -151,7 +151,7 @@ class _Piece:
         elif len(self._head) <= forms.MAX_HEAD + forms.MAX_PADDING:
             self._head += data
             if not self._head.startswith(_DASHES):
-                self._part = forms.part(self._head)
+                self._part = forms.parse_part(self._head)
                 if self._part is not None:
                     self._content.update(self._part.body)
                     self._head = b""

@@ -24,7 +24,7 @@ from tapeway.core.matching.normalisers import Normalising, Spelled
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.messages import LARGE_BODY, Headers, Request
 from tapeway.core.redaction.credentials import MIN_VALUE, is_credential_parameter
-from tapeway.core.redaction.spans import SHORT
+from tapeway.core.redaction.spans import SHORT_PREFIX
 from tapeway.core.text import decode_utf8
 
 Content = Literal["empty", "json", "form", "parts", "text", "bytes", "coded", "large"]
@@ -236,7 +236,7 @@ def _anonymous(text: str) -> str:
 def _hidden(name: bytes, value: bytes, query: str) -> bool:
     if len(value) < MIN_VALUE or not is_credential_parameter(name.decode("latin-1"), query):
         return False
-    return not value.startswith(f"REDACTED.{SHORT}-".encode())
+    return not value.startswith(f"REDACTED.{SHORT_PREFIX}".encode())
 
 
 def _shown(text: str) -> str:

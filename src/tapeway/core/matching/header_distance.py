@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Credentials, Headers, Request
+from tapeway.core.model.messages import CredentialHeaders, Headers, Request
 from tapeway.core.redaction.credentials import is_credential_header
 from tapeway.core.redaction.spans import PLACEHOLDER
 
@@ -31,7 +31,9 @@ class _Face:
 
 
 @lru_cache(maxsize=512)
-def credentials_of(headers: Headers, placeholder: Callable[[str, bytes], bytes]) -> Credentials:
+def credentials_of(
+    headers: Headers, placeholder: Callable[[str, bytes], bytes]
+) -> CredentialHeaders:
     """What a cassette may keep of a request's credentials: where they stood, and placeholders.
 
     Two requests with one credential have one trace. A placeholder that came back with a replayed
@@ -84,7 +86,7 @@ def _distance(left: _Face, right: _Face) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=4096)
-def _face_of(credentials: Credentials, headers: Headers) -> _Face:
+def _face_of(credentials: CredentialHeaders, headers: Headers) -> _Face:
     parts: set[tuple[str, ...]] = set()
     for name, text in credentials:
         # A nonce makes each value another one: that there is one, and its scheme, say more.

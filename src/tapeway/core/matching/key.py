@@ -17,7 +17,11 @@ from tapeway.core.matching import document
 from tapeway.core.matching.header_distance import credentials_of
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.messages import Headers, Request
-from tapeway.core.redaction.credentials import Secret, of_request_head, of_userinfo
+from tapeway.core.redaction.credentials import (
+    Secret,
+    request_head_credentials,
+    userinfo_credentials,
+)
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
@@ -140,8 +144,8 @@ def _canonical_body(request: Request) -> tuple[bytes, bytes]:
 
 
 def _head_secrets(request: Request) -> tuple[Secret, ...]:
-    userinfo = of_userinfo(request.base) if "@" in request.base else ()
-    return (*userinfo, *of_request_head(request.headers, request.target))
+    userinfo = userinfo_credentials(request.base) if "@" in request.base else ()
+    return (*userinfo, *request_head_credentials(request.headers, request.target))
 
 
 def _matched_fields(headers: Headers, rules: Rules) -> Headers:

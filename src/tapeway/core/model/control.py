@@ -29,7 +29,7 @@ class ModePolicy:
     replaces: bool = False
 
 
-RULES: dict[Mode, ModePolicy] = {
+MODE_POLICIES: dict[Mode, ModePolicy] = {
     "replay": ModePolicy(replays=True, asks=False, records=False),
     "record": ModePolicy(replays=False, asks=True, records=True, replaces=True),
     "auto": ModePolicy(replays=True, asks=True, records=True),

@@ -41,13 +41,13 @@ _KINDS: Mapping[str, FailureKind] = {
     "upstream_timeout": "timeout",
 }
 
-MESSAGES: Mapping[FailureKind, str] = {
+FAILURE_MESSAGES: Mapping[FailureKind, str] = {
     "cut": "the upstream broke off in the middle of its answer",
     "reset": "the upstream broke the connection off before it answered",
     "timeout": "the upstream did not answer in time",
 }
 """What a recording says; the error of the live call names the upstream and what to do."""
-Credentials = tuple[tuple[str, str], ...]
+CredentialHeaders = tuple[tuple[str, str], ...]
 
 
 class ChunkTimes:
@@ -235,7 +235,7 @@ def move_chunk_ends(
     return found
 
 
-def failure(code: str, *, begun: bool) -> Failure | None:
+def failure_of_error(code: str, *, begun: bool) -> Failure | None:
     """The failure behind an error's code, or None where it is none of the upstream's answer.
 
     `begun` says that a head had come: what is reset after that is cut.
@@ -245,4 +245,4 @@ def failure(code: str, *, begun: bool) -> Failure | None:
         return None
     if begun and kind == "reset":
         kind = "cut"
-    return Failure(kind, MESSAGES[kind])
+    return Failure(kind, FAILURE_MESSAGES[kind])

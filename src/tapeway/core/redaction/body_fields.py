@@ -16,8 +16,8 @@ import re2  # type: ignore[import-untyped]
 
 from tapeway.core.http.forms import MAX_HEAD
 from tapeway.core.redaction import secret_names
-from tapeway.core.redaction.credentials import GRANT, MIN_VALUE, Secret
-from tapeway.core.redaction.spans import PLACEHOLDER, SHORT, Span
+from tapeway.core.redaction.credentials import MIN_VALUE, OAUTH_QUERY, Secret
+from tapeway.core.redaction.spans import PLACEHOLDER, SHORT_PREFIX, Span
 
 _LONGEST_NAME = 80
 _SPACE = re.compile(rb"(?:\s|\\+[nrt])*")
@@ -71,7 +71,7 @@ def _in_member(body: bytes, name_end: int, value_at: int, *, answer: bool) -> It
     if len(quote) != 1 << depth or before < 0 or not body.endswith(quote, 0, before + 1):
         return
     name = _plain(body[before + 1 : name_end], depth).decode("utf-8", "replace")
-    if not secret_names.kind(name):
+    if not secret_names.name_kind(name):
         return
     for span in _values(body, _skip(body, value_at), quote, depth):
         value = _plain(body[span.start : span.end], depth)
@@ -147,13 +147,15 @@ def _in_element(body: bytes, at: int, *, answer: bool) -> Iterator[Span]:
 
 
 def _in_form(body: bytes, *, answer: bool) -> Iterator[Span]:
-    granting = GRANT.search(body.decode("latin-1")) is not None
+    granting = OAUTH_QUERY.search(body.decode("latin-1")) is not None
     for pair in _PAIR.finditer(body):
         name = unquote_plus(pair[1].decode("latin-1"))
         value = unquote_to_bytes(pair[2].replace(b"+", b" "))
         if PLACEHOLDER.fullmatch(value):
             continue
-        if (granting and name in _OF_A_GRANT) or secret_names.hides(name, value, answer=answer):
+        if (granting and name in _OF_A_GRANT) or secret_names.is_secret_field(
+            name, value, answer=answer
+        ):
             yield Span(pair.start(2), pair.end(2), _secret(name, value))
 
 
@@ -179,17 +181,17 @@ def _in_parts(body: bytes, content_type: bytes) -> Iterator[Span]:
 def _is_secret(name: str, value: bytes, *, answer: bool) -> bool:
     if not value or PLACEHOLDER.fullmatch(value):
         return False
-    return secret_names.hides(name, value, answer=answer)
+    return secret_names.is_secret_field(name, value, answer=answer)
 
 
 def _secret(name: str, value: bytes) -> Secret:
     label = name.lower()
-    return Secret(label if len(value) >= MIN_VALUE else f"{SHORT}-{label}", value)
+    return Secret(label if len(value) >= MIN_VALUE else f"{SHORT_PREFIX}{label}", value)
 
 
 @cache
 def _candidates() -> Any:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
-    pattern = secret_names.CANDIDATE.replace(r'(?:\\*"', r'(?:(\\*)"', 1)
+    pattern = secret_names.NAME_CANDIDATE.replace(r'(?:\\*"', r'(?:(\\*)"', 1)
     return re2.compile(pattern.encode(), options)

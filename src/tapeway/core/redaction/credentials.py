@@ -12,7 +12,7 @@ from functools import lru_cache
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from tapeway.core.model.messages import Headers
-from tapeway.core.redaction.secret_names import LIKE_A_KEY, kind
+from tapeway.core.redaction.secret_names import KEY_LIKE, name_kind
 
 MIN_VALUE = 12
 """Shorter values are not searched for elsewhere: they would hit ordinary words."""
@@ -23,7 +23,7 @@ MAX_VALUE = 8 * 1024
 MIN_COOKIE = 16
 """Shorter cookie values are settings, not sessions."""
 
-PARAMETERS = frozenset(
+CREDENTIAL_PARAMETERS = frozenset(
     {
         "access_token",
         "api-key",
@@ -55,7 +55,7 @@ PARAMETERS = frozenset(
 )
 """Query parameters, in lower case, whose value is never stored, besides those named like a secret."""
 
-GRANT = re.compile(
+OAUTH_QUERY = re.compile(
     r"(?:\A|[?&#])(?:client_id|client_secret|code_verifier|grant_type|redirect_uri|state"
     r"|token_type_hint)="
 )
@@ -73,7 +73,7 @@ URL_HEADERS = frozenset(
 )
 """Response fields that hold a URL: the client goes there next, so only its parameters are hidden."""
 
-REFERENCE = re.compile(rb"(?<=<)[^<>]*(?=>)")
+LINK_URL = re.compile(rb"(?<=<)[^<>]*(?=>)")
 """A URL in a Link field."""
 _PARAMETER = re.compile(rb"[?&#]([^?=&#]*)=([^&#]+)")
 _NAMED = frozenset(
@@ -138,11 +138,11 @@ def is_credential_header(name: bytes) -> bool:
 def is_credential_parameter(name: str, query: str) -> bool:
     """Whether a parameter of this name (decoded) carries a credential in this query or URL."""
     if name == "code":
-        return GRANT.search(query) is not None
-    return name.lower() in PARAMETERS or kind(name) in ("issued", "secret", "login")
+        return OAUTH_QUERY.search(query) is not None
+    return name.lower() in CREDENTIAL_PARAMETERS or name_kind(name) in ("issued", "secret", "login")
 
 
-def of_headers(headers: Headers) -> list[Secret]:
+def header_credentials(headers: Headers) -> list[Secret]:
     """The credentials in a request's fields, long enough to be searched for anywhere else."""
     found: list[Secret] = []
     for name, value in headers:
@@ -152,29 +152,29 @@ def of_headers(headers: Headers) -> list[Secret]:
         elif lower == b"referer":
             found += _of_parameters(value)
         elif is_credential_header(lower):
-            found += of_value(lower.decode("latin-1"), value)
+            found += value_credentials(lower.decode("latin-1"), value)
     return found
 
 
-def of_target(target: str) -> list[Secret]:
+def target_credentials(target: str) -> list[Secret]:
     """The credentials in a target's parameters, decoded; a plus is left a plus."""
     return _of_parameters(target.encode("utf-8", "surrogateescape"))
 
 
-def of_request_head(headers: Headers, target: str) -> tuple[Secret, ...]:
+def request_head_credentials(headers: Headers, target: str) -> tuple[Secret, ...]:
     """The credentials a request shows anywhere but in its body."""
     found = _of_remembered(headers)
-    return (*found, *of_target(target)) if "=" in target else found
+    return (*found, *target_credentials(target)) if "=" in target else found
 
 
 @lru_cache(maxsize=512)
 def _of_remembered(headers: Headers) -> tuple[Secret, ...]:
     # A client sends the same fields with nearly every request.
-    return tuple(of_headers(headers))
+    return tuple(header_credentials(headers))
 
 
 @lru_cache(maxsize=64)
-def of_userinfo(url: str) -> tuple[Secret, ...]:
+def userinfo_credentials(url: str) -> tuple[Secret, ...]:
     """The credentials written before the host of a URL, also as they are sent in a header."""
     name, colon, password = urlsplit(url).netloc.rpartition("@")[0].partition(":")
     if not name and not password:
@@ -183,7 +183,7 @@ def of_userinfo(url: str) -> tuple[Secret, ...]:
     return tuple(_long("userinfo", base64.b64encode(pair)) + _of_pair("userinfo", pair))
 
 
-def of_response(headers: Headers) -> list[Secret]:
+def response_credentials(headers: Headers) -> list[Secret]:
     """The credentials an answer issues in its header."""
     found: list[Secret] = []
     for name, value in headers:
@@ -193,7 +193,7 @@ def of_response(headers: Headers) -> list[Secret]:
         elif lower in URL_HEADERS:
             found += _of_parameters(value)
         elif lower == b"link":
-            found += [each for url in REFERENCE.findall(value) for each in _of_parameters(url)]
+            found += [each for url in LINK_URL.findall(value) for each in _of_parameters(url)]
         elif is_credential_header(lower):
             found += _long(lower.decode("latin-1"), value.strip())
     return found
@@ -208,7 +208,7 @@ def _of_parameters(url: bytes) -> list[Secret]:
     return found
 
 
-def of_value(label: str, value: bytes) -> list[Secret]:
+def value_credentials(label: str, value: bytes) -> list[Secret]:
     """The credentials in a value that has a scheme before it, or is one as a whole."""
     value = value.strip()
     words = value.split(None, 1)
@@ -217,7 +217,7 @@ def of_value(label: str, value: bytes) -> list[Secret]:
     scheme, rest = words
     opaque = scheme.lower() in _OPAQUE_SCHEMES and len(words) == len(value.split())
     found = [] if opaque else _long(label, value)
-    if opaque or LIKE_A_KEY.fullmatch(rest):
+    if opaque or KEY_LIKE.fullmatch(rest):
         # Two words may be anything: the second alone is looked for only if it is no word.
         found += _long(label, rest)
     if scheme.lower() == b"basic":

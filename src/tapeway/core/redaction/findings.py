@@ -12,8 +12,8 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.redaction import patterns
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.core.redaction.leak_guard import HIDDEN, Place
-from tapeway.core.redaction.spans import PLACEHOLDER, SHORT
+from tapeway.core.redaction.leak_guard import HIDDEN_NAME, Place
+from tapeway.core.redaction.spans import PLACEHOLDER, SHORT_PREFIX
 
 ENCODED = frozenset({"body_b64", "__agenttape_bytes__"})
 """The names of what is written in base64: a body, and what AgentTape has of octets anywhere."""
@@ -32,13 +32,13 @@ class Finding:
     prefix: str
 
 
-def masked(secret: bytes) -> str:
+def masked_prefix(secret: bytes) -> str:
     """So little of a secret that it can be told from another and not be used."""
     text = secret.decode("utf-8", "replace")
     return text[: min(_SHOWN, len(text) // 4)]
 
 
-def replacements(before: Json, after: Json, at: Place = ()) -> Iterator[Finding]:
+def find_replaced(before: Json, after: Json, at: Place = ()) -> Iterator[Finding]:
     """Each secret for which a placeholder stands in the second document and not in the first."""
     if before == after:
         return
@@ -46,12 +46,12 @@ def replacements(before: Json, after: Json, at: Place = ()) -> Iterator[Finding]
         yield from _in_objects(before, after, at)
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
-            yield from replacements(old, new, (*at, index))
+            yield from find_replaced(old, new, (*at, index))
     else:
         yield from _in_texts(_text(before, at), _text(after, at), at)
 
 
-def base64_bytes(text: str) -> bytes | None:
+def decode_base64(text: str) -> bytes | None:
     """The octets a text in base64 stands for; None for what is no base64."""
     try:
         return base64.b64decode(text, validate=True)
@@ -63,12 +63,12 @@ def _in_objects(before: dict[str, Json], after: dict[str, Json], at: Place) -> I
     gone = [name for name in before if name not in after and name not in _DERIVED]
     new = [name for name in after if name not in before and name not in _DERIVED]
     for old, instead in zip(gone, new, strict=False):
-        here = (*at, HIDDEN)
+        here = (*at, HIDDEN_NAME)
         yield from _in_texts(old.encode(), instead.encode(), here)
-        yield from replacements(before[old], after[instead], here)
+        yield from find_replaced(before[old], after[instead], here)
     for name, old_value in before.items():
         if name in after and name not in _DERIVED:
-            yield from replacements(old_value, after[name], (*at, name))
+            yield from find_replaced(old_value, after[name], (*at, name))
 
 
 def _in_texts(before: bytes, after: bytes, at: Place) -> Iterator[Finding]:
@@ -81,19 +81,19 @@ def _in_texts(before: bytes, after: bytes, at: Place) -> Iterator[Finding]:
         value = before[start : end if end >= 0 else len(before)]
         if value != mark:
             label = mark.split(b".")[1].decode()
-            yield Finding(at, label.removeprefix(f"{SHORT}-"), masked(value))
+            yield Finding(at, label.removeprefix(SHORT_PREFIX), masked_prefix(value))
         start += len(value)
 
 
 def _text(value: Json, at: Place) -> bytes:
     if not isinstance(value, str):
         return dump(value)
-    plain = base64_bytes(value) if at and at[-1] in ENCODED else None
+    plain = decode_base64(value) if at and at[-1] in ENCODED else None
     return value.encode() if plain is None else plain
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class SecretMatch:
     """A secret in a text, by the name of the place or shape it is known by, and where it begins."""
 
     label: str
@@ -101,7 +101,9 @@ class Sighting:
     length: int
 
 
-def find(data: bytes, secrets: Iterable[Secret] = (), *, shapes: bool = True) -> list[Sighting]:
+def find_secrets(
+    data: bytes, secrets: Iterable[Secret] = (), *, shapes: bool = True
+) -> list[SecretMatch]:
     """Every one of these secrets, and every known shape of one, that the text shows, in order.
 
     Values are recognised as they are, percent-encoded, with JSON's escapes, in base64 and in hex.
@@ -110,16 +112,16 @@ def find(data: bytes, secrets: Iterable[Secret] = (), *, shapes: bool = True) ->
     return seen(data, KnownValues(secrets), shapes=shapes)
 
 
-def seen(data: bytes, known: KnownValues, *, shapes: bool = True) -> list[Sighting]:
+def seen(data: bytes, known: KnownValues, *, shapes: bool = True) -> list[SecretMatch]:
     """The same for secrets that are looked for again and again."""
     found = set(_spans(data, known, shapes=shapes))
-    return [Sighting(label, start, end - start) for start, end, label in sorted(found)]
+    return [SecretMatch(label, start, end - start) for start, end, label in sorted(found)]
 
 
 def _spans(data: bytes, known: KnownValues, *, shapes: bool) -> Iterator[tuple[int, int, str]]:
     spans = list(known.find(data)) if known.shows(data) else []
     if shapes:
-        spans += patterns.find_shapes(data)
+        spans += patterns.find_patterns(data)
     for span in spans:
         if span.secret is not None:
             yield span.start, span.end, span.secret.label

@@ -33,21 +33,21 @@ _ESCAPED = re.compile(rb"\\.")
 
 
 @dataclass(frozen=True, slots=True)
-class Disguise:
+class EncodedForm:
     """One way a value is written: a piece of it that is always there, and the whole.
 
     In base64 its first character may hold bits of what stands before the value; that one goes with
     it, since it depends on both.
     """
 
-    core: bytes
-    whole: bytes
+    constant_part: bytes
+    pattern: bytes
     shares_first: bool = False
 
     def find(self, text: bytes, start: int = 0) -> Iterator[tuple[int, int]]:
         """Where the text has the value in this disguise, from `start` on."""
-        if self.core in text:
-            for match in _compiled(self.whole).finditer(text, start):
+        if self.constant_part in text:
+            for match in _compiled(self.pattern).finditer(text, start):
                 yield self._start(text, match.start()), match.end()
 
     def _start(self, text: bytes, start: int) -> int:
@@ -69,18 +69,18 @@ _compiled = lru_cache(maxsize=1024)(re.compile)
 
 
 @lru_cache(maxsize=1024)
-def disguises(value: bytes) -> tuple[Disguise, ...]:
+def encoded_forms(value: bytes) -> tuple[EncodedForm, ...]:
     """Every way the value is looked for."""
-    found = [Disguise(core(value), pattern(value))]
+    found = [EncodedForm(constant_part(value), value_pattern(value))]
     if len(value) >= SHORTEST_WRAPPED:
         found += [_in_base64(value, offset) for offset in range(3)]
         digits = value.hex().encode()
-        found += [Disguise(each, each) for each in (digits, digits.upper())]
+        found += [EncodedForm(each, each) for each in (digits, digits.upper())]
     return tuple(found)
 
 
 @lru_cache(maxsize=1024)
-def pattern(value: bytes) -> bytes:
+def value_pattern(value: bytes) -> bytes:
     """A regular expression without groups for the value in any of its disguises."""
     text = value.decode("utf-8", "surrogateescape")
     bare = text.rstrip("=")
@@ -95,7 +95,7 @@ def pattern(value: bytes) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def core(value: bytes) -> bytes:
+def constant_part(value: bytes) -> bytes:
     """The longest piece of the value that stands in all of its disguises unchanged."""
     pieces = _PLAIN.findall(value.decode("utf-8", "surrogateescape"))
     return max(pieces, key=len, default="").encode()
@@ -132,7 +132,7 @@ def _entity(character: str) -> str:
     return f"&(?:{named}|#0{{0,4}}{code}|#[xX]0{{0,4}}{_hex(f'{code:x}')});"
 
 
-def _in_base64(value: bytes, offset: int) -> Disguise:
+def _in_base64(value: bytes, offset: int) -> EncodedForm:
     # What depends on the value alone; two zero bytes stand for whatever follows it.
     coded = base64.b64encode(bytes(offset) + value + bytes(2)).decode()
     own = coded[(offset * 8 + 5) // 6 : (offset + len(value)) * 8 // 6]
@@ -141,7 +141,7 @@ def _in_base64(value: bytes, offset: int) -> Disguise:
         whole += _SHARED
     cores = _ALPHANUMERIC.findall(own)
     whole += _PADDING % _written("=")
-    return Disguise(max(cores, key=len, default="").encode(), whole.encode(), offset > 0)
+    return EncodedForm(max(cores, key=len, default="").encode(), whole.encode(), offset > 0)
 
 
 def _hex(digits: str) -> str:
@@ -164,28 +164,30 @@ class KnownValues:
             if secret.value and not PLACEHOLDER.fullmatch(secret.value)
         }
         self.secrets = tuple(by_value.values())
-        self.cores = tuple([each.core for value in by_value for each in disguises(value)])
+        self.constant_parts = tuple(
+            [each.constant_part for value in by_value for each in encoded_forms(value)]
+        )
 
     def shows(self, text: bytes) -> bool:
         """Whether it is worth looking closer: a plain search is many times as fast."""
-        for core in self.cores:  # noqa: SIM110 - any() costs five times the search
-            if core in text:
+        for part in self.constant_parts:  # noqa: SIM110 - any() costs five times the search
+            if part in text:
                 return True
         return False
 
     def find(self, text: bytes, start: int = 0) -> Iterator[Span]:
         """Each place from `start` on that holds one of them, in no order; they may overlap."""
         for secret in self.secrets:
-            for disguise in disguises(secret.value):
-                for first, behind in disguise.find(text, start):
-                    yield Span(first, behind, secret)
+            for form in encoded_forms(secret.value):
+                for first, end in form.find(text, start):
+                    yield Span(first, end, secret)
 
 
-NOBODYS = KnownValues()
+NO_KNOWN_VALUES = KnownValues()
 """None at all."""
 
 
-def in_json(text: bytes, spans: Iterable[Span]) -> Iterator[Span]:
+def json_safe_spans(text: bytes, spans: Iterable[Span]) -> Iterator[Span]:
     """The spans as they may be exchanged where the text is JSON, which has to stay JSON.
 
     A string takes the place of a number; and behind a minus it is another number.

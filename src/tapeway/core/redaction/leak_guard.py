@@ -5,26 +5,26 @@ Redaction goes to the places it knows; this knows none, and searches the very by
 
 from collections.abc import Iterable, Iterator
 
-from tapeway.core.http.content_codings import coding_of, salvage
+from tapeway.core.http.content_codings import content_coding, decode_leniently
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import Request, Response
 from tapeway.core.redaction.credentials import Secret
-from tapeway.core.redaction.known_values import NOBODYS, KnownValues, in_json
-from tapeway.core.redaction.patterns import values_only
+from tapeway.core.redaction.known_values import NO_KNOWN_VALUES, KnownValues, json_safe_spans
+from tapeway.core.redaction.patterns import value_prefilter
 from tapeway.errors import StoreError
 
 Place = tuple[str | int, ...]
 """The way from an interaction's document to a value in it."""
 
-HIDDEN = "…"
+HIDDEN_NAME = "…"
 """Stands in a place for a name that holds a credential itself."""
 
 # How many characters may stand for one: `%25252525xx`, or a `\\u00xx` behind eight backslashes.
 _LONGEST = 13
 
 
-class Sighted(Exception):
+class LeakFound(Exception):
     """A credential stands in what was to be written."""
 
     def __init__(self, secret: Secret, place: Place = ()) -> None:
@@ -33,7 +33,7 @@ class Sighted(Exception):
         self.place = place
 
 
-def refusal(secret: Secret, place: str) -> StoreError:
+def leak_error(secret: Secret, place: str) -> StoreError:
     """The error for a recording in which a credential would still stand."""
     return StoreError(
         f"nothing was recorded: the credential '{secret.label}' would still stand in {place}; keep "
@@ -44,11 +44,11 @@ def refusal(secret: Secret, place: str) -> StoreError:
 class LeakGuard:
     """Knows the credentials of one request, and those of the process, which are `known` for all."""
 
-    def __init__(self, secrets: Iterable[Secret], known: KnownValues = NOBODYS) -> None:
+    def __init__(self, secrets: Iterable[Secret], known: KnownValues = NO_KNOWN_VALUES) -> None:
         self._shown = KnownValues(secrets)
         self._known = known
         # Of a process there may be dozens, and one automaton serves them all.
-        self._glance = values_only(known.cores) if known.cores else None
+        self._glance = value_prefilter(known.constant_parts) if known.constant_parts else None
 
     def check(self, interaction: AnyInteraction, document: Json, text: bytes) -> None:
         """Raise Sighted for a credential in an interaction's document, written as this text.
@@ -56,7 +56,7 @@ class LeakGuard:
         A body whose content coding could not be taken off is looked into as far as it can be read.
         """
         if (secret := self._sighting(text)) is not None:
-            raise Sighted(secret, next(places(document, KnownValues([secret])), ()))
+            raise LeakFound(secret, next(find_places(document, KnownValues([secret])), ()))
         if isinstance(interaction, ForeignInteraction):
             return
         for place, message in (
@@ -64,7 +64,7 @@ class LeakGuard:
             ("response", interaction.response),
         ):
             if (secret := self._sighting(_inside(message))) is not None:
-                raise Sighted(secret, (place, "body"))
+                raise LeakFound(secret, (place, "body"))
 
     def watched(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """The pieces of a large body as they come. Raises StoreError for a credential in the next."""
@@ -74,7 +74,7 @@ class LeakGuard:
         for piece in pieces:
             seen = before + piece
             if (secret := self._sighting(seen)) is not None:
-                raise refusal(secret, "a large body")
+                raise leak_error(secret, "a large body")
             before = seen[-longest:] if longest else b""
             yield piece
 
@@ -86,18 +86,18 @@ class LeakGuard:
         return _sighting(data, self._shown)
 
 
-def places(value: Json, known: KnownValues, at: Place = ()) -> Iterator[Place]:
+def find_places(value: Json, known: KnownValues, at: Place = ()) -> Iterator[Place]:
     """Where in a document one of these stands, in values and in names."""
     if isinstance(value, dict):
         for name, inner in value.items():
             hidden = _sighting(name.encode(), known) is not None
-            here = (*at, HIDDEN if hidden else name)
+            here = (*at, HIDDEN_NAME if hidden else name)
             if hidden:
                 yield here
-            yield from places(inner, known, here)
+            yield from find_places(inner, known, here)
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from places(inner, known, (*at, index))
+            yield from find_places(inner, known, (*at, index))
     elif value is not None:
         text = value.encode() if isinstance(value, str) else dump(value)
         if _sighting(text, known) is not None:
@@ -108,10 +108,10 @@ def _sighting(data: bytes, known: KnownValues) -> Secret | None:
     if not known.shows(data):
         return None
     # Behind a minus the digits of a credential are another value, and stay.
-    found = next(iter(in_json(data, known.find(data))), None)
+    found = next(iter(json_safe_spans(data, known.find(data))), None)
     return found.secret if found is not None else None
 
 
 def _inside(message: Request | Response) -> bytes:
-    coding = coding_of(message.headers)
-    return salvage(coding, message.body) if coding else b""
+    coding = content_coding(message.headers)
+    return decode_leniently(coding, message.body) if coding else b""

@@ -23,10 +23,10 @@ import re2  # type: ignore[import-untyped]
 
 from tapeway.core.redaction import secret_names
 from tapeway.core.redaction.credentials import Secret
-from tapeway.core.redaction.secret_names import LIKE_A_KEY
+from tapeway.core.redaction.secret_names import KEY_LIKE
 from tapeway.core.redaction.spans import PLACEHOLDER, Span
 
-LONGEST = 32 * 1024
+MAX_LENGTH = 32 * 1024
 """No shape is longer than this."""
 
 # Words have letters only; where a name could be one, a digit is asked for.
@@ -102,7 +102,7 @@ LABELS = frozenset([label for label, _, _ in _SHAPES])
 _BEFORE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u[0-9A-Fa-f]{4}))"
 _CANDIDATE_BEFORE = r"(?:^|[^A-Za-z0-9_-]|\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4})"
 
-SHAPE_CANDIDATE = f"{_CANDIDATE_BEFORE}(?:{'|'.join([begins for _, begins, _ in _SHAPES])})"
+PATTERN_CANDIDATE = f"{_CANDIDATE_BEFORE}(?:{'|'.join([begins for _, begins, _ in _SHAPES])})"
 """Where a shape may begin, in RE2's syntax: a single search for whoever asks for more than shapes."""
 _EXACT = [(label, re.compile(f"{_BEFORE}{exact}".encode())) for label, _, exact in _SHAPES]
 _HIDDEN = b"REDACTED."
@@ -131,7 +131,7 @@ _PASSWORD = re.compile(rb"""(?=[^@]{0,256}[0-9])([^/?#\s@"'<>\\]{12,256})@""")
 _MAX_AUTOMATON = 64 * 1024 * 1024
 
 
-def find_shapes(data: bytes, start: int = 0) -> Iterator[Span]:
+def find_patterns(data: bytes, start: int = 0) -> Iterator[Span]:
     """Every secret from `start` on that its shape gives away."""
     at = max(0, start - _LONGEST_ESCAPE)
     while (candidate := _shape_candidates().search(data, at)) is not None:
@@ -163,7 +163,7 @@ def _confirmed(data: bytes, start: int) -> Span | None:
     return None
 
 
-def find_in_urls(data: bytes, start: int = 0) -> Iterator[Span]:
+def find_url_credentials(data: bytes, start: int = 0) -> Iterator[Span]:
     """Every one from `start` on."""
     at = start
     while (candidate := _url_candidates().search(data, at)) is not None:
@@ -174,7 +174,7 @@ def find_in_urls(data: bytes, start: int = 0) -> Iterator[Span]:
             continue
         end = value.end() if name else value.end(1)
         secret = unquote_to_bytes(data[at:end])
-        if PLACEHOLDER.match(data, at) is None and (not name or LIKE_A_KEY.fullmatch(secret)):
+        if PLACEHOLDER.match(data, at) is None and (not name or KEY_LIKE.fullmatch(secret)):
             yield Span(at, end, Secret(name.decode().lower() if name else "userinfo", secret))
             at = end
 
@@ -186,33 +186,36 @@ def _url_candidates() -> Any:
     return re2.compile(f"{_PARAMETER}|{_LOGIN}".encode(), options)
 
 
-class Glance(Protocol):
+class Prefilter(Protocol):
     """Finds the first place worth a closer look."""
 
     def search(self, text: bytes) -> object | None: ...
 
 
 @lru_cache(maxsize=64)
-def glance(cores: Iterable[bytes]) -> Glance:
+def secret_prefilter(cores: Iterable[bytes]) -> Prefilter:
     """A look for these pieces of known values, and for whatever shape or name may give one away.
 
     It costs a millisecond to make, so it is for values that are the same for many texts.
     """
     return _automaton(
-        *[each.encode() for each in (SHAPE_CANDIDATE, secret_names.CANDIDATE, URL_CANDIDATE)],
+        *[
+            each.encode()
+            for each in (PATTERN_CANDIDATE, secret_names.NAME_CANDIDATE, URL_CANDIDATE)
+        ],
         *map(re.escape, cores),
     )
 
 
 @lru_cache(maxsize=64)
-def values_only(cores: tuple[bytes, ...]) -> Glance:
+def value_prefilter(cores: tuple[bytes, ...]) -> Prefilter:
     """The same for these pieces alone."""
     return _automaton(*map(re.escape, cores))
 
 
-def _automaton(*patterns: bytes) -> Glance:
+def _automaton(*patterns: bytes) -> Prefilter:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.max_mem = _MAX_AUTOMATON
-    found: Glance = re2.compile(b"|".join(patterns), options)
+    found: Prefilter = re2.compile(b"|".join(patterns), options)
     return found

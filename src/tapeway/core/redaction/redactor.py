@@ -19,19 +19,26 @@ from urllib.parse import quote, unquote, unquote_to_bytes
 from tapeway.core.http.content_codings import readable_request
 from tapeway.core.http.headers import find_header, request_fields
 from tapeway.core.http.routing import without_userinfo
-from tapeway.core.model.messages import Credentials, Headers, Request, Response, ResponseChunk
+from tapeway.core.model.messages import CredentialHeaders, Headers, Request, Response, ResponseChunk
 from tapeway.core.redaction import body_fields, credentials, patterns, streamed_secrets
 from tapeway.core.redaction.credentials import (
+    LINK_URL,
     MIN_VALUE,
-    REFERENCE,
     URL_HEADERS,
     Secret,
     is_credential_header,
     is_credential_parameter,
 )
-from tapeway.core.redaction.known_values import NOBODYS, KnownValues, in_json
-from tapeway.core.redaction.patterns import Glance, glance
-from tapeway.core.redaction.spans import PLACEHOLDER, SHORT, Span, apart, exchanged, placeholder
+from tapeway.core.redaction.known_values import NO_KNOWN_VALUES, KnownValues, json_safe_spans
+from tapeway.core.redaction.patterns import Prefilter, secret_prefilter
+from tapeway.core.redaction.spans import (
+    PLACEHOLDER,
+    SHORT_PREFIX,
+    Span,
+    merge_spans,
+    placeholder,
+    replace_spans,
+)
 from tapeway.core.streams import aws_frames
 
 _BEHIND = 64
@@ -48,7 +55,7 @@ _LONGEST_CHARACTER = 48
 _MOST_LEARNT = 64
 
 
-class Windowed:
+class StreamRedactor:
     """Takes pieces of a text and gives pieces back, at most `bound` bytes and one piece later.
 
     The result is that of the whole text at once, as long as no secret is longer than the bound.
@@ -79,14 +86,14 @@ class Windowed:
         return self._let_out(len(self._held))
 
     def _let_out(self, cut: int) -> bytes:
-        spans = apart(self._find(self._held, self._gone))
+        spans = merge_spans(self._find(self._held, self._gone))
         for span in spans:
             if span.start < cut < span.end:
                 cut = span.start
         settled = [(span, self._stand_in(span)) for span in spans if span.end <= cut]
         for span, instead in settled:
             self.exchanged.append((self._base + span.start, self._base + span.end, len(instead)))
-        [mended] = exchanged(self._held[:cut], [cut], settled)
+        [mended] = replace_spans(self._held[:cut], [cut], settled)
         out = mended[self._gone :]
         behind = max(0, cut - _BEHIND)
         self._held, self._gone = self._held[behind:], cut - behind
@@ -102,7 +109,7 @@ class Redactor:
     """
 
     def __init__(
-        self, salt: str, secrets: Iterable[Secret] = (), known: KnownValues = NOBODYS
+        self, salt: str, secrets: Iterable[Secret] = (), known: KnownValues = NO_KNOWN_VALUES
     ) -> None:
         self._salt = salt.encode()
         self._known = known
@@ -113,7 +120,7 @@ class Redactor:
         """The values it replaces wherever they stand."""
         return (*self._known.secrets, *self._shown.secrets)
 
-    def request(self, request: Request, traced: Credentials = ()) -> Request:
+    def request(self, request: Request, traced: CredentialHeaders = ()) -> Request:
         """The request as a cassette may hold it: allowed fields only, no credential anywhere.
 
         `traced` is the trace of the credentials it carried, where it has none yet.
@@ -147,7 +154,7 @@ class Redactor:
         Nothing is seen inside a content coding: take that off first.
         """
         content_type, body = find_header(response.headers, b"content-type") or b"", response.body
-        if content_type.lower().startswith(aws_frames.MEDIA) and body:
+        if content_type.lower().startswith(aws_frames.MEDIA_TYPE) and body:
             return self._framed(response, body)
         reason = response.head.reason.encode("utf-8", "surrogateescape")
         shown = self._shows(_together(reason, response.headers, body))
@@ -175,16 +182,16 @@ class Redactor:
         named = self._named(data, b"", shown=True, answer=answer)
         return self._knowing(named)._body(data, named)
 
-    def windowed(self) -> Windowed:
+    def windowed(self) -> StreamRedactor:
         """The same for a body of any length in pieces: known values and shapes, no names.
 
         Digits are exchanged as they are, since no one can tell what the rest of the line was.
         """
         longest = max([len(secret.value) for secret in self.secrets], default=0)
-        return Windowed(
+        return StreamRedactor(
             lambda data, start: list(self._found(data, start)),
             self._stand_in,
-            max(patterns.LONGEST, _LONGEST_CHARACTER * longest),
+            max(patterns.MAX_LENGTH, _LONGEST_CHARACTER * longest),
         )
 
     def in_body(self, request: Request) -> list[Secret]:
@@ -210,8 +217,8 @@ class Redactor:
         return placeholder(label, hmac.digest(self._salt, value, "sha256"))
 
     @cached_property
-    def _glance(self) -> Glance:
-        return glance(self._known.cores)
+    def _glance(self) -> Prefilter:
+        return secret_prefilter(self._known.constant_parts)
 
     def _shows(self, data: bytes) -> bool:
         """Whether it is worth looking closer."""
@@ -221,8 +228,8 @@ class Redactor:
         return chain(
             self._known.find(data, start),
             self._shown.find(data, start),
-            patterns.find_shapes(data, start),
-            patterns.find_in_urls(data, start),
+            patterns.find_patterns(data, start),
+            patterns.find_url_credentials(data, start),
         )
 
     def _named(self, body: bytes, content_type: bytes, *, shown: bool, answer: bool) -> list[Span]:
@@ -237,11 +244,11 @@ class Redactor:
         return Redactor(self._salt.decode(), (*self._shown.secrets, *more), self._known)
 
     def _body(self, body: bytes, named: Sequence[Span]) -> bytes:
-        return self._mended(body, [*named, *in_json(body, self._found(body))])
+        return self._mended(body, [*named, *json_safe_spans(body, self._found(body))])
 
     def _mended(self, data: bytes, spans: Iterable[Span]) -> bytes:
-        found = [(span, self._stand_in(span)) for span in apart(spans)]
-        return exchanged(data, [len(data)], found)[0] if found else data
+        found = [(span, self._stand_in(span)) for span in merge_spans(spans)]
+        return replace_spans(data, [len(data)], found)[0] if found else data
 
     def _stand_in(self, span: Span) -> bytes:
         if span.secret is None:
@@ -267,7 +274,7 @@ class Redactor:
         return _PARAMETER.sub(self._parameter, target) if "=" in target else target
 
     def _framed(self, response: Response, body: bytes) -> Response:
-        frames = aws_frames.read(body)
+        frames = aws_frames.parse_frames(body)
         lines = [ResponseChunk(frame.text + b"\n", 0.0) for frame in frames]
         headers = ((b"content-type", _LINES), *response.headers)
         opened = replace(
@@ -292,7 +299,7 @@ class Redactor:
             return match[0]
         plain = plain.lower()
         octets = unquote_to_bytes(value)
-        label = plain if len(octets) >= MIN_VALUE else f"{SHORT}-{plain}"
+        label = plain if len(octets) >= MIN_VALUE else f"{SHORT_PREFIX}{plain}"
         return f"{name}={self.placeholder(label, octets).decode()}"
 
     def _stored(self, headers: Headers) -> Headers:
@@ -311,7 +318,7 @@ class Redactor:
         if name in URL_HEADERS:
             return self._url(value)
         if name == b"link":
-            return REFERENCE.sub(lambda url: self._url(url[0]), value)
+            return LINK_URL.sub(lambda url: self._url(url[0]), value)
         return value
 
     def _url(self, url: bytes) -> bytes:
@@ -334,9 +341,9 @@ class Redactor:
     def _chunks(
         self, whole: bytes, chunks: Sequence[ResponseChunk], named: Sequence[Span]
     ) -> tuple[ResponseChunk, ...]:
-        spans = apart([*named, *in_json(whole, self._found(whole))])
+        spans = merge_spans([*named, *json_safe_spans(whole, self._found(whole))])
         found = [(span, self._stand_in(span)) for span in spans]
-        pieces = exchanged(whole, [len(chunk.data) for chunk in chunks], found)
+        pieces = replace_spans(whole, [len(chunk.data) for chunk in chunks], found)
         return tuple(
             [replace(chunk, data=data) for chunk, data in zip(chunks, pieces, strict=True)]
         )
@@ -350,5 +357,7 @@ def _long(named: Sequence[Span]) -> list[Secret]:
     found: dict[Secret, None] = {}
     for span in named:
         if span.secret is not None and len(found) < _MOST_LEARNT:
-            found |= dict.fromkeys(credentials.of_value(span.secret.label, span.secret.value))
+            found |= dict.fromkeys(
+                credentials.value_credentials(span.secret.label, span.secret.value)
+            )
     return list(found)

@@ -69,17 +69,17 @@ _STEMS = "|".join(
 ).replace("_?", "[-_. ]?")
 _ESCAPED = r"\\+u00[2-7][0-9A-Fa-f]"
 _NAME = rf"(?:(?i:{_STEMS})(?:[-_. ]?(?i:confirm(?:ation)?|[0-9]{{1,2}}))?|{_ESCAPED}(?:[\w.-]|{_ESCAPED}){{0,40}})"
-CANDIDATE = rf'{_NAME}(?:\\*"(?:\s|\\+[nrt])*:|>)'
+NAME_CANDIDATE = rf'{_NAME}(?:\\*"(?:\s|\\+[nrt])*:|>)'
 """Where such a name may stand, in RE2's syntax: a single search for whoever asks for more."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _MOST_WORDS = 3
-LIKE_A_KEY = re.compile(rb"(?:(?:Bearer|Basic|Token) )?(?=[!-~]*[0-9])[!-~]{16,}")
+KEY_LIKE = re.compile(rb"(?:(?:Bearer|Basic|Token) )?(?=[!-~]*[0-9])[!-~]{16,}")
 """Tells a key in an answer from a word about it: `"api_key": "is not valid"`."""
 
 
 @lru_cache(maxsize=1024)
-def kind(name: str) -> str:
+def name_kind(name: str) -> str:
     """`issued`, `secret`, `login`, `word`, or nothing for a name that says no such thing."""
     words = [word.lower() for word in _WORD.findall(name)]
     while words and (words[-1] in _REPEATED or words[-1].isdigit()):
@@ -97,14 +97,14 @@ def kind(name: str) -> str:
     return "secret" if len(words) > 1 and words[-1] == "secret" else ""
 
 
-def hides(name: str, value: bytes, *, answer: bool) -> bool:
+def is_secret_field(name: str, value: bytes, *, answer: bool) -> bool:
     """Whether a value under this name is a secret, in a request or in an answer."""
-    match kind(name):
+    match name_kind(name):
         case "issued":
             # What has spaces tells about one.
-            return not answer or len(value.split()) == 1 or LIKE_A_KEY.fullmatch(value) is not None
+            return not answer or len(value.split()) == 1 or KEY_LIKE.fullmatch(value) is not None
         case "secret" | "login" | "word" if answer:
-            return LIKE_A_KEY.fullmatch(value) is not None
+            return KEY_LIKE.fullmatch(value) is not None
         case "login":
             return _LOGIN.fullmatch(value) is not None
         case "secret":

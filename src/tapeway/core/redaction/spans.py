@@ -15,7 +15,7 @@ PLACEHOLDER = re.compile(rb"REDACTED\.[A-Za-z0-9_-]+\.[0-9a-p]{8}")
 """Safe in JSON, URLs, header fields and cookies alike. What is made here has no digits, and so is no
 key to the scanners that people run over their repositories; earlier ones had them."""
 
-SHORT = "short"
+SHORT_PREFIX = "short-"
 """Marks the placeholder of a value too short to be a key for certain: it still tells requests
 apart in the match key, where a long one is left out."""
 _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
@@ -36,7 +36,7 @@ class Span:
     quote: bytes = b""
 
 
-def apart(spans: Iterable[Span]) -> list[Span]:
+def merge_spans(spans: Iterable[Span]) -> list[Span]:
     """The spans in order, overlapping ones made one that is named after the first and longest."""
     found: list[Span] = []
     for span in sorted(spans, key=lambda each: (each.start, -each.end, each.secret is None)):
@@ -49,7 +49,7 @@ def apart(spans: Iterable[Span]) -> list[Span]:
     return found
 
 
-def exchanged(
+def replace_spans(
     whole: bytes, lengths: Sequence[int], spans: Sequence[tuple[Span, bytes]]
 ) -> list[bytes]:
     """The pieces of these lengths with each span exchanged, every border where it was.

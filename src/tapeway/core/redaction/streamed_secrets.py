@@ -23,8 +23,8 @@ from typing import NamedTuple
 import orjson
 
 from tapeway.core.json_text import Json
-from tapeway.core.redaction.spans import Span, apart, exchanged
-from tapeway.core.streams.aws_frames import _CHECKSUM, _PRELUDE, Frame
+from tapeway.core.redaction.spans import Span, merge_spans, replace_spans
+from tapeway.core.streams.aws_frames import _CHECKSUM, _PRELUDE, AwsFrame
 
 Path = tuple[str | int, ...]
 _TOKEN = re.compile(rb'("((?:[^"\\]|\\.)*)")(\s*:)?|([\[\]{},])')
@@ -33,7 +33,7 @@ _DOCUMENT = re.compile(rb"^(?:data:[ ]?)?([{\[].*[}\]])[ \t\r]*$", re.MULTILINE)
 _MEDIA = (b"text/event-stream", b"ndjson", b"jsonl", b"jsonlines", b"json-seq", b"stream+json")
 
 
-def placed(text: bytes, start: int, end: int) -> Iterator[tuple[Path, int, int]]:
+def json_strings(text: bytes, start: int, end: int) -> Iterator[tuple[Path, int, int]]:
     """Path and content of each string that is a value, as start and end, in order.
 
     The text between the two has to be JSON.
@@ -55,7 +55,7 @@ def placed(text: bytes, start: int, end: int) -> Iterator[tuple[Path, int, int]]
                 path.pop()
 
 
-def units(content: bytes) -> list[str]:
+def character_units(content: bytes) -> list[str]:
     """The content of a JSON string, each item what one character of its value is written as."""
     return _UNIT.findall(content.decode())
 
@@ -96,7 +96,7 @@ def find(
     for path, strings in _told(top):
         texts = [text.encode() for text, _ in strings]
         ends = list(accumulate([len(text) for text in texts]))
-        for span in apart(search(b"".join(texts))):
+        for span in merge_spans(search(b"".join(texts))):
             secret = span.secret
             for number in range(bisect_right(ends, span.start), bisect_left(ends, span.end) + 1):
                 text, at = texts[number], ends[number] - len(texts[number])
@@ -159,9 +159,9 @@ def _written(
 ) -> tuple[int, list[str]]:
     extent = (document.start, document.end)
     if extent not in places:
-        places[extent] = {found: (start, end) for found, start, end in placed(body, *extent)}
+        places[extent] = {found: (start, end) for found, start, end in json_strings(body, *extent)}
     start, end = places[extent][(*document.root, *path)]
-    return start, units(body[start:end])
+    return start, character_units(body[start:end])
 
 
 def _length(written: list[str], text: bytes) -> int:
@@ -169,7 +169,7 @@ def _length(written: list[str], text: bytes) -> int:
 
 
 def written(
-    body: bytes, frames: Sequence[Frame], texts: Sequence[bytes], lengths: Sequence[int]
+    body: bytes, frames: Sequence[AwsFrame], texts: Sequence[bytes], lengths: Sequence[int]
 ) -> list[bytes]:
     """The stream with these texts in its frames, in pieces where those of these lengths were."""
     changed = [
@@ -177,10 +177,10 @@ def written(
         for frame, text in zip(frames, texts, strict=True)
         if text != frame.text
     ]
-    return exchanged(body, lengths, changed)
+    return replace_spans(body, lengths, changed)
 
 
-def _framed(frame: Frame, text: bytes) -> bytes:
+def _framed(frame: AwsFrame, text: bytes) -> bytes:
     if frame.headers is None:
         return text
     if frame.inner is not None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import orjson
 
 from tapeway.core.json_text import Json
-from tapeway.core.streams.end_marks import Mark
+from tapeway.core.streams.end_marks import EndMark
 
 _PRELUDE = 12
 _CHECKSUM = 4
@@ -28,11 +28,11 @@ _TEXT = 7
 
 # The sizes of the header values that have a fixed one, by their type.
 _SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-MEDIA = b"application/vnd.amazon.eventstream"
+MEDIA_TYPE = b"application/vnd.amazon.eventstream"
 _INNER = re.compile(rb'(?<="bytes":)\s*"([A-Za-z0-9+/=]+)"')
 
 
-class FrameScanner:
+class AwsFrameScanner:
     """A Scanner of frames.
 
     `last` is the event that ends the stream. Without one it is a model's own answer that the frames
@@ -42,7 +42,7 @@ class FrameScanner:
     def __init__(self, last: str | None = None) -> None:
         self._last = last
         self.free = 0
-        self.mark: Mark = ""
+        self.mark: EndMark = ""
         self._frame = bytearray()
         self._lost = False
 
@@ -76,7 +76,7 @@ class FrameScanner:
         self._lost = not _PRELUDE + headers + _CHECKSUM <= size <= _LARGEST
         return size if not self._lost and size <= len(self._frame) else 0
 
-    def _judge(self, frame: bytes) -> Mark:
+    def _judge(self, frame: bytes) -> EndMark:
         end = _PRELUDE + int.from_bytes(frame[4:8])
         headers = dict(_headers(frame[_PRELUDE:end]))
         if headers.get(b":message-type") in (b"exception", b"error"):
@@ -103,7 +103,7 @@ def _headers(text: bytes) -> Iterator[tuple[bytes, bytes]]:
         at += size
 
 
-def _of_model(payload: bytes) -> Mark:
+def _of_model(payload: bytes) -> EndMark:
     try:
         outer: Json = orjson.loads(payload)
         inner = outer.get("bytes") if isinstance(outer, dict) else None
@@ -119,7 +119,7 @@ def _of_model(payload: bytes) -> Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class AwsFrame:
     """A frame's place in the stream, its headers, and its text, with base64 in it opened.
 
     `inner` tells how much of the text stands before and behind what was opened. What is no whole
@@ -133,23 +133,23 @@ class Frame:
     inner: tuple[int, int] | None = None
 
 
-def read(body: bytes) -> list[Frame]:
+def parse_frames(body: bytes) -> list[AwsFrame]:
     """All of the stream, frame by frame; what is no frame comes last."""
     return list(_frames(body))
 
 
-def _frames(body: bytes) -> Iterator[Frame]:
+def _frames(body: bytes) -> Iterator[AwsFrame]:
     at = 0
     while at < len(body):
         size = int.from_bytes(body[at : at + 4])
         text_at = at + _PRELUDE + int.from_bytes(body[at + 4 : at + 8])
         end = at + size
         if not text_at + _CHECKSUM <= end <= len(body) or not _is_prelude(body, at):
-            yield Frame(at, len(body), body[at:])
+            yield AwsFrame(at, len(body), body[at:])
             return
         payload = body[text_at : end - _CHECKSUM]
         text, inner = _opened(payload)
-        yield Frame(at, end, text, body[at + _PRELUDE : text_at], inner)
+        yield AwsFrame(at, end, text, body[at + _PRELUDE : text_at], inner)
         at = end
 
 

@@ -25,15 +25,15 @@ def documents(response: Response) -> Iterator[bytes]:
         (find_header(response.headers, b"content-type") or b"").partition(b";")[0].strip().lower()
     )
     if media_type == b"text/event-stream":
-        return events(body)
-    if media_type == aws_frames.MEDIA:
-        return (each.text for each in aws_frames.read(body) if each.headers is not None)
+        return sse_data(body)
+    if media_type == aws_frames.MEDIA_TYPE:
+        return (each.text for each in aws_frames.parse_frames(body) if each.headers is not None)
     if media_type in _LINES:
         return iter(_LINE_END.split(body))
     return iter((body,))
 
 
-def events(body: bytes) -> Iterator[bytes]:
+def sse_data(body: bytes) -> Iterator[bytes]:
     """The data of each server-sent event (WHATWG HTML, section 9.2)."""
     data: list[bytes] = []
     for line in _LINE_END.split(body.removeprefix(b"\xef\xbb\xbf")):

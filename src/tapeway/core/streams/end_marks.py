@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from tapeway.core.http.content_codings import Decoder
 from tapeway.core.model.messages import ResponseHead, Verdict
 
-Mark = Literal["", "end", "error", "cut"]
+EndMark = Literal["", "end", "error", "cut"]
 """What a stream said about its end: nothing, that this is it, an error, half a frame."""
 
 
@@ -19,7 +19,7 @@ _BODILESS = frozenset({204, 205, 304})
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class EndMarks:
     """What ends a stream in one dialect.
 
     `texts` are what the data of events begin with, `names` the names or JSON types of events,
@@ -31,12 +31,12 @@ class Terms:
     errors: frozenset[str] = frozenset()
 
 
-def ends_with_head(method: str, head: ResponseHead) -> bool:
+def has_no_body(method: str, head: ResponseHead) -> bool:
     """Whether no body follows, so that an answer has ended when its head is out."""
     return method.upper() == "HEAD" or head.status in _BODILESS or head.length == 0
 
 
-class Scanner(Protocol):
+class EndScanner(Protocol):
     """Looks for the mark in a plain body. The same bytes give the same result however they are cut."""
 
     @property
@@ -44,7 +44,7 @@ class Scanner(Protocol):
         """How many bytes from the beginning on may go before the end is known; it never shrinks."""
 
     @property
-    def mark(self) -> Mark: ...
+    def mark(self) -> EndMark: ...
 
     def feed(self, data: bytes) -> None: ...
 
@@ -52,7 +52,7 @@ class Scanner(Protocol):
         """Take what has come for all there is."""
 
 
-class Ending:
+class EndDetector:
     """Watches one answer to its end.
 
     `length` is the one that was announced: its last byte is an end too. A coded body is looked into
@@ -61,7 +61,7 @@ class Ending:
 
     def __init__(
         self,
-        scanner: Scanner | None = None,
+        scanner: EndScanner | None = None,
         decoder: Decoder | None = None,
         *,
         expected: bool = False,
@@ -104,7 +104,7 @@ class Ending:
                 return "truncated"
         return "truncated" if self._expected else "complete"
 
-    def _feed_decoded(self, scanner: Scanner, plain: bytes) -> None:
+    def _feed_decoded(self, scanner: EndScanner, plain: bytes) -> None:
         scanner.feed(plain)
         self._plain_size += len(plain)
         if not scanner.mark and (scanner.free == self._plain_size or self._unreadable()):

@@ -5,20 +5,20 @@ from collections.abc import Mapping
 import orjson
 
 from tapeway.core.json_text import Json
-from tapeway.core.streams.end_marks import Mark
+from tapeway.core.streams.end_marks import EndMark
 
-LONGEST = 4 * 1024 * 1024
+MAX_LINE = 4 * 1024 * 1024
 """A longer line is not looked into: one may be as long as a body."""
 
 
-class LineScanner:
+class JsonLineScanner:
     """A Scanner of lines; the last one has this field with this value."""
 
     def __init__(self, field: str, value: Json) -> None:
         self._field = field
         self._value = value
         self.free = 0
-        self.mark: Mark = ""
+        self.mark: EndMark = ""
         self._line = bytearray()
         self._size = 0
 
@@ -40,11 +40,11 @@ class LineScanner:
 
     def _take(self, data: bytes) -> None:
         self._size += len(data)
-        self._line += data[: LONGEST - len(self._line)]
+        self._line += data[: MAX_LINE - len(self._line)]
 
     def _end_line(self) -> bool:
         """Whether the stream has ended with it."""
-        match _parsed(bytes(self._line)) if self._size <= LONGEST else None:
+        match _parsed(bytes(self._line)) if self._size <= MAX_LINE else None:
             case {"error": error} if error:
                 self.mark = "error"
             case dict() as found if found.get(self._field) == self._value:

@@ -47,7 +47,7 @@ class Schedule:
         return max(at_ms, self._earliest) / 1000 * self._pace
 
 
-def paced(head: ResponseHead, pace: Pace) -> ResponseHead:
+def scale_retry_after(head: ResponseHead, pace: Pace) -> ResponseHead:
     """The head asking for the recorded wait at this pace.
 
     The very head that was given where it asks for no wait, or for one that cannot be scaled.

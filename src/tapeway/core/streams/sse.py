@@ -8,34 +8,34 @@ import re
 import orjson
 
 from tapeway.core.json_text import Json
-from tapeway.core.streams.end_marks import Mark, Terms
+from tapeway.core.streams.end_marks import EndMark, EndMarks
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
 _BEGINNING = 64
 """So much of an unfinished line tells whether it is an end mark; the rest of a long one is not read."""
-LONGEST = 4 * 1024 * 1024
+MAX_EVENT = 4 * 1024 * 1024
 """A longer line or event is not looked into: one may be as long as a body."""
 _OF_A_LINE = 64
 """What each line of an event costs besides what it holds."""
 
 
-class EventScanner:
+class SseScanner:
     """A Scanner of events."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: EndMarks) -> None:
         self._terms = terms
         self._texts = tuple(terms.texts)
         self._hints = [each.encode() for each in terms.names | terms.errors]
         self.free = 0
-        self.mark: Mark = ""
+        self.mark: EndMark = ""
         self._size = 0
         self._line = bytearray()
         self._line_start = 0
         self._after_cr = False
         self._name = ""
         self._data: list[bytes] = []
-        self._room = LONGEST
+        self._room = MAX_EVENT
         self._held: int | None = None
 
     def feed(self, data: bytes) -> None:
@@ -64,7 +64,7 @@ class EventScanner:
             self._end_event(whole=False)
 
     def _take(self, data: bytes) -> None:
-        self._line += data[: LONGEST - len(self._line)]
+        self._line += data[: MAX_EVENT - len(self._line)]
 
     def _end_line(self, next_line: int) -> bool:
         """Whether the stream has ended with it."""
@@ -99,7 +99,7 @@ class EventScanner:
             self._found("error" if self._name in self._terms.errors else "end")
         elif self._room > 0 and (named or any(hint in data for hint in self._hints)):
             self._judge(_parsed(data))
-        self._name, self._data, self._held, self._room = "", [], None, LONGEST
+        self._name, self._data, self._held, self._room = "", [], None, MAX_EVENT
 
     def _judge(self, value: Json) -> None:
         if not isinstance(value, dict):
@@ -110,7 +110,7 @@ class EventScanner:
         elif kinds & self._terms.names:
             self._found("end")
 
-    def _found(self, mark: Mark) -> None:
+    def _found(self, mark: EndMark) -> None:
         self.mark = mark
         self._hold()
 

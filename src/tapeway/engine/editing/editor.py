@@ -22,7 +22,7 @@ from tapeway.body_files import check, pieces
 from tapeway.core.cassette import cursors
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.http.routing import RouteTable, adopt
+from tapeway.core.http.routing import RouteTable, assign_routes
 from tapeway.core.matching import rules
 from tapeway.core.matching.key import request_key
 from tapeway.core.model.cassette import CassetteHead, Outline, Recording, StoredCassette
@@ -403,7 +403,7 @@ class Editor:
             cassette.add_foreign(item, recording.supersedes)
             return
         alone = StoredCassette(cassette.head, (item,))
-        (adopted,) = adopt(alone, self._routes).interactions
+        (adopted,) = assign_routes(alone, self._routes).interactions
         recording = replace(recording, interaction=adopted)
         # As if it had been there before: nobody was given it in this take.
         key = request_key(recording.exchange.request, cassette.rules)
@@ -452,7 +452,7 @@ class Editor:
             if not (removed and at == place)
         }
         items = tuple([replace(each, index=at) for at, each in enumerate(kept)])
-        stored = adopt(StoredCassette(loaded.head, items), self._routes)
+        stored = assign_routes(StoredCassette(loaded.head, items), self._routes)
         rebuilt = CassetteIndex(loaded.name, stored, take=loaded.take.number)
         rebuilt.set_takes({at: loaded.take_of(index) for index, at in moved.items()})
         rebuilt.take.touched = {moved[each] for each in loaded.take.touched if each in moved}

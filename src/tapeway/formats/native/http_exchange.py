@@ -12,12 +12,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tapeway.core.agenttape.key import http_key
-from tapeway.core.http.content_codings import coding_of, decoder, may_be_read, uncoded
+from tapeway.core.http.content_codings import (
+    content_coding,
+    decoder,
+    has_content_coding,
+    without_coding_fields,
+)
 from tapeway.core.http.headers import OWN, end_to_end, find_header
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
-    MESSAGES,
+    FAILURE_MESSAGES,
     BodyFile,
     Failure,
     FailureKind,
@@ -151,7 +156,7 @@ def decode_failure(fields: Fields) -> Failure:
     if said not in _KINDS:
         raise fields.fault("failure", f"must be one of {', '.join(_KINDS)}, not '{said}'")
     kind = _KINDS[said]
-    return Failure(kind, fields.text("message") or MESSAGES[kind])
+    return Failure(kind, fields.text("message") or FAILURE_MESSAGES[kind])
 
 
 def is_ours(error: Json) -> bool:
@@ -346,12 +351,14 @@ def _decode_response(fields: Fields, method: str) -> Response:
 
 def _as_it_stands(response: Response, method: str) -> Response:
     # AgentTape 0.1.0 wrote bodies decoded beside the headers of the coded ones.
-    coding = coding_of(response.headers)
-    if response.file is not None or not response.body or not may_be_read(response, method):
+    coding = content_coding(response.headers)
+    if response.file is not None or not response.body or not has_content_coding(response, method):
         return response
     if decoder(coding) is None or not is_utf8(response.body):
         return response
-    return replace(response, head=replace(response.head, headers=uncoded(response.headers)))
+    return replace(
+        response, head=replace(response.head, headers=without_coding_fields(response.headers))
+    )
 
 
 def _verdict(fields: Fields) -> Verdict:

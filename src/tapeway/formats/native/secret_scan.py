@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tapeway.core.http.content_codings import (
-    coding_of,
+    content_coding,
+    decode_leniently,
     decoder,
     readable_request,
     readable_response,
-    salvage,
 )
 from tapeway.core.http.routing import without_userinfo
 from tapeway.core.json_text import Json, dump, parse
@@ -25,14 +25,14 @@ from tapeway.core.redaction import credentials
 from tapeway.core.redaction.findings import (
     ENCODED,
     Finding,
-    base64_bytes,
-    masked,
-    replacements,
+    decode_base64,
+    find_replaced,
+    masked_prefix,
     seen,
 )
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.core.redaction.leak_guard import HIDDEN, Place
-from tapeway.core.redaction.patterns import LONGEST
+from tapeway.core.redaction.leak_guard import HIDDEN_NAME, Place
+from tapeway.core.redaction.patterns import MAX_LENGTH
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.formats.fields import Document
 from tapeway.formats.native import bodies, chunk_times, header_map, http_exchange
@@ -114,10 +114,10 @@ class SecretScanner:
         if isinstance(item, ForeignInteraction):
             return self.document(document)
         shown = [
-            *credentials.of_headers(item.request.headers),
-            *credentials.of_target(item.request.target),
-            *credentials.of_userinfo(item.request.base),
-            *credentials.of_response(item.response.headers),
+            *credentials.header_credentials(item.request.headers),
+            *credentials.target_credentials(item.request.target),
+            *credentials.userinfo_credentials(item.request.base),
+            *credentials.response_credentials(item.response.headers),
         ]
         plain = replace(
             item,
@@ -131,7 +131,7 @@ class SecretScanner:
         named = Redactor(self._run_id, shown, self._known).in_body(plain.request)
         redactor = Redactor(self._run_id, [*shown, *named], self._known)
         mended = encode(_redacted(plain, redactor))
-        replaced = (*_userinfo(item.request), *replacements(encode(plain), mended))
+        replaced = (*_userinfo(item.request), *find_replaced(encode(plain), mended))
         secrets = KnownValues(redactor.secrets)
         inside = tuple(_inside(item, secrets))
         if replaced:
@@ -154,16 +154,16 @@ class SecretScanner:
             # Names mean more in what was asked.
             asked = _mended(mended["request"], redactor, answer=False)
             mended = {**mended, "request": asked}
-        replaced = tuple(replacements(document, mended))
+        replaced = tuple(find_replaced(document, mended))
         return ScanResult(
             mended if replaced else document, replaced, tuple(sightings(mended, self._known))
         )
 
     def body(self, place: Place, headers: Headers, pieces: Iterable[bytes]) -> Iterator[Finding]:
         """What a large body shows that lies in a file, with its content coding taken off."""
-        opened = decoder(coding_of(headers), limit=_UNBOUNDED)
+        opened = decoder(content_coding(headers), limit=_UNBOUNDED)
         longest = max([len(each.value) for each in self._known.secrets], default=0)
-        overlap = max(LONGEST, _CHARACTER * longest)
+        overlap = max(MAX_LENGTH, _CHARACTER * longest)
         before = b""
         start, told = 0, -1
         for piece in pieces:
@@ -173,7 +173,7 @@ class SecretScanner:
                 if start + each.offset > told:
                     told = start + each.offset
                     text = window[each.offset : each.offset + each.length]
-                    yield Finding(place, each.label, masked(text))
+                    yield Finding(place, each.label, masked_prefix(text))
             before = window[-overlap:]
             start += len(window) - len(before)
 
@@ -201,14 +201,14 @@ def sightings(value: Json, known: KnownValues, at: Place = ()) -> Iterator[Findi
     """Each string, number or name of a document that shows a known value or shape."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            in_name = list(_seen(name.encode(), known, (*at, HIDDEN)))
+            in_name = list(_seen(name.encode(), known, (*at, HIDDEN_NAME)))
             yield from in_name
-            yield from sightings(inner, known, (*at, HIDDEN if in_name else name))
+            yield from sightings(inner, known, (*at, HIDDEN_NAME if in_name else name))
     elif isinstance(value, list):
         for index, inner in enumerate(value):
             yield from sightings(inner, known, (*at, index))
     elif isinstance(value, str):
-        plain = base64_bytes(value) if at and at[-1] in _BASE64 else None
+        plain = decode_base64(value) if at and at[-1] in _BASE64 else None
         yield from _seen(value.encode() if plain is None else plain, known, at)
     elif isinstance(value, int) and value > 0:
         # Behind a minus the digits of a secret are another value.
@@ -217,14 +217,18 @@ def sightings(value: Json, known: KnownValues, at: Place = ()) -> Iterator[Findi
 
 def _seen(text: bytes, known: KnownValues, place: Place) -> Iterator[Finding]:
     for each in seen(text, known):
-        yield Finding(place, each.label, masked(text[each.offset : each.offset + each.length]))
+        yield Finding(
+            place, each.label, masked_prefix(text[each.offset : each.offset + each.length])
+        )
 
 
 def _inside(item: Interaction, known: KnownValues) -> Iterator[Finding]:
     """What can be read of bodies whose coding cannot be taken off."""
     for name, message in (("request", item.request), ("response", item.response)):
-        if (coding := coding_of(message.headers)) and _stays_coded(message, item.request.method):
-            yield from _seen(salvage(coding, message.body), known, (name, "body"))
+        if (coding := content_coding(message.headers)) and _stays_coded(
+            message, item.request.method
+        ):
+            yield from _seen(decode_leniently(coding, message.body), known, (name, "body"))
 
 
 def _stays_coded(message: Request | Response, method: str) -> bool:
@@ -277,7 +281,7 @@ def _mended(value: Json, redactor: Redactor, *, answer: bool = True) -> Json:
 def _with_octets(value: Json, redactor: Redactor, *, answer: bool) -> Json:
     if isinstance(value, dict):
         said = value.get(BYTES_NAME)
-        octets = base64_bytes(said) if isinstance(said, str) and len(value) == 1 else None
+        octets = decode_base64(said) if isinstance(said, str) and len(value) == 1 else None
         if octets is not None:
             mended = redactor.message(octets, answer=answer)
             return (

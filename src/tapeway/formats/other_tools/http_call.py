@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from tapeway.core.agenttape.key import http_key
 from tapeway.core.http.content_codings import (
-    coding_of,
+    content_coding,
     readable_request,
     readable_response,
-    uncoded,
+    without_coding_fields,
 )
 from tapeway.core.http.headers import end_to_end
 from tapeway.core.json_text import Json
@@ -102,9 +102,9 @@ def without_codings(interaction: Interaction, *, decoded: bool) -> Interaction:
     request, response = readable_request(interaction.request), interaction.response
     if not decoded:
         response = readable_response(response, request.method)
-        decoded = bool(coding_of(response.headers)) and is_utf8(response.body)
+        decoded = bool(content_coding(response.headers)) and is_utf8(response.body)
     if decoded:
-        head = replace(response.head, headers=uncoded(response.headers))
+        head = replace(response.head, headers=without_coding_fields(response.headers))
         response = replace(response, head=head)
     return replace(interaction, request=request, response=response)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from tapeway.core.json_text import NotJson, check_json
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
-from tapeway.core.redaction.leak_guard import Sighted, refusal
+from tapeway.core.redaction.leak_guard import LeakFound, leak_error
 from tapeway.errors import StoreError
 from tapeway.formats.cassette_file import Serializer
 from tapeway.formats.errors import FormatFault, pointer_text
@@ -64,5 +64,5 @@ def _check(recording: Recording, document: Document, text: bytes) -> None:
         return
     try:
         recording.check(recording.interaction, document, text)
-    except Sighted as leak:
-        raise refusal(leak.secret, pointer_text(leak.place) or "an error about it") from None
+    except LeakFound as leak:
+        raise leak_error(leak.secret, pointer_text(leak.place) or "an error about it") from None

@@ -11,7 +11,7 @@ from math import inf
 from uuid import UUID
 
 from tapeway.core.json_text import NotJson, dump, parse
-from tapeway.core.model.control import RULES, Control, Mode
+from tapeway.core.model.control import MODE_POLICIES, Control, Mode
 from tapeway.errors import CassetteCorrupt, describe
 from tapeway.stores.postgres.pool import DriverRow, Session
 
@@ -176,7 +176,7 @@ def _read(line: DriverRow) -> Control | None:
 
 
 def _mode(text: object) -> Mode:
-    for mode in RULES:
+    for mode in MODE_POLICIES:
         if mode == text:
             return mode
     raise CassetteCorrupt(f"the table 'control' names a mode that there is not: {text!r}")

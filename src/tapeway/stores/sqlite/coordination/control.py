@@ -6,7 +6,7 @@ from dataclasses import replace
 import apsw
 
 from tapeway.core.json_text import Json, dump, parse
-from tapeway.core.model.control import RULES, Control, Mode
+from tapeway.core.model.control import MODE_POLICIES, Control, Mode
 from tapeway.errors import StoreError
 from tapeway.stores.sqlite.connection import rows
 from tapeway.stores.sqlite.coordination import cursors, members
@@ -131,6 +131,6 @@ def _control(document: Json, takes: int, generation: int) -> Control:
 
 
 def _mode(text: Json) -> Mode:
-    if text not in RULES:
+    if text not in MODE_POLICIES:
         raise StoreError(f"there is no mode '{text}': another tapeway set it", status=503)
     return text
