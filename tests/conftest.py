@@ -2,17 +2,14 @@
 
 import asyncio
 import os
+import random
 from collections.abc import Generator, Iterator
 
 import pytest
-from hypothesis import settings
 
 from tests.stores.contract import matrix
 from tests.stores.postgres_server import PostgresServer, running
-
-# No deadline: a busy machine is not a fault of the code.
-settings.register_profile("tapeway", deadline=None)
-settings.load_profile("tapeway")
+from tests.support import thoroughness
 
 
 @pytest.fixture(scope="session")
@@ -31,13 +28,27 @@ def postgres_dsn(request: pytest.FixtureRequest) -> str:
     return server.dsn
 
 
-def pytest_configure() -> None:
-    """Let nobody get an event loop by asking for one, as from Python 3.14 on.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--all",
+        action="store_true",
+        dest="everything",
+        help="draw random cases from a fresh seed, more of them, and run the slow matrices in full",
+    )
 
-    Before, pytest-asyncio gets a new one by asking, and a test that calls asyncio.run() leaves it
-    behind unclosed: a warning, and so a failure, in whichever test the collector runs.
-    """
+
+def pytest_configure(config: pytest.Config) -> None:
+    thoroughness.choose(everything=config.getoption("everything"))
+    # Let nobody get an event loop by asking for one, as from Python 3.14 on. Before, pytest-asyncio
+    # gets a new one by asking, and a test that calls asyncio.run() leaves it behind unclosed: a
+    # warning, and so a failure, in whichever test the collector runs.
     asyncio.set_event_loop(None)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let a test draw the same numbers in every run, whatever ran before it."""
+    if not thoroughness.runs_everything():
+        random.seed(item.nodeid)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -53,16 +64,37 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print which store was shown to keep which promise, wherever the tests have run."""
-    reports = [
-        each
-        for found in terminalreporter.stats.values()
-        for each in found
-        if isinstance(each, pytest.TestReport)
-    ]
-    if found := list(matrix.results(reports)):
+    if found := _contract_results(terminalreporter):
         terminalreporter.section("what each store was shown to keep")
         for line in matrix.lines(found):
             terminalreporter.line(line)
+        if _fails_the_run(terminalreporter.config, found):
+            terminalreporter.line("a hole fails a run of the whole contract", red=True)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run of the whole store contract in which a promise was not shown."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if (
+        session.exitstatus == pytest.ExitCode.OK
+        and reporter is not None
+        and _fails_the_run(session.config, _contract_results(reporter))
+    ):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _contract_results(reporter: pytest.TerminalReporter) -> list[matrix.Result]:
+    reports = [
+        each
+        for found in reporter.stats.values()
+        for each in found
+        if isinstance(each, pytest.TestReport)
+    ]
+    return list(matrix.results(reports))
+
+
+def _fails_the_run(config: pytest.Config, found: list[matrix.Result]) -> bool:
+    return matrix.is_whole(config) and bool(matrix.holes(found))
 
 
 @pytest.hookimpl(trylast=True)

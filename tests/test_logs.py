@@ -122,7 +122,7 @@ def test_no_value_breaks_a_line_or_steers_a_terminal(log_format: LogFormat) -> N
     assert all(c.isprintable() for c in text.rstrip("\n"))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.text(), st.sampled_from(["human", "json"]))
 def test_any_value_stays_on_its_line(value: str, log_format: LogFormat) -> None:
     stream = configured(log_format, secrets=())

@@ -77,7 +77,7 @@ async def same(found: Response, expected: Response) -> None:
     ]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(bodies.filter(bool), st.lists(st.integers(0, 10_000), max_size=8))
 async def test_a_kept_body_is_what_a_small_one_would_be(body: bytes, borders: list[int]) -> None:
     pieces = cut(body, borders)
@@ -85,7 +85,7 @@ async def test_a_kept_body_is_what_a_small_one_would_be(body: bytes, borders: li
     await same(await kept(pieces), in_memory(pieces))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(bodies.filter(bool), st.lists(st.integers(0, 10_000), max_size=8))
 async def test_and_so_is_a_coded_one(body: bytes, borders: list[int]) -> None:
     headers = (*OCTETS, (b"Content-Encoding", b"gzip"))

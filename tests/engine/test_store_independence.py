@@ -26,6 +26,7 @@ from tapeway.stores.memory import MemoryStore
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.support.fakes.broker_setups import Said, Sent, Site, site
 from tests.support.fakes.live_service import FakeAnswer
+from tests.support.thoroughness import examples
 
 JSON_TYPE = (b"Content-Type", b"application/json")
 NAMES = ("default", "other/one")
@@ -232,9 +233,7 @@ async def play(
 
 @pytest.mark.parametrize("kind", ["sqlite", "two over sqlite"])
 @settings(
-    max_examples=30,
-    deadline=None,
-    derandomize=True,
+    max_examples=examples(30),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(

@@ -28,6 +28,7 @@ from tapeway.formats.other_tools.interposition import (
 )
 from tapeway.formats.registry import Format
 from tests.support.exchanges import headers, interaction, json_like, media, times, typed
+from tests.support.thoroughness import examples
 
 FRESH = CassetteHead("2026-11-22T00:00:00Z", "fresh")
 HEAD = CassetteHead("2026-11-21T20:35:14Z", "run-1", {"a": 1})
@@ -189,7 +190,10 @@ def told_of(kind: Format, item: Interaction) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("kind", THEIRS, ids=[kind.name for kind in THEIRS])
-@settings(suppress_health_check=[HealthCheck.filter_too_much], max_examples=60)
+@settings(
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+    max_examples=examples(60),
+)
 @given(cassette=cassettes())
 def test_a_file_without_our_fields_says_the_same_calls(
     kind: Format, cassette: StoredCassette
@@ -229,7 +233,7 @@ def _coded(item: Interaction) -> bool:
 
 @pytest.mark.parametrize("one", THEIRS, ids=[kind.name for kind in THEIRS])
 @pytest.mark.parametrize("other", BOTH_WAYS, ids=NAMES)
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(cassette=cassettes())
 def test_any_pair_of_formats_loses_only_what_is_named(
     one: Format, other: Format, cassette: StoredCassette

@@ -1,7 +1,7 @@
 """An upstream whose answers are never alike, so that asking it twice shows."""
 
 import asyncio
-import secrets
+import random
 from collections import Counter
 from typing import Self
 
@@ -71,7 +71,7 @@ class Upstream:
         self.asks[target] += 1
         self._asked.set()
         await self.gate.wait()
-        body = f"{target} ".encode() + secrets.token_hex(self._size).encode()
+        body = f"{target} ".encode() + random.randbytes(self._size).hex().encode()
         self.answers.setdefault(target, []).append(body)
         half = len(body) // 2
         if self._chunked:

@@ -2,8 +2,8 @@
 
 import base64
 import json
+import random
 import re
-import secrets
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
@@ -16,7 +16,8 @@ from tests.support.unwrapping import unwrapped
 
 def canary(label: str = "canary") -> str:
     """A value nobody else has, with the characters that encodings change."""
-    return f"{label}-{secrets.token_hex(8)}/{secrets.token_hex(4)}+{secrets.token_hex(8)}"
+    first, second, third = [random.randbytes(size).hex() for size in (8, 4, 8)]
+    return f"{label}-{first}/{second}+{third}"
 
 
 def sightings(canaries: Mapping[str, str], places: Mapping[str, bytes]) -> list[str]:

@@ -12,6 +12,7 @@ from tapeway.core.model.messages import Response, ResponseChunk, ResponseHead
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native.document import load, save
 from tests.support.exchanges import interaction
+from tests.support.thoroughness import examples
 
 CHUNKED = interaction(
     chunks=(ResponseChunk(b"data: 1\n\n", 1.0), ResponseChunk(b"data: \xff\n\n", 2.0)),
@@ -52,7 +53,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(place=st.sampled_from(PLACES), value=VALUES, remove=st.booleans())
 @example(place=("interactions", 1, "response", "framing"), value="close", remove=False)
 def test_any_value_anywhere_is_read_and_survives_or_is_named(

@@ -60,7 +60,7 @@ def test_every_reader_reads_what_was_written(value: Any) -> None:
 
 @pytest.mark.parametrize("forced", ["", "1"], ids=["with PyYAML", "without"])
 @given(VALUES)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_agenttape_reads_what_was_written(
     forced: str, monkeypatch: pytest.MonkeyPatch, value: Any
 ) -> None:

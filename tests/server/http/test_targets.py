@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.server.in_process_proxy import stand
 from tests.support.socket_upstream import Peer
+from tests.support.thoroughness import examples
 
 TARGETS = (
     "/",
@@ -67,7 +68,7 @@ CHARACTERS = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "#"
 WRITTEN = st.text(CHARACTERS, max_size=40).map(lambda text: "/x" + text.rstrip("?"))
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(WRITTEN, min_size=1, max_size=10))
 def test_any_visible_target_arrives_as_it_was_written(targets: list[str]) -> None:
     async def ask_each() -> list[bytes]:

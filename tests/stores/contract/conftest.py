@@ -8,7 +8,7 @@ import pytest
 
 from tapeway.ports import CassetteStore
 from tests.stores.contract.kinds import KINDS, Kind, Place
-from tests.stores.contract.matrix import note
+from tests.stores.contract.matrix import FOLDER, annotate
 
 
 @pytest.fixture(params=KINDS, ids=str)
@@ -48,6 +48,5 @@ async def opened(store: CassetteStore) -> AsyncIterator[CassetteStore]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    own = Path(__file__).parent
-    found = [item for item in items if own in item.path.parents]
-    note(found, [kind.name for kind in KINDS])
+    own = [item for item in items if FOLDER in item.path.parents]
+    annotate(own, [kind.name for kind in KINDS])

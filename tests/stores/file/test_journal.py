@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.stores.file import journal as file_journal
 from tapeway.stores.file.journal import Commit, Header, JournalDamaged, JournaledRecording
+from tests.support.thoroughness import examples
 
 HEADER = Header(CassetteHead("2026", "run", {"a": [1]}), "base-digest")
 FIRST = JournaledRecording({"index": 0, "kind": "http", "text": 'with "quotes"\n and é'}, ())
@@ -53,7 +54,7 @@ def test_a_tail_torn_at_any_octet_is_told_and_left_out() -> None:
             assert len(journal.steps) == ends[whole] - 1
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(st.integers(0, len(WHOLE) * 8 - 1))
 def test_a_flipped_bit_is_never_taken_for_a_recording(bit: int) -> None:
     flipped = bytearray(WHOLE)

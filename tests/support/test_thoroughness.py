@@ -1,0 +1,58 @@
+"""What a run draws: by default the same cases whatever ran before, under `--all` others."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import thoroughness
+from tests.support.inner_run import run_tests
+
+DRAWING = """
+from hypothesis import given, strategies as st
+from tests.support.canary import canary
+from tests.support.thoroughness import every, examples
+
+def test_number():
+    print(canary(), [*every(3, range(9))], examples(20))
+
+@given(st.text(), st.integers(), st.sets(st.text()).map(sorted))
+def test_examples(text, number, several):
+    print(ascii((text, number, several)))
+"""
+
+
+def drawn(folder: Path, hash_seed: str, *options: str, imports: str = "") -> list[str]:
+    """What the tests of a file draw in a process of its own."""
+    arguments = ("-q", "-s", *options, ".")
+    done = run_tests(
+        folder, f"{imports}\n{DRAWING}", *arguments, environ={"PYTHONHASHSEED": hash_seed}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [line for line in done.stdout.splitlines() if line.startswith(("(", ".(", "canary"))]
+
+
+def test_the_same_is_drawn_in_every_run_whatever_was_imported_before(tmp_path: Path) -> None:
+    before = drawn(tmp_path, "1")
+    after = drawn(tmp_path, "2", imports="import tapeway.cli.main, tests.core.keys")
+
+    assert len(before) > 100
+    assert "[0, 3, 6] 20" in before[0]
+    assert before == after
+
+
+def test_under_all_other_and_more_cases_are_drawn(tmp_path: Path) -> None:
+    one, other = (drawn(tmp_path, "1", "--all") for _ in range(2))
+
+    assert len(one) > 1000
+    assert "[0, 1, 2, 3, 4, 5, 6, 7, 8] 200" in one[0]
+    assert one[0] != other[0]
+    assert one[1:] != other[1:]
+
+
+@pytest.mark.parametrize(("nth", "expected"), [(1, [0, 1, 2, 3, 4]), (2, [0, 2, 4]), (9, [0])])
+def test_every_nth_case_is_taken_from_the_first_on(
+    nth: int, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thoroughness, "runs_everything", lambda: False)
+
+    assert [*thoroughness.every(nth, range(5))] == expected
