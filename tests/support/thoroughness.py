@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
@@ -43,7 +44,7 @@ def choose(*, everything: bool) -> None:
     if not everything:
         # Hypothesis also draws constants that it finds in the source of all modules imported so
         # far, so the examples of a test would depend on which tests ran before it.
-        providers.is_local_module_file = lambda path: False
+        pytest.MonkeyPatch().setattr(providers, "is_local_module_file", lambda path: False)
 
 
 def runs_everything() -> bool:
