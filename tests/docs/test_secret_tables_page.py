@@ -31,10 +31,10 @@ def test_the_names_it_lists_hide_what_it_says() -> None:
         for cells in rows("Names")
     ]
     for name in in_requests:
-        assert is_secret_field(name, b"two words", answer=False), name
+        assert is_secret_field(name, b"two words", in_response=False), name
     for name in words:
-        assert is_secret_field(name, b"one", answer=False), name
-        assert not is_secret_field(name, b"two words", answer=False), name
+        assert is_secret_field(name, b"one", in_response=False), name
+        assert not is_secret_field(name, b"two words", in_response=False), name
     for name in logins:
         for login in (
             b"x",
@@ -42,13 +42,13 @@ def test_the_names_it_lists_hide_what_it_says() -> None:
             b"SSWS 0123456789",
             b'Digest username="a b", response="c"',
         ):
-            assert is_secret_field(name, login, answer=False), login
-        assert not is_secret_field(name, b"Approved for visits", answer=False), name
+            assert is_secret_field(name, login, in_response=False), login
+        assert not is_secret_field(name, b"Approved for visits", in_response=False), name
     for name in issued:
-        assert is_secret_field(name, b"one", answer=True), name
+        assert is_secret_field(name, b"one", in_response=True), name
     for name in {*in_requests, *words, *logins} - {*issued}:
-        assert is_secret_field(name, b"0123456789abcdef", answer=True), name
-        assert not is_secret_field(name, b"0123456789", answer=True), name
+        assert is_secret_field(name, b"0123456789abcdef", in_response=True), name
+        assert not is_secret_field(name, b"0123456789", in_response=True), name
 
 
 def test_the_labels_of_its_shapes_are_all_there_are() -> None:

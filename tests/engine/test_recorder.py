@@ -281,7 +281,7 @@ async def test_no_fault_of_redaction_lets_a_credential_be_stored(
     monkeypatch.setattr(Redactor, "response", lambda self, response: response)
     monkeypatch.setattr(
         Redactor,
-        "windowed",
+        "stream",
         lambda self: StreamRedactor(lambda data, start: [], lambda span: b"", 9),
     )
     key = canary()

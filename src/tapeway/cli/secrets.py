@@ -16,11 +16,11 @@ import click
 
 from tapeway.body_files import pieces
 from tapeway.cli.places import CassettePlace
+from tapeway.core.json_text import Pointer
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.redaction.findings import Finding
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.core.redaction.leak_guard import Place
 from tapeway.errors import StoreError
 from tapeway.formats.errors import pointer_text
 from tapeway.formats.fields import Document
@@ -44,7 +44,7 @@ class Examination:
     replaced: list[Finding] = field(default_factory=list)
     left: list[Finding] = field(default_factory=list)
 
-    def add(self, seen: ScanResult, place: Place) -> None:
+    def add(self, seen: ScanResult, place: Pointer) -> None:
         self.findings += _within(place, seen.findings)
         self.replaced += _within(place, seen.replaced)
         self.left += _within(place, seen.left)
@@ -78,7 +78,7 @@ def _in_files(scanner: SecretScanner, page: Page) -> Iterator[Finding]:
                 yield from scanner.body((name, "body_file"), message.headers, pieces)
 
 
-def _within(place: Place, findings: Iterable[Finding]) -> list[Finding]:
+def _within(place: Pointer, findings: Iterable[Finding]) -> list[Finding]:
     return [replace(each, place=(*place, *each.place)) for each in findings]
 
 
@@ -174,7 +174,7 @@ class Cleansing:
             with_match_key(mended) if self._foreign and isinstance(mended, Interaction) else mended
         )
 
-    def _tell(self, at: Place, seen: Iterable[Finding], deed: str) -> None:
+    def _tell(self, at: Pointer, seen: Iterable[Finding], deed: str) -> None:
         self.found.extend(
             [
                 FoundSecret(self._shown, replace(each, place=(*at, *each.place)), deed)

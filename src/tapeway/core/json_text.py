@@ -23,6 +23,9 @@ from tapeway.core.text import is_utf8
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
+Pointer: TypeAlias = tuple[str | int, ...]
+"""The way from a document to a value: `("interactions", 3, "response", "status_code")`."""
+
 MAX_DEPTH = 200
 """Deeper values are kept as text: people cannot edit them and recursive readers overflow."""
 

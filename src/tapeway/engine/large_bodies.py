@@ -125,7 +125,7 @@ class _Redacting:
     """Takes secrets out of a body that goes through, and moves the ends of its chunks accordingly."""
 
     def __init__(self, redactor: Redactor, chunk_times: ChunkTimes) -> None:
-        self._window = redactor.windowed()
+        self._window = redactor.stream()
         self._chunk_times = chunk_times
 
     def through(self, source: Iterable[bytes]) -> Generator[bytes]:
@@ -136,7 +136,7 @@ class _Redacting:
             yield out
 
     def move_chunk_ends(self) -> ChunkTimes:
-        return move_chunk_ends(self._chunk_times, self._window.exchanged)
+        return move_chunk_ends(self._chunk_times, self._window.replaced)
 
 
 class _Reading:

@@ -11,10 +11,10 @@ go first: an edit with the other tool, or by hand, always wins.
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, Pointer
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
-from tapeway.formats.errors import Pointer, pointer_text
+from tapeway.formats.errors import pointer_text
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import http_exchange
 

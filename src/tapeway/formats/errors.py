@@ -8,11 +8,9 @@ import math
 import re
 from collections.abc import Iterator
 
-from tapeway.core.json_text import MAX_DEPTH, NotJson
+from tapeway.core.json_text import MAX_DEPTH, NotJson, Pointer
 from tapeway.core.text import is_utf8
 
-Pointer = tuple[str | int, ...]
-"""The way from the root to a value: `("interactions", 3, "response", "status_code")`."""
 _LEXEME = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 _PLACED = re.compile(r"line (\d+) column \d+: (.*)", re.DOTALL)
 

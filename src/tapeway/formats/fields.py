@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import TypeVar
 
-from tapeway.core.json_text import Json
-from tapeway.formats.errors import FormatFault, Pointer
+from tapeway.core.json_text import Json, Pointer
+from tapeway.formats.errors import FormatFault
 
 Document = dict[str, Json]
 """A JSON object of a file: an interaction, or the root around all of them."""

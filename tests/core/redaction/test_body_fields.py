@@ -11,11 +11,11 @@ JSON = b"application/json"
 
 
 def found(
-    body: str | bytes, content_type: bytes = JSON, *, answer: bool = False
+    body: str | bytes, content_type: bytes = JSON, *, in_response: bool = False
 ) -> list[tuple[str, str]]:
     """Label and text of each secret as it stands in the body."""
     text = body.encode() if isinstance(body, str) else body
-    spans = find(text, content_type, answer=answer)
+    spans = find(text, content_type, in_response=in_response)
     return [
         (each.secret.label, text[each.start : each.end].decode()) for each in spans if each.secret
     ]
@@ -67,7 +67,7 @@ def test_a_string_that_is_json_itself_is_looked_into(value: str, depth: int) -> 
     for _ in range(depth):
         body = {"text": json.dumps(body)}
     text = json.dumps(body).encode()
-    [span] = find(text, JSON, answer=False)
+    [span] = find(text, JSON, in_response=False)
 
     assert span.secret is not None
     assert span.secret.value == value.encode()
@@ -128,7 +128,7 @@ def test_a_form_is_read_by_its_pairs(body: str, expected: list[tuple[str, str]])
 def test_an_answer_may_be_a_form() -> None:
     body = "access_token=gho_16C7e42F292c6912E7&scope=repo&token_type=bearer"
 
-    assert found(body, FORM, answer=True) == [("access_token", "gho_16C7e42F292c6912E7")]
+    assert found(body, FORM, in_response=True) == [("access_token", "gho_16C7e42F292c6912E7")]
 
 
 def multipart(*parts: tuple[str, str], closed: bool = True) -> str:
@@ -170,7 +170,7 @@ def test_the_answer_of_a_token_service_in_xml_is_read() -> None:
         "<SecretAccessKey></SecretAccessKey></Credentials>"
     )
 
-    assert found(body, b"text/xml", answer=True) == [
+    assert found(body, b"text/xml", in_response=True) == [
         ("secretaccesskey", KEY),
         ("sessiontoken", f"T0k{KEY}"),
     ]
@@ -186,7 +186,7 @@ def test_the_answer_of_a_token_service_in_xml_is_read() -> None:
     ],
 )
 def test_an_answer_that_speaks_of_secrets_tells_none(body: object) -> None:
-    assert found(json.dumps(body), answer=True) == []
+    assert found(json.dumps(body), in_response=True) == []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, Pointer
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.findings import (
     Finding,
@@ -17,7 +17,6 @@ from tapeway.core.redaction.findings import (
     masked_prefix,
 )
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.core.redaction.leak_guard import Place
 from tests.core.redaction import planted
 from tests.core.redaction.example_messages import KEY, OTHER, redactor
 from tests.core.redaction.test_known_values import WRITERS
@@ -45,7 +44,7 @@ SECRETS = [Secret("authorization", KNOWN_KEY.encode())]
     ],
 )
 def test_each_replaced_value_is_found_at_its_place(
-    before: Json, after: Json, found: list[Place]
+    before: Json, after: Json, found: list[Pointer]
 ) -> None:
     assert list(find_replaced(before, after)) == [
         Finding(place, "x-api-key", "sk-0") for place in found
@@ -149,4 +148,4 @@ def test_an_empty_value_and_a_placeholder_are_no_secrets() -> None:
     known = KnownValues([Secret("x", b""), Secret("y", b"REDACTED.y.0a1b2c3d")])
 
     assert known.secrets == ()
-    assert not known.shows(b"REDACTED.y.0a1b2c3d")
+    assert not known.may_occur_in(b"REDACTED.y.0a1b2c3d")

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.json_text import Json, dump
+from tapeway.core.json_text import Json, Pointer, dump
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.core.redaction.leak_guard import LeakFound, LeakGuard, Place, find_places
+from tapeway.core.redaction.leak_guard import LeakFound, LeakGuard, find_places
 from tapeway.errors import StoreError
 from tests.support.coded_bodies import flushed
 
@@ -63,7 +63,7 @@ def test_a_credential_is_seen_in_every_disguise_and_its_place_named(
         ({"a": {f"{VALUE}!": {"b": VALUE}}}, ("a", "…")),
     ],
 )
-def test_a_place_never_shows_the_credential(document: Json, place: Place) -> None:
+def test_a_place_never_shows_the_credential(document: Json, place: Pointer) -> None:
     with pytest.raises(LeakFound) as seen:
         check(document)
 

@@ -171,14 +171,14 @@ def test_a_message_of_a_socket_is_redacted_as_a_body_is(
     body = data.draw(bodies(kind, secret))
     redactor = Redactor(SALT, [Secret("x", secret.encode())])
 
-    for answer in (False, True):
-        stored = redactor.message(body, answer=answer)
+    for in_response in (False, True):
+        stored = redactor.message(body, in_response=in_response)
         assert sightings({"secret": secret}, {"message": stored}) == []
-        assert redactor.message(stored, answer=answer) == stored
+        assert redactor.message(stored, in_response=in_response) == stored
 
 
-@pytest.mark.parametrize("answer", [False, True])
-def test_a_binary_message_without_a_secret_is_left_as_it_is(answer: bool) -> None:
+@pytest.mark.parametrize("in_response", [False, True])
+def test_a_binary_message_without_a_secret_is_left_as_it_is(in_response: bool) -> None:
     data = bytes(range(256)) * 4
 
-    assert Redactor(SALT).message(data, answer=answer) == data
+    assert Redactor(SALT).message(data, in_response=in_response) == data

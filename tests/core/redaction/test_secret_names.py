@@ -78,14 +78,14 @@ TELLING_NOTHING = [
 
 @pytest.mark.parametrize("name", HIDING)
 def test_a_name_of_this_kind_hides_its_value(name: str) -> None:
-    assert is_secret_field(name, b"anything", answer=False)
-    assert is_secret_field(name, b"Xk29-0123456789abcdef", answer=True)
+    assert is_secret_field(name, b"anything", in_response=False)
+    assert is_secret_field(name, b"Xk29-0123456789abcdef", in_response=True)
 
 
 @pytest.mark.parametrize("name", TELLING_NOTHING)
 def test_a_name_of_another_kind_hides_nothing(name: str) -> None:
-    for answer in (False, True):
-        assert not is_secret_field(name, b"Xk29-0123456789abcdef", answer=answer)
+    for in_response in (False, True):
+        assert not is_secret_field(name, b"Xk29-0123456789abcdef", in_response=in_response)
 
 
 @pytest.mark.parametrize("name", [name for name in HIDING if "[" not in name])
@@ -96,7 +96,7 @@ def test_every_such_name_is_a_candidate_wherever_it_stands(name: str, written: s
 
 @pytest.mark.parametrize("name", sorted(secret_names.ISSUED))
 def test_what_a_service_issues_is_hidden_in_an_answer_however_it_looks(name: str) -> None:
-    assert is_secret_field(name, b"short", answer=True)
+    assert is_secret_field(name, b"short", in_response=True)
     assert name_kind(name) == "issued"
 
 
@@ -105,30 +105,30 @@ def test_what_a_service_issues_is_hidden_in_an_answer_however_it_looks(name: str
     [b"is not valid", b"required", b"policy-of-passwords", b"0123456789", b"a b 0123456789"],
 )
 def test_in_an_answer_a_word_under_another_name_is_left(value: bytes) -> None:
-    assert not is_secret_field("password", value, answer=True)
-    assert not is_secret_field("authorization", value, answer=True)
+    assert not is_secret_field("password", value, in_response=True)
+    assert not is_secret_field("authorization", value, in_response=True)
 
 
 def test_in_an_answer_a_scheme_before_a_key_makes_no_difference() -> None:
-    assert is_secret_field("authorization", b"Bearer 0123456789abcdef", answer=True)
+    assert is_secret_field("authorization", b"Bearer 0123456789abcdef", in_response=True)
 
 
 @pytest.mark.parametrize(
     "value", [b"Approved for 12 visits", b"not required", b"of the user, see there"]
 )
 def test_a_text_about_an_authorization_is_no_login(value: bytes) -> None:
-    assert not is_secret_field("prior_authorization", value, answer=False)
+    assert not is_secret_field("prior_authorization", value, in_response=False)
 
 
 def test_a_text_about_a_token_is_no_token_that_is_issued() -> None:
-    assert not is_secret_field("access_token", b"Your access token", answer=True)
-    assert is_secret_field("access_token", b"Bearer 0123456789abcdef", answer=True)
+    assert not is_secret_field("access_token", b"Your access token", in_response=True)
+    assert is_secret_field("access_token", b"Bearer 0123456789abcdef", in_response=True)
 
 
 @pytest.mark.parametrize("name", ["assertion", "secret"])
 def test_a_sentence_under_a_word_that_prose_has_too_is_left(name: str) -> None:
-    assert not is_secret_field(name, b"The butler did it", answer=False)
-    assert is_secret_field(name, b"PHNhbWw+", answer=False)
+    assert not is_secret_field(name, b"The butler did it", in_response=False)
+    assert is_secret_field(name, b"PHNhbWw+", in_response=False)
 
 
 def test_a_candidate_is_no_plain_field() -> None:

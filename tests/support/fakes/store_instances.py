@@ -198,6 +198,6 @@ class InstanceStore(BitByBitStore):
     def _move(self, name: str, step: CursorStep, index: int) -> None:
         at = name, step.take, step.key
         before = self.common.turns.get(at)
-        state = step.moved(None if before is None else before.state)
+        state = step.advance(None if before is None else before.state)
         self.common.turns[at] = CursorState(state, before.version + 1 if before is not None else 1)
         self.common.touched.setdefault((name, step.take), set()).add(index)

@@ -121,7 +121,7 @@ class RequestRedaction:
 
     def _secrets(self, request: Request) -> tuple[Secret, ...]:
         head = _head_secrets(request)
-        return (*head, *self._cached_redactor("", head).in_body(request))
+        return (*head, *self._cached_redactor("", head).body_secrets(request))
 
     def _new_redactor(self, salt: str, secrets: tuple[Secret, ...]) -> Redactor:
         return Redactor(salt, secrets, self._values)

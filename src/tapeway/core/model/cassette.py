@@ -42,7 +42,7 @@ class CursorStep:
 
     take: int
     key: bytes
-    moved: Callable[[bytes | None], bytes]
+    advance: Callable[[bytes | None], bytes]
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,14 +37,14 @@ _PAIR = re.compile(rb"(?:\A|(?<=&))([^=&]+)=([^&]+)")
 _OF_A_GRANT = frozenset({"code", "code_verifier", "device_code", "token"})
 
 
-def find(body: bytes, content_type: bytes, *, answer: bool) -> list[Span]:
+def find(body: bytes, content_type: bytes, *, in_response: bool) -> list[Span]:
     """Each value that a field's name calls a secret, in order."""
     media = content_type.partition(b";")[0].strip().lower()
     if media == b"application/x-www-form-urlencoded":
         # curl calls whatever it sends a form.
-        return [*_in_form(body, answer=answer), *_in_text(body, answer=answer)]
+        return [*_in_form(body, in_response=in_response), *_in_text(body, in_response=in_response)]
     found = list(_in_parts(body, content_type)) if media.startswith(b"multipart/") else []
-    return found + list(_in_text(body, answer=answer))
+    return found + list(_in_text(body, in_response=in_response))
 
 
 def reads_whole(content_type: bytes) -> bool:
@@ -54,17 +54,17 @@ def reads_whole(content_type: bytes) -> bool:
     )
 
 
-def _in_text(body: bytes, *, answer: bool) -> Iterator[Span]:
+def _in_text(body: bytes, *, in_response: bool) -> Iterator[Span]:
     at = 0
     while (candidate := _candidates().search(body, at)) is not None:
         at = candidate.end()
         if body[at - 1 : at] == b">":
-            yield from _in_element(body, at, answer=answer)
+            yield from _in_element(body, at, in_response=in_response)
         else:
-            yield from _in_member(body, candidate.start(1), at, answer=answer)
+            yield from _in_member(body, candidate.start(1), at, in_response=in_response)
 
 
-def _in_member(body: bytes, name_end: int, value_at: int, *, answer: bool) -> Iterator[Span]:
+def _in_member(body: bytes, name_end: int, value_at: int, *, in_response: bool) -> Iterator[Span]:
     quote = body[name_end : body.index(b'"', name_end) + 1]
     depth = len(quote).bit_length() - 1
     before = body.rfind(b'"', max(0, name_end - _LONGEST_NAME), name_end)
@@ -75,7 +75,7 @@ def _in_member(body: bytes, name_end: int, value_at: int, *, answer: bool) -> It
         return
     for span in _values(body, _skip(body, value_at), quote, depth):
         value = _plain(body[span.start : span.end], depth)
-        if _is_secret(name, value, answer=answer):
+        if _is_secret(name, value, in_response=in_response):
             yield Span(span.start, span.end, _secret(name, value), span.quote)
 
 
@@ -135,18 +135,18 @@ def _skip(body: bytes, at: int) -> int:
     return space.end() if space is not None else at
 
 
-def _in_element(body: bytes, at: int, *, answer: bool) -> Iterator[Span]:
+def _in_element(body: bytes, at: int, *, in_response: bool) -> Iterator[Span]:
     before = body.rfind(b"<", max(0, at - _LONGEST_NAME), at)
     end = body.find(b"<", at) if before >= 0 else -1
     name = body[before + 1 : at - 1].decode("latin-1").rpartition(":")[2] if end >= 0 else "/"
     if name.startswith("/"):
         return
     value = body[at:end]
-    if value.strip() and _is_secret(name, value, answer=answer):
+    if value.strip() and _is_secret(name, value, in_response=in_response):
         yield Span(at, end, _secret(name, value))
 
 
-def _in_form(body: bytes, *, answer: bool) -> Iterator[Span]:
+def _in_form(body: bytes, *, in_response: bool) -> Iterator[Span]:
     granting = OAUTH_QUERY.search(body.decode("latin-1")) is not None
     for pair in _PAIR.finditer(body):
         name = unquote_plus(pair[1].decode("latin-1"))
@@ -154,7 +154,7 @@ def _in_form(body: bytes, *, answer: bool) -> Iterator[Span]:
         if PLACEHOLDER.fullmatch(value):
             continue
         if (granting and name in _OF_A_GRANT) or secret_names.is_secret_field(
-            name, value, answer=answer
+            name, value, in_response=in_response
         ):
             yield Span(pair.start(2), pair.end(2), _secret(name, value))
 
@@ -173,15 +173,15 @@ def _in_parts(body: bytes, content_type: bytes) -> Iterator[Span]:
             told = _PART_NAME.search(body, at + len(delimiter), head.start())
             name = (told[1] or told[2]).decode("latin-1") if told is not None else ""
             value = body[head.end() : end].removesuffix(b"\r")
-            if _is_secret(name, value, answer=False):
+            if _is_secret(name, value, in_response=False):
                 yield Span(head.end(), head.end() + len(value), _secret(name, value))
         at = behind + 1 if behind >= 0 else -1
 
 
-def _is_secret(name: str, value: bytes, *, answer: bool) -> bool:
+def _is_secret(name: str, value: bytes, *, in_response: bool) -> bool:
     if not value or PLACEHOLDER.fullmatch(value):
         return False
-    return secret_names.is_secret_field(name, value, answer=answer)
+    return secret_names.is_secret_field(name, value, in_response=in_response)
 
 
 def _secret(name: str, value: bytes) -> Secret:

@@ -8,11 +8,11 @@ import binascii
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tapeway.core.json_text import Json, dump
+from tapeway.core.json_text import Json, Pointer, dump
 from tapeway.core.redaction import patterns
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.core.redaction.leak_guard import HIDDEN_NAME, Place
+from tapeway.core.redaction.leak_guard import HIDDEN_NAME
 from tapeway.core.redaction.spans import PLACEHOLDER, SHORT_PREFIX
 
 ENCODED = frozenset({"body_b64", "__agenttape_bytes__"})
@@ -27,7 +27,7 @@ _DERIVED = frozenset({"json_layout", "raw_b64", "match_key"})
 class Finding:
     """A secret in a document. `prefix` shows at most four characters and a quarter of it."""
 
-    place: Place
+    place: Pointer
     kind: str
     prefix: str
 
@@ -38,7 +38,7 @@ def masked_prefix(secret: bytes) -> str:
     return text[: min(_SHOWN, len(text) // 4)]
 
 
-def find_replaced(before: Json, after: Json, at: Place = ()) -> Iterator[Finding]:
+def find_replaced(before: Json, after: Json, at: Pointer = ()) -> Iterator[Finding]:
     """Each secret for which a placeholder stands in the second document and not in the first."""
     if before == after:
         return
@@ -59,7 +59,7 @@ def decode_base64(text: str) -> bytes | None:
         return None
 
 
-def _in_objects(before: dict[str, Json], after: dict[str, Json], at: Place) -> Iterator[Finding]:
+def _in_objects(before: dict[str, Json], after: dict[str, Json], at: Pointer) -> Iterator[Finding]:
     gone = [name for name in before if name not in after and name not in _DERIVED]
     new = [name for name in after if name not in before and name not in _DERIVED]
     for old, instead in zip(gone, new, strict=False):
@@ -71,7 +71,7 @@ def _in_objects(before: dict[str, Json], after: dict[str, Json], at: Place) -> I
             yield from find_replaced(old_value, after[name], (*at, name))
 
 
-def _in_texts(before: bytes, after: bytes, at: Place) -> Iterator[Finding]:
+def _in_texts(before: bytes, after: bytes, at: Pointer) -> Iterator[Finding]:
     marks = PLACEHOLDER.findall(after)
     between = PLACEHOLDER.split(after)
     start = 0
@@ -85,7 +85,7 @@ def _in_texts(before: bytes, after: bytes, at: Place) -> Iterator[Finding]:
         start += len(value)
 
 
-def _text(value: Json, at: Place) -> bytes:
+def _text(value: Json, at: Pointer) -> bytes:
     if not isinstance(value, str):
         return dump(value)
     plain = decode_base64(value) if at and at[-1] in ENCODED else None
@@ -119,7 +119,7 @@ def seen(data: bytes, known: KnownValues, *, shapes: bool = True) -> list[Secret
 
 
 def _spans(data: bytes, known: KnownValues, *, shapes: bool) -> Iterator[tuple[int, int, str]]:
-    spans = list(known.find(data)) if known.shows(data) else []
+    spans = list(known.find(data)) if known.may_occur_in(data) else []
     if shapes:
         spans += patterns.find_patterns(data)
     for span in spans:

@@ -168,7 +168,7 @@ class KnownValues:
             [each.constant_part for value in by_value for each in encoded_forms(value)]
         )
 
-    def shows(self, text: bytes) -> bool:
+    def may_occur_in(self, text: bytes) -> bool:
         """Whether it is worth looking closer: a plain search is many times as fast."""
         for part in self.constant_parts:  # noqa: SIM110 - any() costs five times the search
             if part in text:

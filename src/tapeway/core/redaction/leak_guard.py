@@ -6,16 +6,13 @@ Redaction goes to the places it knows; this knows none, and searches the very by
 from collections.abc import Iterable, Iterator
 
 from tapeway.core.http.content_codings import content_coding, decode_leniently
-from tapeway.core.json_text import Json, dump
+from tapeway.core.json_text import Json, Pointer, dump
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import Request, Response
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import NO_KNOWN_VALUES, KnownValues, json_safe_spans
 from tapeway.core.redaction.patterns import value_prefilter
 from tapeway.errors import StoreError
-
-Place = tuple[str | int, ...]
-"""The way from an interaction's document to a value in it."""
 
 HIDDEN_NAME = "…"
 """Stands in a place for a name that holds a credential itself."""
@@ -27,7 +24,7 @@ _LONGEST = 13
 class LeakFound(Exception):
     """A credential stands in what was to be written."""
 
-    def __init__(self, secret: Secret, place: Place = ()) -> None:
+    def __init__(self, secret: Secret, place: Pointer = ()) -> None:
         super().__init__(secret.label)
         self.secret = secret
         self.place = place
@@ -86,7 +83,7 @@ class LeakGuard:
         return _sighting(data, self._shown)
 
 
-def find_places(value: Json, known: KnownValues, at: Place = ()) -> Iterator[Place]:
+def find_places(value: Json, known: KnownValues, at: Pointer = ()) -> Iterator[Pointer]:
     """Where in a document one of these stands, in values and in names."""
     if isinstance(value, dict):
         for name, inner in value.items():
@@ -105,7 +102,7 @@ def find_places(value: Json, known: KnownValues, at: Place = ()) -> Iterator[Pla
 
 
 def _sighting(data: bytes, known: KnownValues) -> Secret | None:
-    if not known.shows(data):
+    if not known.may_occur_in(data):
         return None
     # Behind a minus the digits of a credential are another value, and stay.
     found = next(iter(json_safe_spans(data, known.find(data))), None)

@@ -71,7 +71,7 @@ class StreamRedactor:
         self._held = b""
         self._gone = 0
         self._base = 0
-        self.exchanged: list[tuple[int, int, int]] = []
+        self.replaced: list[tuple[int, int, int]] = []
         """Of each secret exchanged: where it began and ended, and how much stands for it."""
 
     def feed(self, piece: bytes) -> bytes:
@@ -92,7 +92,7 @@ class StreamRedactor:
                 cut = span.start
         settled = [(span, self._stand_in(span)) for span in spans if span.end <= cut]
         for span, instead in settled:
-            self.exchanged.append((self._base + span.start, self._base + span.end, len(instead)))
+            self.replaced.append((self._base + span.start, self._base + span.end, len(instead)))
         [mended] = replace_spans(self._held[:cut], [cut], settled)
         out = mended[self._gone :]
         behind = max(0, cut - _BEHIND)
@@ -135,7 +135,7 @@ class Redactor:
                 request.target.encode("utf-8", "surrogateescape"), header.stored, request.body
             )
         )
-        named = self._named(request.body, header.content_type, shown=shown, answer=False)
+        named = self._named(request.body, header.content_type, shown=shown, in_response=False)
         redactor = self._knowing(named)
         return Request(
             request.route,
@@ -158,7 +158,7 @@ class Redactor:
             return self._framed(response, body)
         reason = response.head.reason.encode("utf-8", "surrogateescape")
         shown = self._shows(_together(reason, response.headers, body))
-        named = self._named(body, content_type, shown=shown, answer=True)
+        named = self._named(body, content_type, shown=shown, in_response=True)
         redactor = self._knowing(named)
         named += redactor._told_bit_by_bit(body, content_type)
         if shown:
@@ -172,17 +172,17 @@ class Redactor:
             return replace(response, head=head)
         return replace(response, head=head, chunks=redactor._chunks(body, response.chunks, named))
 
-    def message(self, data: bytes, *, answer: bool) -> bytes:
+    def message(self, data: bytes, *, in_response: bool) -> bytes:
         """One message or frame of a socket, text or binary, without its secrets.
 
         `answer` tells the upstream's from the client's: names mean more in what a client sends.
         """
         if not self._shows(data):
             return data
-        named = self._named(data, b"", shown=True, answer=answer)
+        named = self._named(data, b"", shown=True, in_response=in_response)
         return self._knowing(named)._body(data, named)
 
-    def windowed(self) -> StreamRedactor:
+    def stream(self) -> StreamRedactor:
         """The same for a body of any length in pieces: known values and shapes, no names.
 
         Digits are exchanged as they are, since no one can tell what the rest of the line was.
@@ -194,12 +194,12 @@ class Redactor:
             max(patterns.MAX_LENGTH, _LONGEST_CHARACTER * longest),
         )
 
-    def in_body(self, request: Request) -> list[Secret]:
+    def body_secrets(self, request: Request) -> list[Secret]:
         """The secrets that a request's body shows by the names of its fields."""
         content_type = request_fields(request.headers).content_type
         body = readable_request(request).body
         shown = self._glance.search(body) is not None
-        return _long(self._named(body, content_type, shown=shown, answer=False))
+        return _long(self._named(body, content_type, shown=shown, in_response=False))
 
     def target(self, target: str) -> str:
         """A raw target or URL without credential parameters or secret values.
@@ -222,7 +222,7 @@ class Redactor:
 
     def _shows(self, data: bytes) -> bool:
         """Whether it is worth looking closer."""
-        return self._shown.shows(data) or self._glance.search(data) is not None
+        return self._shown.may_occur_in(data) or self._glance.search(data) is not None
 
     def _found(self, data: bytes, start: int = 0) -> Iterable[Span]:
         return chain(
@@ -232,9 +232,11 @@ class Redactor:
             patterns.find_url_credentials(data, start),
         )
 
-    def _named(self, body: bytes, content_type: bytes, *, shown: bool, answer: bool) -> list[Span]:
+    def _named(
+        self, body: bytes, content_type: bytes, *, shown: bool, in_response: bool
+    ) -> list[Span]:
         if body and (shown or body_fields.reads_whole(content_type)):
-            return body_fields.find(body, content_type, answer=answer)
+            return body_fields.find(body, content_type, in_response=in_response)
         return []
 
     def _knowing(self, named: Sequence[Span]) -> "Redactor":
@@ -260,7 +262,7 @@ class Redactor:
         def search(text: bytes) -> list[Span]:
             if not self._shows(text):
                 return []
-            named = body_fields.find(text, b"", answer=True)
+            named = body_fields.find(text, b"", in_response=True)
             return [*named, *self._found(text)]
 
         return list(streamed_secrets.find(body, content_type, search))

@@ -97,13 +97,15 @@ def name_kind(name: str) -> str:
     return "secret" if len(words) > 1 and words[-1] == "secret" else ""
 
 
-def is_secret_field(name: str, value: bytes, *, answer: bool) -> bool:
+def is_secret_field(name: str, value: bytes, *, in_response: bool) -> bool:
     """Whether a value under this name is a secret, in a request or in an answer."""
     match name_kind(name):
         case "issued":
             # What has spaces tells about one.
-            return not answer or len(value.split()) == 1 or KEY_LIKE.fullmatch(value) is not None
-        case "secret" | "login" | "word" if answer:
+            return (
+                not in_response or len(value.split()) == 1 or KEY_LIKE.fullmatch(value) is not None
+            )
+        case "secret" | "login" | "word" if in_response:
             return KEY_LIKE.fullmatch(value) is not None
         case "login":
             return _LOGIN.fullmatch(value) is not None

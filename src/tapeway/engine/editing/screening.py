@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tapeway.body_files import pieces
+from tapeway.core.json_text import Pointer
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.redaction.findings import Finding
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.core.redaction.leak_guard import Place
 from tapeway.errors import AdminError
 from tapeway.formats.errors import pointer_text
 from tapeway.formats.native.document import encode
@@ -49,7 +49,7 @@ def screened(
     replaced: list[Finding] = []
     left: list[Finding] = []
 
-    def note(seen: ScanResult, at: Place) -> None:
+    def note(seen: ScanResult, at: Pointer) -> None:
         replaced.extend([replace(each, place=(*at, *each.place)) for each in seen.replaced])
         left.extend([replace(each, place=(*at, *each.place)) for each in seen.left])
 
@@ -89,5 +89,5 @@ def _in_files(scanner: SecretScanner, item: AnyInteraction) -> Iterator[Finding]
     if isinstance(item, Interaction):
         for name, message in (("request", item.request), ("response", item.response)):
             if message.file is not None:
-                place: Place = (name, "body_file")
+                place: Pointer = (name, "body_file")
                 yield from scanner.body(place, message.headers, pieces(message.file))

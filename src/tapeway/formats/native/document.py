@@ -22,14 +22,14 @@ from itertools import count
 
 from tapeway.core import json_text
 from tapeway.core.cassette import cursors
-from tapeway.core.json_text import Json, NotJson, dump, parse
+from tapeway.core.json_text import Json, NotJson, Pointer, dump, parse
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import RulesFault
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.text import decode_utf8
 from tapeway.formats import errors
-from tapeway.formats.errors import FormatFault, Pointer
+from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import http_exchange, sdk_calls, versions
 from tapeway.formats.native.versions import UPGRADES, Upgrade

@@ -19,7 +19,7 @@ from tapeway.core.http.content_codings import (
     without_coding_fields,
 )
 from tapeway.core.http.headers import OWN, end_to_end, find_header
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, Pointer
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     FAILURE_MESSAGES,
@@ -34,7 +34,7 @@ from tapeway.core.model.messages import (
     Verdict,
 )
 from tapeway.core.text import is_utf8
-from tapeway.formats.errors import FormatFault, Pointer
+from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields, millis
 from tapeway.formats.native import bodies, chunk_times, header_map
 

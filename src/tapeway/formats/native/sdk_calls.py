@@ -18,7 +18,7 @@ from http import HTTPStatus
 from tapeway.core import json_text
 from tapeway.core.agenttape import sdk_calls
 from tapeway.core.http.headers import OWN, end_to_end
-from tapeway.core.json_text import Json, dump
+from tapeway.core.json_text import Json, Pointer, dump
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     Failure,
@@ -29,7 +29,6 @@ from tapeway.core.model.messages import (
     ResponseChunk,
     ResponseHead,
 )
-from tapeway.formats.errors import Pointer
 from tapeway.formats.fields import Fields
 from tapeway.formats.native import header_map, http_exchange
 

@@ -18,7 +18,7 @@ from tapeway.core.http.content_codings import (
     readable_response,
 )
 from tapeway.core.http.routing import without_userinfo
-from tapeway.core.json_text import Json, dump, parse
+from tapeway.core.json_text import Json, Pointer, dump, parse
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.core.redaction import credentials
@@ -31,7 +31,7 @@ from tapeway.core.redaction.findings import (
     seen,
 )
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.core.redaction.leak_guard import HIDDEN_NAME, Place
+from tapeway.core.redaction.leak_guard import HIDDEN_NAME
 from tapeway.core.redaction.patterns import MAX_LENGTH
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.formats.fields import Document
@@ -128,7 +128,7 @@ class SecretScanner:
                 item.response, item.request.method, cut=item.failure is not None
             ),
         )
-        named = Redactor(self._run_id, shown, self._known).in_body(plain.request)
+        named = Redactor(self._run_id, shown, self._known).body_secrets(plain.request)
         redactor = Redactor(self._run_id, [*shown, *named], self._known)
         mended = encode(_redacted(plain, redactor))
         replaced = (*_userinfo(item.request), *find_replaced(encode(plain), mended))
@@ -152,14 +152,14 @@ class SecretScanner:
         assert isinstance(mended, dict)  # noqa: S101 - only strings and numbers are replaced
         if "request" in mended:
             # Names mean more in what was asked.
-            asked = _mended(mended["request"], redactor, answer=False)
+            asked = _mended(mended["request"], redactor, in_response=False)
             mended = {**mended, "request": asked}
         replaced = tuple(find_replaced(document, mended))
         return ScanResult(
             mended if replaced else document, replaced, tuple(sightings(mended, self._known))
         )
 
-    def body(self, place: Place, headers: Headers, pieces: Iterable[bytes]) -> Iterator[Finding]:
+    def body(self, place: Pointer, headers: Headers, pieces: Iterable[bytes]) -> Iterator[Finding]:
         """What a large body shows that lies in a file, with its content coding taken off."""
         opened = decoder(content_coding(headers), limit=_UNBOUNDED)
         longest = max([len(each.value) for each in self._known.secrets], default=0)
@@ -197,7 +197,7 @@ def decode_redacted(item: AnyInteraction, document: Document) -> AnyInteraction:
     return mended
 
 
-def sightings(value: Json, known: KnownValues, at: Place = ()) -> Iterator[Finding]:
+def sightings(value: Json, known: KnownValues, at: Pointer = ()) -> Iterator[Finding]:
     """Each string, number or name of a document that shows a known value or shape."""
     if isinstance(value, dict):
         for name, inner in value.items():
@@ -215,7 +215,7 @@ def sightings(value: Json, known: KnownValues, at: Place = ()) -> Iterator[Findi
         yield from _seen(dump(value), known, at)
 
 
-def _seen(text: bytes, known: KnownValues, place: Place) -> Iterator[Finding]:
+def _seen(text: bytes, known: KnownValues, place: Pointer) -> Iterator[Finding]:
     for each in seen(text, known):
         yield Finding(
             place, each.label, masked_prefix(text[each.offset : each.offset + each.length])
@@ -268,30 +268,32 @@ def _cookies(name: bytes, value: bytes, redactor: Redactor) -> bytes:
     return b";".join([pair for _, pair in answer.headers])
 
 
-def _mended(value: Json, redactor: Redactor, *, answer: bool = True) -> Json:
+def _mended(value: Json, redactor: Redactor, *, in_response: bool = True) -> Json:
     text = dump(value)
     if BYTES_NAME.encode() in text:
         # A placeholder amid base64 would be no base64 any more.
-        value = _with_octets(value, redactor, answer=answer)
+        value = _with_octets(value, redactor, in_response=in_response)
         text = dump(value)
-    mended = redactor.message(text, answer=answer)
+    mended = redactor.message(text, in_response=in_response)
     return value if mended == text else parse(mended)
 
 
-def _with_octets(value: Json, redactor: Redactor, *, answer: bool) -> Json:
+def _with_octets(value: Json, redactor: Redactor, *, in_response: bool) -> Json:
     if isinstance(value, dict):
         said = value.get(BYTES_NAME)
         octets = decode_base64(said) if isinstance(said, str) and len(value) == 1 else None
         if octets is not None:
-            mended = redactor.message(octets, answer=answer)
+            mended = redactor.message(octets, in_response=in_response)
             return (
                 {BYTES_NAME: base64.b64encode(mended).decode("ascii")}
                 if mended != octets
                 else value
             )
-        return {k: _with_octets(each, redactor, answer=answer) for k, each in value.items()}
+        return {
+            k: _with_octets(each, redactor, in_response=in_response) for k, each in value.items()
+        }
     if isinstance(value, list):
-        return [_with_octets(each, redactor, answer=answer) for each in value]
+        return [_with_octets(each, redactor, in_response=in_response) for each in value]
     return value
 
 

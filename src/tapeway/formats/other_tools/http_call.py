@@ -12,11 +12,11 @@ from tapeway.core.http.content_codings import (
     without_coding_fields,
 )
 from tapeway.core.http.headers import end_to_end
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, Pointer
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
 from tapeway.core.text import is_utf8
-from tapeway.formats.errors import FormatFault, Pointer
+from tapeway.formats.errors import FormatFault
 from tapeway.formats.native import http_exchange
 
 _ORIGIN = re.compile(r"https?://[^/?#]*", re.IGNORECASE)

@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tapeway.core.cassette import cursors
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, Pointer
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.text import is_utf8
 from tapeway.formats import conversion_loss
 from tapeway.formats.conversion_loss import ExtensionField, Loss, dropped, unfit
-from tapeway.formats.errors import FormatFault, Pointer
+from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import bodies, http_exchange
 from tapeway.formats.other_tools.http_call import (

@@ -14,13 +14,12 @@ from urllib.parse import quote, quote_plus
 
 from tapeway.core.cassette import cursors
 from tapeway.core.http.headers import find_header
-from tapeway.core.json_text import Json, NotJson, dump, parse
+from tapeway.core.json_text import Json, NotJson, Pointer, dump, parse
 from tapeway.core.matching.key import request_key
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Failure, Headers
 from tapeway.formats.conversion_loss import Loss
-from tapeway.formats.errors import Pointer
 from tapeway.formats.fields import Fields
 from tapeway.formats.other_tools.http_call import (
     HttpCall,

@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple, Protocol
 
 import yaml
 
-from tapeway.core.json_text import MAX_DEPTH, Json
-from tapeway.formats.errors import FormatFault, Pointer
+from tapeway.core.json_text import MAX_DEPTH, Json, Pointer
+from tapeway.formats.errors import FormatFault
 from tapeway.formats.yaml.scalars import resolve
 
 MAX_SIZE = 256 * 1024 * 1024

@@ -86,13 +86,13 @@ async def step(session: Session, name: str, step: CursorStep, attempt: UUID) -> 
         if await session.run(
             "INSERT INTO @turn (name, take, key, state, version, attempt) "
             "VALUES ($1, $2, $3, $4, 1, $5) ON CONFLICT DO NOTHING",
-            *(name, step.take, short, step.moved(None), attempt),
+            *(name, step.take, short, step.advance(None), attempt),
         ):
             return
     await session.run(
         "UPDATE @turn SET state = $4, version = version + 1, attempt = $5 "
         "WHERE name = $1 AND take = $2 AND key = $3",
-        *(name, step.take, short, step.moved(found["state"]), attempt),
+        *(name, step.take, short, step.advance(found["state"]), attempt),
     )
 
 

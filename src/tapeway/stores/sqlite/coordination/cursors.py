@@ -68,7 +68,7 @@ def step(done: Iterable[tuple[str, int, CursorStep]], connection: apsw.Connectio
     connection.execute("BEGIN IMMEDIATE")
     for name, index, each in done:
         now = connection.execute(_READ, (name, each.take, each.key)).fetchone()
-        _put(connection, name, each.take, each.key, each.moved(None if now is None else now[0]))
+        _put(connection, name, each.take, each.key, each.advance(None if now is None else now[0]))
         _touch(connection, name, each.take, index)
     connection.execute("COMMIT")
 
