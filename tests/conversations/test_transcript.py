@@ -264,7 +264,7 @@ def test_an_answer_that_broke_off_is_told_as_far_as_it_came() -> None:
     assert told(transcript([cut]))[1] == {
         "role": "assistant",
         "content": "Hello",
-        "notes": ["the answer broke off here"],
+        "notes": ["the answer was cut off here"],
     }
 
 
@@ -273,13 +273,13 @@ def test_an_answer_out_of_room_says_why_it_ended() -> None:
 
     found = transcript([call(0, CHAT, {"messages": [user("a")]}, answer)])
 
-    assert found.messages[1].notes == ("the answer did not come to its end: length",)
+    assert found.messages[1].notes == ("the answer is incomplete: length",)
 
 
 @pytest.mark.parametrize("answer", [b"<html>", b"", b"[]", b'{"a":1}'])
 def test_an_answer_that_is_none_of_the_apis_is_said_to_be_none(answer: bytes) -> None:
     assert notes(call(0, CHAT, {"messages": [user("a")]}, answer)) == [
-        "interaction 0: the answer says nothing in the way of openai's chat.completions"
+        "interaction 0: the answer holds no message in the format of openai's chat.completions"
     ]
 
 
@@ -302,7 +302,7 @@ def test_what_cannot_be_read_is_named_and_other_calls_are_no_conversations() -> 
     assert found.messages == ()
     assert found.left_out == (
         LeftOut(3, "its request has 9000000 bytes, too many to be read here"),
-        LeftOut(4, "its request is no JSON object that can be read"),
+        LeftOut(4, "its request is not a readable JSON object"),
         LeftOut(5, "the conversations of bedrock's invoke are not read"),
         LeftOut(9, "its request holds no message that is known"),
     )

@@ -1,7 +1,4 @@
-"""What is said in a conversation, in no provider's own terms.
-
-A message of a conversation, as it is told.
-"""
+"""Requests, answers and messages of conversations, in no provider's own terms."""
 
 import hashlib
 from base64 import b64decode
@@ -13,19 +10,19 @@ from typing import Literal
 
 from tapeway.core.json_text import Json, NotJson, canonical, parse
 
-Kind = Literal["text", "thinking", "call", "result", "attachment"]
+PartKind = Literal["text", "thinking", "call", "result", "attachment"]
 ASSISTANT, SYSTEM, TOOL, USER = "assistant", "system", "tool", "user"
-INSTRUCTING = frozenset({SYSTEM, "developer"})
+INSTRUCTION_ROLES = frozenset({SYSTEM, "developer"})
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A text, a thought, a tool's call or result, or a reference to what is no text.
+class ContentPart:
+    """A text, a thought, a call of a tool or its result, or a reference to other content.
 
-    `value` holds the arguments of a call, and what is known of an attachment.
+    `value` holds the arguments of a call, and the known properties of an attachment.
     """
 
-    kind: Kind
+    kind: PartKind
     text: str = ""
     value: Json = None
     id: str = ""
@@ -34,17 +31,17 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class ConversationTurn:
-    """What one side says before the other does."""
+    """A message of one role, as a request or an answer carries it."""
 
     role: str
-    pieces: tuple[Piece, ...]
+    parts: tuple[ContentPart, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request: its instructions, the history it carries, and the answer it goes on from, if any.
+class ParsedRequest:
+    """A request: its instructions, the history it carries, and the answer it continues, if any.
 
-    `previous` is the identifier of an answer or of a conversation that the service keeps.
+    `previous` is the identifier of an answer or of a conversation that the service stores.
     """
 
     system: tuple[ConversationTurn, ...]
@@ -53,51 +50,51 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """An answer. `ended` is why it stopped before its end, `error` what went wrong instead of it.
+class ParsedAnswer:
+    """An answer. `stop_reason` says why it stopped early, empty for a normal end.
 
-    `created` is the service's own time, as it writes it; `names` are identifiers by which a later
-    request may go on from here.
+    `error` is the error that the service reported; `created` its own time, as it writes it;
+    `names` are identifiers by which a later request may continue from here.
     """
 
     turn: ConversationTurn
-    ended: str = ""
+    stop_reason: str = ""
     error: str = ""
     created: Json = None
     names: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
 
-def text(value: str) -> Piece:
-    return Piece("text", value)
+def text(value: str) -> ContentPart:
+    return ContentPart("text", value)
 
 
-def thinking(value: str) -> Piece:
-    return Piece("thinking", value)
+def thinking(value: str) -> ContentPart:
+    return ContentPart("thinking", value)
 
 
-def call(name: str, arguments: Json, identifier: str = "") -> Piece:
-    """A call of a tool; arguments that are written as JSON are read."""
+def tool_call(name: str, arguments: Json, identifier: str = "") -> ContentPart:
+    """A call of a tool; arguments that are JSON text are parsed."""
     if isinstance(arguments, str):
         with suppress(NotJson):
             arguments = parse(arguments) if arguments.strip() else {}
-    return Piece("call", value=arguments, id=identifier, name=name)
+    return ContentPart("call", value=arguments, id=identifier, name=name)
 
 
-def result(value: str, identifier: str = "", name: str = "") -> Piece:
-    return Piece("result", value, id=identifier, name=name)
+def tool_result(value: str, identifier: str = "", name: str = "") -> ContentPart:
+    return ContentPart("result", value, id=identifier, name=name)
 
 
-def attachment(kind: str, **known: Json) -> Piece:
-    """What is no text, by what refers to it; nothing that is not known is said."""
+def attachment(kind: str, **known: Json) -> ContentPart:
+    """Content that is no text, by its type and its known properties; empty ones are left out."""
     found: dict[str, Json] = {"type": kind}
-    return Piece(
+    return ContentPart(
         "attachment", value=found | {k: v for k, v in known.items() if v not in ("", None)}
     )
 
 
-def embedded(kind: str, data: str, media_type: str = "") -> Piece:
-    """An attachment that stands in the request itself, by its hash: base64, or a data: URL."""
+def embedded(kind: str, data: str, media_type: str = "") -> ContentPart:
+    """An attachment that the request contains, as base64 or a data: URL, by its hash."""
     if data.startswith("data:"):
         head, _, data = data.removeprefix("data:").partition(",")
         media_type = head.partition(";")[0] or media_type
@@ -109,75 +106,75 @@ def embedded(kind: str, data: str, media_type: str = "") -> Piece:
     return attachment(kind, media_type=media_type, bytes=len(octets), sha256=digest)
 
 
-def linked(kind: str, url: str) -> Piece:
-    """An attachment by its address, which may hold all of it."""
+def linked(kind: str, url: str) -> ContentPart:
+    """An attachment by its URL; a data: URL contains all of it."""
     return embedded(kind, url) if url.startswith("data:") else attachment(kind, url=url)
 
 
-def split(
+def split_instructions(
     turns: Iterable[ConversationTurn],
 ) -> tuple[tuple[ConversationTurn, ...], tuple[ConversationTurn, ...]]:
-    """The instructions in front, and the turns behind them."""
-    joined = [replace(turn, pieces=_joined(turn)) for turn in turns]
-    found = tuple([turn for turn in joined if turn.pieces])
-    at = next((n for n, turn in enumerate(found) if turn.role not in INSTRUCTING), len(found))
+    """The instructions at the start, and the turns after them."""
+    joined = [replace(turn, parts=_joined(turn)) for turn in turns]
+    found = tuple([turn for turn in joined if turn.parts])
+    at = next((n for n, turn in enumerate(found) if turn.role not in INSTRUCTION_ROLES), len(found))
     return found[:at], found[at:]
 
 
-def merged(turns: Iterable[ConversationTurn]) -> tuple[ConversationTurn, ...]:
-    """The turns, what an assistant says in several together: it may be sent back cut otherwise."""
+def merge_assistant_turns(turns: Iterable[ConversationTurn]) -> tuple[ConversationTurn, ...]:
+    """The turns, adjacent ones of the assistant as one: clients send them back divided otherwise."""
     found: list[ConversationTurn] = []
     for turn in turns:
         if found and turn.role == ASSISTANT == found[-1].role:
-            turn = ConversationTurn(ASSISTANT, (*found.pop().pieces, *turn.pieces))
-        found.append(replace(turn, pieces=_joined(turn)))
-    return tuple([turn for turn in found if turn.pieces])
+            turn = ConversationTurn(ASSISTANT, (*found.pop().parts, *turn.parts))
+        found.append(replace(turn, parts=_joined(turn)))
+    return tuple([turn for turn in found if turn.parts])
 
 
-def key(role: str, piece: Piece) -> bytes:
-    """Equal for what says the same, whatever identifiers it has; thoughts are not sent back alike."""
-    said: Json = [role, piece.kind, piece.text.strip()]
-    if piece.kind in ("call", "attachment"):
-        said = [role, piece.kind, piece.name, piece.value]
-    return hashlib.sha256(canonical(said)).digest()
+def part_key(role: str, part: ContentPart) -> bytes:
+    """A digest of role and content without identifiers, which may differ when a part is sent back."""
+    content: Json = [role, part.kind, part.text.strip()]
+    if part.kind in ("call", "attachment"):
+        content = [role, part.kind, part.name, part.value]
+    return hashlib.sha256(canonical(content)).digest()
 
 
-def _joined(turn: ConversationTurn) -> tuple[Piece, ...]:
-    found: list[Piece] = []
-    for piece in turn.pieces:
-        if piece.kind in ("text", "thinking") and not piece.text.strip():
+def _joined(turn: ConversationTurn) -> tuple[ContentPart, ...]:
+    found: list[ContentPart] = []
+    for part in turn.parts:
+        if part.kind in ("text", "thinking") and not part.text.strip():
             continue
-        alike = found and turn.role == ASSISTANT and found[-1].kind == piece.kind
-        if alike and piece.kind in ("text", "thinking"):
-            piece = replace(piece, text=found.pop().text + piece.text)
-        found.append(piece)
+        alike = found and turn.role == ASSISTANT and found[-1].kind == part.kind
+        if alike and part.kind in ("text", "thinking"):
+            part = replace(part, text=found.pop().text + part.text)
+        found.append(part)
     return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationMessage:
-    """One message and the interaction that said it first.
+    """One message and the interaction that had it first.
 
-    `at` is when the service answered that call, in ISO 8601 and UTC, None where nobody knows.
+    `at` is when the service answered that call, in ISO 8601 and UTC, None where it is unknown.
     """
 
     conversation: int
     interaction: int
     role: str
-    pieces: tuple[Piece, ...]
+    parts: tuple[ContentPart, ...]
     at: str | None
     model: str | None = None
     notes: tuple[str, ...] = ()
 
     @property
     def content(self) -> str:
-        """All its text."""
-        texts = [each.text for each in self.pieces if each.kind in ("text", "result")]
+        """Its text, and that of the tool result it carries."""
+        texts = [each.text for each in self.parts if each.kind in ("text", "result")]
         return "\n".join(texts)
 
 
 def document(message: ConversationMessage) -> dict[str, Json]:
-    """A message in JSON; what it does not have is left out, but for its timestamp."""
+    """A message as JSON; fields without a value are left out, except the timestamp."""
     found: dict[str, Json] = {
         "conversation": message.conversation,
         "role": message.role,
@@ -185,10 +182,10 @@ def document(message: ConversationMessage) -> dict[str, Json]:
         "timestamp": message.at,
         "interaction": message.interaction,
     }
-    thoughts = "\n".join([each.text for each in message.pieces if each.kind == "thinking"])
-    calls: list[Json] = [_call(each) for each in message.pieces if each.kind == "call"]
-    attached: list[Json] = [each.value for each in message.pieces if each.kind == "attachment"]
-    result = next((each for each in message.pieces if each.kind == "result"), Piece("result"))
+    thoughts = "\n".join([each.text for each in message.parts if each.kind == "thinking"])
+    calls: list[Json] = [_call(each) for each in message.parts if each.kind == "call"]
+    attached: list[Json] = [each.value for each in message.parts if each.kind == "attachment"]
+    result = next((each for each in message.parts if each.kind == "result"), ContentPart("result"))
     more: dict[str, Json] = {
         "model": message.model,
         "thinking": thoughts,
@@ -201,6 +198,6 @@ def document(message: ConversationMessage) -> dict[str, Json]:
     return found | {name: value for name, value in more.items() if value}
 
 
-def _call(piece: Piece) -> Json:
-    found: dict[str, Json] = {"id": piece.id} if piece.id else {}
-    return found | {"name": piece.name, "arguments": piece.value}
+def _call(part: ContentPart) -> Json:
+    found: dict[str, Json] = {"id": part.id} if part.id else {}
+    return found | {"name": part.name, "arguments": part.value}

@@ -1,7 +1,7 @@
-"""What a recorded call of an LLM said: the history it sent, and the answer it got."""
+"""The request and the answer of one recorded LLM call, parsed by the dialect of its endpoint."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -17,7 +17,7 @@ from tapeway.conversations.dialects import (
     responses,
 )
 from tapeway.conversations.dialects.loose_json import error_of, fields, objects, string
-from tapeway.conversations.model import Answered, Asked, merged
+from tapeway.conversations.model import ParsedAnswer, ParsedRequest, merge_assistant_turns
 from tapeway.core.http import content_codings
 from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, NotJson, parse
@@ -28,23 +28,23 @@ from tapeway.providers.api_call import ApiCall, describe_call
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
-    """How to read a request's fields, and an answer's documents in their order."""
+class DialectParser:
+    """Parses the JSON body of a request, and the JSON documents of an answer in their order."""
 
-    asked: Callable[[dict[str, Json]], Asked]
-    answered: Callable[[Iterable[dict[str, Json]]], Answered]
+    parse_request: Callable[[dict[str, Json]], ParsedRequest]
+    parse_answer: Callable[[Iterable[dict[str, Json]]], ParsedAnswer]
 
 
-_CHAT = Dialect(chat_completions.asked, chat_completions.answered)
-_ANTHROPIC = Dialect(anthropic.asked, anthropic.answered)
-_CONVERSE = Dialect(bedrock.asked, bedrock.answered)
-_GEMINI = Dialect(gemini.asked, gemini.answered)
-_OLLAMA = Dialect(ollama.asked, ollama.answered)
+_CHAT = DialectParser(chat_completions.parse_request, chat_completions.parse_answer)
+_ANTHROPIC = DialectParser(anthropic.parse_request, anthropic.parse_answer)
+_CONVERSE = DialectParser(bedrock.parse_request, bedrock.parse_answer)
+_GEMINI = DialectParser(gemini.parse_request, gemini.parse_answer)
+_OLLAMA = DialectParser(ollama.parse_request, ollama.parse_answer)
 
-DIALECTS: Mapping[str, Dialect] = {
+DIALECTS: Mapping[str, DialectParser] = {
     "api.chat": _OLLAMA,
     "api.generate": _OLLAMA,
-    "chat": Dialect(cohere.asked, cohere.answered),
+    "chat": DialectParser(cohere.parse_request, cohere.parse_answer),
     "chat.completions": _CHAT,
     "completions": _CHAT,
     "converse": _CONVERSE,
@@ -52,32 +52,35 @@ DIALECTS: Mapping[str, Dialect] = {
     "generateContent": _GEMINI,
     "messages": _ANTHROPIC,
     "rawPredict": _ANTHROPIC,
-    "responses": Dialect(responses.asked, responses.answered),
+    "responses": DialectParser(responses.parse_request, responses.parse_answer),
     "streamGenerateContent": _GEMINI,
     "streamRawPredict": _ANTHROPIC,
 }
 """By endpoint and not by provider: one provider may speak several dialects."""
 
-_OF_MODEL = frozenset({"invoke", "invoke-with-response-stream"})
-"""Endpoints of Bedrock where each model has its own dialect; Anthropic's is read."""
+_BY_MODEL = frozenset({"invoke", "invoke-with-response-stream"})
+"""Endpoints of Bedrock where each model has its own dialect; only Anthropic's is parsed."""
 
-_UNREAD = frozenset({"fim.completions"})
-"""Endpoints that hold conversations in dialects that are not read."""
+_UNREADABLE = frozenset({"fim.completions"})
+"""Endpoints that hold conversations in dialects without a parser."""
 
-_CUT = "the answer broke off here"
+_CUT_OFF = "the answer was cut off here"
 
 
-class Unread(Exception):
-    """A call that holds a conversation and cannot be read; says why."""
+class UnreadableCall(Exception):
+    """A call that holds a conversation and cannot be parsed; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
-    """One call: what was asked and answered, when, by which model, and what is to be said of it."""
+class ParsedCall:
+    """One call: its request and answer, when and by which model it was answered.
+
+    `notes` are remarks about the answer; `error` says why there is none, or not all of one.
+    """
 
     index: int
-    asked: Asked
-    answered: Answered
+    request: ParsedRequest
+    answer: ParsedAnswer
     at: str | None
     model: str | None
     notes: tuple[str, ...] = ()
@@ -85,43 +88,42 @@ class Spoken:
 
 
 def may_hold_a_conversation(request: Request) -> bool:
-    """Whether its address is one at which conversations are held."""
+    """Whether its endpoint is one of chats or completions."""
     call = describe_call(request.route, request)
-    return call is not None and (call.endpoint in DIALECTS or call.endpoint in _OF_MODEL)
+    return call is not None and (call.endpoint in DIALECTS or call.endpoint in _BY_MODEL)
 
 
-def spoken(interaction: Interaction) -> Spoken | None:
-    """The call, or None for one that holds no conversation. Raises Unread."""
+def parse_call(interaction: Interaction) -> ParsedCall | None:
+    """The call, or None for one that holds no conversation. Raises UnreadableCall."""
     request, response = interaction.request, interaction.response
     call = describe_call(request.route, request)
     if call is None or request.method.upper() != "POST":
         return None
-    if call.endpoint not in DIALECTS and call.endpoint not in _UNREAD | _OF_MODEL:
+    if call.endpoint not in DIALECTS and call.endpoint not in _UNREADABLE | _BY_MODEL:
         return None
     if request.file is not None:
-        raise Unread(f"its request has {request.file.size} bytes, too many to be read here")
+        raise UnreadableCall(f"its request has {request.file.size} bytes, too many to be read here")
     body = _fields(request)
     if body is None:
-        raise Unread("its request is no JSON object that can be read")
+        raise UnreadableCall("its request is not a readable JSON object")
     dialect = _dialect(call, body)
-    asked = dialect.asked(body)
-    if not (asked.system or merged(asked.turns) or asked.previous):
-        raise Unread("its request holds no message that is known")
-    answered = dialect.answered(_values(response))
-    asked = Asked(asked.system, merged(asked.turns), asked.previous)
-    return Spoken(
+    parsed = _parse_request(dialect, body)
+    if not (parsed.system or parsed.turns or parsed.previous):
+        raise UnreadableCall("its request holds no message that is known")
+    answer = dialect.parse_answer(_values(response))
+    return ParsedCall(
         index=interaction.index,
-        asked=asked,
-        answered=answered,
-        at=_moment(answered.created, response),
+        request=parsed,
+        answer=answer,
+        at=_answered_at(answer.created, response),
         model=call.model,
-        notes=tuple(_notes(interaction, answered)),
-        error=_error(interaction, call, answered),
+        notes=tuple(_notes(interaction, answer)),
+        error=_error(interaction, call, answer),
     )
 
 
-def recorded(interaction: ForeignInteraction) -> Spoken | None:
-    """The same for AgentTape's own record of an SDK's call, which has neither head nor time."""
+def parse_sdk_call(interaction: ForeignInteraction) -> ParsedCall | None:
+    """The same for AgentTape's record of an SDK's call, which has no HTTP headers and no time."""
     document = interaction.document
     request = fields(document.get("request"))
     endpoint = string(request.get("endpoint"))
@@ -129,27 +131,33 @@ def recorded(interaction: ForeignInteraction) -> Spoken | None:
         return None
     dialect = DIALECTS.get(endpoint)
     if dialect is None:
-        raise Unread(f"the conversations of {endpoint or 'an unnamed endpoint'} are not read")
-    asked = dialect.asked(request)
-    answer = document.get("response")
-    answered = dialect.answered(objects(answer if isinstance(answer, list) else [answer]))
+        raise UnreadableCall(
+            f"the conversations of {endpoint or 'an unnamed endpoint'} are not read"
+        )
+    response = document.get("response")
+    answer = dialect.parse_answer(objects(response if isinstance(response, list) else [response]))
     error = error_of(dict(document))
-    return Spoken(
+    return ParsedCall(
         index=interaction.index,
-        asked=Asked(asked.system, merged(asked.turns), asked.previous),
-        answered=answered,
-        at=_moment(answered.created, Response(ResponseHead(0))),
+        request=_parse_request(dialect, request),
+        answer=answer,
+        at=_answered_at(answer.created, Response(ResponseHead(0))),
         model=string(request.get("model")) or None,
-        notes=(*answered.notes, *_ending(answered)),
+        notes=(*answer.notes, *_incomplete(answer)),
         error=f"the call raised an error: {error}" if error else "",
     )
 
 
-def _dialect(call: ApiCall, body: dict[str, Json]) -> Dialect:
-    if call.endpoint in _OF_MODEL and "anthropic_version" in body:
+def _parse_request(dialect: DialectParser, body: dict[str, Json]) -> ParsedRequest:
+    parsed = dialect.parse_request(body)
+    return replace(parsed, turns=merge_assistant_turns(parsed.turns))
+
+
+def _dialect(call: ApiCall, body: dict[str, Json]) -> DialectParser:
+    if call.endpoint in _BY_MODEL and "anthropic_version" in body:
         return _ANTHROPIC
     if call.endpoint not in DIALECTS:
-        raise Unread(f"the conversations of {call.provider}'s {call.endpoint} are not read")
+        raise UnreadableCall(f"the conversations of {call.provider}'s {call.endpoint} are not read")
     return DIALECTS[call.endpoint]
 
 
@@ -165,57 +173,58 @@ def _values(response: Response) -> Iterator[dict[str, Json]]:
         # Without alt=sse, Gemini streams one JSON array.
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, dict):
-                # What a model says on Bedrock comes wrapped once more.
+                # Bedrock wraps the events of a model's own stream once more.
                 inner = each.get("bytes")
                 yield inner if isinstance(inner, dict) else each
 
 
 def _value(text: bytes) -> Json:
-    """What a text says, None where that is nothing: `[DONE]`, an event that was cut."""
+    """The JSON value of a text, None for what is none: `[DONE]`, an event that was cut off."""
     try:
         return parse(text)
     except NotJson:
         pass
     try:
+        # Less strict: a repeated key, for one, is no reason to lose the message.
         loose: Json = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
     return loose
 
 
-def _notes(interaction: Interaction, answered: Answered) -> Iterator[str]:
-    yield from answered.notes
+def _notes(interaction: Interaction, answer: ParsedAnswer) -> Iterator[str]:
+    yield from answer.notes
     if interaction.failure is not None:
-        yield f"{_CUT}: {interaction.failure.message}"
+        yield f"{_CUT_OFF}: {interaction.failure.message}"
     elif interaction.response.verdict == "truncated":
-        yield _CUT
-    yield from _ending(answered)
+        yield _CUT_OFF
+    yield from _incomplete(answer)
 
 
-def _ending(answered: Answered) -> Iterator[str]:
-    if answered.ended:
-        yield f"the answer did not come to its end: {answered.ended}"
+def _incomplete(answer: ParsedAnswer) -> Iterator[str]:
+    if answer.stop_reason:
+        yield f"the answer is incomplete: {answer.stop_reason}"
 
 
-def _error(interaction: Interaction, call: ApiCall, answered: Answered) -> str:
+def _error(interaction: Interaction, call: ApiCall, answer: ParsedAnswer) -> str:
     """Why there is no answer, or not all of one; empty where there is."""
     response, failure = interaction.response, interaction.failure
     if failure is not None and response.status == 0:
         return f"no answer came: {failure.message}"
     if response.file is not None:
         return f"the answer has {response.file.size} bytes, too many to be read here"
-    said = f": {answered.error}" if answered.error else ""
+    reported = f": {answer.error}" if answer.error else ""
     if not 200 <= response.status < 300:
-        return f"the answer was an error, {response.status}{said}"
-    if answered.error:
-        return f"the answer reported an error{said}"
-    if not merged([answered.turn]) and failure is None and not answered.ended:
-        return f"the answer says nothing in the way of {call.provider}'s {call.endpoint}"
+        return f"the answer was an error, {response.status}{reported}"
+    if answer.error:
+        return f"the answer reported an error{reported}"
+    if not merge_assistant_turns([answer.turn]) and failure is None and not answer.stop_reason:
+        return f"the answer holds no message in the format of {call.provider}'s {call.endpoint}"
     return ""
 
 
-def _moment(created: Json, response: Response) -> str | None:
-    """When the service answered, as it says itself or by its clock (RFC 9110 section 6.6.1)."""
+def _answered_at(created: Json, response: Response) -> str | None:
+    """The time in the answer itself, else that of its Date header (RFC 9110 section 6.6.1)."""
     try:
         if isinstance(created, int | float) and not isinstance(created, bool) and created > 0:
             return _iso(datetime.fromtimestamp(created, UTC))

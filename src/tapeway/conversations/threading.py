@@ -1,4 +1,8 @@
-"""Which call goes on from which: by the history it sends along."""
+"""Joins calls to conversations: by the history that each call sends along.
+
+A call continues a conversation if its history begins with all that was said there, or repeats most
+of the answers given there. Each message is then listed once, where it was first seen.
+"""
 
 import hashlib
 from collections import Counter, defaultdict
@@ -8,23 +12,23 @@ from difflib import SequenceMatcher
 
 from tapeway.conversations.model import (
     ASSISTANT,
+    ContentPart,
     ConversationMessage,
     ConversationTurn,
-    Piece,
-    key,
-    merged,
+    merge_assistant_turns,
+    part_key,
 )
-from tapeway.conversations.reader import Spoken
+from tapeway.conversations.reader import ParsedCall
 
 _FEWEST_SHARED = 2
-"""Pieces of a history that tell it from another: one alone may be said by chance."""
+"""Parts that two histories must share to be the same: a single one may be equal by chance."""
 
 Keys = list[bytes]
 
 
 @dataclass(slots=True)
 class _Thread:
-    """A conversation: all that was said, and the history that its last call left behind."""
+    """A conversation: its messages, and the history as of its last call."""
 
     number: int
     system: Keys = field(default_factory=list)
@@ -35,9 +39,9 @@ class _Thread:
 
 @dataclass(frozen=True, slots=True)
 class _ThreadPlace:
-    """Where a call belongs: its thread, what of its pieces stands there already, what to say of it.
+    """Where a call belongs: its thread, the positions of its parts that are known there, notes.
 
-    `before` is the part of a history that the service kept, and that the call does not repeat.
+    `before` is the part of a history that the service stored, and that the call does not repeat.
     """
 
     thread: _Thread
@@ -47,68 +51,71 @@ class _ThreadPlace:
 
 
 class Threads:
-    """The conversations of a cassette in the making."""
+    """The conversations of a cassette, built call by call."""
 
     def __init__(self) -> None:
         self._threads: list[_Thread] = []
-        # By the digest of a whole history: the threads that stand there.
-        self._standing: dict[bytes, list[_Thread]] = defaultdict(list)
-        self._begun: dict[bytes, _Thread] = {}
-        self._answers: dict[bytes, _Thread] = {}
-        self._names: dict[str, tuple[_Thread, int, int]] = {}
+        # The threads by the digest of their whole history.
+        self._by_history: dict[bytes, list[_Thread]] = defaultdict(list)
+        self._by_start: dict[bytes, _Thread] = {}
+        self._by_answer: dict[bytes, _Thread] = {}
+        self._identifiers: dict[str, tuple[_Thread, int, int]] = {}
 
     def messages(self) -> Iterator[ConversationMessage]:
         """All of them, one conversation after the other."""
         for thread in self._threads:
             yield from thread.messages
 
-    def add(self, call: Spoken) -> None:
-        """Put what a call says that is new where it belongs."""
-        keys = _keys(call.asked.turns)
-        system = _keys(call.asked.system)
+    def add(self, call: ParsedCall) -> None:
+        """Append what is new in a call to the conversation it belongs to."""
+        keys = _keys(call.request.turns)
+        system = _keys(call.request.system)
         place = self._place(call, keys, system)
         thread, notes = place.thread, list(place.notes)
-        self._leave(thread)
-        notes += _of_system(thread, call, system)
-        _say(thread, call, call.asked.turns, place.known, notes)
-        answer = merged([call.answered.turn])
-        _say(thread, call, answer, frozenset(), call.notes, answered=True)
+        self._forget_history(thread)
+        notes += _append_instructions(thread, call, system)
+        _append(thread, call, call.request.turns, place.known, notes)
+        answer = merge_assistant_turns([call.answer.turn])
+        _append(thread, call, answer, frozenset(), call.notes, answered=True)
         if call.error or (call.notes and not answer):
-            _note(thread, call, [call.error] if call.error else call.notes)
+            _annotate(thread, call, [call.error] if call.error else call.notes)
         said = [] if call.error and not answer else list(answer)
-        thread.history = [*place.before, *_keys(merged([*call.asked.turns, *said]))]
-        self._stand(thread, call, _keys(said))
+        thread.history = [
+            *place.before,
+            *_keys(merge_assistant_turns([*call.request.turns, *said])),
+        ]
+        self._remember_history(thread, call, _keys(said))
 
-    def _place(self, call: Spoken, keys: Keys, system: Keys) -> _ThreadPlace:
-        if call.asked.previous:
-            return self._named(call)
-        return self._continued(keys, system) or self._changed(call, keys) or self._new(call, keys)
+    def _place(self, call: ParsedCall, keys: Keys, system: Keys) -> _ThreadPlace:
+        if call.request.previous:
+            return self._by_identifier(call)
+        return self._continued(keys, system) or self._edited(call, keys) or self._new(call, keys)
 
-    def _named(self, call: Spoken) -> _ThreadPlace:
-        previous = call.asked.previous
-        if previous not in self._names:
+    def _by_identifier(self, call: ParsedCall) -> _ThreadPlace:
+        previous = call.request.previous
+        if previous not in self._identifiers:
             thread = self._open()
             return _ThreadPlace(
-                thread, notes=(f"what {previous} had said before is not in the cassette",)
+                thread, notes=(f"the history up to {previous} is not in the cassette",)
             )
-        thread, length, index = self._names[previous]
+        thread, length, index = self._identifiers[previous]
         notes: tuple[str, ...] = ()
         if length < len(thread.history):
             notes = (f"interaction {call.index} goes back to the answer of interaction {index}",)
         return _ThreadPlace(thread, before=thread.history[:length], notes=notes)
 
     def _continued(self, keys: Keys, system: Keys) -> _ThreadPlace | None:
-        """The thread whose whole history the call begins with, the longest one."""
+        """The thread with the longest history that the call's own history begins with."""
         for length, digest in reversed(list(enumerate(_digests(keys), 1))):
-            for thread in reversed(self._standing.get(digest, [])):
-                # Where nothing was answered yet, two may begin alike.
+            for thread in reversed(self._by_history.get(digest, [])):
+                # Before the first answer two conversations may begin with the same messages.
                 if thread.answers or thread.system == system:
                     return _ThreadPlace(thread, frozenset(range(length)))
         return None
 
-    def _changed(self, call: Spoken, keys: Keys) -> _ThreadPlace | None:
-        """The thread most of whose answers the call repeats, in a history that is not the same."""
-        votes = Counter(self._answers[each].number for each in keys if each in self._answers)
+    def _edited(self, call: ParsedCall, keys: Keys) -> _ThreadPlace | None:
+        """The thread most of whose answers the call repeats, although its history was edited."""
+        votes = Counter(self._by_answer[each].number for each in keys if each in self._by_answer)
         if not votes:
             return None
         most = max(votes.values())
@@ -119,16 +126,16 @@ class Threads:
             return None
         gone = len(thread.history) - len(known)
         added = max(known) + 1 - len(known)
-        told = [f"leaves out {gone}"] if gone else []
-        told += [f"puts {added} in between"] if added else []
-        note = f"interaction {call.index} edits the history: it {' and '.join(told)}"
-        return _ThreadPlace(thread, frozenset(known), notes=(note,) if told else ())
+        changes = [f"leaves out {gone}"] if gone else []
+        changes += [f"puts {added} in between"] if added else []
+        note = f"interaction {call.index} edits the history: it {' and '.join(changes)}"
+        return _ThreadPlace(thread, frozenset(known), notes=(note,) if changes else ())
 
-    def _new(self, call: Spoken, keys: Keys) -> _ThreadPlace:
+    def _new(self, call: ParsedCall, keys: Keys) -> _ThreadPlace:
         start = _digest(keys)
-        before = self._begun.get(start) if keys else None
+        before = self._by_start.get(start) if keys else None
         thread = self._open()
-        self._begun.setdefault(start, thread)
+        self._by_start.setdefault(start, thread)
         if before is None:
             return _ThreadPlace(thread)
         return _ThreadPlace(thread, notes=(f"it begins like conversation {before.number}",))
@@ -138,73 +145,73 @@ class Threads:
         self._threads.append(thread)
         return thread
 
-    def _leave(self, thread: _Thread) -> None:
+    def _forget_history(self, thread: _Thread) -> None:
         if thread.history:
-            standing = self._standing[_digest(thread.history)]
-            standing[:] = [each for each in standing if each is not thread]
+            same = self._by_history[_digest(thread.history)]
+            same[:] = [each for each in same if each is not thread]
 
-    def _stand(self, thread: _Thread, call: Spoken, answer: Keys) -> None:
+    def _remember_history(self, thread: _Thread, call: ParsedCall, answer: Keys) -> None:
         if thread.history:
-            self._standing[_digest(thread.history)].append(thread)
+            self._by_history[_digest(thread.history)].append(thread)
         thread.answers = thread.answers or bool(answer)
         for each in answer:
-            self._answers[each] = thread
-        for name in call.answered.names:
-            self._names[name] = (thread, len(thread.history), call.index)
+            self._by_answer[each] = thread
+        for name in call.answer.names:
+            self._identifiers[name] = (thread, len(thread.history), call.index)
 
 
-def _of_system(thread: _Thread, call: Spoken, system: Keys) -> list[str]:
-    """Say the instructions where they are new; what is to be said of them besides."""
-    # Who goes on by a name repeats nothing, and need not say that there are no instructions.
-    if system == thread.system or (call.asked.previous and not system):
+def _append_instructions(thread: _Thread, call: ParsedCall, system: Keys) -> list[str]:
+    """Append instructions that changed; returns the notes for the message after them."""
+    # A call that continues by identifier repeats nothing: no instructions are no change.
+    if system == thread.system or (call.request.previous and not system):
         return []
     first = not thread.messages
     thread.system = system
     if not system:
         return [] if first else ["no instructions from here on"]
     notes = [] if first else ["other instructions from here on"]
-    _say(thread, call, call.asked.system, frozenset(), notes)
+    _append(thread, call, call.request.system, frozenset(), notes)
     return []
 
 
-def _say(
+def _append(
     thread: _Thread,
-    call: Spoken,
+    call: ParsedCall,
     turns: Sequence[ConversationTurn],
     known: frozenset[int],
     notes: Sequence[str],
     *,
     answered: bool = False,
 ) -> None:
-    """Add what of these turns is not known; the notes go to the first message of them."""
+    """Append the parts of these turns that are not known; the first message gets the notes."""
     at = 0
-    waiting = list(notes)
+    pending = list(notes)
     for turn in turns:
-        fresh: list[Piece] = []
-        for piece in turn.pieces:
-            if piece.kind == "thinking":
-                # Told with what it led to.
-                fresh.append(piece)
+        new: list[ContentPart] = []
+        for part in turn.parts:
+            if part.kind == "thinking":
+                # Shown with the text or call that it led to.
+                new.append(part)
                 continue
             if at not in known:
-                fresh.append(piece)
+                new.append(part)
             at += 1
-        thinks_alone = all(piece.kind == "thinking" for piece in fresh)
-        if not fresh or (thinks_alone and not answered):
+        only_thinking = all(part.kind == "thinking" for part in new)
+        if not new or (only_thinking and not answered):
             continue
         model = call.model if answered else None
         thread.messages.append(
             ConversationMessage(
-                thread.number, call.index, turn.role, tuple(fresh), call.at, model, tuple(waiting)
+                thread.number, call.index, turn.role, tuple(new), call.at, model, tuple(pending)
             )
         )
-        waiting = []
-    if waiting and not answered:
-        _note(thread, call, waiting)
+        pending = []
+    if pending and not answered:
+        _annotate(thread, call, pending)
 
 
-def _note(thread: _Thread, call: Spoken, notes: Sequence[str]) -> None:
-    """Say it of the last message, there being no other."""
+def _annotate(thread: _Thread, call: ParsedCall, notes: Sequence[str]) -> None:
+    """Add the notes to the last message, as no message of their own carries them."""
     if not thread.messages:
         empty = ConversationMessage(
             thread.number, call.index, ASSISTANT, (), call.at, call.model, tuple(notes)
@@ -212,16 +219,19 @@ def _note(thread: _Thread, call: Spoken, notes: Sequence[str]) -> None:
         thread.messages.append(empty)
         return
     last = thread.messages[-1]
-    told = [
+    added = [
         each if each.startswith("interaction") else f"interaction {call.index}: {each}"
         for each in notes
     ]
-    thread.messages[-1] = replace(last, notes=(*last.notes, *told))
+    thread.messages[-1] = replace(last, notes=(*last.notes, *added))
 
 
 def _keys(turns: Sequence[ConversationTurn]) -> Keys:
     return [
-        key(turn.role, piece) for turn in turns for piece in turn.pieces if piece.kind != "thinking"
+        part_key(turn.role, part)
+        for turn in turns
+        for part in turn.parts
+        if part.kind != "thinking"
     ]
 
 

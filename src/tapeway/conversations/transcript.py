@@ -1,11 +1,8 @@
-"""The recorded calls of LLMs as conversations: each message once, in order.
+"""The messages of a cassette's LLM calls as conversations, each message once, in order.
 
-An agent sends its whole history with each call. What of it a call before had said is not told
-again; what it left out, changed or put in between is told where that came up.
-
-What a program appended to a history of its own, as the conversation it is.
-
-The conversations of a cassette, large bodies read where that is cheap enough.
+An agent sends its whole history with each call. What an earlier call already had is not repeated;
+what it left out, changed or inserted is noted where it did so. The history that a program appended
+itself (`tapeway.history`) is one conversation behind the others.
 """
 
 import asyncio
@@ -13,8 +10,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tapeway.body_files import whole
-from tapeway.conversations.model import ConversationMessage, Piece
-from tapeway.conversations.reader import Unread, may_hold_a_conversation, recorded, spoken
+from tapeway.conversations.model import ContentPart, ConversationMessage
+from tapeway.conversations.reader import (
+    UnreadableCall,
+    may_hold_a_conversation,
+    parse_call,
+    parse_sdk_call,
+)
 from tapeway.conversations.threading import Threads
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import StoredCassette
@@ -22,36 +24,16 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, I
 from tapeway.core.model.messages import BodyFile, ResponseChunk
 
 MIB = 1024 * 1024
-MOST_OF_ONE = 8 * MIB
+MAX_BODY_SIZE = 8 * MIB
+"""Large bodies above this are not read."""
 
-MOST = 64 * MIB
-"""Of all large bodies together; reading JSON takes several times its size in memory."""
-
-
-def kept(item: ForeignInteraction, conversation: int) -> Iterator[ConversationMessage]:
-    """The messages of one append; none of any other interaction."""
-    match item.document:
-        case {
-            "kind": "memory_write",
-            "request": {"name": "append_messages", "args": {"messages": list(messages)}},
-        }:
-            for each in messages:
-                match each:
-                    case {"role": str(role), "content": content, "timestamp": (str() | None) as at}:
-                        yield ConversationMessage(
-                            conversation, item.index, role, (_piece(content),), at
-                        )
-
-
-def _piece(content: Json) -> Piece:
-    if isinstance(content, str):
-        return Piece("text", content)
-    return Piece("attachment", value=content)
+MAX_TOTAL_SIZE = 64 * MIB
+"""Limit for all large bodies together; parsing JSON takes several times its size in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A call that holds a conversation and could not be read."""
+    """A call that holds a conversation and could not be parsed."""
 
     interaction: int
     reason: str
@@ -59,43 +41,42 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """All messages of a cassette, one conversation after the other, and what could not be read."""
+    """All messages of a cassette, one conversation after the other, and the calls left out."""
 
     messages: tuple[ConversationMessage, ...]
     left_out: tuple[LeftOut, ...] = ()
 
 
 def transcript(interactions: Iterable[AnyInteraction]) -> Transcript:
-    """The conversations of these calls in the order they come in, behind them an own history."""
+    """The conversations of these calls in their order, followed by the program's own history."""
     items = list(interactions)
     threads = Threads()
     left_out: list[LeftOut] = []
     for each in items:
         try:
-            call = recorded(each) if isinstance(each, ForeignInteraction) else spoken(each)
-        except Unread as exc:
+            call = (
+                parse_sdk_call(each) if isinstance(each, ForeignInteraction) else parse_call(each)
+            )
+        except UnreadableCall as exc:
             left_out.append(LeftOut(each.index, str(exc)))
             continue
         if call is not None:
             threads.add(call)
-    said = list(threads.messages())
-    said += _history(items, max((each.conversation for each in said), default=-1) + 1)
-    return Transcript(tuple(said), tuple(left_out))
-
-
-def _history(items: Iterable[AnyInteraction], conversation: int) -> Iterator[ConversationMessage]:
-    for each in items:
-        if isinstance(each, ForeignInteraction):
-            yield from kept(each, conversation)
+    messages = list(threads.messages())
+    messages += _history(items, max((each.conversation for each in messages), default=-1) + 1)
+    return Transcript(tuple(messages), tuple(left_out))
 
 
 async def read_transcript(stored: StoredCassette) -> Transcript:
-    """What was said, made in another thread. Raises StoreError for a large body that is lost."""
+    """The transcript, computed in another thread; large bodies are read up to the limits above.
+
+    Raises StoreError for a large body that is lost.
+    """
     found: list[AnyInteraction] = []
-    left = MOST
+    left = MAX_TOTAL_SIZE
     for each in stored.interactions:
         if isinstance(each, Interaction) and may_hold_a_conversation(each.request):
-            size = sum(file.size for file in _files(each) if file.size <= MOST_OF_ONE)
+            size = sum(file.size for file in _files(each) if file.size <= MAX_BODY_SIZE)
             if size <= left:
                 left -= size
                 found.append(await _inlined(each))
@@ -106,12 +87,41 @@ async def read_transcript(stored: StoredCassette) -> Transcript:
 
 async def _inlined(item: Interaction) -> Interaction:
     request, response = item.request, item.response
-    if request.file is not None and request.file.size <= MOST_OF_ONE:
+    if request.file is not None and request.file.size <= MAX_BODY_SIZE:
         request = replace(request, body=await whole(request.file), file=None)
-    if response.file is not None and response.file.size <= MOST_OF_ONE:
+    if response.file is not None and response.file.size <= MAX_BODY_SIZE:
         response = replace(response, chunks=(ResponseChunk(await whole(response.file)),), file=None)
     return replace(item, request=request, response=response)
 
 
 def _files(item: Interaction) -> list[BodyFile]:
     return [file for file in (item.request.file, item.response.file) if file is not None]
+
+
+def _history(items: Iterable[AnyInteraction], conversation: int) -> Iterator[ConversationMessage]:
+    for each in items:
+        if isinstance(each, ForeignInteraction):
+            yield from _appended_messages(each, conversation)
+
+
+def _appended_messages(
+    item: ForeignInteraction, conversation: int
+) -> Iterator[ConversationMessage]:
+    """The messages of one append to a history; none for any other interaction."""
+    match item.document:
+        case {
+            "kind": "memory_write",
+            "request": {"name": "append_messages", "args": {"messages": list(messages)}},
+        }:
+            for each in messages:
+                match each:
+                    case {"role": str(role), "content": content, "timestamp": (str() | None) as at}:
+                        yield ConversationMessage(
+                            conversation, item.index, role, (_part(content),), at
+                        )
+
+
+def _part(content: Json) -> ContentPart:
+    if isinstance(content, str):
+        return ContentPart("text", content)
+    return ContentPart("attachment", value=content)

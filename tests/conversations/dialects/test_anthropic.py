@@ -68,7 +68,9 @@ def test_all_that_a_history_may_hold_is_told() -> None:
             "role": "user",
             "content": "and?",
             "attachments": [{"type": "document", "url": "https://x.test/d.pdf"}],
-            "notes": ["interaction 0: the answer says nothing in the way of anthropic's messages"],
+            "notes": [
+                "interaction 0: the answer holds no message in the format of anthropic's messages"
+            ],
         },
     ]
 
@@ -117,7 +119,7 @@ def test_deltas_are_joined_as_the_whole_answer_has_it() -> None:
         "content": "Hello",
         "thinking": "think",
         "tool_calls": [{"id": "t", "name": "f", "arguments": {"x": 12}}],
-        "notes": ["the answer did not come to its end: max_tokens"],
+        "notes": ["the answer is incomplete: max_tokens"],
     }
 
 

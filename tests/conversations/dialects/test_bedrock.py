@@ -56,7 +56,7 @@ def test_a_loop_with_tools_is_told_once() -> None:
         {
             "role": "assistant",
             "content": "Once",
-            "notes": ["the answer did not come to its end: max_tokens"],
+            "notes": ["the answer is incomplete: max_tokens"],
         },
     ]
 
@@ -104,7 +104,7 @@ def test_a_stream_is_told_as_the_whole_answer() -> None:
         "content": "Hello",
         "thinking": "Hm, well",
         "tool_calls": [{"id": "t", "name": "f", "arguments": {"x": 12}}],
-        "notes": ["the answer did not come to its end: max_tokens"],
+        "notes": ["the answer is incomplete: max_tokens"],
     }
 
 

@@ -48,7 +48,7 @@ def test_deltas_are_joined_as_the_whole_answer_has_it() -> None:
         "content": "Hello",
         "thinking": "plan",
         "tool_calls": [{"id": "a", "name": "f", "arguments": {"x": 12}}],
-        "notes": ["the answer did not come to its end: MAX_TOKENS"],
+        "notes": ["the answer is incomplete: MAX_TOKENS"],
     }
 
 
@@ -66,5 +66,5 @@ def test_an_answer_that_says_nothing_that_is_known_is_said_to_be_none() -> None:
     assert last(old) == {
         "role": "user",
         "content": "hi",
-        "notes": ["interaction 0: the answer says nothing in the way of cohere's chat"],
+        "notes": ["interaction 0: the answer holds no message in the format of cohere's chat"],
     }

@@ -97,11 +97,11 @@ def test_a_refused_prompt_and_an_unfinished_answer_say_so() -> None:
         {
             "role": "user",
             "content": "hi",
-            "notes": ["interaction 0: the answer did not come to its end: SAFETY"],
+            "notes": ["interaction 0: the answer is incomplete: SAFETY"],
         },
         {
             "role": "assistant",
             "content": "Once",
-            "notes": ["the answer did not come to its end: MAX_TOKENS"],
+            "notes": ["the answer is incomplete: MAX_TOKENS"],
         },
     ]

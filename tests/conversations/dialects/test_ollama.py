@@ -49,7 +49,7 @@ def test_a_chat_is_told(streamed: bool) -> None:
         "content": "Hello",
         "thinking": "think",
         "tool_calls": [{"name": "f", "arguments": {"x": 1}}],
-        "notes": ["the answer did not come to its end: length"],
+        "notes": ["the answer is incomplete: length"],
     }
     assert found.messages[-1].at == "2026-11-21T20:35:14.100000+00:00"
 

@@ -121,7 +121,7 @@ def test_an_answer_from_before_the_cassette_is_said_to_be_missing() -> None:
     assert found[0] == {
         "role": "user",
         "content": "b",
-        "notes": ["what r9 had said before is not in the cassette"],
+        "notes": ["the history up to r9 is not in the cassette"],
     }
 
 
@@ -196,7 +196,7 @@ def test_a_failed_and_an_incomplete_answer_say_so() -> None:
     assert last(short) == {
         "role": "assistant",
         "content": "Once",
-        "notes": ["the answer did not come to its end: max_output_tokens"],
+        "notes": ["the answer is incomplete: max_output_tokens"],
     }
 
 

@@ -316,7 +316,7 @@ async def test_a_session_is_shown_as_the_conversation_it_is(place: Place) -> Non
         ("tool", "", None),
         ("user", "done", None),
     ]
-    assert [each.value for each in shown.messages[1].pieces] == [{"sum": 4}]
+    assert [each.value for each in shown.messages[1].parts] == [{"sum": 4}]
     assert {each.conversation for each in shown.messages} == {0}
     assert shown.left_out == ()
 

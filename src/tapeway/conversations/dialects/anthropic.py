@@ -8,52 +8,52 @@ from tapeway.conversations.model import (
     SYSTEM,
     TOOL,
     USER,
-    Answered,
-    Asked,
+    ContentPart,
     ConversationTurn,
-    Piece,
+    ParsedAnswer,
+    ParsedRequest,
     attachment,
-    call,
     embedded,
     linked,
-    result,
-    split,
+    split_instructions,
     text,
     thinking,
+    tool_call,
+    tool_result,
 )
 from tapeway.core.json_text import Json, dump
 
-_WHOLE = frozenset({"", "end_turn", "stop_sequence", "tool_use"})
+_COMPLETE = frozenset({"", "end_turn", "stop_sequence", "tool_use"})
 
 
-def asked(body: dict[str, Json]) -> Asked:
+def parse_request(body: dict[str, Json]) -> ParsedRequest:
     """The system prompt and the messages; results of tools are turns of their own."""
-    system = ConversationTurn(SYSTEM, tuple(_pieces(body.get("system"))))
+    system = ConversationTurn(SYSTEM, tuple(_parts(body.get("system"))))
     turns = [turn for message in objects(body.get("messages")) for turn in _turns(message)]
-    return Asked(*split([system, *turns]))
+    return ParsedRequest(*split_instructions([system, *turns]))
 
 
-def answered(values: Iterable[dict[str, Json]]) -> Answered:
+def parse_answer(values: Iterable[dict[str, Json]]) -> ParsedAnswer:
     """The answer, its deltas joined."""
     blocks: dict[int, dict[str, Json]] = {}
-    ended = error = ""
+    stop_reason = error = ""
     for value in values:
         kind = string(value.get("type"))
         error = error or error_of(value)
         if kind in ("message", "message_start"):
             message = value if kind == "message" else fields(value.get("message"))
             blocks |= dict(enumerate([dict(each) for each in objects(message.get("content"))]))
-            ended = string(message.get("stop_reason")) or ended
+            stop_reason = string(message.get("stop_reason")) or stop_reason
         elif kind == "content_block_start":
             blocks[position(value.get("index"))] = dict(fields(value.get("content_block")))
         elif kind == "content_block_delta":
             block = blocks.setdefault(position(value.get("index")), {})
             _extend(block, fields(value.get("delta")))
         elif kind == "message_delta":
-            ended = string(fields(value.get("delta")).get("stop_reason")) or ended
-    pieces = [_piece(_closed(blocks[at])) for at in sorted(blocks)]
-    turn = ConversationTurn(ASSISTANT, tuple(pieces))
-    return Answered(turn, "" if ended in _WHOLE else ended, error)
+            stop_reason = string(fields(value.get("delta")).get("stop_reason")) or stop_reason
+    parts = [_part(_closed(blocks[at])) for at in sorted(blocks)]
+    turn = ConversationTurn(ASSISTANT, tuple(parts))
+    return ParsedAnswer(turn, "" if stop_reason in _COMPLETE else stop_reason, error)
 
 
 def _turns(message: dict[str, Json]) -> Iterator[ConversationTurn]:
@@ -61,24 +61,24 @@ def _turns(message: dict[str, Json]) -> Iterator[ConversationTurn]:
     content = message.get("content")
     results = [each for each in objects(content) if role != ASSISTANT and _is_result(each)]
     for block in results:
-        inside = [each for each in _pieces(block.get("content")) if each.kind == "attachment"]
-        yield ConversationTurn(TOOL, (_piece(block), *inside))
+        inside = [each for each in _parts(block.get("content")) if each.kind == "attachment"]
+        yield ConversationTurn(TOOL, (_part(block), *inside))
     rest: Json = [each for each in objects(content) if each not in results] if results else content
-    yield ConversationTurn(role, tuple(_pieces(rest)))
+    yield ConversationTurn(role, tuple(_parts(rest)))
 
 
 def _is_result(block: dict[str, Json]) -> bool:
     return string(block.get("type")).endswith("tool_result")
 
 
-def _pieces(content: Json) -> Iterator[Piece]:
+def _parts(content: Json) -> Iterator[ContentPart]:
     if isinstance(content, str):
         yield text(content)
     for block in objects(content):
-        yield _piece(block)
+        yield _part(block)
 
 
-def _piece(block: dict[str, Json]) -> Piece:
+def _part(block: dict[str, Json]) -> ContentPart:
     kind = string(block.get("type"))
     if kind == "text":
         return text(string(block.get("text")))
@@ -87,9 +87,9 @@ def _piece(block: dict[str, Json]) -> Piece:
     if kind == "redacted_thinking":
         return thinking("(redacted)")
     if kind.endswith("tool_use"):
-        return call(string(block.get("name")), block.get("input"), string(block.get("id")))
+        return tool_call(string(block.get("name")), block.get("input"), string(block.get("id")))
     if _is_result(block):
-        return result(_plain(block.get("content")), string(block.get("tool_use_id")))
+        return tool_result(_plain(block.get("content")), string(block.get("tool_use_id")))
     source = fields(block.get("source"))
     if data := string(source.get("data")):
         return embedded(kind, data, string(source.get("media_type")))
@@ -103,10 +103,10 @@ def _plain(content: Json) -> str:
         return content
     if isinstance(content, dict):
         return dump(content).decode()
-    told = [each for each in _pieces(content) if each.kind == "text"]
-    if not told and any(True for _ in objects(content)):
+    texts = [each for each in _parts(content) if each.kind == "text"]
+    if not texts and any(True for _ in objects(content)):
         return dump([each for each in objects(content) if "source" not in each]).decode()
-    return "\n".join([each.text for each in told])
+    return "\n".join([each.text for each in texts])
 
 
 def _extend(block: dict[str, Json], delta: dict[str, Json]) -> None:
@@ -118,5 +118,5 @@ def _extend(block: dict[str, Json], delta: dict[str, Json]) -> None:
 
 
 def _closed(block: dict[str, Json]) -> dict[str, Json]:
-    """The block with the input of a tool that came in pieces."""
+    """The block with the input of a tool that came in parts."""
     return block | {"input": block["partial_json"]} if "partial_json" in block else block

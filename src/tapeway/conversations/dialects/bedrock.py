@@ -9,30 +9,30 @@ from tapeway.conversations.model import (
     SYSTEM,
     TOOL,
     USER,
-    Answered,
-    Asked,
+    ContentPart,
     ConversationTurn,
-    Piece,
+    ParsedAnswer,
+    ParsedRequest,
     attachment,
-    call,
     embedded,
-    result,
-    split,
+    split_instructions,
     text,
     thinking,
+    tool_call,
+    tool_result,
 )
 from tapeway.core.json_text import Json, dump
 
-_WHOLE = frozenset({"", "end_turn", "stop_sequence", "tool_use"})
+_COMPLETE = frozenset({"", "end_turn", "stop_sequence", "tool_use"})
 _MEDIA = ("image", "document", "video", "audio")
 
 
 @dataclass(slots=True)
 class _Block:
-    """A part of an answer, as far as its deltas have come."""
+    """One content block of a stream, put together from its deltas."""
 
     text: str = ""
-    thought: str = ""
+    thinking: str = ""
     name: str = ""
     id: str = ""
     input: str = ""
@@ -44,70 +44,70 @@ class _Block:
         delta = fields(event.get("delta"))
         self.text += string(delta.get("text"))
         self.input += string(fields(delta.get("toolUse")).get("input"))
-        thought = fields(delta.get("reasoningContent"))
-        hidden = "(redacted)" if "redactedContent" in thought and not self.thought else ""
-        self.thought += string(thought.get("text")) or hidden
+        reasoning = fields(delta.get("reasoningContent"))
+        hidden = "(redacted)" if "redactedContent" in reasoning and not self.thinking else ""
+        self.thinking += string(reasoning.get("text")) or hidden
 
-    def pieces(self) -> Iterator[Piece]:
-        if self.thought:
-            yield thinking(self.thought)
+    def parts(self) -> Iterator[ContentPart]:
+        if self.thinking:
+            yield thinking(self.thinking)
         if self.text:
             yield text(self.text)
         if self.name or self.id:
-            yield call(self.name, self.input, self.id)
+            yield tool_call(self.name, self.input, self.id)
 
 
-def asked(body: dict[str, Json]) -> Asked:
+def parse_request(body: dict[str, Json]) -> ParsedRequest:
     """The system prompt and the messages; results of tools are turns of their own."""
-    system = ConversationTurn(SYSTEM, tuple(_pieces(body.get("system"))))
+    system = ConversationTurn(SYSTEM, tuple(_parts(body.get("system"))))
     turns = [turn for message in objects(body.get("messages")) for turn in _turns(message)]
-    return Asked(*split([system, *turns]))
+    return ParsedRequest(*split_instructions([system, *turns]))
 
 
-def answered(values: Iterable[dict[str, Json]]) -> Answered:
+def parse_answer(values: Iterable[dict[str, Json]]) -> ParsedAnswer:
     """The message of a whole answer, or the joined deltas of one."""
-    pieces: list[Piece] = []
+    parts: list[ContentPart] = []
     blocks: dict[int, _Block] = {}
-    ended = error = ""
+    stop_reason = error = ""
     for value in values:
         if "contentBlockIndex" in value:
             blocks.setdefault(position(value["contentBlockIndex"]), _Block()).extend(value)
             continue
         message = fields(fields(value.get("output")).get("message"))
-        pieces += _pieces(message.get("content"))
-        ended = string(value.get("stopReason")) or ended
+        parts += _parts(message.get("content"))
+        stop_reason = string(value.get("stopReason")) or stop_reason
         if not message:
             error = error or error_of(value) or string(value.get("message"))
-    joined = [piece for _, block in sorted(blocks.items()) for piece in block.pieces()]
-    turn = ConversationTurn(ASSISTANT, (*pieces, *joined))
-    return Answered(turn, "" if ended in _WHOLE else ended, error)
+    joined = [part for _, block in sorted(blocks.items()) for part in block.parts()]
+    turn = ConversationTurn(ASSISTANT, (*parts, *joined))
+    return ParsedAnswer(turn, "" if stop_reason in _COMPLETE else stop_reason, error)
 
 
 def _turns(message: dict[str, Json]) -> Iterator[ConversationTurn]:
     content = list(objects(message.get("content")))
     for block in content:
-        if given := fields(block.get("toolResult")):
-            inside = [each for each in _pieces(given.get("content")) if each.kind == "attachment"]
-            yield ConversationTurn(TOOL, (_result(given), *inside))
+        if result := fields(block.get("toolResult")):
+            inside = [each for each in _parts(result.get("content")) if each.kind == "attachment"]
+            yield ConversationTurn(TOOL, (_result(result), *inside))
     rest: list[Json] = [each for each in content if "toolResult" not in each]
-    yield ConversationTurn(string(message.get("role")) or USER, tuple(_pieces(rest)))
+    yield ConversationTurn(string(message.get("role")) or USER, tuple(_parts(rest)))
 
 
-def _pieces(content: Json) -> Iterator[Piece]:
+def _parts(content: Json) -> Iterator[ContentPart]:
     for block in objects(content):
-        yield _piece(block)
+        yield _part(block)
 
 
-def _piece(block: dict[str, Json]) -> Piece:
+def _part(block: dict[str, Json]) -> ContentPart:
     if "text" in block:
         return text(string(block["text"]))
     if "json" in block:
         return text(dump(block["json"]).decode())
     if used := fields(block.get("toolUse")):
-        return call(string(used.get("name")), used.get("input"), string(used.get("toolUseId")))
-    if thought := fields(block.get("reasoningContent")):
-        said = string(fields(thought.get("reasoningText")).get("text"))
-        return thinking(said or "(redacted)")
+        return tool_call(string(used.get("name")), used.get("input"), string(used.get("toolUseId")))
+    if reasoning := fields(block.get("reasoningContent")):
+        reasoning_text = string(fields(reasoning.get("reasoningText")).get("text"))
+        return thinking(reasoning_text or "(redacted)")
     kind = next((each for each in _MEDIA if each in block), next(iter(block), "unknown"))
     medium = fields(block.get(kind))
     source, form = fields(medium.get("source")), string(medium.get("format"))
@@ -116,6 +116,6 @@ def _piece(block: dict[str, Json]) -> Piece:
     return attachment(kind, media_type=form, url=fields(source.get("s3Location")).get("uri"))
 
 
-def _result(given: dict[str, Json]) -> Piece:
-    told = [each.text for each in _pieces(given.get("content")) if each.kind == "text"]
-    return result("\n".join(told), string(given.get("toolUseId")))
+def _result(result: dict[str, Json]) -> ContentPart:
+    texts = [each.text for each in _parts(result.get("content")) if each.kind == "text"]
+    return tool_result("\n".join(texts), string(result.get("toolUseId")))

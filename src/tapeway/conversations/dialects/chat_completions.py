@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions, which many others speak too, and its older completions."""
+"""OpenAI's Chat Completions, which many services speak, and the older completions."""
 
 from collections.abc import Iterable, Iterator
 
@@ -14,55 +14,61 @@ from tapeway.conversations.model import (
     ASSISTANT,
     TOOL,
     USER,
-    Answered,
-    Asked,
+    ContentPart,
     ConversationTurn,
-    Piece,
+    ParsedAnswer,
+    ParsedRequest,
     attachment,
-    call,
     embedded,
     linked,
-    result,
-    split,
+    split_instructions,
     text,
     thinking,
+    tool_call,
+    tool_result,
 )
 from tapeway.core.json_text import Json
 
-_WHOLE = frozenset({"", "stop", "tool_calls", "function_call"})
-_THOUGHTS = ("reasoning_content", "reasoning", "thinking", "tool_plan")
-"""Where those who speak this dialect put them: DeepSeek, OpenRouter, Ollama, Cohere."""
+_COMPLETE = frozenset({"", "stop", "tool_calls", "function_call"})
+_THINKING_FIELDS = ("reasoning_content", "reasoning", "thinking", "tool_plan")
+"""The fields of DeepSeek, OpenRouter, Ollama and Cohere, who speak this dialect."""
 
 
-def asked(body: dict[str, Json]) -> Asked:
+def parse_request(body: dict[str, Json]) -> ParsedRequest:
     """The messages of a request, or the prompts of an older one."""
     if "messages" not in body and "prompt" in body:
         prompt = body["prompt"]
         prompts = [prompt] if isinstance(prompt, str) else items(prompt)
-        return Asked((), (ConversationTurn(USER, tuple([text(string(each)) for each in prompts])),))
-    system, turns = split([turn(message) for message in objects(body.get("messages"))])
-    return Asked(system, turns)
+        return ParsedRequest(
+            (), (ConversationTurn(USER, tuple([text(string(each)) for each in prompts])),)
+        )
+    system, turns = split_instructions(
+        [parse_message(message) for message in objects(body.get("messages"))]
+    )
+    return ParsedRequest(system, turns)
 
 
-def turn(message: dict[str, Json]) -> ConversationTurn:
+def parse_message(message: dict[str, Json]) -> ConversationTurn:
     """One message of a history."""
     role = string(message.get("role")) or USER
     if role in (TOOL, "function"):
         identifier = string(message.get("tool_call_id"))
         name = string(message.get("name")) or string(message.get("tool_name"))
-        return ConversationTurn(TOOL, (result(plain(message.get("content")), identifier, name),))
-    return ConversationTurn(role, tuple(_pieces(message)))
+        return ConversationTurn(
+            TOOL, (tool_result(content_text(message.get("content")), identifier, name),)
+        )
+    return ConversationTurn(role, tuple(_message_parts(message)))
 
 
-def plain(content: Json) -> str:
+def content_text(content: Json) -> str:
     """The text of a content that is one or a list of parts."""
     if isinstance(content, str):
         return content
-    return "\n".join([piece.text for piece in parts(content) if piece.text])
+    return "\n".join([part.text for part in content_parts(content) if part.text])
 
 
-def parts(content: Json) -> Iterator[Piece]:
-    """The pieces of a content; a part that is not known comes as an attachment of its type."""
+def content_parts(content: Json) -> Iterator[ContentPart]:
+    """The parts of a content; one of an unknown type becomes an attachment of that type."""
     if isinstance(content, str):
         yield text(content)
     for part in objects(content):
@@ -85,7 +91,7 @@ def parts(content: Json) -> Iterator[Piece]:
                 yield attachment(other or "unknown")
 
 
-def answered(values: Iterable[dict[str, Json]]) -> Answered:
+def parse_answer(values: Iterable[dict[str, Json]]) -> ParsedAnswer:
     """The first choice of an answer, its deltas joined."""
     choices: dict[int, _Choice] = {}
     created: Json = None
@@ -96,37 +102,39 @@ def answered(values: Iterable[dict[str, Json]]) -> Answered:
         for choice in objects(value.get("choices")):
             choices.setdefault(position(choice.get("index")), _Choice()).add(choice)
     first = choices.get(min(choices, default=0), _Choice())
-    ended = "" if first.ended in _WHOLE else first.ended
+    stop_reason = "" if first.stop_reason in _COMPLETE else first.stop_reason
     notes = (f"{len(choices) - 1} more choices are not shown",) if len(choices) > 1 else ()
-    return Answered(ConversationTurn(ASSISTANT, first.pieces()), ended, error, created, notes=notes)
+    return ParsedAnswer(
+        ConversationTurn(ASSISTANT, first.parts()), stop_reason, error, created, notes=notes
+    )
 
 
-def calls(message: dict[str, Json]) -> Iterator[Piece]:
-    """The calls of tools in a message."""
+def tool_calls(message: dict[str, Json]) -> Iterator[ContentPart]:
+    """The tool calls in a message."""
     for each in objects(message.get("tool_calls")):
         function = fields(each.get("function")) or fields(each.get("custom"))
         arguments = function.get("arguments", function.get("input"))
-        yield call(string(function.get("name")), arguments, string(each.get("id")))
+        yield tool_call(string(function.get("name")), arguments, string(each.get("id")))
     if old := fields(message.get("function_call")):
-        yield call(string(old.get("name")), old.get("arguments"))
+        yield tool_call(string(old.get("name")), old.get("arguments"))
 
 
-def thoughts(message: dict[str, Json]) -> str:
-    """What it thought, in whichever field."""
-    return next(filter(None, [string(message.get(name)) for name in _THOUGHTS]), "")
+def thinking_text(message: dict[str, Json]) -> str:
+    """The reasoning in a message or delta, whichever field it is in."""
+    return next(filter(None, [string(message.get(name)) for name in _THINKING_FIELDS]), "")
 
 
-def _pieces(message: dict[str, Json]) -> Iterator[Piece]:
-    yield thinking(thoughts(message))
-    yield from parts(message.get("content"))
+def _message_parts(message: dict[str, Json]) -> Iterator[ContentPart]:
+    yield thinking(thinking_text(message))
+    yield from content_parts(message.get("content"))
     yield text(string(message.get("refusal")))
     if audio := fields(message.get("audio")):
         yield text(string(audio.get("transcript")))
         yield attachment("audio", id=audio.get("id"))
-    yield from calls(message)
+    yield from tool_calls(message)
 
 
-def _file(file: dict[str, Json]) -> Piece:
+def _file(file: dict[str, Json]) -> ContentPart:
     name = string(file.get("filename"))
     if data := string(file.get("file_data")):
         return embedded("file", data)
@@ -134,38 +142,44 @@ def _file(file: dict[str, Json]) -> Piece:
 
 
 class _Choice:
-    """A choice as its deltas make it."""
+    """One choice of a stream, put together from its deltas."""
 
     def __init__(self) -> None:
-        self.ended = ""
-        self._whole: tuple[Piece, ...] = ()
-        self._said: list[str] = []
-        self._thought: list[str] = []
+        self.stop_reason = ""
+        self._whole: tuple[ContentPart, ...] = ()
+        self._texts: list[str] = []
+        self._thinking: list[str] = []
         self._calls: dict[int, dict[str, str]] = {}
 
     def add(self, choice: dict[str, Json]) -> None:
-        self.ended = string(choice.get("finish_reason")) or self.ended
+        self.stop_reason = string(choice.get("finish_reason")) or self.stop_reason
         if message := fields(choice.get("message")):
-            self._whole = tuple(_pieces(message))
-        self._said.append(string(choice.get("text")))
+            self._whole = tuple(_message_parts(message))
+        self._texts.append(string(choice.get("text")))
         delta = fields(choice.get("delta"))
-        self._said += [plain(delta.get("content")), string(delta.get("refusal"))]
-        self._said.append(string(fields(delta.get("audio")).get("transcript")))
-        self._thought.append(thoughts(delta))
-        # Some leave the number out where there is one call, and some where each comes whole.
+        self._texts += [content_text(delta.get("content")), string(delta.get("refusal"))]
+        self._texts.append(string(fields(delta.get("audio")).get("transcript")))
+        self._thinking.append(thinking_text(delta))
+        # Some services leave out the index of a single call, some that of calls sent whole.
         for at, each in enumerate(objects(delta.get("tool_calls"))):
             self._add_call(position(each.get("index", at)), each)
         if old := fields(delta.get("function_call")):
             self._add_call(0, {"function": old})
 
-    def pieces(self) -> tuple[Piece, ...]:
-        made = [call(each["name"], each["arguments"], each["id"]) for each in self._calls.values()]
-        thought, said = "".join(self._thought), "".join(self._said)
-        return (*self._whole, thinking(thought), text(said), *made)
+    def parts(self) -> tuple[ContentPart, ...]:
+        calls = [
+            tool_call(each["name"], each["arguments"], each["id"]) for each in self._calls.values()
+        ]
+        return (
+            *self._whole,
+            thinking("".join(self._thinking)),
+            text("".join(self._texts)),
+            *calls,
+        )
 
     def _add_call(self, at: int, delta: dict[str, Json]) -> None:
-        made = self._calls.setdefault(at, {"id": "", "name": "", "arguments": ""})
+        call = self._calls.setdefault(at, {"id": "", "name": "", "arguments": ""})
         function = fields(delta.get("function"))
-        made["id"] = string(delta.get("id")) or made["id"]
-        made["name"] = string(function.get("name")) or made["name"]
-        made["arguments"] += string(function.get("arguments"))
+        call["id"] = string(delta.get("id")) or call["id"]
+        call["name"] = string(function.get("name")) or call["name"]
+        call["arguments"] += string(function.get("arguments"))

@@ -8,74 +8,78 @@ from tapeway.conversations.model import (
     SYSTEM,
     TOOL,
     USER,
-    Answered,
-    Asked,
+    ContentPart,
     ConversationTurn,
-    Piece,
+    ParsedAnswer,
+    ParsedRequest,
     attachment,
-    call,
     embedded,
-    result,
-    split,
+    split_instructions,
     text,
     thinking,
+    tool_call,
+    tool_result,
 )
 from tapeway.core.json_text import Json, dump
 
-_WHOLE = frozenset({"", "STOP", "FINISH_REASON_UNSPECIFIED"})
+_COMPLETE = frozenset({"", "STOP", "FINISH_REASON_UNSPECIFIED"})
 
 
-def asked(body: dict[str, Json]) -> Asked:
+def parse_request(body: dict[str, Json]) -> ParsedRequest:
     """The system instruction and the contents; results of functions are turns of their own."""
     instruction = fields(either(body, "systemInstruction", "system_instruction"))
     contents = [turn for content in objects(body.get("contents")) for turn in _turns(content)]
-    return Asked(*split([ConversationTurn(SYSTEM, tuple(_pieces(instruction))), *contents]))
+    return ParsedRequest(
+        *split_instructions([ConversationTurn(SYSTEM, tuple(_parts(instruction))), *contents])
+    )
 
 
-def answered(values: Iterable[dict[str, Json]]) -> Answered:
-    """The first candidate, its pieces in a row."""
-    pieces: list[Piece] = []
-    ended = error = ""
+def parse_answer(values: Iterable[dict[str, Json]]) -> ParsedAnswer:
+    """The first candidate, the parts of all its events joined."""
+    parts: list[ContentPart] = []
+    stop_reason = error = ""
     created: Json = None
-    most = 0
+    last_index = 0
     for value in values:
         error = error or error_of(value)
         created = created or value.get("createTime")
-        ended = string(fields(value.get("promptFeedback")).get("blockReason")) or ended
+        stop_reason = string(fields(value.get("promptFeedback")).get("blockReason")) or stop_reason
         for candidate in objects(value.get("candidates")):
             index = candidate.get("index", 0)
-            most = max(most, index if isinstance(index, int) else 0)
+            last_index = max(last_index, index if isinstance(index, int) else 0)
             if index == 0:
-                pieces += _pieces(fields(candidate.get("content")))
-                ended = string(candidate.get("finishReason")) or ended
-    notes = (f"{most} more candidates are not shown",) if most else ()
-    turn = ConversationTurn(ASSISTANT, tuple(pieces))
-    return Answered(turn, "" if ended in _WHOLE else ended, error, created, notes=notes)
+                parts += _parts(fields(candidate.get("content")))
+                stop_reason = string(candidate.get("finishReason")) or stop_reason
+    notes = (f"{last_index} more candidates are not shown",) if last_index else ()
+    turn = ConversationTurn(ASSISTANT, tuple(parts))
+    return ParsedAnswer(
+        turn, "" if stop_reason in _COMPLETE else stop_reason, error, created, notes=notes
+    )
 
 
 def _turns(content: dict[str, Json]) -> Iterator[ConversationTurn]:
-    pieces = list(_pieces(content))
+    parts = list(_parts(content))
     if content.get("role") == "model":
-        yield ConversationTurn(ASSISTANT, tuple(pieces))
+        yield ConversationTurn(ASSISTANT, tuple(parts))
         return
-    yield from [ConversationTurn(TOOL, (piece,)) for piece in pieces if piece.kind == "result"]
-    yield ConversationTurn(USER, tuple([piece for piece in pieces if piece.kind != "result"]))
+    yield from [ConversationTurn(TOOL, (part,)) for part in parts if part.kind == "result"]
+    yield ConversationTurn(USER, tuple([part for part in parts if part.kind != "result"]))
 
 
-def _pieces(content: dict[str, Json]) -> Iterator[Piece]:
+def _parts(content: dict[str, Json]) -> Iterator[ContentPart]:
     for part in objects(content.get("parts")):
-        yield _piece(part)
+        yield _part(part)
 
 
-def _piece(part: dict[str, Json]) -> Piece:
+def _part(part: dict[str, Json]) -> ContentPart:
     if "text" in part:
-        said = string(part["text"])
-        return thinking(said) if part.get("thought") is True else text(said)
-    if made := fields(either(part, "functionCall", "function_call")):
-        return call(string(made.get("name")), made.get("args"), string(made.get("id")))
-    if given := fields(either(part, "functionResponse", "function_response")):
-        said = dump(given.get("response")).decode()
-        return result(said, string(given.get("id")), string(given.get("name")))
+        content = string(part["text"])
+        return thinking(content) if part.get("thought") is True else text(content)
+    if call := fields(either(part, "functionCall", "function_call")):
+        return tool_call(string(call.get("name")), call.get("args"), string(call.get("id")))
+    if result := fields(either(part, "functionResponse", "function_response")):
+        content = dump(result.get("response")).decode()
+        return tool_result(content, string(result.get("id")), string(result.get("name")))
     if data := fields(either(part, "inlineData", "inline_data")):
         media = string(either(data, "mimeType", "mime_type"))
         return embedded(_kind(media), string(data.get("data")), media)

@@ -1,4 +1,4 @@
-"""JSON of outside, read without insisting: what has another shape is as if it were not there."""
+"""Lenient access to JSON of providers: a value of an unexpected type counts as missing."""
 
 from collections.abc import Iterator
 
@@ -25,21 +25,21 @@ def objects(value: Json) -> Iterator[dict[str, Json]]:
 
 
 def either(value: dict[str, Json], *names: str) -> Json:
-    """The first field there is, of one that is written in several ways."""
+    """The first of these fields that is present: some names are spelled in several ways."""
     return next((value[name] for name in names if name in value), None)
 
 
 def position(value: Json) -> int:
-    """A place in a list; one that is none is the first."""
+    """An index; 0 for a value that is none."""
     return value if type(value) is int else 0
 
 
 def error_of(value: dict[str, Json]) -> str:
-    """What a document says went wrong, empty if nothing did."""
+    """The error that a document reports, empty if there is none."""
     error = value.get("error")
     if isinstance(error, str):
         return error
     found = fields(error)
     parts = [string(found.get(name)) for name in ("type", "code", "status", "message")]
-    said = ": ".join(dict.fromkeys(filter(None, parts)))
-    return said or ("an error without a message" if found else "")
+    message = ": ".join(dict.fromkeys(filter(None, parts)))
+    return message or ("an error without a message" if found else "")

@@ -8,60 +8,60 @@ from tapeway.conversations.model import (
     ASSISTANT,
     SYSTEM,
     USER,
-    Answered,
-    Asked,
+    ContentPart,
     ConversationTurn,
-    Piece,
+    ParsedAnswer,
+    ParsedRequest,
     embedded,
-    split,
+    split_instructions,
     text,
     thinking,
 )
 from tapeway.core.json_text import Json
 
-_WHOLE = frozenset({"", "stop"})
+_COMPLETE = frozenset({"", "stop"})
 
 
-def asked(body: dict[str, Json]) -> Asked:
-    """The messages of a chat, or what is to be gone on from."""
+def parse_request(body: dict[str, Json]) -> ParsedRequest:
+    """The messages of a chat, or the prompt of a generation."""
     if "messages" in body:
-        return Asked(*split([_turn(each) for each in objects(body["messages"])]))
+        return ParsedRequest(
+            *split_instructions([_turn(each) for each in objects(body["messages"])])
+        )
     prompt = (text(string(body.get("prompt"))), *_images(body))
     system = ConversationTurn(SYSTEM, (text(string(body.get("system"))),))
-    return Asked(
-        *split(
-            [system, ConversationTurn(USER, prompt)]
-            if body.get("system")
-            else [ConversationTurn(USER, prompt)]
-        )
-    )
+    instructed = [system] if body.get("system") else []
+    return ParsedRequest(*split_instructions([*instructed, ConversationTurn(USER, prompt)]))
 
 
-def answered(values: Iterable[dict[str, Json]]) -> Answered:
+def parse_answer(values: Iterable[dict[str, Json]]) -> ParsedAnswer:
     """The answer, its lines joined."""
-    said: list[str] = []
-    thought: list[str] = []
-    made: list[Piece] = []
-    ended = error = ""
+    texts: list[str] = []
+    reasoning: list[str] = []
+    calls: list[ContentPart] = []
+    stop_reason = error = ""
     created: Json = None
     for value in values:
         error = error or error_of(value)
         created = value.get("created_at") or created
-        ended = string(value.get("done_reason")) or ended
+        stop_reason = string(value.get("done_reason")) or stop_reason
         message = fields(value.get("message"))
-        said += [string(message.get("content")), string(value.get("response"))]
-        thought += [string(message.get("thinking")), string(value.get("thinking"))]
-        made += chat_completions.calls(message)
-    pieces = (thinking("".join(thought)), text("".join(said)), *made)
-    return Answered(
-        ConversationTurn(ASSISTANT, pieces), "" if ended in _WHOLE else ended, error, created
+        texts += [string(message.get("content")), string(value.get("response"))]
+        reasoning += [string(message.get("thinking")), string(value.get("thinking"))]
+        calls += chat_completions.tool_calls(message)
+    parts = (thinking("".join(reasoning)), text("".join(texts)), *calls)
+    return ParsedAnswer(
+        ConversationTurn(ASSISTANT, parts),
+        "" if stop_reason in _COMPLETE else stop_reason,
+        error,
+        created,
     )
 
 
 def _turn(message: dict[str, Json]) -> ConversationTurn:
-    turn = chat_completions.turn(message)
-    return ConversationTurn(turn.role, (*turn.pieces, *_images(message)))
+    turn = chat_completions.parse_message(message)
+    return ConversationTurn(turn.role, (*turn.parts, *_images(message)))
 
 
-def _images(value: dict[str, Json]) -> list[Piece]:
+def _images(value: dict[str, Json]) -> list[ContentPart]:
     return [embedded("image", string(each)) for each in items(value.get("images"))]

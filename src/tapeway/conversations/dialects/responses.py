@@ -15,18 +15,18 @@ from tapeway.conversations.model import (
     SYSTEM,
     TOOL,
     USER,
-    Answered,
-    Asked,
+    ContentPart,
     ConversationTurn,
-    Piece,
+    ParsedAnswer,
+    ParsedRequest,
     attachment,
-    call,
     embedded,
     linked,
-    result,
-    split,
+    split_instructions,
     text,
     thinking,
+    tool_call,
+    tool_result,
 )
 from tapeway.core.json_text import Json, dump
 
@@ -41,23 +41,23 @@ _DELTAS = {
 }
 
 
-def asked(body: dict[str, Json]) -> Asked:
-    """The instructions and the items; `previous` where the service itself keeps what was before."""
+def parse_request(body: dict[str, Json]) -> ParsedRequest:
+    """The instructions and the items; `previous` where the service stores the history."""
     system = ConversationTurn(SYSTEM, (text(string(body.get("instructions"))),))
-    given = body.get("input")
+    sent = body.get("input")
     turns = (
-        [ConversationTurn(USER, (text(given),))]
-        if isinstance(given, str)
-        else _turns(objects(given))
+        [ConversationTurn(USER, (text(sent),))]
+        if isinstance(sent, str)
+        else [_item(item) for item in objects(sent)]
     )
     kept = body.get("conversation")
     previous = string(body.get("previous_response_id")) or _conversation(kept)
     instructed = [system] if body.get("instructions") else []
-    return Asked(*split([*instructed, *turns]), previous)
+    return ParsedRequest(*split_instructions([*instructed, *turns]), previous)
 
 
-def answered(values: Iterable[dict[str, Json]]) -> Answered:
-    """The answer's items; of a stream that was cut, what its deltas had said."""
+def parse_answer(values: Iterable[dict[str, Json]]) -> ParsedAnswer:
+    """The answer's items; for a stream that was cut off, what its deltas held."""
     whole: dict[str, Json] = {}
     drafts: dict[int, _ResponseItem] = {}
     error = ""
@@ -71,12 +71,12 @@ def answered(values: Iterable[dict[str, Json]]) -> Answered:
             drafts.setdefault(position(value.get("output_index")), _ResponseItem()).add(kind, value)
         else:
             error = error or error_of(value)
-    pieces = [piece for item in objects(whole.get("output")) for piece in _item(item).pieces]
-    if not pieces:
-        pieces = [piece for at in sorted(drafts) for piece in drafts[at].pieces()]
-    return Answered(
-        ConversationTurn(ASSISTANT, tuple(pieces)),
-        ended=string(fields(whole.get("incomplete_details")).get("reason")),
+    parts = [part for item in objects(whole.get("output")) for part in _item(item).parts]
+    if not parts:
+        parts = [part for at in sorted(drafts) for part in drafts[at].parts()]
+    return ParsedAnswer(
+        ConversationTurn(ASSISTANT, tuple(parts)),
+        stop_reason=string(fields(whole.get("incomplete_details")).get("reason")),
         error=error or error_of(whole),
         created=whole.get("created_at"),
         names=tuple(
@@ -89,36 +89,34 @@ def _conversation(value: Json) -> str:
     return string(value) or string(fields(value).get("id"))
 
 
-def _turns(given: Iterable[dict[str, Json]]) -> list[ConversationTurn]:
-    return [_item(item) for item in given]
-
-
 def _item(item: dict[str, Json]) -> ConversationTurn:
     kind = string(item.get("type")) or "message"
     identifier = string(item.get("call_id")) or string(item.get("id"))
     if kind == "message":
         return ConversationTurn(
-            string(item.get("role")) or USER, tuple(_parts(item.get("content")))
+            string(item.get("role")) or USER, tuple(_content_parts(item.get("content")))
         )
     if kind == "reasoning":
-        told = [*objects(item.get("summary")), *objects(item.get("content"))]
-        said = "\n".join([string(each.get("text")) for each in told])
-        return ConversationTurn(ASSISTANT, (thinking(said),))
+        sections = [*objects(item.get("summary")), *objects(item.get("content"))]
+        reasoning = "\n".join([string(each.get("text")) for each in sections])
+        return ConversationTurn(ASSISTANT, (thinking(reasoning),))
     if kind in ("function_call", "custom_tool_call"):
         arguments = item.get("arguments", item.get("input"))
-        return ConversationTurn(ASSISTANT, (call(string(item.get("name")), arguments, identifier),))
+        return ConversationTurn(
+            ASSISTANT, (tool_call(string(item.get("name")), arguments, identifier),)
+        )
     if kind.endswith("_output"):
-        return ConversationTurn(TOOL, (result(_plain(item.get("output")), identifier),))
+        return ConversationTurn(TOOL, (tool_result(_plain(item.get("output")), identifier),))
     if kind == "item_reference":
         return ConversationTurn(ASSISTANT, (attachment(kind, id=item.get("id")),))
     if kind == "image_generation_call":
         return ConversationTurn(ASSISTANT, (embedded("image", string(item.get("result"))),))
     rest = {k: v for k, v in item.items() if k not in ("id", "call_id", "type", "status", "name")}
     name = string(item.get("name")) or kind.removesuffix("_call")
-    return ConversationTurn(ASSISTANT, (call(name, rest, identifier),))
+    return ConversationTurn(ASSISTANT, (tool_call(name, rest, identifier),))
 
 
-def _parts(content: Json) -> Iterator[Piece]:
+def _content_parts(content: Json) -> Iterator[ContentPart]:
     if isinstance(content, str):
         yield text(content)
     for part in objects(content):
@@ -140,30 +138,30 @@ def _parts(content: Json) -> Iterator[Piece]:
 def _plain(output: Json) -> str:
     if isinstance(output, str):
         return output
-    if told := [piece.text for piece in _parts(items(output)) if piece.kind == "text"]:
-        return "\n".join(told)
+    if texts := [part.text for part in _content_parts(items(output)) if part.kind == "text"]:
+        return "\n".join(texts)
     return dump(output).decode()
 
 
 class _ResponseItem:
-    """An item as its events make it."""
+    """One output item of a stream, put together from its events."""
 
     def __init__(self) -> None:
         self._item: dict[str, Json] = {}
         self._done = False
-        self._said = {"text": "", "thinking": "", "arguments": ""}
+        self._texts = {"text": "", "thinking": "", "arguments": ""}
 
     def add(self, kind: str, event: dict[str, Json]) -> None:
         if kind in ("response.output_item.added", "response.output_item.done"):
             self._item = fields(event.get("item"))
             self._done = kind.endswith("done")
         elif kind in _DELTAS:
-            self._said[_DELTAS[kind]] += string(event.get("delta"))
+            self._texts[_DELTAS[kind]] += string(event.get("delta"))
 
-    def pieces(self) -> tuple[Piece, ...]:
+    def parts(self) -> tuple[ContentPart, ...]:
         if self._done:
-            return _item(self._item).pieces
-        if self._said["arguments"]:
-            item = {"type": "function_call", **self._item, "arguments": self._said["arguments"]}
-            return _item(item).pieces
-        return thinking(self._said["thinking"]), text(self._said["text"])
+            return _item(self._item).parts
+        if self._texts["arguments"]:
+            item = {"type": "function_call", **self._item, "arguments": self._texts["arguments"]}
+            return _item(item).parts
+        return thinking(self._texts["thinking"]), text(self._texts["text"])
