@@ -26,7 +26,7 @@ _GRACE_S = 3600.0
 _PUT = "INSERT INTO @piece (upload, number, data) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
 _ADOPT = """
 INSERT INTO @body AS body (digest, size, upload) VALUES ($1, $2, $3)
-ON CONFLICT (digest) DO UPDATE SET idle = clock_timestamp() RETURNING upload
+ON CONFLICT (digest) DO UPDATE SET idle_since = clock_timestamp() RETURNING upload
 """
 _GET = """
 SELECT p.number, p.data FROM @body b JOIN @piece p ON p.upload = b.upload
@@ -34,24 +34,24 @@ WHERE b.digest = $1 AND p.number >= $2 ORDER BY p.number LIMIT $3
 """
 _OF_CASSETTE = """
 SELECT size FROM @body b WHERE digest = $1 AND EXISTS (
-  SELECT 1 FROM @body_use u JOIN @cassette c ON c.id = u.cassette
+  SELECT 1 FROM @usage u JOIN @cassette c ON c.id = u.cassette
   WHERE u.digest = b.digest AND c.name = $2)
 """
-_UNUSED = "NOT EXISTS (SELECT 1 FROM @body_use u WHERE u.digest = body.digest)"
+_UNUSED = "NOT EXISTS (SELECT 1 FROM @usage u WHERE u.digest = body.digest)"
 _SWEEP = (
-    f"UPDATE @body AS body SET idle = clock_timestamp() WHERE idle IS NULL AND {_UNUSED}",  # noqa: S608
-    f"UPDATE @body AS body SET idle = NULL WHERE idle IS NOT NULL AND NOT {_UNUSED}",  # noqa: S608
+    f"UPDATE @body AS body SET idle_since = clock_timestamp() WHERE idle_since IS NULL AND {_UNUSED}",  # noqa: S608
+    f"UPDATE @body AS body SET idle_since = NULL WHERE idle_since IS NOT NULL AND NOT {_UNUSED}",  # noqa: S608
 )
 _REMOVE = f"""
 WITH gone AS (
-  DELETE FROM @body AS body WHERE idle < clock_timestamp() - $1 * interval '1 s' AND {_UNUSED}
+  DELETE FROM @body AS body WHERE idle_since < clock_timestamp() - $1 * interval '1 s' AND {_UNUSED}
   RETURNING upload)
 DELETE FROM @piece USING gone WHERE piece.upload = gone.upload
 """  # noqa: S608
 _ABANDONED = """
 DELETE FROM @piece AS piece WHERE upload IN (
   SELECT upload FROM @piece GROUP BY upload
-  HAVING max(came) < clock_timestamp() - $1 * interval '1 s')
+  HAVING max(created_at) < clock_timestamp() - $1 * interval '1 s')
 AND NOT EXISTS (SELECT 1 FROM @body b WHERE b.upload = piece.upload)
 """
 

@@ -16,29 +16,29 @@ ON CONFLICT (name) DO NOTHING
 _WITH_OTHERS = "SELECT id, meta FROM @cassette WHERE name = $1 FOR KEY SHARE"
 _ALONE = "SELECT id, meta FROM @cassette WHERE name = $1 FOR UPDATE"
 _OUTLINE = """
-SELECT c.created_at, c.run_id, c.meta, t.http, t.route, t.base, sum(t.count)::bigint AS count
-FROM @cassette c LEFT JOIN @tally t ON t.cassette = c.id
-WHERE c.name = $1 GROUP BY c.id, t.http, t.route, t.base
+SELECT c.created_at, c.run_id, c.meta, t.exchange, t.route, t.base, sum(t.count)::bigint AS count
+FROM @cassette c LEFT JOIN @source t ON t.cassette = c.id
+WHERE c.name = $1 GROUP BY c.id, t.exchange, t.route, t.base
 """
 _STAT = """
-SELECT c.id, c.revision, length(c.meta) AS head, c.changed, max(t.changed) AS last,
+SELECT c.id, c.revision, length(c.meta) AS head, c.modified_at, max(t.modified_at) AS last,
   coalesce(sum(t.bytes), 0)::bigint AS bytes, coalesce(sum(t.changes), 0)::bigint AS changes
-FROM @cassette c LEFT JOIN @tally t ON t.cassette = c.id
+FROM @cassette c LEFT JOIN @source t ON t.cassette = c.id
 WHERE c.name = $1 GROUP BY c.id
 """
 _RESTATE = """
 UPDATE @cassette SET created_at = $2, run_id = $3, meta = $4, revision = revision + 1,
-  changed = clock_timestamp()
+  modified_at = clock_timestamp()
 WHERE name = $1
 """
 _RENAME = """
-UPDATE @cassette SET name = $2, revision = revision + 1, changed = clock_timestamp() WHERE id = $1
+UPDATE @cassette SET name = $2, revision = revision + 1, modified_at = clock_timestamp() WHERE id = $1
 """
 _COUNT_ON = """
-INSERT INTO @counter AS counter (name, next_index, next_place)
-SELECT $1, next_index, next_place FROM @counter WHERE name = $2
-ON CONFLICT (name) DO UPDATE SET next_index = greatest(counter.next_index, excluded.next_index),
-  next_place = greatest(counter.next_place, excluded.next_place)
+INSERT INTO @numbering AS numbering (name, next, next_place)
+SELECT $1, next, next_place FROM @numbering WHERE name = $2
+ON CONFLICT (name) DO UPDATE SET next = greatest(numbering.next, excluded.next),
+  next_place = greatest(numbering.next_place, excluded.next_place)
 """
 
 
@@ -74,7 +74,9 @@ async def outline(session: Session, name: str, where: str) -> Outline | None:
     if not found:
         return None
     counted = [line for line in found if line["count"]]
-    sources = [(line["route"].decode(), line["base"].decode()) for line in counted if line["http"]]
+    sources = [
+        (line["route"].decode(), line["base"].decode()) for line in counted if line["exchange"]
+    ]
     count = sum([line["count"] for line in counted])
     return Outline(rows.head(found[0], where), count, frozenset(sources))
 
@@ -83,7 +85,7 @@ async def stat(session: Session, name: str) -> CassetteStat | None:
     found = await session.row(_STAT, name)
     if found is None:
         return None
-    changed: datetime = max(filter(None, (found["changed"], found["last"])))
+    changed: datetime = max(filter(None, (found["modified_at"], found["last"])))
     return CassetteStat(
         found["head"] + found["bytes"],
         changed.astimezone(UTC).isoformat(timespec="microseconds"),
@@ -114,7 +116,7 @@ async def supplant(session: Session, name: str, by: str) -> None:
     await forget(session, by)
     await session.run(_RENAME, found[0], name)
     await session.run(_COUNT_ON, name, by)
-    await session.run("DELETE FROM @counter WHERE name = $1", by)
+    await session.run("DELETE FROM @numbering WHERE name = $1", by)
 
 
 async def forget(session: Session, name: str) -> None:

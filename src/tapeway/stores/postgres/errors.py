@@ -45,11 +45,6 @@ def is_clash(exc: BaseException) -> bool:
     return state_of(exc) in _AGAIN
 
 
-def is_taken(exc: BaseException, constraint: str) -> bool:
-    """Whether there is a row already, or none to refer to, by the constraint of this name."""
-    return state_of(exc).startswith("23") and getattr(exc, "constraint_name", "") == constraint
-
-
 def translated(exc: BaseException, address: PostgresAddress, deed: str) -> StoreError:
     """The error people see."""
     said, state = _said(exc, address), state_of(exc)

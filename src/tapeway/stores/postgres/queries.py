@@ -12,47 +12,49 @@ from tapeway.stores.postgres.pool import DriverRow, Session
 
 MOST_NEAR = 8 * 1024 * 1024
 _OF = "cassette = (SELECT id FROM @cassette WHERE name = $1)"
-_IN_ORDER = "ORDER BY place, index"
+_IN_ORDER = "ORDER BY place, number"
 
 # By arrays and not by a join: without statistics, as in a new database, that is planned as a scan
 # of the whole cassette.
 _FIND = f"""
-{rows.FIND} WHERE {_OF} AND index = ANY(ARRAY(
-  SELECT index FROM @key WHERE {_OF} AND key {rows.AMONG.format("$2")}))
+{rows.FIND} WHERE {_OF} AND number = ANY(ARRAY(
+  SELECT number FROM @key WHERE {_OF} AND digest {rows.AMONG.format("$2")}))
 {_IN_ORDER}
 """  # noqa: S608
 
 _BEHIND = f"""
-{rows.FIND} WHERE {_OF} AND (place, index) > ($2, $3) {_IN_ORDER} LIMIT $4
+{rows.FIND} WHERE {_OF} AND (place, number) > ($2, $3) {_IN_ORDER} LIMIT $4
 """
-_WEIGHTS = f"SELECT index, weight FROM @interaction WHERE {_OF} AND http AND weight IS NOT NULL"  # noqa: S608
-_NEWEST = "ORDER BY place DESC, index DESC LIMIT $2"
-_SOME = f"{rows.FIND} WHERE {_OF} AND index = ANY($2::text[]::bigint[]) {_IN_ORDER}"
+_WEIGHTS = (
+    f"SELECT number, weight FROM @interaction WHERE {_OF} AND exchange AND weight IS NOT NULL"  # noqa: S608
+)
+_NEWEST = "ORDER BY place DESC, number DESC LIMIT $2"
+_SOME = f"{rows.FIND} WHERE {_OF} AND number = ANY($2::text[]::bigint[]) {_IN_ORDER}"
 
 _UNTOUCHED = f"""
-FROM @interaction i WHERE {_OF} AND http AND NOT EXISTS (
-  SELECT 1 FROM @touched t WHERE t.name = $1 AND t.take = $2 AND t.index = i.index)
+FROM @interaction i WHERE {_OF} AND exchange AND NOT EXISTS (
+  SELECT 1 FROM @touched t WHERE t.name = $1 AND t.take = $2 AND t.number = i.number)
 """  # noqa: S608
-_UNUSED = f"SELECT index, method, path, query {_UNTOUCHED} {_IN_ORDER} LIMIT $3"
+_UNUSED = f"SELECT number, method, path, query {_UNTOUCHED} {_IN_ORDER} LIMIT $3"
 
 _UNUSED_COUNT = f"""
-SELECT coalesce((SELECT sum(count) FROM @tally WHERE http AND {_OF}), 0)::bigint - (
-  SELECT count(*) FROM @touched t JOIN @interaction i ON i.index = t.index
-  WHERE t.name = $1 AND t.take = $2 AND i.http AND {_OF}) AS count
+SELECT coalesce((SELECT sum(count) FROM @source WHERE exchange AND {_OF}), 0)::bigint - (
+  SELECT count(*) FROM @touched t JOIN @interaction i ON i.number = t.number
+  WHERE t.name = $1 AND t.take = $2 AND i.exchange AND {_OF}) AS count
 """  # noqa: S608
 
 _DUPLICATES = f"""
-SELECT array_to_string(array_agg(index::text ORDER BY place, index), ' ') AS indexes
-FROM @key k JOIN @interaction i USING (cassette, index)
-WHERE {_OF} AND http AND octet_length(k.key) = 32 GROUP BY k.key, i.route HAVING count(*) > 1
-ORDER BY min(place), min(index) LIMIT $2
+SELECT array_to_string(array_agg(number::text ORDER BY place, number), ' ') AS numbers
+FROM @key k JOIN @interaction i USING (cassette, number)
+WHERE {_OF} AND exchange AND octet_length(k.digest) = 32 GROUP BY k.digest, i.route HAVING count(*) > 1
+ORDER BY min(place), min(number) LIMIT $2
 """  # noqa: S608
-_TITLES = f"{rows.TITLE} WHERE {_OF} AND index = ANY($2::text[]::bigint[]) {_IN_ORDER}"
+_TITLES = f"{rows.TITLE} WHERE {_OF} AND number = ANY($2::text[]::bigint[]) {_IN_ORDER}"
 
 _MISCOUNTED = """
 SELECT c.name, coalesce(t.count, 0) AS counted, coalesce(i.count, 0) AS there
 FROM @cassette c
-LEFT JOIN (SELECT cassette, sum(count)::bigint AS count FROM @tally GROUP BY cassette) t
+LEFT JOIN (SELECT cassette, sum(count)::bigint AS count FROM @source GROUP BY cassette) t
   ON t.cassette = c.id
 LEFT JOIN (SELECT cassette, count(*) AS count FROM @interaction GROUP BY cassette) i
   ON i.cassette = c.id
@@ -60,15 +62,15 @@ WHERE coalesce(t.count, 0) <> coalesce(i.count, 0) ORDER BY c.name
 """
 
 _UNFINDABLE = """
-SELECT c.name, i.index FROM @interaction i JOIN @cassette c ON c.id = i.cassette
-WHERE i.http AND NOT EXISTS (
-  SELECT 1 FROM @key k WHERE k.cassette = i.cassette AND k.index = i.index)
-ORDER BY c.name, i.index
+SELECT c.name, i.number FROM @interaction i JOIN @cassette c ON c.id = i.cassette
+WHERE i.exchange AND NOT EXISTS (
+  SELECT 1 FROM @key k WHERE k.cassette = i.cassette AND k.number = i.number)
+ORDER BY c.name, i.number
 """
 
 _CHANGED = """
-SELECT c.name, i.index FROM @interaction i JOIN @cassette c ON c.id = i.cassette
-WHERE sha256(i.document) <> i.sha256 ORDER BY c.name, i.index
+SELECT c.name, i.number FROM @interaction i JOIN @cassette c ON c.id = i.cassette
+WHERE sha256(i.document) <> i.sha256 ORDER BY c.name, i.number
 """
 
 _CUT = """
@@ -90,7 +92,7 @@ async def find(session: Session, name: str, keys: Sequence[bytes]) -> Sequence[D
 
 
 async def get(session: Session, name: str, index: int) -> Sequence[DriverRow]:
-    return await session.rows(f"{rows.FIND} WHERE {_OF} AND index = $2", name, index)
+    return await session.rows(f"{rows.FIND} WHERE {_OF} AND number = $2", name, index)
 
 
 async def page(session: Session, name: str, after: int | None, limit: int) -> Sequence[DriverRow]:
@@ -98,7 +100,7 @@ async def page(session: Session, name: str, after: int | None, limit: int) -> Se
     place, index = -1, -1
     if after is not None:
         found = await session.row(
-            f"SELECT place FROM @interaction WHERE {_OF} AND index = $2",  # noqa: S608
+            f"SELECT place FROM @interaction WHERE {_OF} AND number = $2",  # noqa: S608
             *(name, after),
         )
         if found is None:
@@ -113,17 +115,17 @@ async def near(
     session: Session, name: str, method: str, path: str, limit: int
 ) -> Sequence[DriverRow]:
     """The newest of a method and path, then the newest of others, as many as fit."""
-    spot = rows.spot(method, path)
-    weighed = await session.rows(f"{_WEIGHTS} AND spot = $3 {_NEWEST}", name, limit, spot)
+    wanted = rows.method_path(method, path)
+    weighed = await session.rows(f"{_WEIGHTS} AND method_path = $3 {_NEWEST}", name, limit, wanted)
     if (missing := limit - len(weighed)) > 0:
-        others = f"{_WEIGHTS} AND spot <> $3 {_NEWEST}"
-        weighed = [*weighed, *await session.rows(others, name, missing, spot)]
+        others = f"{_WEIGHTS} AND method_path <> $3 {_NEWEST}"
+        weighed = [*weighed, *await session.rows(others, name, missing, wanted)]
     left, chosen = MOST_NEAR, []
     for line in weighed:
         left -= line["weight"]
         if left < 0:
             break
-        chosen.append(str(line["index"]))
+        chosen.append(str(line["number"]))
     return await session.rows(_SOME, name, chosen) if chosen else []
 
 
@@ -138,7 +140,7 @@ async def unused_count(session: Session, name: str, take: int) -> int:
 
 async def duplicates(session: Session, name: str, limit: int) -> Sequence[Sequence[Titled]]:
     groups = await session.rows(_DUPLICATES, name, limit)
-    indexes = [line["indexes"].split(" ") for line in groups]
+    indexes = [line["numbers"].split(" ") for line in groups]
     return [rows.titled(await session.rows(_TITLES, name, each)) for each in indexes]
 
 
@@ -151,11 +153,11 @@ async def check(session: Session) -> Sequence[str]:
             for line in await session.rows(_MISCOUNTED)
         ],
         *[
-            f"cassette '{line['name']}', interaction {line['index']}: no key finds it"
+            f"cassette '{line['name']}', interaction {line['number']}: no key finds it"
             for line in await session.rows(_UNFINDABLE)
         ],
         *[
-            f"cassette '{line['name']}', interaction {line['index']}: it is not what was recorded"
+            f"cassette '{line['name']}', interaction {line['number']}: it is not what was recorded"
             for line in await session.rows(_CHANGED)
         ],
         *[

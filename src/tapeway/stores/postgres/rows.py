@@ -9,21 +9,21 @@ from tapeway.errors import CassetteCorrupt
 from tapeway.stores.postgres.pool import DriverRow as Line
 from tapeway.stores.shared import columns
 
-FIND = "SELECT index, take, document, sha256 FROM @interaction "
+FIND = "SELECT number, take, document, sha256 FROM @interaction "
 """What `found` reads."""
 
-TITLE = "SELECT index, method, path, query FROM @interaction "
+TITLE = "SELECT number, method, path, query FROM @interaction "
 """What `titled` reads."""
 
 ADD = """
-INSERT INTO @interaction (cassette, index, place, take, http, route, base, method, path, query,
-  spot, weight, large, document, sha256)
+INSERT INTO @interaction (cassette, number, place, take, exchange, route, base, method, path, query,
+  method_path, weight, large, document, sha256)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 """
 CHANGE = """
-UPDATE @interaction SET place = $3, take = $4, http = $5, route = $6, base = $7, method = $8,
-  path = $9, query = $10, spot = $11, weight = $12, large = $13, document = $14, sha256 = $15
-WHERE cassette = $1 AND index = $2
+UPDATE @interaction SET place = $3, take = $4, exchange = $5, route = $6, base = $7, method = $8,
+  path = $9, query = $10, method_path = $11, weight = $12, large = $13, document = $14, sha256 = $15
+WHERE cassette = $1 AND number = $2
 """
 
 
@@ -31,7 +31,7 @@ WHERE cassette = $1 AND index = $2
 class RecordingSource:
     """What recordings are counted by."""
 
-    http: bool
+    exchange: bool
     route: bytes
     base: bytes
 
@@ -48,12 +48,12 @@ def values(
     return (
         *(cassette, index, place, take, made.exchange, made.route.encode(), made.base.encode()),
         *(made.method.encode(), made.path.encode(), made.query.encode()),
-        *(spot(made.method, made.path), made.weight, bool(made.bodies)),
+        *(method_path(made.method, made.path), made.weight, bool(made.bodies)),
         *(document, hashlib.sha256(document).digest()),
     )
 
 
-def spot(method: str, path: str) -> bytes:
+def method_path(method: str, path: str) -> bytes:
     """What stands for a method and path in an index, whose entries may not be long."""
     return hashlib.sha256(method.encode() + b"\0" + path.encode()).digest()
 
@@ -91,13 +91,13 @@ def found(lines: Sequence[Line], place: str) -> list[TakenRecording]:
 
 def titled(lines: Iterable[Line]) -> list[Titled]:
     return [
-        Titled(line["index"], line["method"].decode(), (line["path"] + line["query"]).decode())
+        Titled(line["number"], line["method"].decode(), (line["path"] + line["query"]).decode())
         for line in lines
     ]
 
 
 def _found(line: Line, place: str) -> TakenRecording:
-    index, document = line["index"], line["document"]
+    index, document = line["number"], line["document"]
     if hashlib.sha256(document).digest() != line["sha256"]:
         raise CassetteCorrupt(
             f"{place}, interaction {index}: it is not what was recorded; restore it or remove it"

@@ -6,13 +6,16 @@ character. Where a cassette need not exist yet, rows are kept by its name.
 
 import hashlib
 import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from tapeway.errors import StoreError
 from tapeway.stores.postgres.pool import LONG_S, Pool, Session
+from tapeway.stores.shared.schema_versions import pending_upgrades
 
 log = logging.getLogger(__name__)
 
-VERSION = 1
+VERSION = 2
 
 _CREATE = """
 CREATE TABLE @version (number integer PRIMARY KEY);
@@ -24,88 +27,88 @@ CREATE TABLE @cassette (
   created_at bytea NOT NULL,
   run_id bytea NOT NULL,
   meta bytea NOT NULL,
-  changed timestamptz NOT NULL DEFAULT clock_timestamp()
+  modified_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- The next index and place of a cassette, also before it has its first recording.
-CREATE TABLE @counter (
+-- The next number and place of a cassette, also before it has its first recording.
+CREATE TABLE @numbering (
   name text COLLATE "C" PRIMARY KEY,
-  next_index bigint NOT NULL,
+  next bigint NOT NULL,
   next_place bigint NOT NULL
 ) WITH (fillfactor = 50);
 
 CREATE TABLE @interaction (
   cassette bigint NOT NULL REFERENCES @cassette ON DELETE CASCADE,
-  index bigint NOT NULL,
+  number bigint NOT NULL,
   place bigint NOT NULL,
   take bigint NOT NULL,
-  http boolean NOT NULL,
+  exchange boolean NOT NULL,
   route bytea NOT NULL,
   base bytea NOT NULL,
   method bytea NOT NULL,
   path bytea NOT NULL,
   query bytea NOT NULL,
-  spot bytea NOT NULL,
+  method_path bytea NOT NULL,
   weight bigint,
   large boolean NOT NULL,
   document bytea NOT NULL,
   sha256 bytea NOT NULL,
-  CONSTRAINT one_of_an_index PRIMARY KEY (cassette, index)
+  PRIMARY KEY (cassette, number)
 );
-CREATE INDEX ON @interaction (cassette, place, index);
-CREATE INDEX ON @interaction (cassette, spot, place);
+CREATE INDEX ON @interaction (cassette, place, number);
+CREATE INDEX ON @interaction (cassette, method_path, place);
 
 CREATE TABLE @key (
   cassette bigint NOT NULL,
-  key bytea NOT NULL,
-  index bigint NOT NULL,
-  PRIMARY KEY (cassette, key, index),
-  FOREIGN KEY (cassette, index) REFERENCES @interaction ON DELETE CASCADE
+  digest bytea NOT NULL,
+  number bigint NOT NULL,
+  PRIMARY KEY (cassette, digest, number),
+  FOREIGN KEY (cassette, number) REFERENCES @interaction ON DELETE CASCADE
 );
-CREATE INDEX ON @key (cassette, index);
+CREATE INDEX ON @key (cassette, number);
 
 -- How many recordings a cassette has and where they came from, in rows enough that those who
 -- record at the same time seldom wait for each other.
-CREATE TABLE @tally (
+CREATE TABLE @source (
   cassette bigint NOT NULL REFERENCES @cassette ON DELETE CASCADE,
   shard smallint NOT NULL,
-  http boolean NOT NULL,
+  exchange boolean NOT NULL,
   route bytea NOT NULL,
   base bytea NOT NULL,
   count bigint NOT NULL,
   bytes bigint NOT NULL,
   changes bigint NOT NULL,
-  changed timestamptz NOT NULL,
-  PRIMARY KEY (cassette, shard, http, route, base)
+  modified_at timestamptz NOT NULL,
+  PRIMARY KEY (cassette, shard, exchange, route, base)
 ) WITH (fillfactor = 50);
 
 CREATE TABLE @body (
   digest bytea PRIMARY KEY,
   size bigint NOT NULL,
   upload uuid NOT NULL UNIQUE,
-  idle timestamptz DEFAULT clock_timestamp()
+  idle_since timestamptz DEFAULT clock_timestamp()
 );
 CREATE TABLE @piece (
   upload uuid NOT NULL,
   number bigint NOT NULL,
   data bytea NOT NULL,
-  came timestamptz NOT NULL DEFAULT clock_timestamp(),
+  created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   PRIMARY KEY (upload, number)
 );
 ALTER TABLE @piece ALTER COLUMN data SET STORAGE EXTERNAL;
-CREATE TABLE @body_use (
-  digest bytea NOT NULL CONSTRAINT a_body_that_was_kept REFERENCES @body,
+CREATE TABLE @usage (
+  digest bytea NOT NULL REFERENCES @body,
   cassette bigint NOT NULL,
-  index bigint NOT NULL,
-  PRIMARY KEY (digest, cassette, index),
-  FOREIGN KEY (cassette, index) REFERENCES @interaction ON DELETE CASCADE
+  number bigint NOT NULL,
+  PRIMARY KEY (digest, cassette, number),
+  FOREIGN KEY (cassette, number) REFERENCES @interaction ON DELETE CASCADE
 );
-CREATE INDEX ON @body_use (cassette, index);
+CREATE INDEX ON @usage (cassette, number);
 
 -- What tells whether a transaction took place whose connection was lost.
 CREATE TABLE @attempt (
   id uuid PRIMARY KEY,
-  came timestamptz NOT NULL DEFAULT clock_timestamp()
+  created_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
 CREATE TABLE @turn (
@@ -120,15 +123,15 @@ CREATE TABLE @turn (
 CREATE TABLE @touched (
   name text COLLATE "C" NOT NULL,
   take bigint NOT NULL,
-  index bigint NOT NULL,
-  PRIMARY KEY (name, take, index)
+  number bigint NOT NULL,
+  PRIMARY KEY (name, take, number)
 );
 
 CREATE SEQUENCE @fence;
 CREATE TABLE @lease (
   name text COLLATE "C" NOT NULL,
   key bytea NOT NULL,
-  owner uuid NOT NULL,
+  instance uuid NOT NULL,
   attempt uuid NOT NULL,
   fence bigint NOT NULL,
   expires timestamptz NOT NULL,
@@ -139,35 +142,70 @@ CREATE TABLE @control (
   sole boolean PRIMARY KEY DEFAULT true CHECK (sole),
   generation bigint NOT NULL,
   attempt uuid,
-  said bytea
+  document bytea
 ) WITH (fillfactor = 50);
 INSERT INTO @control (generation) VALUES (0);
 CREATE TABLE @instance (
   id uuid PRIMARY KEY,
   name text NOT NULL,
-  applied bigint NOT NULL,
+  generation bigint NOT NULL,
   seen timestamptz NOT NULL
 ) WITH (fillfactor = 50);
-
-INSERT INTO @version VALUES (1);
 """
+
+_UPGRADE_1_TO_2 = """
+ALTER TABLE @cassette RENAME COLUMN changed TO modified_at;
+ALTER TABLE @counter RENAME TO numbering;
+ALTER TABLE @numbering RENAME COLUMN next_index TO next;
+ALTER TABLE @interaction RENAME COLUMN index TO number;
+ALTER TABLE @interaction RENAME COLUMN http TO exchange;
+ALTER TABLE @interaction RENAME COLUMN spot TO method_path;
+ALTER TABLE @key RENAME COLUMN index TO number;
+ALTER TABLE @key RENAME COLUMN key TO digest;
+ALTER TABLE @tally RENAME TO source;
+ALTER TABLE @source RENAME COLUMN http TO exchange;
+ALTER TABLE @source RENAME COLUMN changed TO modified_at;
+ALTER TABLE @body RENAME COLUMN idle TO idle_since;
+ALTER TABLE @piece RENAME COLUMN came TO created_at;
+ALTER TABLE @body_use RENAME TO usage;
+ALTER TABLE @usage RENAME COLUMN index TO number;
+ALTER TABLE @attempt RENAME COLUMN came TO created_at;
+ALTER TABLE @touched RENAME COLUMN index TO number;
+ALTER TABLE @lease RENAME COLUMN owner TO instance;
+ALTER TABLE @control RENAME COLUMN said TO document;
+ALTER TABLE @instance RENAME COLUMN applied TO generation;
+ALTER TABLE @interaction RENAME CONSTRAINT one_of_an_index TO interaction_pkey;
+ALTER TABLE @usage RENAME CONSTRAINT a_body_that_was_kept TO usage_digest_fkey;
+"""
+
+ALIVE_S = 6
+"""An instance that was not heard of for so long has ended: it says every second that it is alive."""
+_ALIVE = f"SELECT name FROM @instance WHERE seen > clock_timestamp() - interval '{ALIVE_S} s'"  # noqa: S608
 
 
 async def prepare(pool: Pool) -> None:
-    """Make the tables if nobody has; look at what the server promises.
+    """Make the tables, or upgrade older ones; look at what the server promises.
 
-    Raises StoreError for tables of a newer tapeway, and where the role may not make them.
+    Raises StoreError for tables of a newer tapeway, where the role may not make or change them, and
+    as long as instances of an older tapeway use those to be upgraded.
     """
     await _look(pool)
-    if await pool.read("look at its tables", _version) is None:
-        limit = LONG_S
-        await pool.write("make its tables", _create, limit=limit)
-    found = await pool.read("look at its tables", _version)
-    if found is None or found > VERSION:
-        raise StoreError(
-            f"{pool.address.shown}: its tables are of version {found}, and this tapeway knows "
-            f"{VERSION}: update tapeway, or use another ?schema="
-        )
+    found = await pool.read("look at its tables", _stored_version)
+    if found is None or found < VERSION:
+        bring_up = partial(_bring_up, place=pool.address.shown)
+        deed = "make its tables" if found is None else "upgrade its tables"
+        await pool.write(deed, bring_up, limit=LONG_S)
+    else:
+        pending_upgrades(found, VERSION, UPGRADES, pool.address.shown, StoreError)
+
+
+async def upgrade_1_to_2(session: Session) -> None:
+    """Give tables and columns the names that they have in a SQLite store."""
+    await session.run(_UPGRADE_1_TO_2)
+
+
+UPGRADES: dict[int, Callable[[Session], Awaitable[None]]] = {1: upgrade_1_to_2}
+"""From each older version to the next."""
 
 
 async def _look(pool: Pool) -> None:
@@ -198,7 +236,7 @@ async def _settings(session: Session) -> tuple[bool, str, str]:
     return between, found["sync"], found["fsync"]
 
 
-async def _version(session: Session) -> int | None:
+async def _stored_version(session: Session) -> int | None:
     # Not by to_regclass(): that may remember that there was none when another has just made it.
     there = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'version'"
     if not await session.rows(there, session.schema):
@@ -207,12 +245,31 @@ async def _version(session: Session) -> int | None:
     return None if found is None else found["number"]
 
 
-async def _create(session: Session) -> None:
+async def _bring_up(session: Session, place: str) -> None:
     schema = session.schema
     lock = int.from_bytes(hashlib.sha256(f"tapeway {schema}".encode()).digest()[:8], signed=True)
     await session.run("SELECT pg_advisory_xact_lock($1)", lock)
-    if await _version(session) is not None:
-        return
-    if not await session.rows("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema):
-        await session.run(f'CREATE SCHEMA "{schema}"')
-    await session.run(_CREATE)
+    # Another instance may have made or upgraded them meanwhile.
+    found = await _stored_version(session)
+    if found is None:
+        if not await session.rows("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema):
+            await session.run(f'CREATE SCHEMA "{schema}"')
+        await session.run(_CREATE)
+    elif upgrades := pending_upgrades(found, VERSION, UPGRADES, place, StoreError):
+        await _refuse_while_used(session, found, place)
+        for upgrade in upgrades:
+            await upgrade(session)
+    if found != VERSION:
+        await session.run("INSERT INTO @version VALUES ($1)", VERSION)
+
+
+async def _refuse_while_used(session: Session, found: int, place: str) -> None:
+    # They would fail at the next statement.
+    alive = await session.rows(_ALIVE)
+    if alive:
+        names = ", ".join([line["name"] for line in alive])
+        raise StoreError(
+            f"{place}: its tables are of version {found}, and instances of an older tapeway use "
+            f"them ({names}): stop those, wait {ALIVE_S} seconds, and start this one again",
+            status=503,
+        )

@@ -23,29 +23,30 @@ from tapeway.stores.shared import columns
 _SHARDS = 16
 
 _ADD = """
-INSERT INTO @tally AS tally (cassette, shard, http, route, base, count, bytes, changes, changed)
+INSERT INTO @source AS source (cassette, shard, exchange, route, base, count, bytes,
+  changes, modified_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, 1, clock_timestamp())
-ON CONFLICT (cassette, shard, http, route, base) DO UPDATE SET
-  count = tally.count + excluded.count, bytes = tally.bytes + excluded.bytes,
-  changes = tally.changes + 1, changed = excluded.changed
+ON CONFLICT (cassette, shard, exchange, route, base) DO UPDATE SET
+  count = source.count + excluded.count, bytes = source.bytes + excluded.bytes,
+  changes = source.changes + 1, modified_at = excluded.modified_at
 """
 _BATCH = 100
-_KEY = "INSERT INTO @key (cassette, key, index) VALUES ($1, $2, $3)"
+_KEY = "INSERT INTO @key (cassette, digest, number) VALUES ($1, $2, $3)"
 
 _USE = """
-INSERT INTO @body_use (digest, cassette, index)
+INSERT INTO @usage (digest, cassette, number)
 SELECT digest, $2::bigint, $3::bigint FROM @body WHERE digest = $1 FOR KEY SHARE
 """
 
 _COUNT = """
-INSERT INTO @counter AS counter (name, next_index, next_place) VALUES ($1, $2, $2)
-ON CONFLICT (name) DO UPDATE SET next_index = greatest(counter.next_index, $2),
-  next_place = greatest(counter.next_place, $2)
+INSERT INTO @numbering AS numbering (name, next, next_place) VALUES ($1, $2, $2)
+ON CONFLICT (name) DO UPDATE SET next = greatest(numbering.next, $2),
+  next_place = greatest(numbering.next_place, $2)
 """
 
 _EDITED = """
-SELECT place, take, http, route, base, length(document) AS size FROM @interaction
-WHERE cassette = $1 AND index = $2 FOR UPDATE
+SELECT place, take, exchange, route, base, length(document) AS size FROM @interaction
+WHERE cassette = $1 AND number = $2 FOR UPDATE
 """
 
 Numbered = tuple[int, AnyInteraction, str]
@@ -53,15 +54,15 @@ Numbered = tuple[int, AnyInteraction, str]
 
 # Waits for a transaction of the same attempt whose connection was lost.
 _ATTEMPT = "INSERT INTO @attempt (id) VALUES ($1) ON CONFLICT DO NOTHING"
-_LEASE = "DELETE FROM @lease WHERE name = $1 AND key = $2 AND owner = $3 AND fence = $4"
+_LEASE = "DELETE FROM @lease WHERE name = $1 AND key = $2 AND instance = $3 AND fence = $4"
 
 # In the order of their indexes, so that no two who supersede the same wait for each other.
 _SUPERSEDED = """
-SELECT index, place, http, route, base, length(document) AS size FROM @interaction
-WHERE cassette = $1 AND index = ANY($2::text[]::bigint[]) ORDER BY index FOR UPDATE
+SELECT number, place, exchange, route, base, length(document) AS size FROM @interaction
+WHERE cassette = $1 AND number = ANY($2::text[]::bigint[]) ORDER BY number FOR UPDATE
 """
-_REMOVE = "DELETE FROM @interaction WHERE cassette = $1 AND index = ANY($2::text[]::bigint[])"
-_NEXT = "UPDATE @counter SET next_index = next_index + 1 WHERE name = $1 RETURNING next_index - 1 AS index"
+_REMOVE = "DELETE FROM @interaction WHERE cassette = $1 AND number = ANY($2::text[]::bigint[])"
+_NEXT = "UPDATE @numbering SET next = next + 1 WHERE name = $1 RETURNING next - 1 AS number"
 
 
 class Change:
@@ -88,7 +89,7 @@ class Change:
         for source in sorted(self._counts):
             await session.run(
                 _ADD,
-                *(cassette, shard, source.http, source.route, source.base),
+                *(cassette, shard, source.exchange, source.route, source.base),
                 *(self._counts[source], self._bytes[source]),
             )
 
@@ -151,7 +152,7 @@ async def extend(
 async def save(session: Session, name: str, cassette: StoredCassette) -> None:
     """Each recording numbered by its position; nobody sees a half of it."""
     number, _ = await cassettes.hold(session, name, cassette.head, alone=True)
-    for table in ("interaction", "tally"):
+    for table in ("interaction", "source"):
         sql = f"DELETE FROM @{table} WHERE cassette = $1"  # noqa: S608
         await session.run(sql, number)
     await cassettes.forget(session, name)
@@ -172,7 +173,7 @@ async def restate(session: Session, name: str, head: CassetteHead, where: str) -
     await session.run("DELETE FROM @key WHERE cassette = $1", number)
     after = -1
     while lines := await session.rows(
-        rows.FIND + f"WHERE cassette = $1 AND index > $2 ORDER BY index LIMIT {_BATCH}",
+        rows.FIND + f"WHERE cassette = $1 AND number > $2 ORDER BY number LIMIT {_BATCH}",
         *(number, after),
     ):
         held = [each.item for each in rows.found(lines, where)]
@@ -188,9 +189,9 @@ async def edit(session: Session, name: str, index: int, changed: AnyInteraction 
     if found is None or (old := await session.row(_EDITED, found[0], index)) is None:
         return False
     (number, own), change = found, Change()
-    change.remove(rows.RecordingSource(old["http"], old["route"], old["base"]), old["size"])
-    for table in ("interaction",) if changed is None else ("key", "body_use"):
-        sql = f"DELETE FROM @{table} WHERE cassette = $1 AND index = $2"  # noqa: S608
+    change.remove(rows.RecordingSource(old["exchange"], old["route"], old["base"]), old["size"])
+    for table in ("interaction",) if changed is None else ("key", "usage"):
+        sql = f"DELETE FROM @{table} WHERE cassette = $1 AND number = $2"  # noqa: S608
         await session.run(sql, number, index)
     if changed is not None:
         ((_, _, text),) = numbered(brought_in([changed]), index)
@@ -252,7 +253,9 @@ async def _supersede(
     gone = await session.rows(_SUPERSEDED, number, wanted)
     await session.run(_REMOVE, number, wanted)
     for line in gone:
-        change.remove(rows.RecordingSource(line["http"], line["route"], line["base"]), line["size"])
+        change.remove(
+            rows.RecordingSource(line["exchange"], line["route"], line["base"]), line["size"]
+        )
     return min([line["place"] for line in gone], default=place)
 
 
@@ -269,12 +272,12 @@ async def _add(
 ) -> int:
     index, item = recording.interaction.index, recording.interaction
     made = columns.row_of(item, text, own)
-    sql = f"{rows.ADD} ON CONFLICT (cassette, index) DO NOTHING"
+    sql = f"{rows.ADD} ON CONFLICT (cassette, number) DO NOTHING"
     while not await session.run(sql, *rows.values(made, number, index, place, take)):
         # The answer is paid for: that somebody else has this index is no reason to lose it.
         next_one = await session.row(_NEXT, name)
         assert next_one is not None  # noqa: S101 - its place was taken from there
-        index = next_one["index"]
+        index = next_one["number"]
         made = columns.row_of(item, columns.numbered(text, index), own)
     await add_keys(session, number, [(index, made)])
     await use_bodies(session, number, index, made)

@@ -26,16 +26,16 @@ _GONE = 1.2
 # It goes on while the machine sleeps, where there is one that does.
 clock = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
-_READ = "SELECT generation, attempt, said FROM @control"
-_WRITE = "UPDATE @control SET generation = $1, attempt = $2, said = $3"
+_READ = "SELECT generation, attempt, document FROM @control"
+_WRITE = "UPDATE @control SET generation = $1, attempt = $2, document = $3"
 _ALIVE = "SELECT 1 FROM @instance WHERE id <> $1 AND seen > clock_timestamp() - $2 * interval '1 s'"
 _BEAT = """
-INSERT INTO @instance AS instance (id, name, applied, seen) VALUES ($1, $2, $3, clock_timestamp())
-ON CONFLICT (id) DO UPDATE SET applied = excluded.applied, seen = excluded.seen
+INSERT INTO @instance AS instance (id, name, generation, seen) VALUES ($1, $2, $3, clock_timestamp())
+ON CONFLICT (id) DO UPDATE SET generation = excluded.generation, seen = excluded.seen
 """
 _BEHIND = """
 SELECT name FROM @instance
-WHERE applied < $1 AND seen > clock_timestamp() - $2 * interval '1 s' ORDER BY name
+WHERE generation < $1 AND seen > clock_timestamp() - $2 * interval '1 s' ORDER BY name
 """
 
 
@@ -148,10 +148,10 @@ def _written(control: Control) -> bytes:
 
 
 def _read(line: DriverRow) -> Control | None:
-    if line["said"] is None:
+    if line["document"] is None:
         return None
     try:
-        value = parse(line["said"])
+        value = parse(line["document"])
     except NotJson as exc:
         raise CassetteCorrupt(f"the table 'control' cannot be read: {exc}") from exc
     match value:

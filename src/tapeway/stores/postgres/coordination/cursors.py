@@ -12,13 +12,13 @@ _TURNS = f"""
 SELECT key, state, version FROM @turn
 WHERE name = $1 AND take = $2 AND key {rows.AMONG.format("$3")}
 """  # noqa: S608
-_TOUCH = "INSERT INTO @touched (name, take, index) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
+_TOUCH = "INSERT INTO @touched (name, take, number) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
 
 # Nobody waits for the disk: a turn need not survive it.
 _QUICK = "WITH quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true) AS off)"
 _MARK = """
 , marked AS (
-  INSERT INTO @touched (name, take, index) SELECT $1::text, $2::bigint, $6::bigint FROM moved ON CONFLICT DO NOTHING)
+  INSERT INTO @touched (name, take, number) SELECT $1::text, $2::bigint, $6::bigint FROM moved ON CONFLICT DO NOTHING)
 SELECT count(*) AS done FROM moved
 """
 _FIRST = f"""

@@ -35,7 +35,7 @@ from tapeway.stores.postgres.pool import LONG_S, Pool, Session
 T = TypeVar("T")
 _EVERY_S = 300.0
 _OVER = (
-    "DELETE FROM @attempt WHERE came < clock_timestamp() - interval '1 hour'",
+    "DELETE FROM @attempt WHERE created_at < clock_timestamp() - interval '1 hour'",
     "DELETE FROM @instance WHERE seen < clock_timestamp() - interval '1 hour'",
     "DELETE FROM @lease WHERE expires < clock_timestamp() - interval '1 hour'",
 )

@@ -12,19 +12,19 @@ from tapeway.stores.postgres.coordination.notifications import hint_of
 from tapeway.stores.postgres.pool import Session
 
 _CLAIM = """
-INSERT INTO @lease AS lease (name, key, owner, attempt, fence, expires)
+INSERT INTO @lease AS lease (name, key, instance, attempt, fence, expires)
 VALUES ($1, $2, $3, $4, nextval('@fence'), clock_timestamp() + $5 * interval '1 second')
-ON CONFLICT (name, key) DO UPDATE SET owner = excluded.owner, attempt = excluded.attempt,
+ON CONFLICT (name, key) DO UPDATE SET instance = excluded.instance, attempt = excluded.attempt,
   fence = excluded.fence, expires = excluded.expires
 WHERE lease.expires <= clock_timestamp() OR lease.attempt = excluded.attempt
 RETURNING fence
 """
-_GIVE_BACK = "DELETE FROM @lease WHERE name = $1 AND key = $2 AND owner = $3 AND fence = $4"
+_GIVE_BACK = "DELETE FROM @lease WHERE name = $1 AND key = $2 AND instance = $3 AND fence = $4"
 _HELD = "SELECT 1 FROM @lease WHERE name = $1 AND key = $2 AND expires > clock_timestamp()"
 _FENCES = "SELECT fence FROM @lease WHERE name = $1 AND expires > clock_timestamp()"
 _RENEW = """
 UPDATE @lease SET expires = clock_timestamp() + $3 * interval '1 second'
-WHERE owner = $1 AND fence = ANY($2::text[]::bigint[])
+WHERE instance = $1 AND fence = ANY($2::text[]::bigint[])
 """
 
 
@@ -60,7 +60,7 @@ class HeldLeases:
     async def leave(self, session: Session) -> None:
         """Give back what is left."""
         self._held.clear()
-        await session.run("DELETE FROM @lease WHERE owner = $1", self.owner)
+        await session.run("DELETE FROM @lease WHERE instance = $1", self.owner)
 
     def hints(self) -> list[str]:
         """What others may wait for."""

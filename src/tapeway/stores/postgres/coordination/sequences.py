@@ -9,10 +9,11 @@ import time
 from tapeway.stores.postgres.pool import Pool, Session
 
 _GIVE = """
-INSERT INTO @counter AS counter (name, next_index, next_place) VALUES ($1, $2::bigint + $3::bigint, $4::bigint)
-ON CONFLICT (name) DO UPDATE SET next_index = greatest(counter.next_index, $2) + $3,
-  next_place = counter.next_place + $4
-RETURNING next_index - $3 AS index, next_place - $4 AS place
+INSERT INTO @numbering AS numbering (name, next, next_place)
+VALUES ($1, $2::bigint + $3::bigint, $4::bigint)
+ON CONFLICT (name) DO UPDATE SET next = greatest(numbering.next, $2) + $3,
+  next_place = numbering.next_place + $4
+RETURNING next - $3 AS number, next_place - $4 AS place
 """
 
 _Waiting = dict[str, list[tuple[int, "asyncio.Future[int]"]]]
@@ -75,7 +76,7 @@ class Sequences:
         async def give(session: Session) -> tuple[int, int]:
             given = await session.row(_GIVE, name, least, indexes, places)
             assert given is not None  # noqa: S101 - an upsert returns its row
-            return given["index"], given["place"]
+            return given["number"], given["place"]
 
         return await self._pool.write(
             f"number the recordings of '{name}'", give, durable=False, patience=patience
