@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.model.messages import Headers, ResponseHead, Verdict
-from tapeway.core.streams.end_marks import EndDetector
-from tapeway.core.streams.sse import MAX_EVENT
+from tapeway.core.streams.end_marks import MAX_EVENT, EndDetector
 from tapeway.providers.api_call import ApiCall
 from tapeway.providers.stream_end import ending
 from tests.support.event_stream_frames import model_frame
@@ -33,7 +32,7 @@ def fed(made: EndDetector, *pieces: bytes) -> tuple[int, Verdict]:
     """How much may go once all has come, and how it ended."""
     for piece in pieces:
         made.feed(piece)
-    free = made.free
+    free = made.releasable
     return free, made.finish()
 
 
@@ -85,12 +84,12 @@ def test_however_the_bytes_are_cut_the_same_is_held_and_found(
     before = 0
     for piece in cut(first + last, places):
         made.feed(piece)
-        assert before <= made.free
+        assert before <= made.releasable
         if whole[1] == "marked":
-            assert made.free <= len(first), "nothing of the mark goes out"
-        before = made.free
+            assert made.releasable <= len(first), "nothing of the mark goes out"
+        before = made.releasable
 
-    assert (made.free, made.finish()) == whole
+    assert (made.releasable, made.finish()) == whole
 
 
 @given(st.sampled_from([*STREAMS.values(), *ERRORS.values()]), st.lists(st.binary(max_size=60)))
@@ -101,7 +100,7 @@ def test_no_octets_upset_it(stream: tuple[str, bytes, bytes, bytes], noise: list
     for piece in (first, *noise, last):
         made.feed(piece)
         size += len(piece)
-        assert 0 <= made.free <= size
+        assert 0 <= made.releasable <= size
 
 
 @pytest.mark.parametrize("name", ERRORS)
@@ -227,5 +226,5 @@ def test_a_line_or_an_event_as_long_as_a_body_is_not_held_in_memory(
         assert tracemalloc.get_traced_memory()[1] < 6 * MAX_EVENT
     finally:
         tracemalloc.stop()
-    assert made.free == count * len(piece) + len(end)
+    assert made.releasable == count * len(piece) + len(end)
     assert made.finish() == "marked"

@@ -125,7 +125,7 @@ class LiveCall:
                 await tape.spill()
             ending.feed(chunk.data)
             if feed is not None:
-                feed.release(ending.free)
+                feed.release(ending.releasable)
         return tape.finish(live.elapsed_ms(), ending.finish())
 
     def _begin(self, tape: ResponseBuffer) -> ResponseReader | None:

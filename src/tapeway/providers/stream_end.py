@@ -7,13 +7,12 @@ certain there is no row, since an answer that is whole must not be taken for hal
 from collections.abc import Mapping
 
 from tapeway.core.http import content_codings
-from tapeway.core.http.headers import find_header
+from tapeway.core.http.headers import find_header, media_type
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import ResponseHead
-from tapeway.core.streams.aws_frames import AwsFrameScanner
+from tapeway.core.streams import aws_frames, sse
 from tapeway.core.streams.end_marks import EndDetector, EndMarks, EndScanner
 from tapeway.core.streams.json_lines import JsonLineScanner
-from tapeway.core.streams.sse import SseScanner
 from tapeway.providers.api_call import ApiCall
 
 _DONE = frozenset({b"[DONE]"})
@@ -70,16 +69,16 @@ def ending(call: ApiCall | None, head: ResponseHead) -> EndDetector:
 def _scanner(call: ApiCall | None, head: ResponseHead) -> tuple[EndScanner | None, bool]:
     """What looks for the mark, and whether a stream without one is cut."""
     content_type = find_header(head.headers, b"content-type") or b""
-    media = content_type.partition(b";")[0].strip().lower()
+    media = media_type(content_type)
     endpoint = call.endpoint if call is not None else ""
-    if media == b"text/event-stream":
-        terms = _EVENTS.get(endpoint, _ANYBODY)
-        return SseScanner(terms), terms not in (_GEMINI, _ANYBODY)
+    if media == sse.MEDIA_TYPE:
+        marks = _EVENTS.get(endpoint, _ANYBODY)
+        return sse.SseScanner(marks), marks not in (_GEMINI, _ANYBODY)
     if media in _LINES and endpoint in _LAST_LINES:
         return JsonLineScanner(*_LAST_LINES[endpoint]), True
-    if media == b"application/vnd.amazon.eventstream" and endpoint in _LAST_FRAMES:
+    if media == aws_frames.MEDIA_TYPE and endpoint in _LAST_FRAMES:
         last = _LAST_FRAMES[endpoint]
         # What other models' last event holds is their own affair.
         anthropic = call is not None and "anthropic." in (call.model or "")
-        return AwsFrameScanner(last), last is not None or anthropic
+        return aws_frames.AwsFrameScanner(last), last is not None or anthropic
     return None, False

@@ -14,7 +14,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.redaction.spans import PLACEHOLDER
-from tapeway.core.redaction.streamed_secrets import written
+from tapeway.core.redaction.streamed_secrets import replace_frame_texts
 from tapeway.core.streams.aws_frames import parse_frames
 from tests.core.redaction.example_messages import make_response, redactor
 from tests.support.event_stream_frames import frame, model_frame
@@ -228,5 +228,5 @@ def test_what_shows_nothing_comes_back_byte_for_byte(
     pieces = [body[start:end] for start, end in pairwise([0, *cuts, len(body)])]
     frames = parse_frames(body)
 
-    assert written(body, frames, [each.text for each in frames], [len(body)]) == [body]
+    assert replace_frame_texts(body, frames, [each.text for each in frames], [len(body)]) == [body]
     assert stored_frames(*pieces) == pieces

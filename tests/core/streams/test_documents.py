@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.model.messages import Response, ResponseChunk, ResponseHead
-from tapeway.core.streams.documents import documents, sse_data
+from tapeway.core.streams.documents import documents
+from tapeway.core.streams.sse import event_data
 
 
 def make_response(content_type: bytes, body: bytes, coding: bytes | None = None) -> Response:
@@ -19,7 +20,7 @@ def make_response(content_type: bytes, body: bytes, coding: bytes | None = None)
 def test_events_are_cut_at_blank_lines_however_lines_end(end: bytes) -> None:
     lines = [b": hello", b"event: a", b"data: 1", b"", b"id: 7", b"data:2", b"data: 3", b"", b""]
 
-    assert list(sse_data(end.join(lines))) == [b"1", b"2\n3"]
+    assert list(event_data(end.join(lines))) == [b"1", b"2\n3"]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_events_are_cut_at_blank_lines_however_lines_end(end: bytes) -> None:
     ],
 )
 def test_event_data_is_what_the_standard_says(body: bytes, expected: list[bytes]) -> None:
-    assert list(sse_data(body)) == expected
+    assert list(event_data(body)) == expected
 
 
 @given(
@@ -48,7 +49,7 @@ def test_event_data_is_what_the_standard_says(body: bytes, expected: list[bytes]
 def test_every_event_that_was_written_is_read(texts: list[bytes], end: bytes) -> None:
     body = b"".join([b": c" + end + b"data: " + text + end + end for text in texts])
 
-    assert list(sse_data(body)) == texts
+    assert list(event_data(body)) == texts
 
 
 @pytest.mark.parametrize(

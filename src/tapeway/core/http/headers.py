@@ -1,11 +1,7 @@
-"""Which fields travel, which are kept, and which never are.
+"""Header fields: reading them, which ones travel on, and which ones are stored.
 
 Everything end to end goes through untouched and in order; fields that speak of one connection
 only are taken off on both sides (RFC 9110 section 7.6.1).
-
-What a request's header says, read in one pass and remembered.
-
-A client sends the same fields with nearly every request, so the pass is usually a look-up.
 """
 
 from dataclasses import dataclass
@@ -61,12 +57,48 @@ STORED_REQUEST_HEADERS = frozenset(
 """The only request fields a cassette holds; none of them can carry a credential."""
 
 
+@dataclass(frozen=True, slots=True)
+class RequestFields:
+    """The fields the proxy looks at; None where the request has no such field."""
+
+    host: bytes | None
+    expect: bytes | None
+    upgrade: bytes | None
+    transfer_encoding: bytes | None
+    cassette: bytes | None
+    content_type: bytes
+    content_encoding: bytes | None
+    unreadable: str | None
+    stored: Headers
+
+
+@lru_cache(maxsize=512)
+def request_fields(headers: Headers) -> RequestFields:
+    """What a request's header says; remembered, since clients send the same one again and again."""
+    return RequestFields(
+        host=find_header(headers, b"host"),
+        expect=find_header(headers, b"expect"),
+        upgrade=find_header(headers, b"upgrade"),
+        transfer_encoding=find_header(headers, b"transfer-encoding"),
+        cassette=find_header(headers, b"tapeway-cassette"),
+        content_type=find_header(headers, b"content-type") or b"",
+        content_encoding=find_header(headers, b"content-encoding"),
+        unreadable=unreadable(headers),
+        stored=stored_request_headers(headers),
+    )
+
+
 def find_header(headers: Headers, name: bytes) -> bytes | None:
     """The first value of a field, `name` in lower case."""
     for key, value in headers:
         if key.lower() == name:
             return value
     return None
+
+
+def media_type(content_type: bytes) -> bytes:
+    """The type in lower case, without parameters: `text/html` of `Text/HTML; charset=utf-8`."""
+    return content_type.partition(b";")[0].strip().lower()
 
 
 def end_to_end(headers: Headers, *, drop: frozenset[bytes] = frozenset()) -> Headers:
@@ -95,34 +127,3 @@ def unreadable(headers: Headers) -> str | None:
 def _connection_options(headers: Headers) -> frozenset[bytes]:
     options = [value for name, value in headers if name.lower() == b"connection"]
     return frozenset(token.strip().lower() for value in options for token in value.split(b","))
-
-
-@dataclass(frozen=True, slots=True)
-class RequestFields:
-    """The fields the proxy looks at; None where the request has no such field."""
-
-    host: bytes | None
-    expect: bytes | None
-    upgrade: bytes | None
-    transfer_encoding: bytes | None
-    cassette: bytes | None
-    content_type: bytes
-    content_encoding: bytes | None
-    unreadable: str | None
-    stored: Headers
-
-
-@lru_cache(maxsize=512)
-def request_fields(headers: Headers) -> RequestFields:
-    """The facts of a header."""
-    return RequestFields(
-        host=find_header(headers, b"host"),
-        expect=find_header(headers, b"expect"),
-        upgrade=find_header(headers, b"upgrade"),
-        transfer_encoding=find_header(headers, b"transfer-encoding"),
-        cassette=find_header(headers, b"tapeway-cassette"),
-        content_type=find_header(headers, b"content-type") or b"",
-        content_encoding=find_header(headers, b"content-encoding"),
-        unreadable=unreadable(headers),
-        stored=stored_request_headers(headers),
-    )

@@ -8,7 +8,7 @@ import hashlib
 import re
 
 from tapeway.core.http import forms
-from tapeway.core.http.headers import find_header, request_fields
+from tapeway.core.http.headers import find_header, media_type, request_fields
 from tapeway.core.json_text import Json
 from tapeway.core.matching.normalisers import Spelled
 from tapeway.core.model.messages import LARGE_BODY, BodyFile, Headers, PartDigest
@@ -29,7 +29,7 @@ _DASHES = b"--"
 def most_in_memory(headers: Headers) -> int:
     """How large a body with these fields may be to be taken in memory."""
     header = request_fields(headers)
-    media = header.content_type.partition(b";")[0].strip().lower()
+    media = media_type(header.content_type)
     by_value = media in (b"application/json", _BY_VALUE) or media.endswith(b"+json")
     return LARGE_JSON if by_value and not header.content_encoding else LARGE_BODY
 
@@ -37,7 +37,7 @@ def most_in_memory(headers: Headers) -> int:
 def is_looked_into(headers: Headers, size: int) -> bool:
     """Whether a large answer is to be read by value, for its tokens and the fields of secrets."""
     content_type = find_header(headers, b"content-type") or b""
-    media = content_type.partition(b";")[0].strip().lower()
+    media = media_type(content_type)
     return size <= LOOKED_INTO and media.endswith(_TOLD)
 
 

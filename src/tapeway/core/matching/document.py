@@ -17,7 +17,7 @@ import orjson
 
 from tapeway.core.http import forms
 from tapeway.core.http.content_codings import decode
-from tapeway.core.http.headers import RequestFields, request_fields
+from tapeway.core.http.headers import RequestFields, media_type, request_fields
 from tapeway.core.json_text import Json, NotJson, canonical, parse
 from tapeway.core.matching import body_digest, json_paths
 from tapeway.core.matching.normalisers import Normalising, Spelled
@@ -114,7 +114,7 @@ def decoded_body(header: RequestFields, octets: bytes) -> tuple[bytes, bool]:
 
 def is_json(content_type: bytes) -> bool:
     """Whether a content type says that the body is JSON."""
-    media = content_type.partition(b";")[0].strip().lower()
+    media = media_type(content_type)
     return media == b"application/json" or media.endswith(b"+json")
 
 
@@ -125,7 +125,7 @@ def may_be_json(content_type: bytes, octets: bytes) -> bool:
     """
     if is_json(content_type):
         return True
-    media = content_type.partition(b";")[0].strip().lower()
+    media = media_type(content_type)
     return media in _UNSURE and octets[:_LEADING].lstrip()[:1] in (b"{", b"[")
 
 
@@ -158,7 +158,7 @@ def _is_exact(octets: bytes, written: bytes) -> bool:
 def _by_type(content_type: bytes, octets: bytes) -> tuple[Content, Json]:
     if may_be_json(content_type, octets) and (read := read_json(octets)) is not None:
         return "json", read[0]
-    media = content_type.partition(b";")[0].strip().lower()
+    media = media_type(content_type)
     if media == b"application/x-www-form-urlencoded":
         return "form", _by_name((_name(name), _text(value)) for name, value in _pairs(octets))
     if media.startswith(b"multipart/"):

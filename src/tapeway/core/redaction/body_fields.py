@@ -15,6 +15,7 @@ from urllib.parse import unquote_plus, unquote_to_bytes
 import re2  # type: ignore[import-untyped]
 
 from tapeway.core.http.forms import MAX_HEAD
+from tapeway.core.http.headers import media_type
 from tapeway.core.redaction import secret_names
 from tapeway.core.redaction.credentials import MIN_VALUE, OAUTH_QUERY, Secret
 from tapeway.core.redaction.spans import PLACEHOLDER, SHORT_PREFIX, Span
@@ -39,7 +40,7 @@ _OF_A_GRANT = frozenset({"code", "code_verifier", "device_code", "token"})
 
 def find(body: bytes, content_type: bytes, *, in_response: bool) -> list[Span]:
     """Each value that a field's name calls a secret, in order."""
-    media = content_type.partition(b";")[0].strip().lower()
+    media = media_type(content_type)
     if media == b"application/x-www-form-urlencoded":
         # curl calls whatever it sends a form.
         return [*_in_form(body, in_response=in_response), *_in_text(body, in_response=in_response)]

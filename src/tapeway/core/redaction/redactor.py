@@ -285,7 +285,7 @@ class Redactor:
         stored = self.response(opened)
         texts = [chunk.data.removesuffix(b"\n") for chunk in stored.chunks]
         lengths = [len(chunk.data) for chunk in response.chunks]
-        pieces = streamed_secrets.written(body, frames, texts, lengths)
+        pieces = streamed_secrets.replace_frame_texts(body, frames, texts, lengths)
         chunks = [
             replace(chunk, data=data) for chunk, data in zip(response.chunks, pieces, strict=True)
         ]

@@ -11,9 +11,7 @@ A frame says how long it is and has checksums, and a model's own events stand in
 is exchanged in such bytes as they are leaves frames that no client reads.
 """
 
-import base64
 import re
-import zlib
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,9 +20,10 @@ from typing import NamedTuple
 
 import orjson
 
+from tapeway.core.http.headers import media_type
 from tapeway.core.json_text import Json
 from tapeway.core.redaction.spans import Span, merge_spans, replace_spans
-from tapeway.core.streams.aws_frames import _CHECKSUM, _PRELUDE, AwsFrame
+from tapeway.core.streams.aws_frames import AwsFrame
 
 Path = tuple[str | int, ...]
 _TOKEN = re.compile(rb'("((?:[^"\\]|\\.)*)")(\s*:)?|([\[\]{},])')
@@ -107,7 +106,7 @@ def find(
 
 
 def _documents(body: bytes, content_type: bytes) -> Iterator[_Document]:
-    media = content_type.partition(b";")[0].strip().lower()
+    media = media_type(content_type)
     if media.endswith(_MEDIA) or body.startswith((b"data:", b"event:")):
         for line in _DOCUMENT.finditer(body):
             try:
@@ -168,26 +167,13 @@ def _length(written: list[str], text: bytes) -> int:
     return len("".join(written[: len(text.decode("utf-8", "ignore"))]).encode())
 
 
-def written(
+def replace_frame_texts(
     body: bytes, frames: Sequence[AwsFrame], texts: Sequence[bytes], lengths: Sequence[int]
 ) -> list[bytes]:
     """The stream with these texts in its frames, in pieces where those of these lengths were."""
     changed = [
-        (Span(frame.start, frame.end, None), _framed(frame, text))
+        (Span(frame.start, frame.end, None), frame.with_text(text))
         for frame, text in zip(frames, texts, strict=True)
         if text != frame.text
     ]
     return replace_spans(body, lengths, changed)
-
-
-def _framed(frame: AwsFrame, text: bytes) -> bytes:
-    if frame.headers is None:
-        return text
-    if frame.inner is not None:
-        before, behind = frame.inner
-        end = len(text) - behind
-        text = text[:before] + b'"' + base64.b64encode(text[before:end]) + b'"' + text[end:]
-    size = _PRELUDE + len(frame.headers) + len(text) + _CHECKSUM
-    prelude = size.to_bytes(4) + len(frame.headers).to_bytes(4)
-    checked = prelude + zlib.crc32(prelude).to_bytes(4) + frame.headers + text
-    return checked + zlib.crc32(checked).to_bytes(4)

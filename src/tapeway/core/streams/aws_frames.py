@@ -1,12 +1,8 @@
-"""The end mark in AWS's event stream: length-prefixed binary frames with headers and checksums.
+"""AWS's event stream: binary frames with headers and checksums, read and written.
 
 The layout is that of "Amazon event stream encoding" in the SDKs' documentation: total length, length
-of the headers, checksum, headers, payload, checksum.
-
-What AWS's event stream tells, taken out of its frames and put back into them.
-
-A frame says how long it is and has checksums, and a model's own events stand in base64 inside: what
-is exchanged in such bytes as they are leaves frames that no client reads.
+of the headers, checksum of these two, headers, payload, checksum of all before it. Bedrock's
+`invoke-with-response-stream` carries a model's own events in base64 inside the payload's JSON.
 """
 
 import base64
@@ -21,6 +17,8 @@ import orjson
 from tapeway.core.json_text import Json
 from tapeway.core.streams.end_marks import EndMark
 
+MEDIA_TYPE = b"application/vnd.amazon.eventstream"
+
 _PRELUDE = 12
 _CHECKSUM = 4
 _LARGEST = 32 * 1024 * 1024
@@ -28,65 +26,117 @@ _TEXT = 7
 
 # The sizes of the header values that have a fixed one, by their type.
 _SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-MEDIA_TYPE = b"application/vnd.amazon.eventstream"
-_INNER = re.compile(rb'(?<="bytes":)\s*"([A-Za-z0-9+/=]+)"')
+_MODEL_EVENT = re.compile(rb'(?<="bytes":)\s*"([A-Za-z0-9+/=]+)"')
+
+
+@dataclass(frozen=True, slots=True)
+class AwsFrame:
+    """A frame's place in the stream, its headers, and its payload with a model's event decoded.
+
+    `decoded` says how many bytes of the text stand before and after what was decoded. What is not a
+    whole frame has no headers.
+    """
+
+    start: int
+    end: int
+    text: bytes
+    headers: bytes | None = None
+    decoded: tuple[int, int] | None = None
+
+    def with_text(self, text: bytes) -> bytes:
+        """The frame's bytes with another text in it, and lengths and checksums to match."""
+        if self.headers is None:
+            return text
+        if self.decoded is not None:
+            before, after = self.decoded
+            end = len(text) - after
+            text = text[:before] + b'"' + base64.b64encode(text[before:end]) + b'"' + text[end:]
+        size = _PRELUDE + len(self.headers) + len(text) + _CHECKSUM
+        prelude = size.to_bytes(4) + len(self.headers).to_bytes(4)
+        checked = prelude + _checksum(prelude) + self.headers + text
+        return checked + _checksum(checked)
+
+
+def parse_frames(body: bytes) -> list[AwsFrame]:
+    """All frames of a stream; what is no frame comes last, as one without headers."""
+    frames: list[AwsFrame] = []
+    at = 0
+    while at < len(body):
+        payload_at, end = _layout(body, at)
+        whole = payload_at + _CHECKSUM <= end <= len(body)
+        if not whole or _checksum(body[at : at + 8]) != body[at + 8 : at + _PRELUDE]:
+            frames.append(AwsFrame(at, len(body), body[at:]))
+            break
+        text, decoded = _decode_model_event(body[payload_at : end - _CHECKSUM])
+        frames.append(AwsFrame(at, end, text, body[at + _PRELUDE : payload_at], decoded))
+        at = end
+    return frames
 
 
 class AwsFrameScanner:
-    """A Scanner of frames.
+    """An EndScanner of frames.
 
     `last` is the event that ends the stream. Without one it is a model's own answer that the frames
-    carry, and its own last event that ends it.
+    carry, and its own last event that ends it. Checksums are the client's to verify.
     """
 
     def __init__(self, last: str | None = None) -> None:
         self._last = last
-        self.free = 0
+        self.releasable = 0
         self.mark: EndMark = ""
-        self._frame = bytearray()
-        self._lost = False
+        self._pending = bytearray()
+        self._not_frames = False
 
     def feed(self, data: bytes) -> None:
         """Look at the next piece."""
         if self.mark:
             return
-        self._frame += data
-        while not self._lost and (size := self._whole()):
-            self.mark = self._judge(bytes(self._frame[:size]))
+        self._pending += data
+        while not self._not_frames and (size := self._whole_frame()):
+            self.mark = self._mark_of(bytes(self._pending[:size]))
             if self.mark:
                 return
-            self.free += size
-            del self._frame[:size]
-        if self._lost:
+            self.releasable += size
+            del self._pending[:size]
+        if self._not_frames:
             # What is no frame to us is passed on for the client to judge.
-            self.free += len(self._frame)
-            self._frame.clear()
+            self.releasable += len(self._pending)
+            self._pending.clear()
 
     def finish(self) -> None:
         """Take what has come for all there is; a client may not notice that half a frame is missing."""
-        if not self.mark and (self._frame or self._lost):
+        if not self.mark and (self._pending or self._not_frames):
             self.mark = "cut"
 
-    def _whole(self) -> int:
+    def _whole_frame(self) -> int:
         """The size of the first frame, 0 while it is not all there."""
-        if len(self._frame) < _PRELUDE:
+        if len(self._pending) < _PRELUDE:
             return 0
-        size = int.from_bytes(self._frame[:4])
-        headers = int.from_bytes(self._frame[4:8])
-        self._lost = not _PRELUDE + headers + _CHECKSUM <= size <= _LARGEST
-        return size if not self._lost and size <= len(self._frame) else 0
+        payload_at, end = _layout(self._pending, 0)
+        self._not_frames = not payload_at + _CHECKSUM <= end <= _LARGEST
+        return end if not self._not_frames and end <= len(self._pending) else 0
 
-    def _judge(self, frame: bytes) -> EndMark:
-        end = _PRELUDE + int.from_bytes(frame[4:8])
-        headers = dict(_headers(frame[_PRELUDE:end]))
+    def _mark_of(self, frame: bytes) -> EndMark:
+        payload_at, end = _layout(frame, 0)
+        headers = dict(_text_headers(frame[_PRELUDE:payload_at]))
         if headers.get(b":message-type") in (b"exception", b"error"):
             return "error"
         if self._last is not None:
             return "end" if headers.get(b":event-type") == self._last.encode() else ""
-        return _of_model(frame[end:-_CHECKSUM])
+        return _model_mark(frame[payload_at : end - _CHECKSUM])
 
 
-def _headers(text: bytes) -> Iterator[tuple[bytes, bytes]]:
+def _layout(body: bytes | bytearray, at: int) -> tuple[int, int]:
+    """Where the payload of the frame at `at` begins, and where the frame ends, as it says itself."""
+    size, headers = int.from_bytes(body[at : at + 4]), int.from_bytes(body[at + 4 : at + 8])
+    return at + _PRELUDE + headers, at + size
+
+
+def _checksum(data: bytes) -> bytes:
+    return zlib.crc32(data).to_bytes(4)
+
+
+def _text_headers(text: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The headers that hold text; what stands behind one of an unknown type is not read."""
     at = 0
     while at < len(text):
@@ -103,7 +153,7 @@ def _headers(text: bytes) -> Iterator[tuple[bytes, bytes]]:
         at += size
 
 
-def _of_model(payload: bytes) -> EndMark:
+def _model_mark(payload: bytes) -> EndMark:
     try:
         outer: Json = orjson.loads(payload)
         inner = outer.get("bytes") if isinstance(outer, dict) else None
@@ -118,54 +168,16 @@ def _of_model(payload: bytes) -> EndMark:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class AwsFrame:
-    """A frame's place in the stream, its headers, and its text, with base64 in it opened.
-
-    `inner` tells how much of the text stands before and behind what was opened. What is no whole
-    frame is one without headers.
-    """
-
-    start: int
-    end: int
-    text: bytes
-    headers: bytes | None = None
-    inner: tuple[int, int] | None = None
-
-
-def parse_frames(body: bytes) -> list[AwsFrame]:
-    """All of the stream, frame by frame; what is no frame comes last."""
-    return list(_frames(body))
-
-
-def _frames(body: bytes) -> Iterator[AwsFrame]:
-    at = 0
-    while at < len(body):
-        size = int.from_bytes(body[at : at + 4])
-        text_at = at + _PRELUDE + int.from_bytes(body[at + 4 : at + 8])
-        end = at + size
-        if not text_at + _CHECKSUM <= end <= len(body) or not _is_prelude(body, at):
-            yield AwsFrame(at, len(body), body[at:])
-            return
-        payload = body[text_at : end - _CHECKSUM]
-        text, inner = _opened(payload)
-        yield AwsFrame(at, end, text, body[at + _PRELUDE : text_at], inner)
-        at = end
-
-
-def _is_prelude(body: bytes, at: int) -> bool:
-    return zlib.crc32(body[at : at + 8]).to_bytes(4) == body[at + 8 : at + _PRELUDE]
-
-
-def _opened(payload: bytes) -> tuple[bytes, tuple[int, int] | None]:
-    found = _INNER.search(payload)
+def _decode_model_event(payload: bytes) -> tuple[bytes, tuple[int, int] | None]:
+    found = _MODEL_EVENT.search(payload)
     if found is None:
         return payload, None
     try:
-        plain = base64.b64decode(found[1], validate=True)
+        event = base64.b64decode(found[1], validate=True)
     except binascii.Error:
         return payload, None
-    if not plain.startswith(b"{") or b"\n" in plain:
+    # On one line: redaction reads the frames' texts as lines.
+    if not event.startswith(b"{") or b"\n" in event:
         return payload, None
-    text = payload[: found.start()] + plain + payload[found.end() :]
+    text = payload[: found.start()] + event + payload[found.end() :]
     return text, (found.start(), len(payload) - found.end())

@@ -5,19 +5,16 @@ from collections.abc import Mapping
 import orjson
 
 from tapeway.core.json_text import Json
-from tapeway.core.streams.end_marks import EndMark
-
-MAX_LINE = 4 * 1024 * 1024
-"""A longer line is not looked into: one may be as long as a body."""
+from tapeway.core.streams.end_marks import MAX_EVENT, EndMark
 
 
 class JsonLineScanner:
-    """A Scanner of lines; the last one has this field with this value."""
+    """An EndScanner of lines; the last one has this field with this value."""
 
     def __init__(self, field: str, value: Json) -> None:
         self._field = field
         self._value = value
-        self.free = 0
+        self.releasable = 0
         self.mark: EndMark = ""
         self._line = bytearray()
         self._size = 0
@@ -28,29 +25,29 @@ class JsonLineScanner:
             return
         *ends, rest = data.split(b"\n")
         for each in ends:
-            self._take(each)
+            self._add_to_line(each)
             if self._end_line():
                 return
-        self._take(rest)
+        self._add_to_line(rest)
 
     def finish(self) -> None:
         """Take what has come for all there is."""
         if not self.mark and self._size:
             self._end_line()
 
-    def _take(self, data: bytes) -> None:
+    def _add_to_line(self, data: bytes) -> None:
         self._size += len(data)
-        self._line += data[: MAX_LINE - len(self._line)]
+        self._line += data[: MAX_EVENT - len(self._line)]
 
     def _end_line(self) -> bool:
         """Whether the stream has ended with it."""
-        match _parsed(bytes(self._line)) if self._size <= MAX_LINE else None:
+        match _parsed(bytes(self._line)) if self._size <= MAX_EVENT else None:
             case {"error": error} if error:
                 self.mark = "error"
             case dict() as found if found.get(self._field) == self._value:
                 self.mark = "end"
             case _:
-                self.free += self._size + 1
+                self.releasable += self._size + 1
         self._line.clear()
         self._size = 0
         return bool(self.mark)

@@ -1,33 +1,49 @@
-"""The end mark in server-sent events (WHATWG HTML, section 9.2), found byte by byte.
-
-A line that cannot end the stream is free at once, so that no client waits for the rest of an event.
-"""
+"""Server-sent events (WHATWG HTML, section 9.2): their data, and the end mark in a stream of them."""
 
 import re
+from collections.abc import Iterator
 
 import orjson
 
 from tapeway.core.json_text import Json
-from tapeway.core.streams.end_marks import EndMark, EndMarks
+from tapeway.core.streams.end_marks import MAX_EVENT, EndMark, EndMarks
+
+MEDIA_TYPE = b"text/event-stream"
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
 _BEGINNING = 64
 """So much of an unfinished line tells whether it is an end mark; the rest of a long one is not read."""
-MAX_EVENT = 4 * 1024 * 1024
-"""A longer line or event is not looked into: one may be as long as a body."""
-_OF_A_LINE = 64
-"""What each line of an event costs besides what it holds."""
+_LINE_COST = 64
+"""What each line of an event costs in memory besides what it holds."""
+
+
+def event_data(body: bytes) -> Iterator[bytes]:
+    """The data of each event of a whole body, also of a last one that was cut."""
+    data: list[bytes] = []
+    for line in _LINE_END.split(body.removeprefix(_BOM)):
+        name, value = _field(line)
+        if name == b"data":
+            data.append(value)
+        elif not line and data:
+            yield b"\n".join(data)
+            data = []
+    if data:
+        yield b"\n".join(data)
 
 
 class SseScanner:
-    """A Scanner of events."""
+    """An EndScanner of events.
 
-    def __init__(self, terms: EndMarks) -> None:
-        self._terms = terms
-        self._texts = tuple(terms.texts)
-        self._hints = [each.encode() for each in terms.names | terms.errors]
-        self.free = 0
+    A line that cannot end the stream may go at once, so that no client waits for the rest of an
+    event.
+    """
+
+    def __init__(self, marks: EndMarks) -> None:
+        self._marks = marks
+        self._texts = tuple(marks.texts)
+        self._hints = [each.encode() for each in marks.names | marks.errors]
+        self.releasable = 0
         self.mark: EndMark = ""
         self._size = 0
         self._line = bytearray()
@@ -36,7 +52,8 @@ class SseScanner:
         self._name = ""
         self._data: list[bytes] = []
         self._room = MAX_EVENT
-        self._held: int | None = None
+        self._event_start: int | None = None
+        """Where the event began that is held back until it is known whether it ends the stream."""
 
     def feed(self, data: bytes) -> None:
         """Look at the next piece."""
@@ -50,11 +67,11 @@ class SseScanner:
             self._line_start += 1
         self._after_cr = data.endswith(b"\r")
         for found in _LINE_END.finditer(data, start):
-            self._take(data[start : found.start()])
+            self._add_to_line(data[start : found.start()])
             start = found.end()
             if self._end_line(base + start):
                 return
-        self._take(data[start:])
+        self._add_to_line(data[start:])
         self._release()
 
     def finish(self) -> None:
@@ -63,22 +80,21 @@ class SseScanner:
             self._end_line(self._size)
             self._end_event(whole=False)
 
-    def _take(self, data: bytes) -> None:
+    def _add_to_line(self, data: bytes) -> None:
         self._line += data[: MAX_EVENT - len(self._line)]
 
     def _end_line(self, next_line: int) -> bool:
         """Whether the stream has ended with it."""
         line = self._text()
-        name, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
+        name, value = _field(line)
         if name == b"event":
             self._name = value.decode("utf-8", "replace")
-            self._hold_event(self._name in self._terms.names | self._terms.errors)
+            self._hold_event(self._name in self._marks.names | self._marks.errors)
         elif name == b"data":
             if self._room > 0:
                 self._data.append(value[: self._room])
-                self._room -= len(value) + _OF_A_LINE
-            self._hold_event(self._held is not None or self._may_end(line))
+                self._room -= len(value) + _LINE_COST
+            self._hold_event(self._event_start is not None or self._may_end(line))
         elif not line and next_line > self._line_start:
             self._end_event(whole=True)
         self._line.clear()
@@ -87,27 +103,27 @@ class SseScanner:
 
     def _hold_event(self, hold: bool) -> None:
         if not hold:
-            self._held = None
-        elif self._held is None:
-            self._held = self._line_start
+            self._event_start = None
+        elif self._event_start is None:
+            self._event_start = self._line_start
 
     def _end_event(self, *, whole: bool) -> None:
         """Judge an event by its name and by what it holds; its last line may not have ended it."""
         data = b"\n".join(self._data)
-        named = self._name in self._terms.names | self._terms.errors
+        named = self._name in self._marks.names | self._marks.errors
         if data.startswith(self._texts) or (named and whole):
-            self._found("error" if self._name in self._terms.errors else "end")
+            self._found("error" if self._name in self._marks.errors else "end")
         elif self._room > 0 and (named or any(hint in data for hint in self._hints)):
             self._judge(_parsed(data))
-        self._name, self._data, self._held, self._room = "", [], None, MAX_EVENT
+        self._name, self._data, self._event_start, self._room = "", [], None, MAX_EVENT
 
     def _judge(self, value: Json) -> None:
         if not isinstance(value, dict):
             return
         kinds = {self._name, str(value.get("type"))}
-        if value.get("error") or kinds & self._terms.errors:
+        if value.get("error") or kinds & self._marks.errors:
             self._found("error")
-        elif kinds & self._terms.names:
+        elif kinds & self._marks.names:
             self._found("end")
 
     def _found(self, mark: EndMark) -> None:
@@ -117,11 +133,12 @@ class SseScanner:
     def _release(self) -> None:
         if self._may_end(self._text(longest=_BEGINNING)):
             self._hold()
-        elif self._held is None:
-            self.free = self._size
+        elif self._event_start is None:
+            self.releasable = self._size
 
     def _hold(self) -> None:
-        self.free = max(self.free, self._line_start if self._held is None else self._held)
+        start = self._line_start if self._event_start is None else self._event_start
+        self.releasable = max(self.releasable, start)
 
     def _may_end(self, line: bytes) -> bool:
         """Whether this beginning of a line can become one that ends the stream."""
@@ -138,11 +155,16 @@ class SseScanner:
     @property
     def _undecided(self) -> bool:
         """Whether only what an event holds will tell what it is."""
-        return bool(self._terms.names) and not self._name
+        return bool(self._marks.names) and not self._name
 
     def _text(self, longest: int | None = None) -> bytes:
         line = bytes(self._line[:longest])
         return line if self._line_start else line.removeprefix(_BOM)
+
+
+def _field(line: bytes) -> tuple[bytes, bytes]:
+    name, _, value = line.partition(b":")
+    return name, value.removeprefix(b" ")
 
 
 def _parsed(data: bytes) -> Json:
