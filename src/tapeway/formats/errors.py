@@ -1,7 +1,4 @@
-"""What is wrong with a cassette's text, and where.
-
-The line of a JSON text on which a value stands, for messages about it.
-"""
+"""The error for a text that is no valid file of its format, with the line and place of the fault."""
 
 import json
 import math
@@ -16,7 +13,7 @@ _PLACED = re.compile(r"line (\d+) column \d+: (.*)", re.DOTALL)
 
 
 class FormatFault(ValueError):
-    """A text is no cassette; tells the place in it, the line where that is known, and the reason."""
+    """The text is not a valid file: the reason, the place in it, and the line where it is known."""
 
     def __init__(self, reason: str, pointer: Pointer = (), *, line: int | None = None) -> None:
         super().__init__(reason)
@@ -24,28 +21,33 @@ class FormatFault(ValueError):
         self.pointer = pointer
         self.line = line
 
+    def on_line(self, line: int) -> "FormatFault":
+        """The same fault with its line."""
+        return FormatFault(self.reason, self.pointer, line=line)
+
     def __str__(self) -> str:
         place = pointer_text(self.pointer)
         return f"{place}: {self.reason}" if place else self.reason
 
 
 def pointer_text(pointer: Pointer) -> str:
-    """A pointer as people write it: `interactions[3].response.status_code`."""
+    """A pointer as text: `interactions[3].response.status_code`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in pointer)
     return text.removeprefix(".")
 
 
-def line_of(text: str, pointer: Pointer) -> int:
-    """The line of the value, or of the innermost one around it that is there; counted from 1."""
+def line_of(text: bytes, pointer: Pointer) -> int:
+    """The line in a JSON text, from 1, of a value or of the innermost one around it that exists."""
+    decoded = text.decode("utf-8")
     best, depth = 0, -1
-    for place, offset, _ in _values(text):
+    for place, offset, _ in _values(decoded):
         if len(place) > depth and pointer[: len(place)] == place:
             best, depth = offset, len(place)
-    return text.count("\n", 0, best) + 1
+    return decoded.count("\n", 0, best) + 1
 
 
 def explain(text: bytes, refused: NotJson) -> FormatFault:
-    """What the parser refused, with the line it stands on."""
+    """The fault for a JSON text that the parser refused, with the line of what it refused."""
     reason = str(refused)
     if placed := _PLACED.fullmatch(reason):
         return FormatFault(f"{placed[2]}: this is not JSON", line=int(placed[1]))

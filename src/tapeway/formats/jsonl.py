@@ -1,10 +1,9 @@
-"""JSON Lines: a cassette's head on the first line, then one interaction a line, as the cassette
-file has it. For tools that stream, filter and count lines.
+"""JSON Lines: the head of a cassette on the first line, then one interaction a line.
 
-A cassette line by line on its way from one tapeway to another, large bodies aside.
-
-The first line is its head, each further one an interaction with its index, and the last one counts
-them and gives the digest of the whole: what has no such end is not all of it.
+`read` and `write` are the export format, for tools that stream, filter and count lines.
+`CopyWriter` and `CopyReader` are the copy that one tapeway sends to another: the same lines, each
+interaction with its index, and a last line with their count and the digest of the whole, without
+which the copy is incomplete. Large bodies are sent separately.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,11 +30,11 @@ from tapeway.formats.native.versions import UPGRADES, Upgrade
 
 MEDIA_TYPE = "application/jsonl"
 _END = "end"
-_LONGEST = 256 * 1024 * 1024
+_LONGEST_LINE = 256 * 1024 * 1024
 
 
 def recognises(value: Json) -> bool:
-    """Whether the first of several lines looks like one of these."""
+    """Whether a value looks like the first line of such a file."""
     return isinstance(value, dict) and (_is_head(value) or {"kind", "request"} <= value.keys())
 
 
@@ -45,7 +44,7 @@ def read(
     """The cassette. Raises FormatFault with line and place."""
     first: Document = {"version": str(versions.CURRENT)}
     documents: list[Json] = []
-    # Of the head and of each interaction.
+    # The line numbers of the head and of each interaction.
     lines: list[int] = [1]
     for number, value in _values(text):
         if not documents and _is_head(value):
@@ -56,26 +55,20 @@ def read(
     try:
         root = versions.upgraded({**first, "interactions": documents}, upgrades)
         head = conversion_loss.head(Fields(root, ()), fresh)
-        # One text for all, so that what is wrong is told as in a cassette file.
-        known = {name: root[name] for name in ("version", "interactions")}
-        return document.load(dump(known | conversion_loss.head_fields(head)))
+        # As one text, so that faults are reported as for a cassette file.
+        return document.load(dump({**root_fields(head), "interactions": root["interactions"]}))
     except FormatFault as fault:
         at = fault.pointer[1] if len(fault.pointer) > 1 else None
-        line = lines[at + 1 if isinstance(at, int) else 0]
-        raise FormatFault(fault.reason, fault.pointer, line=line) from None
+        raise fault.on_line(lines[at + 1 if isinstance(at, int) else 0]) from None
 
 
 def write(cassette: StoredCassette) -> bytes:
     """The lines, each interaction numbered by its position."""
-    first: Document = {
-        "version": str(versions.CURRENT),
-        **conversion_loss.head_fields(cassette.head),
-    }
     rest = [
         {**document.encode(item), "index": index}
         for index, item in enumerate(cassette.interactions)
     ]
-    return b"".join([dump(each) + b"\n" for each in [first, *rest]])
+    return b"".join([dump(each) + b"\n" for each in [root_fields(cassette.head), *rest]])
 
 
 def _is_head(value: Document) -> bool:
@@ -96,29 +89,47 @@ def _values(text: bytes) -> Iterator[tuple[int, Document]]:
 
 
 class IncompleteCopy(ValueError):
-    """The copy does not end as it should."""
+    """The copy ends too early, or its last line does not fit the lines before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyEnd:
-    """What a whole copy says: its head, its digest, and, where asked for, that of each interaction."""
+    """The head and digest of a whole copy, and, where asked for, the digest of each interaction."""
 
     head: CassetteHead
     digest: str
     digests: tuple[str, ...]
 
 
-class CopyWriter:
-    """Writes a copy; every method gives some of its lines.
+class _CopyDigests:
+    """Count and digests of the interactions so far; memory grows only where each is remembered."""
 
-    What it remembers does not grow with the copy, unless it is to remember each digest.
-    """
+    def __init__(self, head: str, *, remember: bool) -> None:
+        self.count = 0
+        self._whole = CassetteDigest(head)
+        self._each: list[str] | None = [] if remember else None
+
+    def add(self, digest: str) -> None:
+        self.count += 1
+        self._whole.add(digest)
+        if self._each is not None:
+            self._each.append(digest)
+
+    @property
+    def whole(self) -> str:
+        return self._whole.digest
+
+    @property
+    def each(self) -> tuple[str, ...]:
+        return tuple(self._each or ())
+
+
+class CopyWriter:
+    """Writes a copy; every method returns some of its lines."""
 
     def __init__(self, head: CassetteHead, *, remember: bool = False) -> None:
         self._head = head
-        self._count = 0
-        self._whole = CassetteDigest(head_digest(head))
-        self._digests: list[str] | None = [] if remember else None
+        self._digests = _CopyDigests(head_digest(head), remember=remember)
 
     def first(self) -> bytes:
         return dump(root_fields(self._head)) + b"\n"
@@ -128,71 +139,65 @@ class CopyWriter:
         written: list[bytes] = []
         for item in items:
             document = encode(item)
-            digest = document_digest(document)
-            self._count += 1
-            self._whole.add(digest)
-            if self._digests is not None:
-                self._digests.append(digest)
+            self._digests.add(document_digest(document))
             written.append(dump(numbered(item.index, document)) + b"\n")
         return b"".join(written)
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """Those of the interactions that were written and are remembered."""
-        return tuple(self._digests or ())
+        """The digests of the interactions written so far, if they are remembered."""
+        return self._digests.each
 
     @property
     def digest(self) -> str:
-        """That of the whole as far as it was written."""
-        return self._whole.digest
+        """The digest of all that was written so far."""
+        return self._digests.whole
 
     def last(self) -> bytes:
-        end: dict[str, Json] = {"interactions": self._count, "sha256": self.digest}
+        end: dict[str, Json] = {"interactions": self._digests.count, "sha256": self.digest}
         return dump({_END: end}) + b"\n"
 
 
 class CopyReader:
-    """Reads a copy piece by piece. Raises FormatFault for what cannot be read, and IncompleteCopy."""
+    """Reads a copy piece by piece. Raises FormatFault for what is invalid, and IncompleteCopy."""
 
     def __init__(self, *, remember: bool = False) -> None:
-        self._rest: list[bytes] = []
-        self._waiting = 0
+        self._remember = remember
+        self._begun_line: list[bytes] = []
+        self._begun_size = 0
         self._head: CassetteHead | None = None
-        self._count = 0
-        self._whole = CassetteDigest("")
-        self._digests: list[str] | None = [] if remember else None
+        self._digests = _CopyDigests("", remember=remember)
         self._end: Fields | None = None
 
     def feed(self, piece: bytes) -> list[AnyInteraction]:
-        """The interactions that came to their end with this piece."""
+        """The interactions whose lines end in this piece."""
         *ended, rest = piece.split(b"\n")
         found: list[AnyInteraction] = []
         for line in ended:
-            self._rest.append(line)
-            if (item := self._read(b"".join(self._rest))) is not None:
+            self._begun_line.append(line)
+            if (item := self._read(b"".join(self._begun_line))) is not None:
                 found.append(item)
-            self._rest, self._waiting = [], 0
+            self._begun_line, self._begun_size = [], 0
         if rest:
-            self._rest.append(rest)
-            self._waiting += len(rest)
-            if self._waiting > _LONGEST:
-                raise FormatFault(f"a line of more than {_LONGEST} bytes")
+            self._begun_line.append(rest)
+            self._begun_size += len(rest)
+            if self._begun_size > _LONGEST_LINE:
+                raise FormatFault(f"a line of more than {_LONGEST_LINE} bytes")
         return found
 
     def finish(self) -> CopyEnd:
-        """What it says, once nothing more comes."""
-        if self._head is None or self._end is None or self._rest:
+        """The copy's end, once nothing more comes."""
+        if self._head is None or self._end is None or self._begun_line:
             raise IncompleteCopy("the copy ends before its last line")
-        digest = self._whole.digest
-        said = self._end.integer("interactions", low=0, high=2**53), self._end.text("sha256")
-        if said != (self._count, digest):
+        announced = self._end.integer("interactions", low=0, high=2**53), self._end.text("sha256")
+        if announced != (self._digests.count, self._digests.whole):
             raise IncompleteCopy("the copy is not what its last line says")
-        return CopyEnd(self._head, digest, tuple(self._digests or ()))
+        return CopyEnd(self._head, self._digests.whole, self._digests.each)
 
     def _read(self, line: bytes) -> AnyInteraction | None:
         if self._end is not None:
             raise IncompleteCopy("something follows on the last line of the copy")
-        number = self._count + 2 if self._head is not None else 1
+        number = self._digests.count + 2 if self._head is not None else 1
         try:
             value = parse(line)
         except NotJson as exc:
@@ -202,17 +207,13 @@ class CopyReader:
             root: dict[str, Json] = {**fields.values, "interactions": []}
             # An upgrade needs the whole document, and a copy is never held whole.
             self._head = parse_root(root, upgrades={}).head
-            self._whole = CassetteDigest(head_digest(self._head))
+            self._digests = _CopyDigests(head_digest(self._head), remember=self._remember)
             return None
         if _END in fields:
             self._end = fields.object(_END)
             return None
         document = dict(fields.values)
         index = fields.integer("index", low=0, high=2**53)
-        item = decode(document, index, ("interactions", self._count))
-        digest = document_digest(document)
-        self._count += 1
-        self._whole.add(digest)
-        if self._digests is not None:
-            self._digests.append(digest)
+        item = decode(document, index, ("interactions", self._digests.count))
+        self._digests.add(document_digest(document))
         return item

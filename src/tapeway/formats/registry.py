@@ -1,13 +1,13 @@
-"""The formats there are: by name, by a file's suffix, and by what a text says.
+"""All file formats: looked up by name, by a file's suffix, or recognised in a text.
 
-A new format is one row here. Reading and writing are pure; what a cassette's own file needs from
-beside it (journal, large bodies) is its store's business.
+A new format is one row of FORMATS. Reading and writing are pure: the files beside a cassette's own
+file (journal, large bodies) are read and written by its store.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tapeway.core.json_text import Json, NotJson, dump, parse
+from tapeway.core.json_text import Json, NotJson, Pointer, dump, parse
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.formats import errors, jsonl
 from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette, Loss
@@ -15,6 +15,8 @@ from tapeway.formats.errors import FormatFault
 from tapeway.formats.native import document as native
 from tapeway.formats.other_tools import aimock, dspy, har, interposition, vcr, wiremock
 
+_Parse = Callable[[bytes], Json]
+_LineOf = Callable[[bytes, Pointer], int]
 _Read = Callable[[Json, CassetteHead], tuple[StoredCassette, list[Loss]]]
 _YAML = (".yaml", ".yml")
 _Write = Callable[[StoredCassette], tuple[dict[str, Json], list[Loss]]]
@@ -22,11 +24,11 @@ _Write = Callable[[StoredCassette], tuple[dict[str, Json], list[Loss]]]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: what it is called, how its files end, and how they are read and written.
+    """A format: its name, the suffixes of its files, and how they are read and written.
 
-    `load` takes what a new cassette says about itself, for files that do not say it, and raises
-    FormatFault with line and place; `save` raises FormatFault for what no cassette could hold.
-    `save` is None for a format that is only read.
+    `load` takes the head of a new cassette for files that hold none, and raises FormatFault with
+    line and place. `save` raises FormatFault for what no cassette could hold; it is None for a
+    format that is only read.
     """
 
     name: str
@@ -37,21 +39,21 @@ class Format:
 
 
 def by_name(name: str, suffix: str = "") -> Format | None:
-    """The format of this name, for a file that ends like this."""
+    """The format of this name, in the variant for files with this suffix; None for no format."""
     if name == VCR.name and suffix.lower() == ".json":
         return VCR_JSON
     return next((kind for kind in FORMATS if kind.name == name), None)
 
 
 def by_suffix(suffix: str) -> Format | None:
-    """The format that files which end like this are written in, such as `.har`."""
+    """The format that files with a suffix such as `.har` are written in."""
     return next((kind for kind in FORMATS if suffix.lower() in kind.suffixes), None)
 
 
 def detect(text: bytes, suffix: str = "") -> Format | None:
-    """The format of a text in a file that ends like this, or None where no format knows it.
+    """The format of a text in a file with this suffix, None where no format recognises it.
 
-    Raises FormatFault for what is neither YAML nor JSON, where the suffix says it is YAML.
+    Raises FormatFault for what is neither YAML nor JSON if the suffix is one of YAML.
     """
     if suffix.lower() in _YAML and not _is_json(text):
         value = vcr.parse(text)
@@ -78,36 +80,33 @@ def _is_json(text: bytes) -> bool:
     return text.lstrip()[:1] == b"{"
 
 
-def _json(text: bytes) -> Json:
+def _parse_json(text: bytes) -> Json:
     try:
         return parse(text)
     except NotJson as exc:
         raise errors.explain(text, exc) from None
 
 
-def _loader(read: _Read) -> Callable[[bytes, CassetteHead], ImportedCassette]:
+def _loader(
+    read: _Read, parse: _Parse = _parse_json, line_of: _LineOf = errors.line_of
+) -> Callable[[bytes, CassetteHead], ImportedCassette]:
     def load(text: bytes, fresh: CassetteHead) -> ImportedCassette:
-        value = _json(text)
+        value = parse(text)
         try:
             cassette, losses = read(value, fresh)
         except FormatFault as fault:
-            line = errors.line_of(text.decode("utf-8"), fault.pointer)
-            raise FormatFault(fault.reason, fault.pointer, line=line) from None
+            raise fault.on_line(line_of(text, fault.pointer)) from None
         return ImportedCassette(cassette, tuple(losses))
 
     return load
 
 
+_load_vcr_json = _loader(vcr.read)
+_load_vcr_yaml = _loader(vcr.read, vcr.parse, vcr.line_of)
+
+
 def _load_vcr(text: bytes, fresh: CassetteHead) -> ImportedCassette:
-    if _is_json(text):
-        return _loader(vcr.read)(text, fresh)
-    value = vcr.parse(text)
-    try:
-        cassette, losses = vcr.read(value, fresh)
-    except FormatFault as fault:
-        line = vcr.line_of(text, fault.pointer)
-        raise FormatFault(fault.reason, fault.pointer, line=line) from None
-    return ImportedCassette(cassette, tuple(losses))
+    return (_load_vcr_json if _is_json(text) else _load_vcr_yaml)(text, fresh)
 
 
 def _save_vcr(cassette: StoredCassette) -> ExportedCassette:
@@ -125,7 +124,7 @@ def _saver(write: _Write) -> Callable[[StoredCassette], ExportedCassette]:
 
 def _is_native(value: Json) -> bool:
     match value:
-        # Also of a version that cannot be read: that says what to do.
+        # Also in a version that cannot be read: loading it says what to do.
         case {"version": str() | int(), "interactions": [{"kind": _}, *_]}:
             return True
         case {"version": str(), "interactions": []}:
@@ -141,10 +140,10 @@ TAPEWAY = Format(
     lambda text, fresh: ImportedCassette(native.load(text)),
     lambda cassette: ExportedCassette(native.save(cassette)),
 )
-"""A cassette file; where it lies in a store, the store reads and writes it."""
+"""A cassette file outside a store; within a store, the store reads and writes it."""
 
 VCR = Format("vcr", (), lambda value: False, _load_vcr, _save_vcr)
-"""VCR.py's own choice, YAML; with the suffix `.json` the other one."""
+"""VCR.py's default, YAML."""
 
 VCR_JSON = Format("vcr-json", (), vcr.recognises, _load_vcr, _saver(vcr.write))
 
@@ -173,4 +172,4 @@ FORMATS = (
     Format("aimock", (), aimock.recognises, _loader(aimock.read), None),
     Format("wiremock", (), wiremock.recognises, _loader(wiremock.read), None),
 )
-"""In the order they are asked whether a text is theirs."""
+"""In the order in which `detect` asks them."""

@@ -22,7 +22,7 @@ from tapeway.core.model.messages import (
     ResponseHead,
 )
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.native.document import inline_assets, load, read, save, write
+from tapeway.formats.native.document import JSON, inline_assets, load, save, write
 from tests.support.exchanges import headers, interaction, json_like, media, times, typed
 
 DATA = Path(__file__).parents[1] / "data"
@@ -96,7 +96,7 @@ def test_saving_twice_gives_the_same_bytes() -> None:
 @pytest.mark.parametrize("name", ["agenttape_http.json", "agenttape_chat.json"])
 def test_a_cassette_of_agenttape_is_written_back_as_it_was(name: str) -> None:
     text = (DATA / name).read_bytes()
-    parsed = read(text)
+    parsed = JSON.read(text)
 
     assert write(parsed.head, [document for _, document in parsed.documents]) == text
     assert save(load(text)) == text

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.formats import cassette_file, jsonl
+from tapeway.formats import jsonl
 from tapeway.formats.cassette_file import JSON, YAML
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
-from tapeway.formats.native import document
 from tapeway.formats.native.document import no_assets
 from tapeway.formats.native.versions import CURRENT, UPGRADES, Upgrade, upgraded
 from tapeway.formats.yaml import parser
@@ -47,8 +46,8 @@ def _as_version_0(text: bytes) -> dict[str, Any]:
 def test_an_older_json_file_is_loaded_and_written_in_the_current_version() -> None:
     older = json.dumps(_as_version_0(JSON.save(CASSETTE))).encode()
 
-    parsed = document.read(older, {0: upgrade_0_to_1})
-    items = document.decode_all(older, parsed, no_assets)
+    parsed = JSON.read(older, {0: upgrade_0_to_1})
+    items = JSON.decode_all(older, parsed, no_assets)
 
     assert StoredCassette(parsed.head, tuple(items)) == CASSETTE
     assert JSON.save(StoredCassette(parsed.head, tuple(items))) == JSON.save(CASSETTE)
@@ -58,8 +57,8 @@ def test_an_older_yaml_file_is_loaded_and_written_in_the_current_version() -> No
     # Any JSON is YAML.
     older = json.dumps(_as_version_0(JSON.save(CASSETTE)), indent=1).encode()
 
-    parsed = cassette_file.read(older, {0: upgrade_0_to_1})
-    items = cassette_file.decode_all(older, parsed, no_assets)
+    parsed = YAML.read(older, {0: upgrade_0_to_1})
+    items = YAML.decode_all(older, parsed, no_assets)
 
     assert YAML.save(StoredCassette(parsed.head, tuple(items))) == YAML.save(CASSETTE)
 

@@ -1,15 +1,11 @@
-"""The cassette file: AgentTape's schema, version "1", as one indented JSON document.
+"""The cassette file: AgentTape's schema as one indented JSON document.
 
-Reading is in two steps, so that what nobody changed is written back as it was found: `read` gives
-the documents of the interactions, `decode` what one of them says. `write` numbers them anew.
+`load` and `save` read and write a whole cassette. Below them reading is in two steps, so that what
+nobody changed is written back as it was found: `read` gives the documents of the interactions,
+`decode` the interaction that one of them describes. `write` numbers them anew.
 
-Texts and octets that AgentTape keeps beside a cassette, brought back to where they belong.
-
-AgentTape writes all that have more than 4 KiB into `NAME.assets/` and leaves a reference with its digest.
-
-What tells whether a cassette, or one of its interactions, is the same as it was.
-
-It does not depend on how interactions are numbered, but on what they say and on their order.
+AgentTape moves texts and bytes of more than 4 KiB into files in `NAME.assets/` and leaves references
+with their digests; decoding puts them back in place.
 """
 
 import base64
@@ -35,23 +31,246 @@ from tapeway.formats.native import http_exchange, sdk_calls, versions
 from tapeway.formats.native.versions import UPGRADES, Upgrade
 
 FetchAsset = Callable[[str], bytes | None]
-"""Gives the content behind a digest `sha256:…`, or None where there is none."""
+"""Returns the content of the asset with a digest `sha256:…`, None where there is none."""
 
 BYTES_NAME = "__agenttape_bytes__"
-"""The only name in an object that stands for octets, in base64: how AgentTape writes small ones."""
+"""The only name in an object that stands for bytes, in base64: how AgentTape writes small ones."""
 _ASSET = "__agenttape_asset__"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 KINDS = ("llm", "tool", "retrieval", "memory_read", "memory_write", "http")
 _ROOT = ("version", "created_at", "run_id", "meta", "interactions")
 
 
-def may_refer_to_assets(text: bytes) -> bool:
-    """Whether a cassette's text may hold a reference at all."""
-    return _ASSET.encode() in text
+@dataclass(frozen=True, slots=True)
+class ParsedFile:
+    """The head of a cassette file, and the document of each interaction with its index."""
+
+    head: CassetteHead
+    documents: tuple[tuple[int, Document], ...]
+
+
+def no_assets(digest: str) -> bytes | None:
+    """For a cassette without assets."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Serializer:
+    """Reads and writes cassette files in one syntax, JSON or YAML."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    parse: Callable[[bytes], Json]
+    """Raises FormatFault with line and reason."""
+    line_of: Callable[[bytes, Pointer], int]
+    """The line on which a value stands in a file that could be parsed."""
+    write: Callable[[CassetteHead, Iterable[Document]], bytes]
+    """The file of a head and documents in this order. Equal input gives equal bytes.
+
+    Raises FormatFault for a file that could not be read again."""
+
+    def load(self, text: bytes, fetch: FetchAsset = no_assets) -> StoredCassette:
+        """The cassette a file holds. Raises FormatFault with line, place and reason."""
+        parsed = self.read(text)
+        return StoredCassette(parsed.head, tuple(self.decode_all(text, parsed, fetch)))
+
+    def save(self, cassette: StoredCassette) -> bytes:
+        """The file of a cassette, its interactions numbered by their position."""
+        return self.write(cassette.head, [encode(each) for each in cassette.interactions])
+
+    def read(self, text: bytes, upgrades: Mapping[int, Upgrade] = UPGRADES) -> ParsedFile:
+        """The documents in a file, not decoded yet. Raises FormatFault for a wrong root."""
+        value = self.parse(text)
+        try:
+            return parse_root(value, upgrades)
+        except FormatFault as fault:
+            raise fault.on_line(self.line_of(text, fault.pointer)) from None
+
+    def decode_all(
+        self, text: bytes, parsed: ParsedFile, fetch: FetchAsset
+    ) -> list[AnyInteraction]:
+        """The interactions of a file. Raises FormatFault with line, place and reason."""
+        # Looking for references takes time: most cassettes have none.
+        assets = fetch if _ASSET.encode() in text else None
+        try:
+            return [
+                decode(document, index, ("interactions", position), assets)
+                for position, (index, document) in enumerate(parsed.documents)
+            ]
+        except FormatFault as fault:
+            raise fault.on_line(self.line_of(text, fault.pointer)) from None
+
+
+def parse_root(value: Json, upgrades: Mapping[int, Upgrade] = UPGRADES) -> ParsedFile:
+    """The documents in a file's JSON value, of any version. Raises FormatFault with the place."""
+    fields = Fields(versions.upgraded(_root(value), upgrades), ())
+    fields.only(_ROOT)
+    fields.require("interactions")
+    found = [
+        Fields.of(each, ("interactions", position))
+        for position, each in enumerate(fields.list("interactions"))
+    ]
+    documents = [dict(each.values) for each in found]
+    head = CassetteHead(
+        created_at=fields.text("created_at"),
+        run_id=fields.text("run_id"),
+        meta=fields.object("meta").values,
+    )
+    _check_rules(head)
+    return ParsedFile(head, tuple(zip(_indexes(found), documents, strict=True)))
+
+
+def decode(
+    document: Document, index: int, at: Pointer = (), fetch: FetchAsset | None = None
+) -> AnyInteraction:
+    """The interaction in a document. Raises FormatFault with the place of what is wrong.
+
+    Kinds other than HTTP calls, and other tools' errors, are kept as they are.
+    """
+    if fetch is not None:
+        inlined = inline_assets(document, fetch, at)
+        document = inlined if isinstance(inlined, dict) else document
+    fields = Fields(document, at)
+    fields.require("kind")
+    kind = fields.text("kind")
+    if kind not in KINDS:
+        near = get_close_matches(kind, KINDS, n=1)
+        advice = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(KINDS)}"
+        raise fields.fault("kind", f"there is no kind '{kind}'; {advice}")
+    if "error" not in fields and "response" not in document:
+        raise FormatFault("there is neither a 'response' nor an 'error'", at)
+    if kind != "http" or _is_custom(document.get("request")):
+        return ForeignInteraction(index, document, sdk_calls.exchange_of(document, index, at))
+    if "error" in fields and not http_exchange.is_ours(document.get("error")):
+        return ForeignInteraction(index, document, sdk_calls.failed(document, index, at))
+    return http_exchange.decode(document, index, at)
+
+
+def encode(interaction: AnyInteraction) -> Document:
+    """The document of an interaction. Raises FormatFault for one that could not be read again."""
+    if isinstance(interaction, ForeignInteraction):
+        return dict(interaction.document)
+    return http_exchange.encode(interaction)
+
+
+def write(head: CassetteHead, documents: Iterable[Document]) -> bytes:
+    """The file of a head and documents in this order. Equal input gives equal bytes."""
+    frame = json_text.write_non_finite(dump(root_fields(head), indent=True)).removesuffix(b"\n}")
+    # One by one, so that no interaction changes how another one is written.
+    written = [_indented(index, document) for index, document in enumerate(documents)]
+    if not written:
+        return frame + b',\n  "interactions": []\n}\n'
+    return frame + b',\n  "interactions": [\n' + b",\n".join(written) + b"\n  ]\n}\n"
+
+
+def root_fields(head: CassetteHead) -> Document:
+    """The fields of a file before its interactions."""
+    return {
+        "version": str(versions.CURRENT),
+        "created_at": head.created_at,
+        "run_id": head.run_id,
+        "meta": dict(head.meta),
+    }
+
+
+def numbered(index: int, document: Document) -> Document:
+    """The document with this index, where it has one or else in front."""
+    return document | {"index": index} if "index" in document else {"index": index, **document}
+
+
+def document_digest(document: Mapping[str, Json]) -> str:
+    """The digest of an interaction's document without its index."""
+    plain = {name: value for name, value in document.items() if name != "index"}
+    return hashlib.sha256(dump(plain)).hexdigest()
+
+
+def interaction_digest(item: AnyInteraction) -> str:
+    """The digest of an interaction's document. Raises FormatFault for one that has none."""
+    return document_digest(encode(item))
+
+
+def head_digest(head: CassetteHead) -> str:
+    """The digest of a cassette's own fields."""
+    return hashlib.sha256(dump(root_fields(head))).hexdigest()
+
+
+class CassetteDigest:
+    """The digest of a cassette, computed from those of its head and interactions as they come.
+
+    It depends on their content and order, and not on how they are numbered.
+    """
+
+    def __init__(self, head: str) -> None:
+        self._hash = hashlib.sha256(head.encode())
+
+    def add(self, digest: str) -> None:
+        self._hash.update(b"\n" + digest.encode())
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+def cassette_digest(head: str, digests: Iterable[str]) -> str:
+    """The digest of a cassette, from that of its head and those of its interactions in order."""
+    whole = CassetteDigest(head)
+    for each in digests:
+        whole.add(each)
+    return whole.digest
+
+
+def _indented(index: int, document: Document) -> bytes:
+    text = dump(numbered(index, document), indent=True)
+    match document.get("response", document.get(http_exchange.PARTIAL)):
+        case {"chunks": [[int() | float(), int()], *_] as chunks}:
+            text = text.replace(*_chunk_lines(chunks))
+    # A line break inside a string is an escape, so each one here begins a line.
+    return b"    " + json_text.write_non_finite(text).replace(b"\n", b"\n    ")
+
+
+def _chunk_lines(chunks: list[Json]) -> tuple[bytes, bytes]:
+    # A stream has hundreds of chunks; four lines for each would bury the answer.
+    spread = dump(chunks, indent=True).replace(b"\n", b"\n    ")
+    each_a_line = b",\n      ".join([dump(each).replace(b",", b", ") for each in chunks])
+    name = b'\n    "chunks": '
+    return name + spread, name + b"[\n      " + each_a_line + b"\n    ]"
+
+
+def _is_custom(request: Json) -> bool:
+    # A program that records with AgentTape's own functions may call anything `http`.
+    return isinstance(request, dict) and "method" not in request and "url" not in request
+
+
+def _root(value: Json) -> Document:
+    # AgentTape told to keep nearly everything in files does so with the head's own fields too.
+    return {
+        name: each if name == "interactions" else with_previews(each)
+        for name, each in Fields.of(value, ()).values.items()
+    }
+
+
+def _check_rules(head: CassetteHead) -> None:
+    try:
+        rules.rules_of_meta(head.meta)
+        cursors.repeats_of_meta(head.meta)
+    except RulesFault as exc:
+        raise FormatFault(f"{exc.what}; {exc.remedy}", ("meta", *exc.pointer)) from exc
+
+
+def _indexes(documents: Sequence[Fields]) -> list[int]:
+    # An interaction that was copied or added by hand gets the next free number.
+    own: list[int | None] = []
+    taken: set[int | None] = set()
+    for document in documents:
+        index = document.integer("index", low=0, high=2**53) if "index" in document else None
+        own.append(None if index in taken else index)
+        taken.add(index)
+    fresh = count(max([each for each in own if each is not None], default=-1) + 1)
+    return [next(fresh) if each is None else each for each in own]
 
 
 def inline_assets(value: Json, fetch: FetchAsset, at: Pointer) -> Json:
-    """The value with every reference replaced by its content. Raises FormatFault for a lost one."""
+    """The value with every reference replaced by its asset. Raises FormatFault for a lost one."""
     if isinstance(value, dict):
         if _ASSET in value:
             return _content(value, fetch, at)
@@ -62,7 +281,7 @@ def inline_assets(value: Json, fetch: FetchAsset, at: Pointer) -> Json:
 
 
 def with_previews(value: Json) -> Json:
-    """The value with each reference replaced whose text is short enough to stand in it whole."""
+    """The value with each reference replaced by its preview where that is the whole text."""
     if isinstance(value, dict):
         preview = value.get("preview")
         if _ASSET in value and isinstance(preview, str) and value.get("encoding") == "utf-8":
@@ -91,220 +310,12 @@ def _content(reference: dict[str, Json], fetch: FetchAsset, at: Pointer) -> Json
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedFile:
-    """A cassette file taken apart: its head and its interactions, each with its index."""
-
-    head: CassetteHead
-    documents: tuple[tuple[int, Document], ...]
-
-
-def no_assets(digest: str) -> bytes | None:
-    """Where a cassette stands alone, there is nothing beside it."""
-    return None
-
-
-def load(text: bytes, fetch: FetchAsset = no_assets) -> StoredCassette:
-    """The cassette a file holds. Raises FormatFault with line, place and reason."""
-    parsed = read(text)
-    return StoredCassette(parsed.head, tuple(decode_all(text, parsed, fetch)))
-
-
-def save(cassette: StoredCassette) -> bytes:
-    """The file of a cassette, its interactions numbered by their position."""
-    return write(cassette.head, [encode(each) for each in cassette.interactions])
-
-
-def read(text: bytes, upgrades: Mapping[int, Upgrade] = UPGRADES) -> ParsedFile:
-    """The documents a file holds. Raises FormatFault when the frame around them is wrong."""
+def _parse_json(text: bytes) -> Json:
     try:
-        value = parse(text, constant=json_text.non_finite_object)
+        return parse(text, constant=json_text.non_finite_object)
     except NotJson as exc:
         raise errors.explain(text, exc) from None
-    try:
-        return parse_root(value, upgrades)
-    except FormatFault as exc:
-        raise _placed(exc, text) from None
 
 
-def decode_all(text: bytes, parsed: ParsedFile, fetch: FetchAsset) -> list[AnyInteraction]:
-    """What all the documents of a file say. Raises FormatFault with line, place and reason."""
-    try:
-        return decode_parsed(parsed, fetch if may_refer_to_assets(text) else None)
-    except FormatFault as exc:
-        raise _placed(exc, text) from None
-
-
-def decode_parsed(parsed: ParsedFile, fetch: FetchAsset | None) -> list[AnyInteraction]:
-    """The same, in whatever way the file writes its values. Raises FormatFault with the place."""
-    return [
-        decode(document, index, ("interactions", position), fetch)
-        for position, (index, document) in enumerate(parsed.documents)
-    ]
-
-
-def decode(
-    document: Document, index: int, at: Pointer = (), fetch: FetchAsset | None = None
-) -> AnyInteraction:
-    """What a document says; kinds that HTTP does not carry, and other tools' errors, stay as they are."""
-    if fetch is not None:
-        inlined = inline_assets(document, fetch, at)
-        document = inlined if isinstance(inlined, dict) else document
-    fields = Fields(document, at)
-    fields.require("kind")
-    kind = fields.text("kind")
-    if kind not in KINDS:
-        near = get_close_matches(kind, KINDS, n=1)
-        advice = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(KINDS)}"
-        raise fields.fault("kind", f"there is no kind '{kind}'; {advice}")
-    if "error" not in fields and "response" not in document:
-        raise FormatFault("there is neither a 'response' nor an 'error'", at)
-    if kind != "http" or _is_custom(document.get("request")):
-        return ForeignInteraction(index, document, sdk_calls.exchange_of(document, index, at))
-    if "error" in fields and not http_exchange.is_ours(document.get("error")):
-        return ForeignInteraction(index, document, sdk_calls.failed(document, index, at))
-    return http_exchange.decode(document, index, at)
-
-
-def _is_custom(request: Json) -> bool:
-    # Who records by hand with AgentTape may call anything `http`.
-    return isinstance(request, dict) and "method" not in request and "url" not in request
-
-
-def encode(interaction: AnyInteraction) -> Document:
-    """The document of an interaction. Raises FormatFault for one that could not be read again."""
-    if isinstance(interaction, ForeignInteraction):
-        return dict(interaction.document)
-    return http_exchange.encode(interaction)
-
-
-def write(head: CassetteHead, documents: Iterable[Document]) -> bytes:
-    """The file of a head and documents in this order; the same ones give the same bytes."""
-    frame = json_text.write_non_finite(dump(root_fields(head), indent=True)).removesuffix(b"\n}")
-    # One by one: what one interaction holds has no influence on how another is written.
-    written = [_indented(index, document) for index, document in enumerate(documents)]
-    if not written:
-        return frame + b',\n  "interactions": []\n}\n'
-    return frame + b',\n  "interactions": [\n' + b",\n".join(written) + b"\n  ]\n}\n"
-
-
-def root_fields(head: CassetteHead) -> Document:
-    """The fields of a file that stand before its interactions."""
-    return {
-        "version": str(versions.CURRENT),
-        "created_at": head.created_at,
-        "run_id": head.run_id,
-        "meta": dict(head.meta),
-    }
-
-
-def numbered(index: int, document: Document) -> Document:
-    """The document with its number, in its place or in front."""
-    return document | {"index": index} if "index" in document else {"index": index, **document}
-
-
-def _indented(index: int, document: Document) -> bytes:
-    text = dump(numbered(index, document), indent=True)
-    match document.get("response", document.get(http_exchange.PARTIAL)):
-        case {"chunks": [[int() | float(), int()], *_] as chunks}:
-            text = text.replace(*_spread_and_narrow(chunks))
-    # A line break inside a string is an escape, so each one here begins a line.
-    return b"    " + json_text.write_non_finite(text).replace(b"\n", b"\n    ")
-
-
-def _spread_and_narrow(chunks: list[Json]) -> tuple[bytes, bytes]:
-    # A stream has hundreds of chunks; on four lines each they would bury the answer.
-    spread = dump(chunks, indent=True).replace(b"\n", b"\n    ")
-    each_a_line = b",\n      ".join([dump(each).replace(b",", b", ") for each in chunks])
-    name = b'\n    "chunks": '
-    return name + spread, name + b"[\n      " + each_a_line + b"\n    ]"
-
-
-def parse_root(value: Json, upgrades: Mapping[int, Upgrade] = UPGRADES) -> ParsedFile:
-    """The documents in the value of a file of any version. Raises FormatFault with the place."""
-    fields = Fields(versions.upgraded(_root(value), upgrades), ())
-    fields.only(_ROOT)
-    fields.require("interactions")
-    found = [
-        Fields.of(each, ("interactions", position))
-        for position, each in enumerate(fields.list("interactions"))
-    ]
-    documents = [dict(each.values) for each in found]
-    head = CassetteHead(
-        created_at=fields.text("created_at"),
-        run_id=fields.text("run_id"),
-        meta=fields.object("meta").values,
-    )
-    _check_rules(head)
-    return ParsedFile(head, tuple(zip(_indexes(found), documents, strict=True)))
-
-
-def _root(value: Json) -> Document:
-    # AgentTape told to keep nearly everything in files does so with the head's own fields too.
-    return {
-        name: each if name == "interactions" else with_previews(each)
-        for name, each in Fields.of(value, ()).values.items()
-    }
-
-
-def _check_rules(head: CassetteHead) -> None:
-    try:
-        rules.rules_of_meta(head.meta)
-        cursors.repeats_of_meta(head.meta)
-    except RulesFault as exc:
-        raise FormatFault(f"{exc.what}; {exc.remedy}", ("meta", *exc.pointer)) from exc
-
-
-def _indexes(documents: Sequence[Fields]) -> list[int]:
-    # One that was copied or not numbered by hand gets the next free number.
-    own: list[int | None] = []
-    taken: set[int | None] = set()
-    for document in documents:
-        index = document.integer("index", low=0, high=2**53) if "index" in document else None
-        own.append(None if index in taken else index)
-        taken.add(index)
-    fresh = count(max([each for each in own if each is not None], default=-1) + 1)
-    return [next(fresh) if each is None else each for each in own]
-
-
-def _placed(fault: FormatFault, text: bytes) -> FormatFault:
-    line = errors.line_of(text.decode("utf-8"), fault.pointer)
-    return FormatFault(fault.reason, fault.pointer, line=line)
-
-
-def document_digest(document: Mapping[str, Json]) -> str:
-    """The digest of an interaction's document, its number aside."""
-    plain = {name: value for name, value in document.items() if name != "index"}
-    return hashlib.sha256(dump(plain)).hexdigest()
-
-
-def interaction_digest(item: AnyInteraction) -> str:
-    """The same for what a document says. Raises FormatFault for what none could say."""
-    return document_digest(encode(item))
-
-
-def head_digest(head: CassetteHead) -> str:
-    """The digest of what a cassette says of itself."""
-    return hashlib.sha256(dump(root_fields(head))).hexdigest()
-
-
-class CassetteDigest:
-    """The digest of a whole cassette as it grows, from that of its head and of its interactions."""
-
-    def __init__(self, head: str) -> None:
-        self._found = hashlib.sha256(head.encode())
-
-    def add(self, digest: str) -> None:
-        self._found.update(b"\n" + digest.encode())
-
-    @property
-    def digest(self) -> str:
-        return self._found.hexdigest()
-
-
-def cassette_digest(head: str, digests: Iterable[str]) -> str:
-    """The same for all of them, in order."""
-    whole = CassetteDigest(head)
-    for each in digests:
-        whole.add(each)
-    return whole.digest
+JSON = Serializer("json", (".json",), _parse_json, errors.line_of, write)
+load, save = JSON.load, JSON.save
