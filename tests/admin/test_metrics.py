@@ -6,7 +6,7 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tapeway.admin.metrics import NAMED, OTHERS
+from tapeway.admin.metrics import MAX_NAMED, OTHERS
 from tapeway.engine.cassette_context import CassetteCounts
 from tapeway.errors import StoreAway
 from tests.admin.admin_and_proxy import World
@@ -72,7 +72,7 @@ async def test_draining_is_seen(open_world: World) -> None:
 
 
 async def test_labels_do_not_grow_with_the_number_of_cassettes(open_world: World) -> None:
-    for number in range(NAMED + 3):
+    for number in range(MAX_NAMED + 3):
         await open_world.ask(cassette=f"run-{number}")
 
     found = {
@@ -80,9 +80,9 @@ async def test_labels_do_not_grow_with_the_number_of_cassettes(open_world: World
         for (name, labels), value in (await _samples(open_world)).items()
         if name == "tapeway_cassette_interactions"
     }
-    assert len(found) == NAMED + 1
+    assert len(found) == MAX_NAMED + 1
     assert found[OTHERS] == 3.0
-    assert sum(found.values()) == NAMED + 3
+    assert sum(found.values()) == MAX_NAMED + 3
 
 
 async def test_names_and_labels_keep_to_prometheus_rules(open_world: World) -> None:

@@ -17,7 +17,7 @@ from tests.support.thoroughness import examples
 
 JSON = {"Content-Type": "application/json"}
 TAKING = [
-    (each.method, filled(each.path)) for each in TABLE if each.takes_body and each.octets is None
+    (each.method, filled(each.path)) for each in TABLE if each.takes_body and each.raw_body is None
 ]
 
 BAD = {

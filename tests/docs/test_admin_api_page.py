@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tapeway.admin.auth import BURST, PER_SECOND
-from tapeway.admin.context import BUDGET
+from tapeway.admin.handlers.cassettes import MAX_COUNTED_BYTES
 from tapeway.admin.request_body import MAX_BODY
 from tapeway.admin.routes import TABLE
 from tests.admin.admin_and_proxy import World
@@ -48,7 +48,7 @@ async def test_its_metrics_are_those_there_are(open_world: World) -> None:
     ("said", "meant"),
     [
         ("After (\\d+) wrong tokens", BURST),
-        ("at most (\\d+) MiB; beyond", BUDGET >> 20),
+        ("at most (\\d+) MiB; beyond", MAX_COUNTED_BYTES >> 20),
         ("at most (\\d+) MiB \\(413\\)", MAX_BODY >> 20),
     ],
 )

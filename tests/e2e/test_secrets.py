@@ -83,7 +83,7 @@ def test_the_journal_as_it_grows_names_no_secret(tmp_path: Path, leaks: Leaks) -
         writer.write(
             f"GET /api/v1/events HTTP/1.1\r\nHost: {admin.split('//')[1]}\r\n\r\n".encode()
         )
-        seen = await reader.readuntil(b": what is journalled from now on\n\n")
+        seen = await reader.readuntil(b": new journal entries follow\n\n")
         for path in ("/v1/models", "/nowhere"):
             fields = (("x-api-key", key),)
             await exchange(proxy, "GET", f"{path}?key={query}", fields)

@@ -74,7 +74,7 @@ async def _do_a_bit_of_everything(tapeway: Tapeway, upstream: Upstream) -> None:
     reader, writer = await asyncio.open_connection(*address_of(tapeway.ready["admin"]))
     admin = str(tapeway.ready["admin"]).removeprefix("http://")
     writer.write(request("/api/v1/events", host=admin))
-    await reader.readuntil(b"from now on")
+    await reader.readuntil(b"entries follow")
     writer.close()
     async with RawClient(tapeway.proxy) as half:
         await half.send(request("/half", b"x" * 1000)[:-1])

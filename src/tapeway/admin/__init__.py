@@ -1,1 +1,1 @@
-"""The admin listener: what a person or a script steers and reads tapeway with."""
+"""The admin API: control and inspection of a running tapeway over HTTP."""

@@ -1,4 +1,4 @@
-"""The admin listener as an aiohttp application, for whoever has a socket to mount it on."""
+"""The admin API as an aiohttp application."""
 
 import logging
 import time
@@ -8,14 +8,20 @@ from collections.abc import Awaitable, Callable, Collection
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from tapeway.admin.auth import AdminGuard, HostList, WrongTokens
-from tapeway.admin.context import Census, HandlerContext
-from tapeway.admin.errors import SHIELD, allowed, of_library, refuse
-from tapeway.admin.instances import Alone, Instances
+from tapeway.admin.auth import AdminGuard, GuessLimiter, HostList
+from tapeway.admin.context import HandlerContext, InteractionCounts
 from tapeway.admin.metrics import Metrics
 from tapeway.admin.openapi import document
 from tapeway.admin.operation import Operation
+from tapeway.admin.processes import ServingProcesses, SingleProcess
 from tapeway.admin.request_body import MAX_BODY
+from tapeway.admin.responses import (
+    SECURITY_HEADERS,
+    allow_header,
+    error_response,
+    from_http_exception,
+    internal_error,
+)
 from tapeway.admin.routes import TABLE
 from tapeway.core.json_text import dump
 from tapeway.engine.broker import Broker
@@ -27,16 +33,16 @@ log = logging.getLogger(__name__)
 
 GUARD = web.AppKey("guard", AdminGuard)
 
-_ALIVE = "/healthz"
-"""It speaks of this process alone, and waits for no other."""
+_LIVENESS = "/healthz"
+"""Answers for this process alone, and waits for no other."""
 
-_PUBLIC = frozenset(each.path for each in TABLE if each.public)
+_PUBLIC_PATHS = frozenset(each.path for each in TABLE if each.public)
 
 
 def make_application(
     broker: Broker,
     journal: RequestJournal,
-    instances: Instances | None = None,
+    processes: ServingProcesses | None = None,
     *,
     token: str | None,
     listener: tuple[str, int],
@@ -46,93 +52,96 @@ def make_application(
     new_id: Callable[[], str] = lambda: f"tw-admin-{uuid.uuid4().hex[:12]}",
     heartbeat_s: float = 15.0,
 ) -> web.Application:
-    """The API on this broker, as it is called on this listener or by these further host names.
+    """The admin API of this broker.
 
-    `instances` are the processes that serve, where the broker's own is not the only one.
+    It takes calls whose Host names `listener` or one of `hosts`. `processes` are the workers that
+    serve requests; by default this process is the only one.
 
-    Raises ConfigError where other machines could reach it and there is no token.
+    Raises ConfigError if other machines could reach the listener and there is no token.
     """
-    guard = AdminGuard(HostList.of(listener[0], hosts), token, WrongTokens(clock))
-    instances = instances or Alone(broker)
-    console = HandlerContext(
+    guard = AdminGuard(HostList.of(listener[0], hosts), token, GuessLimiter(clock))
+    processes = processes or SingleProcess(broker)
+    context = HandlerContext(
         broker=broker,
         journal=journal,
         version=version,
-        metrics=Metrics(broker, instances, version),
-        census=Census(),
+        metrics=Metrics(broker, processes, version),
+        counts=InteractionCounts(),
         openapi=dump(document(TABLE, version, locked=guard.locked)),
         heartbeat_s=heartbeat_s,
-        instances=instances,
+        processes=processes,
     )
-    application = web.Application(middlewares=[_outermost(guard, new_id)], client_max_size=MAX_BODY)
+    application = web.Application(
+        middlewares=[_guard_and_translate_errors(guard, new_id)], client_max_size=MAX_BODY
+    )
     application[GUARD] = guard
-    application.on_response_prepare.append(_shield)
-    application.on_shutdown.append(_ending(journal))
-    _add_routes(application, console)
+    application.on_response_prepare.append(_add_security_headers)
+    application.on_shutdown.append(_close(journal))
+    _add_routes(application, context)
     return application
 
 
-def _outermost(guard: AdminGuard, new_id: Callable[[], str]) -> Middleware:
+def _guard_and_translate_errors(guard: AdminGuard, new_id: Callable[[], str]) -> Middleware:
     @web.middleware
     async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            guard.check(request, public=request.rel_url.raw_path in _PUBLIC)
+            guard.check(request, public=request.rel_url.raw_path in _PUBLIC_PATHS)
             _count_hop(request)
             return await handler(request)
         except web.HTTPException as exc:
-            return refuse(of_library(exc), new_id(), allowed(exc))
+            return error_response(from_http_exception(exc), new_id(), allow_header(exc))
         except TapewayError as exc:
-            # A refused token is told in the same words each time, whatever was wrong with it.
-            return refuse(exc, "" if exc.status == 401 else new_id())
+            # The response to a wrong token is always the same, whatever was wrong with it.
+            return error_response(exc, "" if exc.status == 401 else new_id())
         except ConnectionError:
             raise
         except Exception as exc:
             log.error("an admin call failed: %s", describe(exc))
-            return refuse(TapewayError("tapeway failed to answer; its log says where"), new_id())
+            return error_response(internal_error(), new_id())
 
     return answer
 
 
 def _count_hop(request: web.Request) -> None:
     """Raises AdminError (508) for a call that goes from store to store in a circle."""
-    said = request.headers.get(HEADER, "0")
-    hops = int(said) if said.isascii() and said.isdigit() and len(said) < 4 else 0
+    value = request.headers.get(HEADER, "0")
+    hops = int(value) if value.isascii() and value.isdigit() and len(value) < 4 else 0
     if hops > MOST:
         raise AdminError(
-            "this call went through too many stores: does one lead back to another?",
+            "this call passed through too many tapeways: is each the store of the next, in a circle?",
             status=508,
             code="store_loop",
         )
     HOPS.set(hops)
 
 
-def _add_routes(application: web.Application, console: HandlerContext) -> None:
+def _add_routes(application: web.Application, context: HandlerContext) -> None:
     resources: dict[str, web.Resource] = {}
     for each in TABLE:
         if (resource := resources.get(each.path)) is None:
             resource = resources[each.path] = application.router.add_resource(each.path)
         for method in ("GET", "HEAD") if each.method == "GET" else (each.method,):
-            resource.add_route(method, _handler(each, console), expect_handler=_expect)
-    # Last, so that it takes what no row takes.
+            resource.add_route(method, _handler(each, context), expect_handler=_expect)
+    # Last, so that it takes only paths that no operation has.
     rest = application.router.add_resource("/{rest:.*}")
-    rest.add_route("*", _nowhere(list(resources.values())), expect_handler=_expect)
+    rest.add_route("*", _not_found(list(resources.values())), expect_handler=_expect)
 
 
 def _handler(
-    each: Operation, console: HandlerContext
+    each: Operation, context: HandlerContext
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def serve(request: web.Request) -> web.StreamResponse:
-        if each.path != _ALIVE:
-            await console.instances.gather()
-        return await each.serve(console, request)
+        if each.path != _LIVENESS:
+            await context.processes.sync()
+        return await each.serve(context, request)
 
     return serve
 
 
-def _nowhere(
+def _not_found(
     resources: list[web.Resource],
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    async def nowhere(request: web.Request) -> web.StreamResponse:
+    async def not_found(request: web.Request) -> web.StreamResponse:
         methods: set[str] = set()
         for each in resources:
             methods |= (await each.resolve(request))[1]
@@ -140,19 +149,19 @@ def _nowhere(
             raise web.HTTPMethodNotAllowed(request.method, sorted(methods))
         raise web.HTTPNotFound
 
-    return nowhere
+    return not_found
 
 
 async def _expect(request: web.Request) -> None:
-    """Nothing yet: the library would ask for a body before the guard has looked."""
+    """Send no `100 Continue` yet: aiohttp would ask for the body before the guard has checked."""
 
 
-async def _shield(request: web.Request, response: web.StreamResponse) -> None:
-    response.headers.update(SHIELD)
+async def _add_security_headers(request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(SECURITY_HEADERS)
 
 
-def _ending(journal: RequestJournal) -> Callable[[web.Application], Awaitable[None]]:
-    async def end(application: web.Application) -> None:
+def _close(journal: RequestJournal) -> Callable[[web.Application], Awaitable[None]]:
+    async def close(application: web.Application) -> None:
         journal.close()
 
-    return end
+    return close

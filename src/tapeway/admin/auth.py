@@ -1,18 +1,15 @@
-"""Who may call: the outermost check of the admin listener.
+"""Who may call the admin listener: checks of Host, Origin and token before any handler runs.
 
-A browser on this machine reaches a loopback port for any page it shows. So a call must name this
-listener in its Host, must not come from another origin, and must carry the token if there is one.
+A browser on this machine sends requests to loopback ports for any page it shows. So a call must
+name this listener in its Host, must not come from another origin, and must carry the token if
+there is one.
 
-How often an address may guess the token.
+The Host check stops DNS rebinding: an attacker lets a name of its own resolve to this machine, and
+its page then calls this listener as its own server. An IP address cannot be taken over that way,
+nor can a name that public DNS does not hold.
 
-A guesser gets a burst of tries and then few a second; who is over the limit is not even compared.
-The burst is wide enough for a client that was started with a wrong token.
-
-By which names the admin listener may be called.
-
-A page of an attacker can let its own name lead to this machine (DNS rebinding) and then ask us as
-if we were its own server. An address in the Host header cannot be had that way, nor can a name
-that public DNS does not hold.
+An address that sends wrong tokens gets a burst of tries, then a few per second. The burst is wide
+enough for a client that was started with a wrong token.
 """
 
 import hashlib
@@ -32,38 +29,38 @@ from tapeway.settings.parsers import is_loopback
 
 BURST = 500
 PER_SECOND = 10
-_ADDRESSES = 4096
+_MAX_ADDRESSES = 4096
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{0,5})?")
 
-_PRIVATE = (".localhost", ".local", ".internal", ".svc")
-"""Reserved or never given out: mDNS, container networks, clusters."""
+_PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".svc")
+"""Names that public DNS does not hold: mDNS, container networks, clusters."""
 _OWN_SITE = frozenset({"same-origin", "none"})
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
-class WrongTokens:
-    """Wrong tokens by address; of the addresses the last few thousand are remembered."""
+class GuessLimiter:
+    """Limits wrong tokens per address (a leaky bucket); the last few thousand are remembered."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._paid_until: OrderedDict[str, float] = OrderedDict()
+        self._empty_at: OrderedDict[str, float] = OrderedDict()
 
     def exhausted(self, address: str | None) -> bool:
         """Whether this address has to wait before it may try again."""
-        debt = self._paid_until.get(_source(address), 0.0) - self._clock()
-        return debt > (BURST - 1) / PER_SECOND
+        remaining_s = self._empty_at.get(_bucket(address), 0.0) - self._clock()
+        return remaining_s > (BURST - 1) / PER_SECOND
 
-    def failed(self, address: str | None) -> None:
-        """Remember a wrong token."""
-        source, now = _source(address), self._clock()
-        self._paid_until[source] = max(self._paid_until.get(source, now), now) + 1 / PER_SECOND
-        self._paid_until.move_to_end(source)
-        if len(self._paid_until) > _ADDRESSES:
-            self._paid_until.popitem(last=False)
+    def record_failure(self, address: str | None) -> None:
+        """Count a wrong token."""
+        bucket, now = _bucket(address), self._clock()
+        self._empty_at[bucket] = max(self._empty_at.get(bucket, now), now) + 1 / PER_SECOND
+        self._empty_at.move_to_end(bucket)
+        if len(self._empty_at) > _MAX_ADDRESSES:
+            self._empty_at.popitem(last=False)
 
 
-def _source(address: str | None) -> str:
-    """The address; of version 6 its network, since one machine has all of that."""
+def _bucket(address: str | None) -> str:
+    # IPv6 by its /64, since one machine has all of those addresses.
     try:
         found = ip_address((address or "").partition("%")[0])
     except ValueError:
@@ -75,18 +72,18 @@ def _source(address: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HostList:
-    """Names and addresses that lead here on purpose."""
+    """Names and addresses by which this listener may be called."""
 
     named: frozenset[str]
     beyond_loopback: bool
 
     @classmethod
     def of(cls, host: str, more: Collection[str] = ()) -> Self:
-        """Those of a listener bound to this host, and more names it is known by."""
+        """The names of a listener bound to `host`, and further names for it."""
         return cls(frozenset(each.lower() for each in (host, *more)), not is_loopback(host))
 
     def allows(self, header: str) -> bool:
-        """Whether a Host header names this listener; its port may be another, mapped one."""
+        """Whether a Host header names this listener. Its port may differ, as ports can be mapped."""
         match = _HOST.fullmatch(header)
         if match is None:
             return False
@@ -97,7 +94,7 @@ class HostList:
 
 
 def _private(host: str) -> bool:
-    if host.endswith(_PRIVATE):
+    if host.endswith(_PRIVATE_SUFFIXES):
         return True
     try:
         ip_address(host)
@@ -109,9 +106,9 @@ def _private(host: str) -> bool:
 class AdminGuard:
     """Refuses calls by raising AdminError."""
 
-    def __init__(self, hosts: HostList, token: str | None, attempts: WrongTokens) -> None:
+    def __init__(self, hosts: HostList, token: str | None, attempts: GuessLimiter) -> None:
         if token == "":
-            raise ConfigError("the admin token is empty: give one, or none at all")
+            raise ConfigError("the admin token is empty: set one, or leave the option out")
         if token is None and hosts.beyond_loopback:
             raise ConfigError(
                 "other machines could reach the admin API: set --admin-token "
@@ -137,7 +134,7 @@ class AdminGuard:
     def _check_message(self, request: web.Request) -> None:
         if request.version > (1, 1):
             raise AdminError(
-                "only HTTP/1.0 and HTTP/1.1 are spoken here", status=505, code="http_version"
+                "only HTTP/1.0 and HTTP/1.1 are supported", status=505, code="http_version"
             )
         if not request.raw_path.startswith("/") and request.method != "CONNECT":
             # Its authority would count instead of the Host header (RFC 9112 section 3.2.2).
@@ -145,11 +142,11 @@ class AdminGuard:
         expected = request.headers.get("Expect")
         if expected is not None and expected.lower() != "100-continue":
             raise AdminError(
-                "only 'Expect: 100-continue' is understood", status=417, code="expectation_failed"
+                "only 'Expect: 100-continue' is supported", status=417, code="expectation_failed"
             )
 
     def _check_host(self, request: web.Request) -> None:
-        # None at all is HTTP/1.0, which no browser speaks.
+        # No Host at all is HTTP/1.0, which no browser sends.
         if not all(map(self._hosts.allows, request.headers.getall("Host", []))):
             raise AdminError(
                 "the Host header does not name this listener: "
@@ -163,7 +160,7 @@ class AdminGuard:
         origins = request.headers.getall("Origin", [])
         sites = request.headers.getall("Sec-Fetch-Site", [])
         # `same-site` is another port of this host: the proxy's, with recorded pages.
-        if not all(_leads_to(each, own) for each in origins) or not _OWN_SITE.issuperset(sites):
+        if not all(_same_origin(each, own) for each in origins) or not _OWN_SITE.issuperset(sites):
             raise AdminError(
                 "a page of another origin may not call the admin API",
                 status=403,
@@ -182,7 +179,7 @@ class AdminGuard:
             )
         if len(values) != 1 or not hmac.compare_digest(_digest(_bearer(values[0])), self._digest):
             if values:
-                self._attempts.failed(request.remote)
+                self._attempts.record_failure(request.remote)
             raise unauthorized()
 
 
@@ -196,7 +193,7 @@ def unauthorized() -> AdminError:
 
 
 def _digest(token: bytes) -> bytes:
-    # Of one length, whatever was sent: a comparison may tell lengths apart.
+    # Comparing digests of one length hides the token's length from a timing attack.
     return hashlib.sha256(token).digest()
 
 
@@ -205,7 +202,7 @@ def _bearer(value: bytes) -> bytes:
     return token.strip() if scheme.lower() == b"bearer" else b""
 
 
-def _leads_to(origin: str, host: str) -> bool:
+def _same_origin(origin: str, host: str) -> bool:
     try:
         parts = urlsplit(origin.lower())
     except ValueError:

@@ -1,54 +1,50 @@
-"""What the handlers of the admin API work on.
-
-How many interactions a cassette holds that is not in.
-
-A store tells sizes without reading, but a count takes reading the whole. So counts are remembered
-until the cassette changes, and one answer reads no more than a budget.
-"""
+"""What the handlers of the admin API work with, and a cache of interaction counts."""
 
 from dataclasses import dataclass
 
-from tapeway.admin.instances import Instances
 from tapeway.admin.metrics import Metrics
+from tapeway.admin.processes import ServingProcesses
 from tapeway.core.model.cassette import CassetteStat
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 
-MIB = 1024 * 1024
-BUDGET = 64 * MIB
-_REMEMBERED = 10_000
-
-
-class Census:
-    """Counts by name, each with the state of the cassette it was taken in."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, tuple[CassetteStat, int]] = {}
-
-    def known(self, name: str, stat: CassetteStat) -> int | None:
-        """The count, if it was taken and nothing changed since."""
-        taken = self._counts.get(name)
-        return taken[1] if taken is not None and taken[0] == stat else None
-
-    async def take(self, broker: Broker, name: str, stat: CassetteStat) -> int:
-        """Count by reading. Raises StoreError for a cassette that cannot be read."""
-        stored = await broker.read(name)
-        count = 0 if stored is None else len(stored.interactions)
-        if len(self._counts) >= _REMEMBERED:
-            self._counts.clear()
-        self._counts[name] = (stat, count)
-        return count
+_MAX_CACHED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerContext:
-    """The broker and its journal, as seen from the admin listener."""
+    """Everything a handler may use."""
 
     broker: Broker
     journal: RequestJournal
     version: str
     metrics: Metrics
-    census: Census
+    counts: "InteractionCounts"
     openapi: bytes
     heartbeat_s: float
-    instances: Instances
+    processes: ServingProcesses
+
+
+class InteractionCounts:
+    """How many interactions cassettes hold that are not loaded.
+
+    A store tells sizes without reading, but counting takes reading the whole cassette. So each
+    count is remembered until its cassette changes.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[str, tuple[CassetteStat, int]] = {}
+
+    def cached(self, name: str, stat: CassetteStat) -> int | None:
+        """The count, if it is known and the cassette has not changed since."""
+        found = self._counts.get(name)
+        return found[1] if found is not None and found[0] == stat else None
+
+    async def count(self, broker: Broker, name: str, stat: CassetteStat) -> int:
+        """Count by reading the cassette. Raises StoreError if it cannot be read."""
+        stored = await broker.read(name)
+        count = 0 if stored is None else len(stored.interactions)
+        if len(self._counts) >= _MAX_CACHED:
+            self._counts.clear()
+        self._counts[name] = (stat, count)
+        return count

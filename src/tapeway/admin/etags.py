@@ -1,4 +1,4 @@
-"""ETags, and what a change that names one depends on (RFC 9110 sections 8.8.3 and 13)."""
+"""ETags and preconditions of the admin API (RFC 9110 sections 8.8.3 and 13)."""
 
 import re
 
@@ -7,29 +7,29 @@ from aiohttp import web
 from tapeway.engine.editing.changes import Condition
 from tapeway.errors import AdminError
 
-_TAG = re.compile(r'"([0-9a-f]{64})"')
-_ANY = re.compile(r'(?:W/)?"[\x21\x23-\x7e]*"')
+_OWN_TAG = re.compile(r'"([0-9a-f]{64})"')
+_ANY_TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]*"')
 
 
-def tag(digest: str) -> str:
-    """A digest as the header has it."""
-    return f'"{digest}"'
+def etag_header(digest: str) -> dict[str, str]:
+    """The ETag header of content with this digest."""
+    return {"ETag": f'"{digest}"'}
 
 
-def condition(request: web.Request) -> Condition:
-    """What the change depends on. Raises AdminError (400) for what cannot be read."""
-    wanted, unwanted = _values(request, "If-Match"), _values(request, "If-None-Match")
-    if unwanted not in ([], ["*"]):
-        raise AdminError("the only If-None-Match that is understood is '*'", code="bad_condition")
-    absent = bool(unwanted)
-    if wanted == ["*"]:
+def precondition(request: web.Request) -> Condition:
+    """What If-Match and If-None-Match demand. Raises AdminError (400) for invalid ones."""
+    match, none_match = _values(request, "If-Match"), _values(request, "If-None-Match")
+    if none_match not in ([], ["*"]):
+        raise AdminError("the only supported If-None-Match is '*'", code="bad_condition")
+    absent = bool(none_match)
+    if match == ["*"]:
         return Condition(present=True, absent=absent)
-    if not wanted:
+    if not match:
         return Condition(absent=absent)
-    if not all(map(_ANY.fullmatch, wanted)):
-        raise AdminError("the If-Match is no list of ETags", code="bad_condition")
-    # What is weak, or never was one of ours, matches nothing.
-    strong = [found[1] for each in wanted if (found := _TAG.fullmatch(each))]
+    if not all(map(_ANY_TAG.fullmatch, match)):
+        raise AdminError("the If-Match is not a list of ETags", code="bad_condition")
+    # A weak tag, or one that tapeway did not make, matches nothing.
+    strong = [found[1] for each in match if (found := _OWN_TAG.fullmatch(each))]
     return Condition(match=frozenset(strong), absent=absent)
 
 

@@ -1,6 +1,6 @@
-"""Mounts the admin application so that malformed HTTP, too, is answered without being repeated.
+"""Runs the admin application, and answers malformed HTTP itself.
 
-The library answers and logs the bad line itself, token and all.
+aiohttp's own response and log line would repeat the malformed line, token included.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from aiohttp.web_request import BaseRequest
 
 from tapeway.admin.app import GUARD
 from tapeway.admin.auth import AdminGuard, unauthorized
-from tapeway.admin.errors import refuse
+from tapeway.admin.responses import error_response, internal_error
 from tapeway.admin.routes import TABLE
 from tapeway.errors import AdminError, TapewayError, describe
 
@@ -31,7 +31,7 @@ _METHODS = ", ".join(sorted({"HEAD", *(each.method for each in TABLE)}))
 
 
 class AdminConnection(RequestHandler):
-    """One caller's connection."""
+    """The connection of one caller."""
 
     __slots__ = ("_gone", "_guard", "_refused")
 
@@ -59,9 +59,9 @@ class AdminConnection(RequestHandler):
         if not isinstance(exc, HttpProcessingError | ConnectionError):
             log.error("an admin call failed: %s", describe(exc) if exc else status)
         if request.writer.output_size > 0:
-            raise ConnectionError("the answer has begun and cannot become an error")
-        error = _reason(exc, self._guard)
-        response = refuse(error, "", {"Allow": _METHODS} if error.status == 405 else None)
+            raise ConnectionError("the response has begun and cannot become an error")
+        error = _error_for(exc, self._guard)
+        response = error_response(error, "", {"Allow": _METHODS} if error.status == 405 else None)
         response.force_close()
         self._refused = True
         return response
@@ -71,11 +71,11 @@ class AdminConnection(RequestHandler):
     ) -> tuple[web.StreamResponse, bool]:
         finished = await super().finish_response(request, resp, start_time)
         if self._refused:
-            await self._let_go()
+            await self._linger()
         return finished
 
-    async def _let_go(self) -> None:
-        # Closing on a caller who still sends would reset the connection, and the answer with it.
+    async def _linger(self) -> None:
+        # Closing while the caller still sends would reset the connection and lose the response.
         if self.transport is not None and self.transport.can_write_eof():
             self.transport.write_eof()
         with suppress(TimeoutError):
@@ -88,7 +88,7 @@ class AdminConnection(RequestHandler):
 
 
 class AdminServer(web.Server):
-    """aiohttp's low-level server, making AdminConnections."""
+    """aiohttp's low-level server with AdminConnection as its protocol."""
 
     def __init__(self, made: web.Server, guard: AdminGuard) -> None:
         super().__init__(made.request_handler, request_factory=made.request_factory)
@@ -110,7 +110,7 @@ class AdminServer(web.Server):
 
 
 class AdminRunner(web.AppRunner):
-    """Runs what `make_application` made."""
+    """Runs an application of `make_application`."""
 
     __slots__ = ()
 
@@ -118,9 +118,9 @@ class AdminRunner(web.AppRunner):
         return AdminServer(await super()._make_server(), self.app[GUARD])
 
 
-def _reason(exc: BaseException | None, guard: AdminGuard) -> TapewayError:
+def _error_for(exc: BaseException | None, guard: AdminGuard) -> TapewayError:
     if isinstance(exc, LineTooLong) and exc.args[1] != MAX_LINE and guard.locked:
-        # No token can be read from such a request, so it has none.
+        # Its headers cannot be read, and so no token: the same response as without one.
         return unauthorized()
     if isinstance(exc, LineTooLong):
         return AdminError(
@@ -128,10 +128,10 @@ def _reason(exc: BaseException | None, guard: AdminGuard) -> TapewayError:
         )
     if isinstance(exc, BadHttpMethod):
         return AdminError(
-            "no path here takes this method: the Allow header lists those there are",
+            "no path takes this method: the Allow header lists the methods in use",
             status=405,
             code="method_not_allowed",
         )
     if isinstance(exc, HttpProcessingError):
         return AdminError("the request is not well-formed HTTP/1.1")
-    return TapewayError("tapeway failed to answer; its log says where")
+    return internal_error()

@@ -1,9 +1,7 @@
-"""The broker's counts as Prometheus reads them.
+"""Metrics in Prometheus' text format: the broker's counts and the resources of all processes.
 
-Read when asked for, so the hot path pays nothing. The only label that grows with use is the
-cassette's name, and of those no more than a hundred appear.
-
-What the processes that serve take of the machine, as Prometheus reads it of one.
+They are collected on request, so serving pays nothing. The only label that grows with use is the
+cassette's name, and at most a hundred of those appear.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,64 +10,63 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tapeway.admin.instances import Instances
+from tapeway.admin.processes import ServingProcesses
 from tapeway.core.model.control import MODE_POLICIES, Outcome
 from tapeway.engine.broker import Broker
 from tapeway.engine.cassette_context import CassetteCounts
 
-_OF_ONE = frozenset({"process_start_time_seconds", "process_max_fds"})
-_CPU = "process_cpu_seconds"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-NAMED = 100
-
+MAX_NAMED = 100
 OTHERS = "(others)"
 """No cassette can have this name."""
+_NOT_SUMMED = frozenset({"process_start_time_seconds", "process_max_fds"})
+_CPU = "process_cpu_seconds"
 _OUTCOMES: tuple[Outcome, ...] = ("replayed", "recorded", "live", "miss", "error")
 
 
-class Processes(Collector):
-    """All of them together; of what cannot be added, that of the process which answers."""
+class Metrics:
+    """All metrics, in a registry of their own."""
 
-    def __init__(self, instances: Instances) -> None:
-        self._instances = instances
+    def __init__(self, broker: Broker, processes: ServingProcesses, version: str) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_ProcessCollector(processes))
+        self._broker = _BrokerCollector(broker, processes, version)
+        self._registry.register(self._broker)
+
+    def text(self, loaded: Sequence[CassetteCounts] | None) -> bytes:
+        """The metrics as they are now; without those of cassettes where `loaded` is None."""
+        self._broker.loaded = loaded
+        return generate_latest(self._registry)
+
+
+class _ProcessCollector(Collector):
+    """The resources of all processes together; what cannot be summed is that of the first."""
+
+    def __init__(self, processes: ServingProcesses) -> None:
+        self._processes = processes
 
     def collect(self) -> Iterator[Metric]:
-        first, *others = self._instances.pids
-        added: dict[str, float] = {_CPU: self._instances.past_cpu_s}
+        first, *others = self._processes.pids
+        added: dict[str, float] = {_CPU: self._processes.past_cpu_s}
         for pid in others:
-            for metric in _of(pid):
+            for metric in _of_process(pid):
                 added[metric.name] = added.get(metric.name, 0.0) + metric.samples[0].value
-        for metric in _of(first):
-            if metric.name not in _OF_ONE:
+        for metric in _of_process(first):
+            if metric.name not in _NOT_SUMMED:
                 sample = metric.samples[0]
                 metric.samples = [sample._replace(value=sample.value + added.get(metric.name, 0.0))]
             yield metric
 
 
-def _of(pid: int) -> Iterator[Metric]:
-    """None of one that has ended meanwhile."""
+def _of_process(pid: int) -> Iterator[Metric]:
+    # Yields nothing for a process that has ended meanwhile.
     yield from ProcessCollector(pid=lambda: pid, registry=None).collect()
 
 
-class Metrics:
-    """The processes and their broker, in a registry of their own."""
-
-    def __init__(self, broker: Broker, instances: Instances, version: str) -> None:
-        self._registry = CollectorRegistry()
-        self._registry.register(Processes(instances))
-        self._broker = _BrokerCollector(broker, instances, version)
-        self._registry.register(self._broker)
-
-    def text(self, loaded: Sequence[CassetteCounts] | None) -> bytes:
-        """All of them, as they are now; `loaded` are the cassettes that are in, if it is known."""
-        self._broker.loaded = loaded
-        return generate_latest(self._registry)
-
-
 class _BrokerCollector(Collector):
-    def __init__(self, broker: Broker, instances: Instances, version: str) -> None:
+    def __init__(self, broker: Broker, processes: ServingProcesses, version: str) -> None:
         self._broker = broker
-        self._instances = instances
+        self._processes = processes
         self._version = version
         self.loaded: Sequence[CassetteCounts] | None = ()
 
@@ -79,33 +76,33 @@ class _BrokerCollector(Collector):
         yield self._requests()
         yield CounterMetricFamily(
             "tapeway_upstream_connections",
-            "Connections to upstreams ever opened",
-            value=self._instances.connections,
+            "Connections to upstreams opened",
+            value=self._processes.connections,
         )
-        yield CounterMetricFamily("tapeway_takes", "Takes ever started", value=broker.takes)
+        yield CounterMetricFamily("tapeway_takes", "Takes started", value=broker.takes)
         yield GaugeMetricFamily(
             "tapeway_recordings_in_flight",
-            "Live calls under way that will be recorded",
-            value=self._instances.in_flight,
+            "Live calls in progress that will be recorded",
+            value=self._processes.in_flight,
         )
         yield self._mode()
         if self.loaded is not None:
             yield _interactions(self.loaded)
             yield GaugeMetricFamily(
-                "tapeway_cassettes_loaded", "Cassettes that are in", value=len(self.loaded)
+                "tapeway_cassettes_loaded", "Loaded cassettes", value=len(self.loaded)
             )
         yield GaugeMetricFamily(
             "tapeway_ready",
             "1 while /readyz is 200",
-            value=int(not broker.draining and self._instances.trouble() is None),
+            value=int(not broker.draining and self._processes.readiness_error() is None),
         )
         yield GaugeMetricFamily(
-            "tapeway_draining", "1 while the process is stopping", value=int(broker.draining)
+            "tapeway_draining", "1 while tapeway stops", value=int(broker.draining)
         )
 
     def _requests(self) -> Metric:
         family = CounterMetricFamily(
-            "tapeway_requests", "Proxied requests by how they ended", labels=["outcome"]
+            "tapeway_requests", "Proxied requests by outcome", labels=["outcome"]
         )
         for outcome in _OUTCOMES:
             family.add_metric([outcome], self._broker.counts[outcome])
@@ -121,18 +118,18 @@ class _BrokerCollector(Collector):
 def _interactions(loaded: Sequence[CassetteCounts]) -> Metric:
     family = GaugeMetricFamily(
         "tapeway_cassette_interactions",
-        f"Interactions of a cassette that is in; beyond {NAMED} of those, of the rest together",
+        f"Interactions per loaded cassette; above {MAX_NAMED} cassettes the rest are summed",
         labels=["cassette"],
     )
-    for cassette in loaded[:NAMED]:
+    for cassette in loaded[:MAX_NAMED]:
         family.add_metric([cassette.name], cassette.interactions)
-    if len(loaded) > NAMED:
-        others = sum(each.interactions for each in loaded[NAMED:])
+    if len(loaded) > MAX_NAMED:
+        others = sum(each.interactions for each in loaded[MAX_NAMED:])
         family.add_metric([OTHERS], others)
     return family
 
 
 def _info(version: str) -> Metric:
-    family = GaugeMetricFamily("tapeway_build_info", "The version that runs", labels=["version"])
+    family = GaugeMetricFamily("tapeway_build_info", "The version of tapeway", labels=["version"])
     family.add_metric([version], 1)
     return family

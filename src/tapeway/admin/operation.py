@@ -1,4 +1,4 @@
-"""One row of the API: a method on a path, who handles it, what it takes and answers."""
+"""An operation of the API: a method on a path, its handler, what it takes and returns."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -11,21 +11,21 @@ from tapeway.admin.context import HandlerContext
 from tapeway.admin.models.control import InForce
 from tapeway.admin.models.schema import MAX_INDEX, Nothing
 from tapeway.admin.request_body import read_body, read_query
+from tapeway.admin.responses import json_response
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.errors import AdminError
 
 Query = TypeVar("Query", bound=BaseModel)
 Body = TypeVar("Body", bound=BaseModel)
 
-Answer = BaseModel | web.StreamResponse
 Serve = Callable[[HandlerContext, web.Request], Awaitable[web.StreamResponse]]
 
-_SAFE = frozenset({"GET", "HEAD"})
+_SAFE_METHODS = frozenset({"GET", "HEAD"})
 
 
 @dataclass(frozen=True, slots=True)
 class OperationCall(Generic[Query, Body]):
-    """A call that may be made and could be read."""
+    """A call that passed the guard, with its query and body parsed."""
 
     request: web.Request
     query: Query
@@ -33,12 +33,12 @@ class OperationCall(Generic[Query, Body]):
 
     @property
     def cassette(self) -> str:
-        """The name in the path, decoded once. Raises RequestError for one that is none."""
+        """The cassette name in the path, decoded once. Raises RequestError if it is invalid."""
         return check_cassette_name(self.request.match_info["name"])
 
     @property
     def index(self) -> int:
-        """The index in the path. Raises AdminError (400) for one that is none."""
+        """The index in the path. Raises AdminError (400) if it is invalid."""
         text = self.request.match_info["index"]
         if not (text.isascii() and text.isdigit() and len(text) <= len(str(MAX_INDEX))):
             raise AdminError(
@@ -47,20 +47,20 @@ class OperationCall(Generic[Query, Body]):
         return int(text)
 
 
-Plain = OperationCall[Nothing, Nothing]
+PlainCall = OperationCall[Nothing, Nothing]
 
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """An answer that is no model: its type and what it is."""
+    """A response that is not a model: its media type and a description."""
 
     type: str
     description: str
 
 
 @dataclass(frozen=True, slots=True)
-class Octets:
-    """A body that the handler reads itself: its types and what it is."""
+class RawBody:
+    """A body that the handler reads itself: its media types and a description."""
 
     types: tuple[str, ...]
     description: str
@@ -68,7 +68,11 @@ class Octets:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A row of the table. `public` needs no token; `errors` are those of the handler itself."""
+    """A row of the route table.
+
+    A `public` operation needs no token. `errors` are the statuses of the handler itself, besides
+    those that every operation has.
+    """
 
     method: str
     path: str
@@ -76,49 +80,49 @@ class Operation:
     summary: str
     query: type[BaseModel]
     body: type[BaseModel]
-    answer: type[BaseModel] | Media
+    response: type[BaseModel] | Media
     errors: tuple[int, ...]
     public: bool
     serve: Serve
-    octets: Octets | None = None
+    raw_body: RawBody | None = None
 
     @property
     def takes_body(self) -> bool:
-        return self.method not in _SAFE
+        return self.method not in _SAFE_METHODS
 
 
 def route(
     method: str,
     path: str,
-    handler: Callable[[HandlerContext, OperationCall[Query, Body]], Awaitable[Answer]],
+    handler: Callable[
+        [HandlerContext, OperationCall[Query, Body]], Awaitable[BaseModel | web.StreamResponse]
+    ],
     query: type[Query],
     body: type[Body],
-    answer: type[BaseModel] | Media,
+    response: type[BaseModel] | Media,
     *,
     errors: tuple[int, ...] = (),
     public: bool = False,
-    octets: Octets | None = None,
+    raw_body: RawBody | None = None,
 ) -> Operation:
-    """A row whose handler takes just what the row says."""
+    """A row of the table; the types of its handler are those of the row."""
 
-    async def serve(console: HandlerContext, request: web.Request) -> web.StreamResponse:
-        reads = method not in _SAFE and octets is None
+    async def serve(context: HandlerContext, request: web.Request) -> web.StreamResponse:
+        reads = method not in _SAFE_METHODS and raw_body is None
         sent = await read_body(request, body) if reads else body()
-        found = await handler(console, OperationCall(request, read_query(request, query), sent))
-        if isinstance(found, web.StreamResponse):
-            return found
-        return _answered(found)
+        found = await handler(context, OperationCall(request, read_query(request, query), sent))
+        return _response(found)
 
     summary = (handler.__doc__ or "").partition("\n")[0]
     return Operation(
-        *(method, path, handler.__name__, summary, query, body, answer, errors, public, serve),
-        octets,
+        *(method, path, handler.__name__, summary, query, body, response, errors, public, serve),
+        raw_body,
     )
 
 
-def _answered(found: BaseModel) -> web.Response:
-    late = isinstance(found, InForce) and bool(found.laggards)
-    body = found.model_dump_json(exclude=None if late else {"laggards"})
-    return web.Response(
-        status=202 if late else 200, body=body.encode(), content_type="application/json"
-    )
+def _response(found: BaseModel | web.StreamResponse) -> web.StreamResponse:
+    if isinstance(found, web.StreamResponse):
+        return found
+    if isinstance(found, InForce) and not found.laggards:
+        return json_response(found.model_dump_json(exclude={"laggards"}).encode())
+    return json_response(found, status=202 if isinstance(found, InForce) else 200)

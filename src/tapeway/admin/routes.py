@@ -1,17 +1,16 @@
-"""The whole API as one table; routing, 404, 405 and the OpenAPI document derive from it."""
+"""The route table of the admin API. Routing, 404, 405 and the OpenAPI document derive from it."""
 
-from tapeway.admin.handlers.bodies import OCTETS, get_body, put_body
+from tapeway.admin.handlers.bodies import BODY_TYPES, get_body, put_body
 from tapeway.admin.handlers.cassettes import get_outline, list_cassettes, put_head
 from tapeway.admin.handlers.control import eject, get_mode, insert, put_mode, report, rewind
-from tapeway.admin.handlers.copies import TYPES, get_copy, put_copy
+from tapeway.admin.handlers.copies import COPY_TYPES, get_copy, put_copy
 from tapeway.admin.handlers.import_export import (
-    ACCEPTED,
+    IMPORT_FORMATS,
     delete_cassette,
     get_cassette,
     put_cassette,
 )
 from tapeway.admin.handlers.interactions import (
-    JSON,
     append_interactions,
     claim,
     delete_interaction,
@@ -66,22 +65,25 @@ from tapeway.admin.models.interactions import (
 )
 from tapeway.admin.models.journal import Acceptance, Accepted, Cleared, JournalPage, JournalQuery
 from tapeway.admin.models.schema import Nothing
-from tapeway.admin.operation import Media, Octets, Operation, route
+from tapeway.admin.operation import Media, Operation, RawBody, route
+from tapeway.admin.request_body import JSON_TYPES
 
 _OPENAPI = Media("application/json", "This document")
-_METRICS = Media("text/plain", "Prometheus' text format, version 0.0.4")
-_EVENTS = Media("text/event-stream", "Events named `request`, each with a journal entry as data")
+_METRICS = Media("text/plain", "Prometheus text format, version 0.0.4")
+_EVENTS = Media("text/event-stream", "Events named `request`; the data of each is a journal entry")
 _CASSETTE = Media("application/json", "AgentTape's cassette schema, version 1")
 _INTERACTION = Media("application/json", "An interaction of AgentTape's cassette schema")
-_COPY = Media("application/jsonl", "The cassette line by line, its last line a digest of the whole")
-_BODY = Media("application/octet-stream", "The octets of the body")
+_COPY = Media(
+    "application/jsonl", "The cassette line by line; the last line has a digest of the whole"
+)
+_BODY = Media("application/octet-stream", "The bytes of the body")
 
-_SENT_CASSETTE = Octets(tuple(ACCEPTED), "A cassette in one of the formats there are")
-_SENT_INTERACTION = Octets(tuple(JSON), "An interaction of AgentTape's cassette schema")
-_SENT_ADDITIONS = Octets(tuple(JSON), "Interactions, and what they supersede")
-_SENT_COPY = Octets(tuple(TYPES), "What GET of the same path answers")
-_SENT_BODY = Octets(tuple(OCTETS), "The octets of the body")
-_CHANGED = (404, 409, 412, 422, 500, 503, 507)
+_SENT_CASSETTE = RawBody(tuple(IMPORT_FORMATS), "A cassette in a supported format")
+_SENT_INTERACTION = RawBody(tuple(JSON_TYPES), "An interaction of AgentTape's cassette schema")
+_SENT_ADDITIONS = RawBody(tuple(JSON_TYPES), "Interactions, and those they replace")
+_SENT_COPY = RawBody(tuple(COPY_TYPES), "What GET of the same path returns")
+_SENT_BODY = RawBody(tuple(BODY_TYPES), "The bytes of the body")
+_CHANGE_ERRORS = (404, 409, 412, 422, 500, 503, 507)
 
 _API = "/api/v1"
 _NAMED = f"{_API}/cassettes/{{name}}"
@@ -102,25 +104,25 @@ TABLE: tuple[Operation, ...] = (
     route("GET", _NAMED, get_cassette, ExportQuery, Nothing, _CASSETTE, errors=(404, 422, 500)),
     route(
         *("PUT", _NAMED, put_cassette, ImportQuery, Nothing, Imported),
-        errors=_CHANGED,
-        octets=_SENT_CASSETTE,
+        errors=_CHANGE_ERRORS,
+        raw_body=_SENT_CASSETTE,
     ),
-    route("DELETE", _NAMED, delete_cassette, Nothing, Nothing, Removed, errors=_CHANGED),
+    route("DELETE", _NAMED, delete_cassette, Nothing, Nothing, Removed, errors=_CHANGE_ERRORS),
     route("POST", f"{_NAMED}/claim", claim, Nothing, Nothing, Claimed, errors=(409, 500, 503)),
-    route("POST", f"{_NAMED}/release", release, Nothing, Nothing, Released, errors=_CHANGED),
+    route("POST", f"{_NAMED}/release", release, Nothing, Nothing, Released, errors=_CHANGE_ERRORS),
     route("GET", f"{_NAMED}/outline", get_outline, Nothing, Nothing, Outlined, errors=(404, 500)),
-    route("PUT", f"{_NAMED}/head", put_head, ChangeQuery, Head, Headed, errors=_CHANGED),
+    route("PUT", f"{_NAMED}/head", put_head, ChangeQuery, Head, Headed, errors=_CHANGE_ERRORS),
     route("GET", f"{_NAMED}/copy", get_copy, CopyQuery, Nothing, _COPY, errors=(404, 409, 500)),
     route(
         *("PUT", f"{_NAMED}/copy", put_copy, ChangeQuery, Nothing, Imported),
-        errors=_CHANGED,
-        octets=_SENT_COPY,
+        errors=_CHANGE_ERRORS,
+        raw_body=_SENT_COPY,
     ),
     route("GET", f"{_NAMED}/bodies/{{sha256}}", get_body, Nothing, Nothing, _BODY, errors=(404,)),
     route(
         *("PUT", f"{_NAMED}/bodies/{{sha256}}", put_body, Nothing, Nothing, BodyKept),
         errors=(422, 503, 507),
-        octets=_SENT_BODY,
+        raw_body=_SENT_BODY,
     ),
     route(
         "GET",
@@ -133,8 +135,8 @@ TABLE: tuple[Operation, ...] = (
     ),
     route(
         *("POST", f"{_NAMED}/interactions", append_interactions, ChangeQuery, Nothing, Added),
-        errors=_CHANGED,
-        octets=_SENT_ADDITIONS,
+        errors=_CHANGE_ERRORS,
+        raw_body=_SENT_ADDITIONS,
     ),
     route(
         "GET",
@@ -147,13 +149,13 @@ TABLE: tuple[Operation, ...] = (
     ),
     route(
         *("PUT", f"{_NAMED}/interactions/{{index}}", put_interaction, ChangeQuery, Nothing, Edited),
-        errors=_CHANGED,
-        octets=_SENT_INTERACTION,
+        errors=_CHANGE_ERRORS,
+        raw_body=_SENT_INTERACTION,
     ),
     route(
         *("DELETE", f"{_NAMED}/interactions/{{index}}", delete_interaction, ChangeQuery),
         *(Nothing, Edited),
-        errors=_CHANGED,
+        errors=_CHANGE_ERRORS,
     ),
     route(
         "GET",

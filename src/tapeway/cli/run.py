@@ -14,7 +14,7 @@ from typing import IO
 import click
 import uvloop
 
-from tapeway.admin.handlers.control import reported
+from tapeway.admin.handlers.control import reported_cassette
 from tapeway.admin.models.control import Report
 from tapeway.cli.command_classes import Around, command_of
 from tapeway.cli.env import variables
@@ -215,7 +215,7 @@ def _form(path: Path) -> Callable[[Finished], str]:
 
 def _json(finished: Finished) -> str:
     report = Report(
-        cassettes=[reported(each) for each in finished.reports],
+        cassettes=[reported_cassette(each) for each in finished.reports],
         upstream_connections=finished.connections,
     )
     return report.model_dump_json() + "\n"

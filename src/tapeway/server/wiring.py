@@ -14,8 +14,8 @@ from importlib.metadata import version
 from urllib.parse import urlsplit
 
 from tapeway.admin.app import make_application
-from tapeway.admin.instances import Instances
 from tapeway.admin.listener import AdminRunner
+from tapeway.admin.processes import ServingProcesses
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import Entries, RequestJournal
@@ -112,7 +112,7 @@ def make_admin(
     broker: Broker,
     journal: RequestJournal,
     listener: Listener,
-    instances: Instances | None = None,
+    processes: ServingProcesses | None = None,
 ) -> AdminRunner:
     """The admin API on this process or on several, to be mounted.
 
@@ -121,7 +121,7 @@ def make_admin(
     application = make_application(
         broker,
         journal,
-        instances,
+        processes,
         token=settings.admin_token.get_secret_value() if settings.admin_token else None,
         listener=(listener.host, listener.port),
         version=VERSION,

@@ -7,7 +7,7 @@ import resource
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
-from tapeway.admin.instances import trouble_of
+from tapeway.admin.processes import store_error
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.errors import TapewayError
@@ -101,7 +101,7 @@ class WorkerPool:
     def in_flight(self) -> int:
         return sum(hand.standing.in_flight for hand in self._hands.values())
 
-    def trouble(self) -> TapewayError | None:
+    def readiness_error(self) -> TapewayError | None:
         for number in range(1, len(self._listeners) + 1):
             hand = self._hands.get(number)
             if hand is None or not hand.serving:
@@ -110,21 +110,21 @@ class WorkerPool:
                 return _down(f"worker {number} (process {hand.pid}) does not answer")
             if hand.standing.trouble is not None:
                 return raised(hand.standing.trouble)
-        return trouble_of(self._broker.store)
+        return store_error(self._broker.store)
 
-    async def gather(self) -> None:
+    async def sync(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             for hand in self._hands.values():
                 if hand.serving:
                     tasks.create_task(hand.look())
         self._collect()
 
-    async def quiet(self, cassette: str) -> None:
+    async def wait_for_recordings(self, cassette: str) -> None:
         async with asyncio.TaskGroup() as tasks:
             for hand in self._hands.values():
                 if hand.serving:
                     tasks.create_task(hand.quiet(cassette))
-        await self.gather()
+        await self.sync()
 
     # How it does it.
 

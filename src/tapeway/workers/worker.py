@@ -13,7 +13,7 @@ from socket import socket
 import uvloop
 from aiohttp import web
 
-from tapeway.admin.instances import trouble_of
+from tapeway.admin.processes import store_error
 from tapeway.core.redaction.credentials import environment_credentials
 from tapeway.engine.broker import Broker
 from tapeway.errors import TapewayError, describe
@@ -155,7 +155,7 @@ async def _take_orders(
 
 def _standing(worker: _Worker) -> Value:
     worker.outlet.flush()
-    trouble = trouble_of(worker.broker.store)
+    trouble = store_error(worker.broker.store)
     return worker.broker.in_flight, None if trouble is None else told(trouble)
 
 

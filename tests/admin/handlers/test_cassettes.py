@@ -141,7 +141,7 @@ async def test_counting_keeps_to_its_budget(
         await open_world.ask(cassette=name)
         await open_world.done("POST", "/api/v1/eject", {"cassette": name})
     size = (await open_world.got("/api/v1/cassettes?limit=1"))["cassettes"][0]["size_bytes"]
-    monkeypatch.setattr(cassettes_handlers, "BUDGET", size)
+    monkeypatch.setattr(cassettes_handlers, "MAX_COUNTED_BYTES", size)
 
     counts = [
         [each["interactions"] for each in (await open_world.got("/api/v1/cassettes"))["cassettes"]]
@@ -267,7 +267,7 @@ async def test_a_cassette_that_would_not_fit_into_memory_is_not_read_whole(
         path = "/api/v1/cassettes/default"
         assert (await found.call("GET", path + route)).status == 200
 
-        monkeypatch.setattr(cassettes_handlers, "MOST_AT_ONCE", 100)
+        monkeypatch.setattr(cassettes_handlers, "MAX_WHOLE_BYTES", 100)
         response = await found.call("GET", path + route)
         assert response.status == 413
         assert "/copy" in await response.text()

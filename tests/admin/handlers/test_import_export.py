@@ -322,7 +322,7 @@ async def test_one_interaction_shows_the_reference() -> None:
 async def test_what_is_too_large_for_a_document_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(import_export, "MOST", len(LARGE) - 1)
+    monkeypatch.setattr(import_export, "MAX_INLINED", len(LARGE) - 1)
     async with world() as open_world:
         open_world.service.body = LARGE
         await open_world.ask("/v1/a", cassette="one")

@@ -179,10 +179,10 @@ async def test_silence_is_filled_with_comments() -> None:
     async with world(heartbeat_s=0.01) as found, _following(found) as stream:
         pieces = [await _next(stream) for _ in range(4)]
         await found.ask("/v1/a")
-        while (piece := await _next(stream)).startswith(b": still here"):
+        while (piece := await _next(stream)).startswith(b": heartbeat"):
             pass
 
-    assert pieces[1:] == [b": still here\n\n"] * 3
+    assert pieces[1:] == [b": heartbeat\n\n"] * 3
     assert piece.startswith(b"event: request\n")
 
 
@@ -195,14 +195,14 @@ async def test_it_ends_with_a_last_chunk_when_the_journal_closes(open_world: Wor
 
     assert rest.count(b"event: request") == 1
     async with _following(open_world) as late:
-        assert await late.content.read() == b": what is journalled from now on\n\n"
+        assert await late.content.read() == b": new journal entries follow\n\n"
 
 
 async def test_it_ends_when_the_listener_stops() -> None:
     async with asyncio.TaskGroup() as tasks, world() as found:
         reader, writer = await asyncio.open_connection("127.0.0.1", found.admin_port)
         writer.write(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        await reader.readuntil(b"now on\n\n")
+        await reader.readuntil(b"follow\n\n")
         reading = tasks.create_task(reader.read())
 
     assert reading.result().endswith(b"0\r\n\r\n"), "the end is a clean one"

@@ -222,7 +222,7 @@ async def test_a_follower_of_the_events_does_not_hold_up_the_stop(tmp_path: Path
         admin = str(tapeway.ready["admin"])
         reader, writer = await asyncio.open_connection(*address_of(admin))
         writer.write(request("/api/v1/events", host=admin.removeprefix("http://")))
-        await reader.readuntil(b"from now on")
+        await reader.readuntil(b"entries follow")
         await tapeway.ask("/nothing")
         tapeway.signal(signal.SIGTERM)
         assert await tapeway.ended() == 0

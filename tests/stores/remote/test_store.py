@@ -138,7 +138,7 @@ async def test_stores_that_lead_to_each_other_are_told_apart_from_slow_ones() ->
     ):
         # What the first one asks its store goes to the second now, and that asks the first.
         first.broker.store.names = store.names  # type: ignore[method-assign]
-        with pytest.raises(StoreError, match="too many stores"):
+        with pytest.raises(StoreError, match="too many tapeways"):
             await store.names()
 
 

@@ -1,1 +1,1 @@
-"""What answers each operation of the admin API."""
+"""The handlers of the admin API's operations, a file for each noun of the API."""

@@ -1,78 +1,67 @@
-"""Large bodies of a cassette, in pieces: what its interactions name by size and digest."""
+"""Large bodies of a cassette, which its interactions refer to by size and digest."""
 
 import re
 
 from aiohttp import web
 
 from tapeway.admin.context import HandlerContext
-from tapeway.admin.etags import tag
+from tapeway.admin.etags import etag_header
+from tapeway.admin.handlers.cassettes import check_exists
 from tapeway.admin.models.interactions import BodyKept
-from tapeway.admin.operation import Plain
-from tapeway.admin.request_body import MIB, media_type, pieces
+from tapeway.admin.operation import PlainCall
+from tapeway.admin.request_body import MIB, body_chunks, check_content_type
+from tapeway.admin.responses import stream_response
 from tapeway.body_files import Spool, stream
 from tapeway.core.model.messages import BodyFile
-from tapeway.engine.editing.lookup import no_cassette
-from tapeway.errors import AdminError, CassetteCorrupt, TapewayError
+from tapeway.errors import AdminError, CassetteCorrupt
 
-MOST_KEPT = 16 * 1024 * MIB
-OCTETS = frozenset({"application/octet-stream"})
+BODY_TYPES = frozenset({"application/octet-stream"})
+_MAX_BODY = 16 * 1024 * MIB
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-async def get_body(console: HandlerContext, call: Plain) -> web.StreamResponse:
+async def get_body(context: HandlerContext, call: PlainCall) -> web.StreamResponse:
     """A large body that an interaction of the cassette refers to as its `body_file`."""
     name, digest = call.cassette, _digest(call.request)
-    file = await console.broker.editor.body(name, digest)
+    file = await context.broker.editor.body(name, digest)
     if file is None:
-        if not console.broker.is_in(name) and await console.broker.store.stat(name) is None:
-            raise no_cassette(name)
+        await check_exists(context, name)
         raise AdminError(
             f"no interaction of cassette '{name}' refers to the body {digest}",
             status=404,
             code="no_body",
         )
-    response = web.StreamResponse(
-        headers={"Content-Type": "application/octet-stream", "ETag": tag(digest)}
-    )
-    response.content_length = file.size
-    await response.prepare(call.request)
-    if call.request.method == "HEAD":
-        return response
-    try:
-        async for piece in stream(file):
-            await response.write(piece)
-    except TapewayError:
-        # The head is out: what can be told now is only that this is not all of it.
-        if call.request.transport is not None:
-            call.request.transport.abort()
-        raise ConnectionAbortedError from None
-    await response.write_eof()
-    return response
+    headers = {
+        "Content-Type": "application/octet-stream",
+        "Content-Length": str(file.size),
+        **etag_header(digest),
+    }
+    return await stream_response(call.request, headers, stream(file))
 
 
-async def put_body(console: HandlerContext, call: Plain) -> BodyKept:
-    """Bring a large body in, durable when this answers, for an interaction that comes next."""
+async def put_body(context: HandlerContext, call: PlainCall) -> BodyKept:
+    """Upload a large body for an interaction that follows; it is durable when this returns."""
     name, digest = call.cassette, _digest(call.request)
-    media_type(call.request, OCTETS)
-    spool = Spool(console.broker.scratch)
-    async for piece in pieces(call.request, MOST_KEPT):
-        await spool.add(piece)
-    found = await spool.finish()
+    check_content_type(call.request, BODY_TYPES)
+    spool = Spool(context.broker.scratch)
+    async for chunk in body_chunks(call.request, _MAX_BODY):
+        await spool.add(chunk)
+    file = await spool.finish()
     try:
-        await console.broker.editor.keep(name, BodyFile("", found.size, digest, hold=found.hold))
+        await context.broker.editor.keep(name, BodyFile("", file.size, digest, hold=file.hold))
     except CassetteCorrupt:
         raise AdminError(
-            "the body has another digest than its path says: nothing was kept",
+            "the body does not have the digest in its path: nothing was stored",
             status=422,
             code="wrong_digest",
         ) from None
-    return BodyKept(sha256=digest, size=found.size)
+    return BodyKept(sha256=digest, size=file.size)
 
 
 def _digest(request: web.Request) -> str:
     digest = request.match_info["sha256"]
     if not _DIGEST.fullmatch(digest):
         raise AdminError(
-            "a body is named by its SHA-256 in 64 hexadecimal digits", code="bad_digest"
+            "a body is named by its SHA-256 in 64 lower-case hexadecimal digits", code="bad_digest"
         )
     return digest

@@ -1,13 +1,9 @@
-"""The cassettes there are, and what they hold.
-
-What a cassette says of itself: read without its interactions, and put anew.
-"""
+"""The list of cassettes, and the metadata of one."""
 
 from bisect import bisect_right
 from typing import cast
 
-from tapeway.admin.context import BUDGET, HandlerContext
-from tapeway.admin.errors import unreadable
+from tapeway.admin.context import HandlerContext
 from tapeway.admin.models.cassettes import (
     CassetteItem,
     CassettePage,
@@ -19,7 +15,9 @@ from tapeway.admin.models.cassettes import (
     SourceOf,
 )
 from tapeway.admin.models.schema import Nothing
-from tapeway.admin.operation import OperationCall, Plain
+from tapeway.admin.operation import OperationCall, PlainCall
+from tapeway.admin.request_body import MIB
+from tapeway.admin.responses import bad_cassette
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, CassetteStat, StoredCassette
 from tapeway.engine.editing.lookup import no_cassette
@@ -27,95 +25,36 @@ from tapeway.errors import AdminError, StoreError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native import document
 
-MOST_AT_ONCE = 64 * 1024 * 1024
-"""A larger one, read whole, takes about ten times its size."""
+MAX_COUNTED_BYTES = 64 * MIB
+"""What one call reads at most in order to count interactions."""
+MAX_WHOLE_BYTES = 64 * MIB
+"""A larger cassette is not read whole: in memory it takes about ten times its size."""
 
 
 async def list_cassettes(
-    console: HandlerContext, call: OperationCall[CassetteQuery, Nothing]
+    context: HandlerContext, call: OperationCall[CassetteQuery, Nothing]
 ) -> CassettePage:
-    """Names, sizes, interactions and times, in order of the names."""
-    broker, limit = console.broker, call.query.limit
-    # A cassette that is in may have nothing stored yet.
-    held = {each.name: each.interactions for each in await broker.loaded()}
-    names = sorted({*await broker.store.names(), *held})
+    """Names, sizes, numbers of interactions and times, ordered by name."""
+    broker, limit = context.broker, call.query.limit
+    # A loaded cassette may have nothing stored yet.
+    loaded = {each.name: each.interactions for each in await broker.loaded()}
+    names = sorted({*await broker.store.names(), *loaded})
     if call.query.name is not None:
         names = [name for name in names if name == call.query.name]
     start = 0 if call.query.after is None else bisect_right(names, call.query.after)
     page = names[start : start + limit]
-    budget, items = BUDGET if call.query.counts else 0, []
+    budget, items = MAX_COUNTED_BYTES if call.query.counts else 0, []
     for name in page:
-        item, read = await _item(console, name, held.get(name), budget)
+        item, read = await _item(context, name, loaded.get(name), budget)
         budget -= read
         items.append(item)
     return CassettePage(cassettes=items, next=page[-1] if len(names) > start + limit else None)
 
 
-async def read_cassette(console: HandlerContext, name: str) -> StoredCassette:
-    """The cassette, without bringing it in. Raises AdminError (404), StoreError."""
-    stored = await console.broker.read(name)
-    if stored is None:
-        raise no_cassette(name)
-    return stored
-
-
-async def refuse_large(console: HandlerContext, name: str) -> None:
-    """Raise AdminError (413) for one that a store holds and that would not fit into memory whole."""
-    store = console.broker.store
-    stat = await store.stat(name) if store.capabilities.paged is not None else None
-    if stat is not None and stat.size_bytes > MOST_AT_ONCE:
-        raise AdminError(
-            f"cassette '{name}' has {stat.size_bytes} bytes, more than the {MOST_AT_ONCE} that are "
-            f"read at once: page through its /interactions, take it line by line from its "
-            "/copy, or convert it with 'tapeway cassette convert'",
-            status=413,
-            code="cassette_too_large",
-        )
-
-
-async def _item(
-    console: HandlerContext, name: str, held: int | None, budget: int
-) -> tuple[CassetteItem, int]:
-    """The item, and how many bytes were read to count its interactions."""
-    broker = console.broker
-    stat = await broker.store.stat(name)
-    count, error, read = held, None, 0
-    paged = broker.store.capabilities.paged
-    if count is None and paged is not None:
-        outline = await paged.outline(name)
-        count = None if outline is None else outline.count
-    elif count is None and stat is not None:
-        count = console.census.known(name, stat)
-        if count is None and stat.size_bytes <= budget:
-            read = stat.size_bytes
-            count, error = await _count(console, name, stat)
-    item = CassetteItem(
-        name=name,
-        active=name == broker.active,
-        loaded=held is not None,
-        mode=broker.mode_of(name),
-        interactions=count,
-        size_bytes=None if stat is None else stat.size_bytes,
-        modified_at=None if stat is None else stat.modified_at,
-        mark=None if stat is None else stat.mark,
-        error=error,
-    )
-    return item, read
-
-
-async def _count(
-    console: HandlerContext, name: str, stat: CassetteStat
-) -> tuple[int | None, str | None]:
-    try:
-        return await console.census.take(console.broker, name, stat), None
-    except StoreError as exc:
-        return None, exc.message
-
-
-async def get_outline(console: HandlerContext, call: Plain) -> Outlined:
-    """What a cassette says of itself, and how many interactions it has, without reading them."""
+async def get_outline(context: HandlerContext, call: PlainCall) -> Outlined:
+    """A cassette's metadata, the number of its interactions and their routes."""
     name = call.cassette
-    found = await console.broker.editor.outline(name)
+    found = await context.broker.editor.outline(name)
     if found is None:
         raise no_cassette(name)
     meta = cast("dict[str, object]", dict(found.head.meta))
@@ -127,17 +66,84 @@ async def get_outline(console: HandlerContext, call: Plain) -> Outlined:
     )
 
 
-async def put_head(console: HandlerContext, call: OperationCall[ChangeQuery, Head]) -> Headed:
-    """Let a cassette say something else of itself, its matching rules among it."""
+async def put_head(context: HandlerContext, call: OperationCall[ChangeQuery, Head]) -> Headed:
+    """Replace a cassette's metadata, including its matching rules."""
     name = call.cassette
-    changed = await console.broker.editor.restate(name, head_of(call.body), call.query.secrets)
+    changed = await context.broker.editor.restate(name, read_head(call.body), call.query.secrets)
     return Headed(cassette=name, head=changed.digest, replaced=changed.replaced)
 
 
-def head_of(sent: Head) -> CassetteHead:
-    """What was sent, as a cassette has it. Raises AdminError (422) for what no store could read."""
+async def check_exists(context: HandlerContext, name: str) -> None:
+    """Raise AdminError (404) if the cassette is neither loaded nor stored."""
+    if not context.broker.is_in(name) and await context.broker.store.stat(name) is None:
+        raise no_cassette(name)
+
+
+async def read_cassette(context: HandlerContext, name: str) -> StoredCassette:
+    """The cassette, without loading it. Raises AdminError (404), StoreError."""
+    stored = await context.broker.read(name)
+    if stored is None:
+        raise no_cassette(name)
+    return stored
+
+
+async def refuse_large(context: HandlerContext, name: str) -> None:
+    """Raise AdminError (413) for a cassette in a database that is too large to read whole."""
+    store = context.broker.store
+    stat = await store.stat(name) if store.capabilities.paged is not None else None
+    if stat is not None and stat.size_bytes > MAX_WHOLE_BYTES:
+        raise AdminError(
+            f"cassette '{name}' has {stat.size_bytes} bytes, more than the {MAX_WHOLE_BYTES} that "
+            "are read at once: page through its /interactions, take it line by line from its "
+            "/copy, or convert it with 'tapeway cassette convert'",
+            status=413,
+            code="cassette_too_large",
+        )
+
+
+def read_head(sent: Head) -> CassetteHead:
+    """The metadata that was sent. Raises AdminError (422) if no store could read it back."""
     head = CassetteHead(sent.created_at, sent.run_id, cast("dict[str, Json]", sent.meta))
     try:
         return document.parse_root({**document.root_fields(head), "interactions": []}).head
     except FormatFault as fault:
-        raise unreadable(fault) from fault
+        raise bad_cassette(fault) from fault
+
+
+async def _item(
+    context: HandlerContext, name: str, loaded: int | None, budget: int
+) -> tuple[CassetteItem, int]:
+    """The item, and how many bytes were read to count its interactions."""
+    broker = context.broker
+    stat = await broker.store.stat(name)
+    count, error, read = loaded, None, 0
+    paged = broker.store.capabilities.paged
+    if count is None and paged is not None:
+        outline = await paged.outline(name)
+        count = None if outline is None else outline.count
+    elif count is None and stat is not None:
+        count = context.counts.cached(name, stat)
+        if count is None and stat.size_bytes <= budget:
+            read = stat.size_bytes
+            count, error = await _count(context, name, stat)
+    item = CassetteItem(
+        name=name,
+        active=name == broker.active,
+        loaded=loaded is not None,
+        mode=broker.mode_of(name),
+        interactions=count,
+        size_bytes=None if stat is None else stat.size_bytes,
+        modified_at=None if stat is None else stat.modified_at,
+        mark=None if stat is None else stat.mark,
+        error=error,
+    )
+    return item, read
+
+
+async def _count(
+    context: HandlerContext, name: str, stat: CassetteStat
+) -> tuple[int | None, str | None]:
+    try:
+        return await context.counts.count(context.broker, name, stat), None
+    except StoreError as exc:
+        return None, exc.message

@@ -1,11 +1,4 @@
-"""The life of the active cassette: put in, rewound, taken out.
-
-What is done with the requests to come.
-
-What a run got out of its cassettes.
-"""
-
-from collections.abc import Iterable
+"""Control of a running tapeway: mode, insert, eject, rewind, and the report."""
 
 from aiohttp import web
 
@@ -34,40 +27,65 @@ from tapeway.core.text import escape_surrogates
 from tapeway.engine.report import CassetteReport, Item, junit, text
 
 
-async def get_mode(console: HandlerContext, call: OperationCall[ModeQuery, Nothing]) -> ModeInForce:
-    """The mode in force, or with `cassette` the one of that cassette."""
+async def get_mode(context: HandlerContext, call: OperationCall[ModeQuery, Nothing]) -> ModeInForce:
+    """The mode for all cassettes, or with `cassette` that of one cassette."""
     name = call.query.cassette
-    mode = console.broker.mode if name is None else console.broker.mode_of(name)
+    mode = context.broker.mode if name is None else context.broker.mode_of(name)
     return ModeInForce(mode=mode, cassette=name)
 
 
 async def put_mode(
-    console: HandlerContext, call: OperationCall[Nothing, ModeChange]
+    context: HandlerContext, call: OperationCall[Nothing, ModeChange]
 ) -> ModeInForce:
-    """Put a mode in force, for all cassettes or for one alone; a change starts a new take."""
+    """Set the mode, for all cassettes or for one; a change starts a new take."""
     change = call.body
-    laggards = await console.broker.set_mode(change.mode, change.cassette)
+    laggards = await context.broker.set_mode(change.mode, change.cassette)
     return ModeInForce(mode=change.mode, cassette=change.cassette, laggards=list(laggards))
 
 
+async def insert(context: HandlerContext, call: OperationCall[Nothing, Insertion]) -> Inserted:
+    """Load a cassette and make it active, in a new take; its first recording creates it."""
+    name = call.body.cassette
+    laggards = await context.broker.insert(name, call.body.mode)
+    return Inserted(cassette=name, mode=context.broker.mode_of(name), laggards=list(laggards))
+
+
+async def eject(context: HandlerContext, call: OperationCall[Nothing, Ejection]) -> Ejected:
+    """Wait for recordings in flight, write the cassette's final file, unload it, and report."""
+    name = call.body.cassette or context.broker.active
+    await context.processes.wait_for_recordings(name)
+    report = await context.broker.eject(name, prune=call.body.prune)
+    return Ejected(
+        cassettes=[reported_cassette(report)],
+        upstream_connections=context.processes.connections,
+        laggards=list(report.laggards),
+    )
+
+
+async def rewind(context: HandlerContext, call: OperationCall[Nothing, Rewinding]) -> Takes:
+    """Start a new take: replay starts over from the first recording of each request."""
+    laggards = await context.broker.rewind(call.body.cassette)
+    return Takes(takes=context.broker.takes, laggards=list(laggards))
+
+
 async def report(
-    console: HandlerContext, call: OperationCall[ReportQuery, Nothing]
+    context: HandlerContext, call: OperationCall[ReportQuery, Nothing]
 ) -> Report | web.Response:
-    """Hits, misses, live calls, unused recordings and tokens saved, by cassette that is in."""
-    found = await console.broker.reports()
+    """Hits, misses, live calls, unused recordings and tokens saved, by loaded cassette."""
+    found = await context.broker.reports()
     match call.query.format:
         case "junit":
             return web.Response(text=junit(found), content_type="application/xml")
         case "text":
             return web.Response(text=text(found), content_type="text/plain")
     return Report(
-        cassettes=[reported(each) for each in found],
-        upstream_connections=console.instances.connections,
+        cassettes=[reported_cassette(each) for each in found],
+        upstream_connections=context.processes.connections,
     )
 
 
-def reported(found: CassetteReport) -> ReportedCassette:
-    """One cassette's part of the report."""
+def reported_cassette(found: CassetteReport) -> ReportedCassette:
+    """One cassette's part of the report, as the API returns it."""
     return ReportedCassette(
         name=found.name,
         replayed=found.replayed,
@@ -76,7 +94,7 @@ def reported(found: CassetteReport) -> ReportedCassette:
         retries=found.retries,
         misses=[escape_surrogates(each) for each in found.misses],
         unused=[_unused(each) for each in found.unused],
-        duplicates=[_recorded(group) for group in found.duplicates],
+        duplicates=[[_recorded(each) for each in group] for group in found.duplicates],
         usage=Tokens.model_validate(found.usage),
         saved=Saved(calls=found.replayed, tokens=found.usage["total_tokens"], usd=None),
     )
@@ -87,33 +105,5 @@ def _unused(item: Item) -> Unused:
     return Unused(index=item.index, method=item.method, path=path, mark=item.mark or None)
 
 
-def _recorded(items: Iterable[Item]) -> list[Recorded]:
-    return [
-        Recorded(index=each.index, method=each.method, path=escape_surrogates(each.path))
-        for each in items
-    ]
-
-
-async def insert(console: HandlerContext, call: OperationCall[Nothing, Insertion]) -> Inserted:
-    """Make a cassette the active one, in a new take; it is created at its first recording."""
-    name = call.body.cassette
-    laggards = await console.broker.insert(name, call.body.mode)
-    return Inserted(cassette=name, mode=console.broker.mode_of(name), laggards=list(laggards))
-
-
-async def eject(console: HandlerContext, call: OperationCall[Nothing, Ejection]) -> Ejected:
-    """Wait for recordings in flight, write the cassette's final file, take it out, and report."""
-    name = call.body.cassette or console.broker.active
-    await console.instances.quiet(name)
-    report = await console.broker.eject(name, prune=call.body.prune)
-    return Ejected(
-        cassettes=[reported(report)],
-        upstream_connections=console.instances.connections,
-        laggards=list(report.laggards),
-    )
-
-
-async def rewind(console: HandlerContext, call: OperationCall[Nothing, Rewinding]) -> Takes:
-    """Start a new take: every recording is to be replayed from the first on, nothing is used."""
-    laggards = await console.broker.rewind(call.body.cassette)
-    return Takes(takes=console.broker.takes, laggards=list(laggards))
+def _recorded(item: Item) -> Recorded:
+    return Recorded(index=item.index, method=item.method, path=escape_surrogates(item.path))

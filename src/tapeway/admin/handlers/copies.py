@@ -1,7 +1,7 @@
-"""Cassettes as another tapeway reads and writes them: line by line, large bodies aside.
+"""Copies of whole cassettes between tapeways, line by line, large bodies apart.
 
-The first line is what the cassette says of itself, each further one an interaction with its index,
-the last one counts them and gives the digest of the whole. What has no such end is not all of it.
+The first line is the cassette's metadata, each further one an interaction with its index. The last
+line counts them and has the digest of the whole: a copy without it is incomplete.
 """
 
 import asyncio
@@ -10,94 +10,87 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from tapeway.admin.context import HandlerContext
-from tapeway.admin.errors import unreadable
-from tapeway.admin.etags import condition
-from tapeway.admin.handlers.import_export import answered
+from tapeway.admin.etags import etag_header, precondition
 from tapeway.admin.models.cassettes import ChangeQuery, CopyQuery, Imported
 from tapeway.admin.models.schema import Nothing
 from tapeway.admin.operation import OperationCall
-from tapeway.admin.request_body import MIB, media_type, pieces
+from tapeway.admin.request_body import MIB, body_chunks, check_content_type
+from tapeway.admin.responses import bad_cassette, json_response, stream_response
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.engine.editing.changes import CassetteContents
 from tapeway.engine.editing.lookup import no_cassette
-from tapeway.errors import AdminError, TapewayError
+from tapeway.errors import AdminError
 from tapeway.formats import jsonl
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.jsonl import CopyReader, CopyWriter
 from tapeway.paging import bytes_in_memory
 
-MOST_COPIED = 4096 * MIB
-TYPES = frozenset({jsonl.MEDIA_TYPE})
+COPY_TYPES = frozenset({jsonl.MEDIA_TYPE})
+_MAX_COPY = 4096 * MIB
 _BATCH = 64
 
 
 async def get_copy(
-    console: HandlerContext, call: OperationCall[CopyQuery, Nothing]
+    context: HandlerContext, call: OperationCall[CopyQuery, Nothing]
 ) -> web.StreamResponse:
-    """The cassette line by line, as another tapeway takes it: in any size."""
-    found = await console.broker.editor.walk(call.cassette, call.query.after)
+    """The cassette line by line, in any size, as PUT of the same path takes it."""
+    found = await context.broker.editor.walk(call.cassette, call.query.after)
     if found is None:
         raise no_cassette(call.cassette)
     batches = _batches(found)
-    # What cannot be read at all is still told by a status.
-    batch: list[AnyInteraction] = await anext(batches, [])
-    response = web.StreamResponse(headers={"Content-Type": jsonl.MEDIA_TYPE})
-    await response.prepare(call.request)
-    if call.request.method == "HEAD":
-        return response
-    try:
-        writer = CopyWriter(found.head)
-        await response.write(writer.first())
-        while batch:
-            await response.write(await asyncio.to_thread(writer.lines, batch))
-            batch = await anext(batches, [])
-        await response.write(writer.last())
-    except (TapewayError, FormatFault):
-        # The head is out: what can be told now is only that this is not all of it.
-        if call.request.transport is not None:
-            call.request.transport.abort()
-        raise ConnectionAbortedError from None
-    await response.write_eof()
-    return response
+    # Read before the status is sent, so that a cassette that cannot be read at all is an error.
+    first: list[AnyInteraction] = await anext(batches, [])
+    lines = _lines(CopyWriter(found.head), first, batches)
+    return await stream_response(call.request, {"Content-Type": jsonl.MEDIA_TYPE}, lines)
 
 
 async def put_copy(
-    console: HandlerContext, call: OperationCall[ChangeQuery, Nothing]
+    context: HandlerContext, call: OperationCall[ChangeQuery, Nothing]
 ) -> web.Response:
-    """Put a cassette there that another tapeway sends line by line; all of it or nothing."""
-    name, wanted = call.cassette, condition(call.request)
-    media_type(call.request, TYPES)
+    """Create or replace a cassette from such lines, all or nothing."""
+    name, condition = call.cassette, precondition(call.request)
+    check_content_type(call.request, COPY_TYPES)
     reader, items = CopyReader(), list[AnyInteraction]()
     try:
-        async for piece in pieces(call.request, MOST_COPIED):
-            items += await asyncio.to_thread(reader.feed, piece)
+        async for chunk in body_chunks(call.request, _MAX_COPY):
+            items += await asyncio.to_thread(reader.feed, chunk)
         end = reader.finish()
     except FormatFault as fault:
-        raise unreadable(fault) from fault
+        raise bad_cassette(fault) from fault
     except jsonl.IncompleteCopy as cut:
-        raise AdminError(f"{cut}: nothing was kept", status=422, code="cut_copy") from None
+        raise AdminError(f"{cut}: nothing was stored", status=422, code="cut_copy") from None
     cassette = StoredCassette(end.head, tuple(items))
-    changed = await console.broker.editor.put(
-        name, cassette, wanted, call.query.secrets, as_sent=True
+    changed = await context.broker.editor.put(
+        name, cassette, condition, call.query.secrets, as_sent=True
     )
-    said = Imported(
+    imported = Imported(
         cassette=name,
         interactions=len(items),
         sha256=changed.digest,
         replaced=changed.replaced,
         losses=[],
     )
-    return answered(said, changed.digest)
+    return json_response(imported, headers=etag_header(changed.digest))
+
+
+async def _lines(
+    writer: CopyWriter, batch: list[AnyInteraction], further: AsyncIterator[list[AnyInteraction]]
+) -> AsyncIterator[bytes]:
+    yield writer.first()
+    while batch:
+        yield await asyncio.to_thread(writer.lines, batch)
+        batch = await anext(further, [])
+    yield writer.last()
 
 
 async def _batches(found: CassetteContents) -> AsyncIterator[list[AnyInteraction]]:
-    batch, heavy = list[AnyInteraction](), 0
+    batch, size = list[AnyInteraction](), 0
     async for item in found.items:
         batch.append(item)
-        heavy += bytes_in_memory(item)
-        if len(batch) >= _BATCH or heavy >= MIB:
+        size += bytes_in_memory(item)
+        if len(batch) >= _BATCH or size >= MIB:
             yield batch
-            batch, heavy = [], 0
+            batch, size = [], 0
     if batch:
         yield batch

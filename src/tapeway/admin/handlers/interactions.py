@@ -1,9 +1,4 @@
-"""The interactions of a cassette, as its document shows them.
-
-Interactions added to a cassette, edited, and removed, one by one or a few at a time.
-
-The recorded calls of LLMs as what was said.
-"""
+"""The interactions of a cassette: listed, appended, edited, removed, and read as conversations."""
 
 import asyncio
 import hashlib
@@ -15,9 +10,13 @@ from typing import cast
 from aiohttp import web
 
 from tapeway.admin.context import HandlerContext
-from tapeway.admin.errors import unreadable
-from tapeway.admin.etags import condition, tag
-from tapeway.admin.handlers.cassettes import head_of, read_cassette, refuse_large
+from tapeway.admin.etags import etag_header, precondition
+from tapeway.admin.handlers.cassettes import (
+    check_exists,
+    read_cassette,
+    read_head,
+    refuse_large,
+)
 from tapeway.admin.models.cassettes import ChangeQuery, Claimed, Released
 from tapeway.admin.models.interactions import (
     Added,
@@ -29,11 +28,18 @@ from tapeway.admin.models.interactions import (
     Superseded,
 )
 from tapeway.admin.models.schema import MAX_INDEX, Nothing
-from tapeway.admin.operation import OperationCall, Plain
-from tapeway.admin.request_body import media_type, model_of, parsed, whole_body
+from tapeway.admin.operation import OperationCall, PlainCall
+from tapeway.admin.request_body import (
+    JSON_TYPES,
+    check_content_type,
+    parse_json,
+    parse_model,
+    whole_body,
+)
+from tapeway.admin.responses import bad_cassette, json_response
 from tapeway.conversations.model import ConversationMessage, document
 from tapeway.conversations.transcript import LeftOut, read_transcript
-from tapeway.core.json_text import Json, dump, parse
+from tapeway.core.json_text import Json, dump
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.engine.editing.changes import Addition, Reference
 from tapeway.engine.editing.lookup import no_cassette, no_interaction
@@ -43,54 +49,49 @@ from tapeway.formats.fields import Document
 from tapeway.formats.native.document import decode, document_digest, encode
 from tapeway.paging import PAGE_BYTES, bytes_in_memory
 
-JSON = frozenset({"application/json"})
-_KEY = re.compile(r"[\x21-\x7e]{1,255}")
-_MOST_LEFT_OUT = 1000
+_IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+_MAX_LEFT_OUT = 1000
 
 
 async def list_interactions(
-    console: HandlerContext, call: OperationCall[InteractionQuery, Nothing]
+    context: HandlerContext, call: OperationCall[InteractionQuery, Nothing]
 ) -> web.Response:
-    """A cassette's interactions, in order; a page of large ones ends before its limit."""
+    """A cassette's interactions by index; a page of large ones ends before its limit."""
     query = call.query
-    page, following = await _page(console, call.cassette, query.after, query.limit)
-    body = await asyncio.to_thread(_listed, call.cassette, page, following)
-    return web.Response(body=body, content_type="application/json")
+    page, following = await _page(context, call.cassette, query.after, query.limit)
+    return json_response(await asyncio.to_thread(_listed, call.cassette, page, following))
 
 
-async def get_interaction(console: HandlerContext, call: Plain) -> web.Response:
+async def get_interaction(context: HandlerContext, call: PlainCall) -> web.Response:
     """One interaction."""
     name, index = call.cassette, call.index
-    broker = console.broker
-    found = await broker.interaction(name, index)
+    found = await context.broker.interaction(name, index)
     if found is None:
-        if not broker.is_in(name) and await broker.store.stat(name) is None:
-            raise no_cassette(name)
+        await check_exists(context, name)
         raise no_interaction(name, index)
     document = _document(name, found)
     body = await asyncio.to_thread(dump, document)
-    etag = {"ETag": tag(document_digest(document))}
-    return web.Response(body=body, content_type="application/json", headers=etag)
+    return json_response(body, headers=etag_header(document_digest(document)))
 
 
 async def _page(
-    console: HandlerContext, name: str, after: int | None, limit: int
+    context: HandlerContext, name: str, after: int | None, limit: int
 ) -> tuple[list[AnyInteraction], int | None]:
-    """Some interactions, and the index after which there are more."""
-    if console.broker.store.capabilities.shared is None:
-        stored = await read_cassette(console, name)
+    """Some interactions, and the index after which there are more, if there are."""
+    if context.broker.store.capabilities.shared is None:
+        stored = await read_cassette(context, name)
         held = sorted(stored.interactions, key=lambda each: each.index)
         later = [each for each in held if after is None or each.index > after]
         return later[:limit], later[limit - 1].index if len(later) > limit else None
-    if (found := await console.broker.editor.walk(name, after)) is None:
+    if (found := await context.broker.editor.walk(name, after)) is None:
         raise no_cassette(name)
-    page, heavy = list[AnyInteraction](), 0
+    page, size = list[AnyInteraction](), 0
     async with aclosing(found.items) as items:
         async for item in items:
-            if len(page) == limit or heavy > PAGE_BYTES:
+            if len(page) == limit or size > PAGE_BYTES:
                 return page, page[-1].index
             page.append(item)
-            heavy += bytes_in_memory(item)
+            size += bytes_in_memory(item)
     return page, None
 
 
@@ -106,23 +107,21 @@ def _document(name: str, held: AnyInteraction) -> dict[str, Json]:
         raise CassetteCorrupt(
             f"interaction {held.index} of cassette '{name}' cannot be written: {fault}"
         ) from fault
-    # The index by which this API knows it: a copied or unnumbered one was given another.
+    # Without an index of its own, or with another one, it has the index this API knows it by.
     return {"index": held.index, **document, **{"index": held.index}}
 
 
 async def append_interactions(
-    console: HandlerContext, call: OperationCall[ChangeQuery, Nothing]
+    context: HandlerContext, call: OperationCall[ChangeQuery, Nothing]
 ) -> Added:
-    """Append interactions, durable when this answers; with an Idempotency-Key once and no more."""
+    """Append interactions, once per Idempotency-Key; they are durable when this returns."""
     name, key = call.cassette, _idempotency_key(call.request)
-    media_type(call.request, JSON)
+    check_content_type(call.request, JSON_TYPES)
     text = await whole_body(call.request)
-    sent = await model_of(text, Additions)
+    sent = await asyncio.to_thread(parse_model, text, Additions)
     additions = await asyncio.to_thread(_additions, sent)
-    head = None
-    if sent.head is not None:
-        head = head_of(sent.head)
-    added = await console.broker.editor.append(
+    head = None if sent.head is None else read_head(sent.head)
+    added = await context.broker.editor.append(
         name,
         additions,
         head=head,
@@ -136,43 +135,42 @@ async def append_interactions(
 
 
 async def put_interaction(
-    console: HandlerContext, call: OperationCall[ChangeQuery, Nothing]
+    context: HandlerContext, call: OperationCall[ChangeQuery, Nothing]
 ) -> Edited:
-    """Put another interaction in the place of one."""
+    """Replace one interaction."""
     index = call.index
-    media_type(call.request, JSON)
+    check_content_type(call.request, JSON_TYPES)
     text = await whole_body(call.request)
-    item = await parsed(lambda: _edited(text, index), Additions)
-    return await _edit(console, call, item)
+    return await _edit(context, call, await asyncio.to_thread(_read_interaction, text, index))
 
 
 async def delete_interaction(
-    console: HandlerContext, call: OperationCall[ChangeQuery, Nothing]
+    context: HandlerContext, call: OperationCall[ChangeQuery, Nothing]
 ) -> Edited:
     """Remove one interaction."""
-    return await _edit(console, call, None)
+    return await _edit(context, call, None)
 
 
-async def claim(console: HandlerContext, call: Plain) -> Claimed:
-    """See that a cassette can be appended to, and let no other process record into it."""
-    await console.broker.editor.claim(call.cassette)
-    return Claimed(cassette=call.cassette, durability=console.broker.store.durability)
+async def claim(context: HandlerContext, call: PlainCall) -> Claimed:
+    """Check that a cassette can be appended to, and keep other processes from recording into it."""
+    await context.broker.editor.claim(call.cassette)
+    return Claimed(cassette=call.cassette, durability=context.broker.store.durability)
 
 
-async def release(console: HandlerContext, call: Plain) -> Released:
-    """Write the final form of a cassette that was claimed or appended to, and let it go."""
-    released = await console.broker.editor.release(call.cassette)
+async def release(context: HandlerContext, call: PlainCall) -> Released:
+    """Write the final form of a cassette that was claimed or appended to, and unlock it."""
+    released = await context.broker.editor.release(call.cassette)
     return Released(cassette=call.cassette, released=released)
 
 
 async def _edit(
-    console: HandlerContext, call: OperationCall[ChangeQuery, Nothing], item: AnyInteraction | None
+    context: HandlerContext, call: OperationCall[ChangeQuery, Nothing], item: AnyInteraction | None
 ) -> Edited:
     name = call.cassette
-    told = await console.broker.editor.edit(
-        name, call.index, item, condition(call.request), call.query.secrets
+    found = await context.broker.editor.edit(
+        name, call.index, item, precondition(call.request), call.query.secrets
     )
-    placed = None if told is None else Placed(index=told.index, sha256=told.sha256)
+    placed = None if found is None else Placed(index=found.index, sha256=found.sha256)
     return Edited(cassette=name, interaction=placed)
 
 
@@ -181,7 +179,7 @@ def _additions(sent: Additions) -> list[Addition]:
     if sent.supersedes is not None:
         supersedes = sent.supersedes
     if len(supersedes) != len(sent.interactions):
-        raise AdminError("'supersedes' must say for each of the interactions what it supersedes")
+        raise AdminError("'supersedes' must have one list for each of the interactions")
     return [
         _addition(cast(Document, document), number, references)
         for number, (document, references) in enumerate(
@@ -199,12 +197,12 @@ def _addition(document: Document, number: int, references: list[Superseded]) -> 
     return Addition(item, wanted, tuple([Reference(at.index, at.sha256) for at in references]))
 
 
-def _edited(text: bytes, index: int) -> AnyInteraction:
-    document = parse(text)
+def _read_interaction(text: bytes, index: int) -> AnyInteraction:
+    document = parse_json(text)
     if not isinstance(document, dict):
-        raise AdminError("the body must be an interaction as the cassette's document has it")
+        raise AdminError("the body must be an interaction in the form of the cassette's document")
     if document.get("index", index) != index:
-        raise AdminError(f"the interaction says that it is another one than {index}")
+        raise AdminError(f"the index in the interaction is not the {index} of its path")
     return _decoded(document, index, ())
 
 
@@ -212,35 +210,35 @@ def _decoded(document: Document, index: int, at: tuple[str | int, ...]) -> AnyIn
     try:
         return decode(document, index, at)
     except FormatFault as fault:
-        raise unreadable(fault) from fault
+        raise bad_cassette(fault) from fault
 
 
 def _idempotency_key(request: web.Request) -> str | None:
     values = request.headers.getall("Idempotency-Key", [])
     if not values:
         return None
-    if len(values) != 1 or not _KEY.fullmatch(values[0]):
+    if len(values) != 1 or not _IDEMPOTENCY_KEY.fullmatch(values[0]):
         raise AdminError(
-            "an Idempotency-Key has 1 to 255 visible ASCII characters", code="bad_idempotency_key"
+            "an Idempotency-Key is 1 to 255 visible ASCII characters, given once",
+            code="bad_idempotency_key",
         )
     return values[0]
 
 
 async def list_messages(
-    console: HandlerContext, call: OperationCall[MessageQuery, Nothing]
+    context: HandlerContext, call: OperationCall[MessageQuery, Nothing]
 ) -> web.Response:
-    """The recorded LLM calls as conversations, each message once."""
+    """The cassette's LLM calls as conversations, each message once."""
     query = call.query
-    await refuse_large(console, call.cassette)
-    found = await read_transcript(await read_cassette(console, call.cassette))
+    await refuse_large(context, call.cassette)
+    found = await read_transcript(await read_cassette(context, call.cassette))
     later = [
         (number, each)
         for number, each in enumerate(found.messages)
         if (query.after is None or number > query.after)
         and query.conversation in (None, each.conversation)
     ]
-    body = await asyncio.to_thread(_message_page, later, query.limit, found.left_out)
-    return web.Response(body=body, content_type="application/json")
+    return json_response(await asyncio.to_thread(_message_page, later, query.limit, found.left_out))
 
 
 def _message_page(
@@ -249,7 +247,7 @@ def _message_page(
     messages: list[Json] = [{"number": at, **document(each)} for at, each in later[:limit]]
     unread: list[Json] = [
         {"interaction": each.interaction, "reason": each.reason}
-        for each in left_out[:_MOST_LEFT_OUT]
+        for each in left_out[:_MAX_LEFT_OUT]
     ]
     following = later[limit - 1][0] if len(later) > limit else None
     return dump({"messages": messages, "left_out": unread, "next": following})

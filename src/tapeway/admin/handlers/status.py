@@ -1,9 +1,4 @@
-"""How things stand, on one page.
-
-Whether tapeway is alive, and whether it can do its work.
-
-Where somebody who knows nothing of the API begins.
-"""
+"""Status, health, readiness, metrics, and where the API and its description are."""
 
 from aiohttp import web
 
@@ -18,13 +13,14 @@ from tapeway.admin.models.control import (
     Status,
     StoreStatus,
 )
-from tapeway.admin.operation import Plain
+from tapeway.admin.operation import PlainCall
+from tapeway.admin.responses import json_response
 from tapeway.errors import Draining, StoreError
 
 
-async def status(console: HandlerContext, call: Plain) -> Status:
-    """Version, mode, store, counters, and the cassettes that are in."""
-    broker = console.broker
+async def status(context: HandlerContext, call: PlainCall) -> Status:
+    """Version, mode, store, counters, and the loaded cassettes."""
+    broker = context.broker
     loaded = [
         LoadedCassette(
             name=each.name,
@@ -35,50 +31,50 @@ async def status(console: HandlerContext, call: Plain) -> Status:
         for each in await broker.loaded()
     ]
     return Status(
-        version=console.version,
+        version=context.version,
         mode=broker.mode,
         cassette=broker.active,
         store=StoreStatus(url=broker.store.url, durability=broker.store.durability),
         takes=broker.takes,
-        upstream_connections=console.instances.connections,
+        upstream_connections=context.processes.connections,
         counts=Counts.model_validate(dict(broker.counts)),
         cassettes=loaded,
     )
 
 
-async def healthz(console: HandlerContext, call: Plain) -> Health:
-    """Alive: the process answers."""
+async def healthz(context: HandlerContext, call: PlainCall) -> Health:
+    """Liveness: the process responds."""
     return Health()
 
 
-async def readyz(console: HandlerContext, call: Plain) -> Readiness:
-    """Ready: it is not stopping, all its processes serve, and recordings can be made durable."""
-    if console.broker.draining:
+async def readyz(context: HandlerContext, call: PlainCall) -> Readiness:
+    """Readiness: it is not stopping, all workers serve, and the store can record."""
+    if context.broker.draining:
         raise Draining("tapeway is stopping")
-    if (trouble := console.instances.trouble()) is not None:
-        raise trouble
+    if (error := context.processes.readiness_error()) is not None:
+        raise error
     return Readiness()
 
 
-async def index(console: HandlerContext, call: Plain) -> Index:
-    """Where the API and its description are."""
+async def index(context: HandlerContext, call: PlainCall) -> Index:
+    """The paths of the API and of its OpenAPI document."""
     return Index(
         name="tapeway",
-        version=console.version,
+        version=context.version,
         api="/api/v1/status",
         openapi="/openapi.json",
     )
 
 
-async def openapi(console: HandlerContext, call: Plain) -> web.Response:
+async def openapi(context: HandlerContext, call: PlainCall) -> web.Response:
     """The OpenAPI 3.1 document of this API."""
-    return web.Response(body=console.openapi, content_type="application/json")
+    return json_response(context.openapi)
 
 
-async def metrics(console: HandlerContext, call: Plain) -> web.Response:
-    """Counts in Prometheus' text format; nothing of cassettes while their store is away."""
+async def metrics(context: HandlerContext, call: PlainCall) -> web.Response:
+    """Metrics in Prometheus text format; without cassettes while the store does not respond."""
     try:
-        loaded = await console.broker.loaded()
+        loaded = await context.broker.loaded()
     except StoreError:
         loaded = None
-    return web.Response(body=console.metrics.text(loaded), headers={"Content-Type": CONTENT_TYPE})
+    return web.Response(body=context.metrics.text(loaded), headers={"Content-Type": CONTENT_TYPE})

@@ -1,1 +1,1 @@
-"""What operations of the admin API carry and are answered with."""
+"""The pydantic models of the admin API: queries, bodies and responses."""

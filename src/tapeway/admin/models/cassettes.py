@@ -1,118 +1,120 @@
-"""What calls carry that change cassettes, and what they are answered with.
-
-What admin calls carry and are answered with; the OpenAPI document describes these models.
-"""
+"""Queries, bodies and responses about whole cassettes; the OpenAPI document describes them."""
 
 from typing import Literal
 
 from pydantic import Field
 
-from tapeway.admin.models.schema import MAX_INDEX, Limit, Name, Said, Sent
+from tapeway.admin.models.schema import MAX_INDEX, Limit, Name, RequestModel, ResponseModel
 from tapeway.core.model.control import Mode
 from tapeway.engine.editing.screening import Secrets
 
 _SECRETS = (
-    "What to do where something shows a secret: nothing is kept, it is replaced, or nobody looks."
+    "For content that shows a secret: refuse the call, replace the secret, or store it unchecked."
 )
+_REPLACED = "How many places showed a secret and have a placeholder now."
 
 
-class CassetteQuery(Sent):
-    name: Name | None = Field(None, description="This one alone.")
-    counts: bool = Field(True, description="Whether to count what takes reading to count.")
-    after: str | None = Field(None, description="The name after which this page begins.")
+class CassetteQuery(RequestModel):
+    name: Name | None = Field(None, description="Only this cassette.")
+    counts: bool = Field(
+        True, description="Whether to read cassettes in order to count their interactions."
+    )
+    after: str | None = Field(None, description="The name after which the page begins.")
     limit: Limit = 100
 
 
-class CassetteItem(Said):
+class CassetteItem(ResponseModel):
     name: str
     active: bool
     loaded: bool
     mode: Mode
     interactions: int | None = Field(
-        description="Null where it is not known yet: see the documentation, or `error`."
+        description="Null if not counted yet, or if the cassette cannot be read: see `error`."
     )
-    size_bytes: int | None = Field(description="Null while nothing of it is stored.")
+    size_bytes: int | None = Field(description="Null while nothing is stored.")
     modified_at: str | None = Field(description="ISO 8601, UTC; null while nothing is stored.")
-    mark: str | None = Field(description="Another one after every change; says nothing else.")
-    error: str | None = Field(description="Why it cannot be read, if it cannot.")
+    mark: str | None = Field(description="Opaque; differs after every change.")
+    error: str | None = Field(description="Why it cannot be read; null if it can.")
 
 
-class CassettePage(Said):
+class CassettePage(ResponseModel):
     cassettes: list[CassetteItem]
-    next: str | None = Field(description="`after` for the next page, null on the last.")
+    next: str | None = Field(description="`after` for the next page; null on the last.")
 
 
-class ChangeQuery(Sent):
+class ChangeQuery(RequestModel):
     secrets: Secrets = Field("refuse", description=_SECRETS)
 
 
 class ImportQuery(ChangeQuery):
     format: Literal["json", "yaml", "jsonl", "har"] | None = Field(
-        None, description="What the body is in; by its Content-Type if not given."
+        None, description="The format of the body; by default its Content-Type decides."
     )
 
 
-class ExportQuery(Sent):
+class ExportQuery(RequestModel):
     format: Literal["json", "yaml", "jsonl", "har"] = "json"
     losses: Literal["refuse", "allow"] = Field(
-        "refuse", description="Whether interactions may be left out that the format cannot hold."
+        "refuse", description="Whether to leave out interactions that the format cannot hold."
     )
 
 
-class CopyQuery(Sent):
+class CopyQuery(RequestModel):
     after: int | None = Field(
         None,
         ge=0,
         le=MAX_INDEX,
-        description="The index after which this copy begins; its digest is of what it holds then.",
+        description="The index after which the copy begins; its digest is that of these lines alone.",
     )
 
 
-class Head(Sent):
-    """What a cassette says of itself."""
+class Head(RequestModel):
+    """A cassette's metadata."""
 
     created_at: str
     run_id: str
     meta: dict[str, object] = Field(default_factory=dict)
 
 
-class SourceOf(Said):
+class SourceOf(ResponseModel):
     route: str
     base: str
 
 
-class Outlined(Said):
+class Outlined(ResponseModel):
     cassette: str
     head: Head
     interactions: int
     sources: list[SourceOf] = Field(
-        description="Routes and bases of the interactions, each pair once."
+        description="Route and base URL of the interactions, each pair once."
     )
 
 
-class Headed(Said):
+class Headed(ResponseModel):
     cassette: str
-    head: str = Field(description="The digest of what the cassette says of itself.")
-    replaced: int = Field(description="Places that showed a secret, and show a placeholder now.")
+    head: str = Field(description="The digest of the metadata.")
+    replaced: int = Field(description=_REPLACED)
 
 
-class Imported(Said):
+class Imported(ResponseModel):
     cassette: str
     interactions: int
-    sha256: str = Field(description="The digest of the cassette, its ETag.")
-    replaced: int = Field(description="Places that showed a secret, and show a placeholder now.")
-    losses: list[str] = Field(description="What the format said and no cassette can hold.")
+    sha256: str = Field(description="The digest of the cassette, as in its ETag.")
+    replaced: int = Field(description=_REPLACED)
+    losses: list[str] = Field(description="What the format has and no cassette can hold.")
 
 
-class Removed(Said):
+class Removed(ResponseModel):
     cassette: str
 
 
-class Claimed(Said):
+class Claimed(ResponseModel):
     cassette: str
-    durability: str = Field(description="What survives once an append is answered.")
+    durability: str = Field(
+        description="What an acknowledged append survives, as `durability` in the status."
+    )
 
 
-class Released(Said):
+class Released(ResponseModel):
     cassette: str
-    released: bool = Field(description="False where it is used here besides, and so stays in.")
+    released: bool = Field(description="False if it is in use here too, and so stays loaded.")

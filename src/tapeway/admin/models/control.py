@@ -1,62 +1,62 @@
-"""What admin calls carry and are answered with; the OpenAPI document describes these models."""
+"""Queries, bodies and responses of control, status and report; OpenAPI describes them."""
 
 from typing import Literal
 
 from pydantic import Field
 
-from tapeway.admin.models.schema import Name, Said, Sent
+from tapeway.admin.models.schema import Name, RequestModel, ResponseModel
 from tapeway.core.model.control import Mode
 
 
-class ModeQuery(Sent):
-    cassette: Name | None = Field(None, description="The mode of this cassette.")
+class ModeQuery(RequestModel):
+    cassette: Name | None = Field(None, description="Return the mode of this cassette.")
 
 
-class ModeChange(Sent):
+class ModeChange(RequestModel):
     mode: Mode
-    cassette: Name | None = Field(None, description="For this cassette alone, for all if null.")
+    cassette: Name | None = Field(None, description="Only for this cassette; for all if null.")
 
 
-class Insertion(Sent):
+class Insertion(RequestModel):
     cassette: Name
-    mode: Mode | None = Field(None, description="The mode to go on in, the one in force if null.")
+    mode: Mode | None = Field(None, description="The mode from now on; unchanged if null.")
 
 
-class Ejection(Sent):
-    cassette: Name | None = Field(None, description="The active one if null.")
-    prune: bool = Field(False, description="Drop the recordings this take did not touch.")
+class Ejection(RequestModel):
+    cassette: Name | None = Field(None, description="The active cassette if null.")
+    prune: bool = Field(False, description="Drop the recordings that the take did not use.")
 
 
-class Rewinding(Sent):
-    cassette: Name | None = Field(None, description="This one alone, all if null.")
+class Rewinding(RequestModel):
+    cassette: Name | None = Field(None, description="Only this cassette; all if null.")
 
 
-class ReportQuery(Sent):
+class ReportQuery(RequestModel):
     format: Literal["json", "junit", "text"] = "json"
 
 
-class Index(Said):
+class Index(ResponseModel):
     name: str
     version: str
     api: str
     openapi: str
 
 
-class Health(Said):
+class Health(ResponseModel):
     status: Literal["ok"] = "ok"
 
 
-class Readiness(Said):
+class Readiness(ResponseModel):
     status: Literal["ready"] = "ready"
 
 
-class StoreStatus(Said):
+class StoreStatus(ResponseModel):
     url: str
     durability: str
 
 
-class Counts(Said):
-    """Requests by how they ended, since the process started."""
+class Counts(ResponseModel):
+    """Requests by outcome since tapeway started."""
 
     replayed: int = 0
     recorded: int = 0
@@ -65,35 +65,36 @@ class Counts(Said):
     error: int = 0
 
 
-class LoadedCassette(Said):
+class LoadedCassette(ResponseModel):
     name: str
     mode: Mode
     interactions: int
-    unused: int = Field(description="Recordings this take has not touched.")
+    unused: int = Field(description="Recordings that the take has not used.")
 
 
-class Status(Said):
+class Status(ResponseModel):
     version: str
     mode: Mode
-    cassette: str = Field(description="The active one.")
+    cassette: str = Field(description="The active cassette.")
     store: StoreStatus
     takes: int
-    upstream_connections: int = Field(description="Opened since the process started.")
+    upstream_connections: int = Field(description="Connections opened since tapeway started.")
     counts: Counts
-    cassettes: list[LoadedCassette] = Field(description="Those that are in.")
+    cassettes: list[LoadedCassette] = Field(description="The loaded cassettes.")
 
 
-class InForce(Said):
-    """What was steered. With laggards it is answered 202: they have not applied it yet."""
+class InForce(ResponseModel):
+    """A change of control state; 202 if some instances have not applied it yet."""
 
     laggards: list[str] = Field(
-        default=[], description="Instances of a shared store that did not follow within 2 seconds."
+        default=[],
+        description="Instances on a shared store that did not apply the change within 2 seconds.",
     )
 
 
 class ModeInForce(InForce):
     mode: Mode
-    cassette: str | None = Field(description="For this cassette alone, for all if null.")
+    cassette: str | None = Field(description="Only for this cassette; for all if null.")
 
 
 class Inserted(InForce):
@@ -105,8 +106,8 @@ class Takes(InForce):
     takes: int
 
 
-class Recorded(Said):
-    """A recording as a report names it."""
+class Recorded(ResponseModel):
+    """A recording in a report."""
 
     index: int
     method: str
@@ -115,41 +116,43 @@ class Recorded(Said):
 
 class Unused(Recorded):
     mark: str | None = Field(
-        description="What `tapeway cassette prune` finds it by; null where its index is for good."
+        description="`tapeway cassette prune` finds the recording by it; null if the index is permanent."
     )
 
 
-class Tokens(Said):
+class Tokens(ResponseModel):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
 
 
-class Saved(Said):
-    """What replaying spared; `usd` is null as long as no prices are configured."""
+class Saved(ResponseModel):
+    """What replays saved; `usd` is null, as tapeway knows no prices."""
 
     calls: int
     tokens: int
     usd: float | None
 
 
-class ReportedCassette(Said):
+class ReportedCassette(ResponseModel):
     name: str
     replayed: int
     recorded: int
     live: int
-    misses: list[str] = Field(description="Method and path, in the order they came.")
-    unused: list[Unused] = Field(description="What this take has not touched.")
-    duplicates: list[list[Recorded]] = Field(description="Recordings of one and the same request.")
-    usage: Tokens = Field(description="What the upstream would have charged for the replays.")
+    misses: list[str] = Field(description="Method and path, in order of arrival.")
+    unused: list[Unused] = Field(description="Recordings that the take has not used.")
+    duplicates: list[list[Recorded]] = Field(
+        description="Groups of recordings of the same request."
+    )
+    usage: Tokens = Field(description="Tokens the upstream would have charged for the replays.")
     saved: Saved
-    retries: int = Field(description="Tries beyond the first of calls that SDKs repeated.")
+    retries: int = Field(description="Further tries of calls that SDKs retried.")
 
 
-class Report(Said):
+class Report(ResponseModel):
     cassettes: list[ReportedCassette]
     upstream_connections: int
 
 
 class Ejected(Report, InForce):
-    """With laggards, these go on in the take that ended."""
+    """The report of the ejected cassette; laggards continue in the take that ended."""

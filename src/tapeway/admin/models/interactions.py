@@ -1,81 +1,80 @@
-"""What admin calls carry and are answered with; the OpenAPI document describes these models.
-
-What calls carry that change cassettes, and what they are answered with.
-"""
+"""Queries, bodies and responses about interactions; the OpenAPI document describes them."""
 
 from pydantic import Field
 
 from tapeway.admin.models.cassettes import Head
-from tapeway.admin.models.schema import MAX_INDEX, Limit, Said, Sent
+from tapeway.admin.models.schema import MAX_INDEX, Limit, RequestModel, ResponseModel
 
 _SHA256 = r"^[0-9a-f]{64}$"
 
 
-class InteractionQuery(Sent):
+class InteractionQuery(RequestModel):
     after: int | None = Field(
-        None, ge=0, le=MAX_INDEX, description="The index after which this page begins."
+        None, ge=0, le=MAX_INDEX, description="The index after which the page begins."
     )
     limit: Limit = 100
 
 
-class MessageQuery(Sent):
-    conversation: int | None = Field(None, ge=0, le=MAX_INDEX, description="This one alone.")
+class MessageQuery(RequestModel):
+    conversation: int | None = Field(
+        None, ge=0, le=MAX_INDEX, description="Only this conversation."
+    )
     after: int | None = Field(
-        None, ge=0, le=MAX_INDEX, description="The number after which this page begins."
+        None, ge=0, le=MAX_INDEX, description="The message number after which the page begins."
     )
     limit: Limit = 100
 
 
-class InteractionPage(Said):
-    """`interactions` as the cassette's document shows them, in order of their index."""
+class InteractionPage(ResponseModel):
+    """Interactions in the form of the cassette's document, by index."""
 
     interactions: list[dict[str, object]]
-    next: int | None = Field(description="`after` for the next page, null on the last.")
+    next: int | None = Field(description="`after` for the next page; null on the last.")
 
 
-class MessagePage(Said):
-    """One conversation after the other; `left_out` are calls that could not be read, and why."""
+class MessagePage(ResponseModel):
+    """Messages, conversation by conversation; `left_out` has the calls that could not be read, and why."""
 
     messages: list[dict[str, object]]
     left_out: list[dict[str, object]]
-    next: int | None = Field(description="`after` for the next page, null on the last.")
+    next: int | None = Field(description="`after` for the next page; null on the last.")
 
 
-class Superseded(Sent):
-    """An interaction by its index, and by its digest in case it moved."""
+class Superseded(RequestModel):
+    """An interaction by its index, and by its digest if it has moved."""
 
     index: int = Field(ge=0, le=MAX_INDEX)
     sha256: str = Field(pattern=_SHA256)
 
 
-class Additions(Sent):
-    """Each interaction as the cassette's document has it; its index is taken where it is free."""
+class Additions(RequestModel):
+    """Interactions in the form of the cassette's document; an index that is free is used."""
 
     interactions: list[dict[str, object]] = Field(min_length=1, max_length=1000)
     supersedes: list[list[Superseded]] | None = Field(
-        None, description="For each interaction those it takes the place of."
+        None, description="For each interaction, those it replaces."
     )
-    head: Head | None = Field(None, description="Counts where the cassette is a new one.")
+    head: Head | None = Field(None, description="Metadata for a cassette created by this call.")
 
 
-class Placed(Said):
+class Placed(ResponseModel):
     index: int
-    sha256: str = Field(description="The digest of the interaction's document, its ETag.")
+    sha256: str = Field(description="The digest of the interaction, as in its ETag.")
 
 
-class Added(Said):
-    """Durable, in the order they were sent."""
+class Added(ResponseModel):
+    """The stored interactions, in the order they were sent."""
 
     cassette: str
-    head: str = Field(description="The digest of what the cassette says of itself.")
+    head: str = Field(description="The digest of the cassette's metadata.")
     interactions: list[Placed]
 
 
-class Edited(Said):
+class Edited(ResponseModel):
     cassette: str
-    interaction: Placed | None = Field(description="Where it is now; null for one removed.")
+    interaction: Placed | None = Field(description="Where it is now; null if it was removed.")
 
 
-class BodyKept(Said):
+class BodyKept(ResponseModel):
     sha256: str
     size: int

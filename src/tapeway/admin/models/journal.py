@@ -1,74 +1,80 @@
-"""What admin calls carry and are answered with; the OpenAPI document describes these models."""
+"""Queries, bodies and responses of the journal; the OpenAPI document describes them."""
 
 from collections.abc import Mapping
 
 from pydantic import Field
 
-from tapeway.admin.models.schema import Limit, Name, Said, Sent
+from tapeway.admin.models.schema import Limit, Name, RequestModel, ResponseModel
 from tapeway.core.model.control import Outcome
 
 
-class JournalQuery(Sent):
+class JournalQuery(RequestModel):
     outcome: Outcome | None = None
     cassette: Name | None = None
     after: str | None = Field(
-        None, description="The id after which this page begins, as `next` gave it."
+        None, description="The id after which the page begins: `next` of the page before."
     )
     limit: Limit = 100
 
 
-class Acceptance(Sent):
+class Acceptance(RequestModel):
     rule: dict[str, object] | None = Field(
-        None, description="Keys and values as below `[rules]`; what is suggested if null."
+        None, description="Keys and values of `[rules]`; the suggested rule if null."
     )
 
 
-class NearRecording(Said):
-    """A recording and what sets its request apart from the one that was missed."""
+class NearRecording(ResponseModel):
+    """A recording, and how its request differs from the one that missed."""
 
     index: int
     differences: list[Mapping[str, object]] = Field(
-        description="Each a `path` and of `recorded` and `requested` what there is."
+        description="Each has a `path`, and `recorded` and `requested` where there is a value."
     )
-    more: int = Field(description="How many further differences there are.")
+    more: int = Field(description="The number of further differences.")
 
 
-class JournalEntry(Said):
-    """One proxied request, credentials taken out."""
+class JournalEntry(ResponseModel):
+    """One proxied request, without its credentials."""
 
     id: str
-    at: str = Field(description="When it came, ISO 8601, UTC.")
+    at: str = Field(description="When it arrived, ISO 8601, UTC.")
     cassette: str
     route: str
     method: str
     path: str
     outcome: Outcome
     status: int
-    interaction: int | None = Field(description="The index of the recording, if there is one.")
+    interaction: int | None = Field(
+        description="The index of the recording; null if there is none."
+    )
     duration_ms: float
     match_key: str | None
     message: str | None = Field(
-        description="What the client was told of a miss or an error, or what was forgiven."
+        description="What the client was told of a miss or an error, or what was corrected."
     )
-    nearest: list[NearRecording] = Field(description="Of a miss: the nearest recordings first.")
+    nearest: list[NearRecording] = Field(
+        description="For a miss: the most similar recordings, the nearest first."
+    )
     suggestion: str | None = Field(
-        description="Of a miss: what would make the nearest match, to be pasted below `[rules]`."
+        description="For a miss: the rule for `[rules]` that would make the nearest recording match."
     )
-    attempt: int | None = Field(description="Which try of one call it is, where the SDK says so.")
+    attempt: int | None = Field(
+        description="The number of the try within its call, if the SDK sends it."
+    )
 
 
-class JournalPage(Said):
+class JournalPage(ResponseModel):
     """Newest first."""
 
     entries: list[JournalEntry]
-    next: str | None = Field(description="`after` for the next page, null on the last.")
+    next: str | None = Field(description="`after` for the next page; null on the last.")
 
 
-class Cleared(Said):
+class Cleared(ResponseModel):
     removed: int
 
 
-class Accepted(Said):
+class Accepted(ResponseModel):
     cassette: str
-    rules: Mapping[str, object] = Field(description="All that are in force for it now.")
-    suggestion: str = Field(description="What was added, as it stands below `[rules]`.")
+    rules: Mapping[str, object] = Field(description="All rules in force for the cassette now.")
+    suggestion: str = Field(description="What was added, in the form of `[rules]`.")

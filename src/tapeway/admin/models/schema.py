@@ -1,7 +1,4 @@
-"""What admin calls carry and are answered with; the OpenAPI document describes these models.
-
-Text that may hold what no JSON can.
-"""
+"""What the models of the admin API share: base classes, constrained types and the error shape."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -16,26 +13,26 @@ NAME_PATTERN = rf"^{_SEGMENT}(/{_SEGMENT}){{0,7}}$"
 Name = Annotated[
     str, AfterValidator(check_cassette_name), Field(json_schema_extra={"pattern": NAME_PATTERN})
 ]
-Limit = Annotated[int, Field(ge=1, le=1000, description="The most there may be on this page.")]
+Limit = Annotated[int, Field(ge=1, le=1000, description="The page's maximum number of entries.")]
 
 
-class Sent(BaseModel):
-    """What a call carries: no unknown field, no wrong type."""
+class RequestModel(BaseModel):
+    """A query or a body; unknown fields and wrong types are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Said(BaseModel):
-    """What a call is answered with; later versions may say more."""
+class ResponseModel(BaseModel):
+    """The body of a response; later versions may add fields."""
 
     model_config = ConfigDict(frozen=True)
 
 
-class Nothing(Sent):
-    """No field at all."""
+class Nothing(RequestModel):
+    """No fields."""
 
 
-class Fault(Said):
+class Fault(ResponseModel):
     type: str
     code: str
     status: str
@@ -43,8 +40,8 @@ class Fault(Said):
     param: str | None
 
 
-class Error(Said):
-    """Any answer of 400 or above; `error.code` is stable, `message` says what to do."""
+class Error(ResponseModel):
+    """Any response of 400 or above; `error.code` is stable, `message` says what to do."""
 
     type: Literal["error"]
     error: Fault
@@ -53,6 +50,6 @@ class Error(Said):
     tapeway: dict[str, object]
 
 
-def moment(seconds: float) -> str:
+def iso_time(seconds: float) -> str:
     """Seconds since the epoch as ISO 8601 in UTC, to the millisecond."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

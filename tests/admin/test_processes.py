@@ -32,10 +32,10 @@ class Others:
         self.ended.set()
         self.asked: asyncio.Queue[str] = asyncio.Queue()
 
-    def trouble(self) -> TapewayError | None:
+    def readiness_error(self) -> TapewayError | None:
         return self.fault
 
-    async def gather(self) -> None:
+    async def sync(self) -> None:
         untold, self.untold = self.untold, []
         for each in untold:
             if isinstance(each, ServedRequest):
@@ -43,7 +43,7 @@ class Others:
             else:
                 self._broker.count(each)
 
-    async def quiet(self, cassette: str) -> None:
+    async def wait_for_recordings(self, cassette: str) -> None:
         self.asked.put_nowait(cassette)
         await self.ended.wait()
 
@@ -56,7 +56,7 @@ async def others() -> AsyncIterator[tuple[World, Others]]:
         made.append(Others(broker, journal))
         return made[0]
 
-    async with world(store=InstanceStore(Common()), instances=make) as found:
+    async with world(store=InstanceStore(Common()), processes=make) as found:
         yield found, made[0]
 
 

@@ -1,0 +1,87 @@
+"""The processes that serve requests, as the admin API sees them: this one, or several workers."""
+
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+from tapeway.engine.broker import Broker
+from tapeway.errors import StoreAway, StorePoisoned, TapewayError
+from tapeway.ports import CassetteStore
+
+
+class ServingProcesses(Protocol):
+    """What the admin API cannot learn from its own broker alone."""
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """The processes, the one that answers admin calls first."""
+
+    @property
+    def past_cpu_s(self) -> float:
+        """CPU seconds of processes that have ended."""
+
+    @property
+    def connections(self) -> int:
+        """Connections to upstreams opened since the start."""
+
+    @property
+    def in_flight(self) -> int:
+        """Live calls in progress that will be recorded."""
+
+    def readiness_error(self) -> TapewayError | None:
+        """What keeps requests from being served, None if nothing does."""
+
+    async def sync(self) -> None:
+        """Return when every request answered until now is in the counts and in the journal."""
+
+    async def wait_for_recordings(self, cassette: str) -> None:
+        """Return when no other process has a live call in flight that records into this cassette."""
+
+
+class SingleProcess:
+    """This process alone: its broker knows everything."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @property
+    def pids(self) -> Sequence[int]:
+        return (os.getpid(),)
+
+    @property
+    def past_cpu_s(self) -> float:
+        return 0.0
+
+    @property
+    def connections(self) -> int:
+        return self._broker.responder.connections
+
+    @property
+    def in_flight(self) -> int:
+        return self._broker.in_flight
+
+    def readiness_error(self) -> TapewayError | None:
+        return store_error(self._broker.store)
+
+    async def sync(self) -> None:
+        return
+
+    async def wait_for_recordings(self, cassette: str) -> None:
+        return
+
+
+def store_error(store: CassetteStore) -> TapewayError | None:
+    """Why a store can neither record nor say what is in force, None if it can."""
+    health, shared = store.capabilities.write_health, store.capabilities.shared
+    if health is not None and health.poisoned:
+        return StorePoisoned(
+            f"a write to {store.url} failed and left it in an unknown state: nothing is recorded "
+            "until the cassette is ejected or tapeway is restarted",
+            code="store_poisoned",
+        )
+    if shared is not None and not shared.in_touch:
+        return StoreAway(
+            f"{store.url} has not responded for too long: check that it runs; tapeway continues "
+            "once it responds"
+        )
+    return None
