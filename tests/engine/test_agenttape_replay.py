@@ -230,14 +230,16 @@ async def test_what_was_recorded_by_the_matcher_exact_is_found(play: Play) -> No
         assert [await player.index(each) for each in asked] == [1, 4, 0, 2]
 
 
-async def test_a_stream_of_what_cannot_be_told_as_one_is_a_miss_that_says_so(play: Play) -> None:
+async def test_a_stream_of_a_result_that_cannot_be_streamed_is_a_miss_that_says_so(
+    play: Play,
+) -> None:
     body: dict[str, Json] = {"input": "2+2", "instructions": "short", "model": "m"}
     async with play("0.1.8/llm.yaml") as player:
         miss = await player.ask(call("/v1/responses", {**body, "stream": True}))
         again = await player.index(call("/v1/responses", {**body, "stream": False}))
 
     assert isinstance(miss, Miss)
-    assert "not as the stream it asks for" in miss.message
+    assert "matches, but cannot be streamed" in miss.message
     assert again == 8
 
 

@@ -188,7 +188,7 @@ class LiveCall:
             self._store, ask.cassette.name, redactor, guard, self._policy.max_body
         )
         interaction = await keeping.keep(ask.request, await self._read(response, failure, redactor))
-        recording = ask.cassette.recording(
+        recording = ask.cassette.make_recording(
             interaction, ask.key, ask.take, replaces=ask.policy.replaces, index=self._index
         )
         interaction = replace(interaction, index=recording.interaction.index)

@@ -1,4 +1,4 @@
-"""The names that AgentTape's recordings are found by, beside their match keys."""
+"""The aliases by which AgentTape's recordings are found, beside their match keys."""
 
 import json
 
@@ -35,55 +35,56 @@ def posted(path: str, body: Json) -> Request:
     return Request("openai", "POST", path, JSON, json.dumps(body).encode())
 
 
-def found(held: AliasIndex, request: Request, rules: Rules = NO_RULES) -> list[int]:
-    return list(held.found(lookup.request_aliases(request, request, held.origins, rules)))
+def found(index: AliasIndex, request: Request, rules: Rules = NO_RULES) -> list[int]:
+    aliases = lookup.request_aliases(request, request, index.origins, rules)
+    return list(dict.fromkeys(each for alias in aliases for each in index.find(alias)))
 
 
-def holding(*interactions: Interaction, rules: Rules = NO_RULES) -> AliasIndex:
-    held = AliasIndex()
+def indexed(*interactions: Interaction, rules: Rules = NO_RULES) -> AliasIndex:
+    index = AliasIndex()
     for each in interactions:
-        held.add(each, rules)
-    return held
+        index.add(each, rules)
+    return index
 
 
-def test_a_request_is_found_at_every_place_that_was_recorded() -> None:
-    held = holding(exchange(0, "https://a:1", "/x"), exchange(1, "http://b/v1", "/x"))
+def test_a_request_is_found_at_every_origin_that_was_recorded() -> None:
+    index = indexed(exchange(0, "https://a:1", "/x"), exchange(1, "http://b/v1", "/x"))
 
-    assert found(held, got("/x")) == [0]
-    assert found(held, got("/v1/x")) == [1]
-    assert found(held, got("/y")) == []
-    assert list(held.origins) == ["https://a:1", "http://b"]
+    assert found(index, got("/x")) == [0]
+    assert found(index, got("/v1/x")) == [1]
+    assert found(index, got("/y")) == []
+    assert list(index.origins) == ["https://a:1", "http://b"]
 
 
-def test_the_stored_key_is_enough_and_so_is_the_one_of_what_stands_there() -> None:
+def test_a_recording_is_found_by_its_stored_key_and_by_the_key_of_its_redacted_request() -> None:
     before = exchange(0, "https://a", "/x?q=secret").stored_keys[0]
-    held = holding(exchange(0, "https://a", "/x?q=REDACTED", before))
+    index = indexed(exchange(0, "https://a", "/x?q=REDACTED", before))
 
-    assert found(held, got("/x?q=secret")) == found(held, got("/x?q=REDACTED")) == [0]
-    assert found(held, got("/x?q=other")) == []
+    assert found(index, got("/x?q=secret")) == found(index, got("/x?q=REDACTED")) == [0]
+    assert found(index, got("/x?q=other")) == []
 
 
-def test_a_call_is_found_whatever_its_path_begins_with_and_how_it_is_made() -> None:
-    held = holding(
+def test_a_call_is_found_whatever_its_path_begins_with_and_however_it_is_made() -> None:
+    index = indexed(
         call(0, "chat.completions", model="m", messages=[]), call(1, "responses", model="m")
     )
 
     said: dict[str, Json] = {"model": "m", "messages": [], "stream": True, "user": None}
-    assert found(held, posted("/v1/chat/completions", said)) == [0]
-    assert found(held, posted("/openai/deployments/x/chat/completions?v=1", said)) == [0]
-    assert found(held, posted("/v1/responses", {"model": "m", "timeout": 3})) == [1]
-    assert found(held, posted("/v1/responses", said)) == []
-    assert found(held, posted("/v1/completions", said)) == []
-    assert found(held, got("/v1/chat/completions")) == []
+    assert found(index, posted("/v1/chat/completions", said)) == [0]
+    assert found(index, posted("/openai/deployments/x/chat/completions?v=1", said)) == [0]
+    assert found(index, posted("/v1/responses", {"model": "m", "timeout": 3})) == [1]
+    assert found(index, posted("/v1/responses", said)) == []
+    assert found(index, posted("/v1/completions", said)) == []
+    assert found(index, got("/v1/chat/completions")) == []
 
 
 def test_a_key_alone_finds_a_call_whose_text_was_redacted() -> None:
     asked: dict[str, Json] = {"endpoint": "responses", "input": "secret"}
     key = agenttape_key(asked)
-    held = holding(call(0, "responses", key, input="REDACTED"))
+    index = indexed(call(0, "responses", key, input="REDACTED"))
 
-    assert found(held, posted("/responses", {"input": "secret"})) == [0]
-    assert found(held, posted("/responses", {"input": "secrets"})) == []
+    assert found(index, posted("/responses", {"input": "secret"})) == [0]
+    assert found(index, posted("/responses", {"input": "secrets"})) == []
 
 
 def test_the_names_to_ignore_are_those_of_the_rules() -> None:
@@ -93,40 +94,39 @@ def test_the_names_to_ignore_are_those_of_the_rules() -> None:
         {"method": "GET", "url": f"{at}/x?q=1", "headers": {"accept": "*/*"}}, ("q",)
     )
 
-    assert found(holding(exchange(0, at, "/x?date=1")), got("/x?date=2")) == [0]
-    assert found(holding(exchange(0, at, "/x?q=1", key)), got("/x?q=2")) == []
-    assert found(holding(exchange(0, at, "/x?q=1", key), rules=other), got("/x?q=2"), other) == [0]
-    assert found(holding(exchange(0, at, "/x?date=1"), rules=other), got("/x?date=2"), other) == []
+    assert found(indexed(exchange(0, at, "/x?date=1")), got("/x?date=2")) == [0]
+    assert found(indexed(exchange(0, at, "/x?q=1", key)), got("/x?q=2")) == []
+    assert found(indexed(exchange(0, at, "/x?q=1", key), rules=other), got("/x?q=2"), other) == [0]
+    assert found(indexed(exchange(0, at, "/x?date=1"), rules=other), got("/x?date=2"), other) == []
 
 
-def test_what_was_recorded_in_order_is_found_at_its_place_whatever_is_asked() -> None:
-    ordered = ORDERED_KEY
-    held = holding(
-        exchange(0, "https://a", "/x", ordered),
-        call(1, "responses", ordered),
-        exchange(2, "https://b", "/x", ordered),
-        exchange(3, "https://a", "/y", ordered),
+def test_recordings_in_order_are_found_at_their_origin_whatever_is_asked() -> None:
+    index = indexed(
+        exchange(0, "https://a", "/x", ORDERED_KEY),
+        call(1, "responses", ORDERED_KEY),
+        exchange(2, "https://b", "/x", ORDERED_KEY),
+        exchange(3, "https://a", "/y", ORDERED_KEY),
     )
 
-    assert found(held, got("/new")) == [0, 3, 2]
-    assert found(held, posted("/v1/embeddings", {"input": "x"})) == [1, 0, 3, 2]
+    assert found(index, got("/new")) == [0, 3, 2]
+    assert found(index, posted("/v1/embeddings", {"input": "x"})) == [1, 0, 3, 2]
 
 
-def test_what_is_removed_is_found_no_more() -> None:
-    held = holding(exchange(0, "https://a", "/x"), exchange(1, "https://a", "/x"))
-    held.remove(0)
-    held.remove(7)
+def test_a_removed_recording_is_not_found() -> None:
+    index = indexed(exchange(0, "https://a", "/x"), exchange(1, "https://a", "/x"))
+    index.remove(0)
+    index.remove(7)
 
-    assert found(held, got("/x")) == [1]
-    held.remove(1)
-    assert not held
+    assert found(index, got("/x")) == [1]
+    index.remove(1)
+    assert not index
 
 
-def test_a_recording_of_our_own_has_no_such_names() -> None:
+def test_a_recording_of_tapeways_has_no_aliases() -> None:
     own = Interaction(0, got("/x"), ANSWER)
 
     assert lookup.recording_aliases(own) == ()
-    assert not holding(own)
+    assert not indexed(own)
     assert lookup.origin_of(own) is None
 
 
@@ -139,14 +139,14 @@ def test_a_recording_of_our_own_has_no_such_names() -> None:
         ({"tapeway_version": "1"}, False),
     ],
 )
-def test_its_keys_count_where_it_recorded(meta: dict[str, Json], known: bool) -> None:
+def test_keys_of_agenttape_count_where_it_recorded(meta: dict[str, Json], known: bool) -> None:
     assert lookup.uses_agenttape_keys(meta) is known
 
 
-def test_no_name_shows_what_was_asked() -> None:
-    names = lookup.request_aliases(
+def test_an_alias_does_not_show_the_request() -> None:
+    aliases = lookup.request_aliases(
         posted("/v1/responses", {"input": "secret"}), got("/"), ["x://y"]
     )
 
-    assert names
-    assert all(each.startswith(lookup.ALIAS_PREFIX) and b"secret" not in each for each in names)
+    assert aliases
+    assert all(each.startswith(lookup.ALIAS_PREFIX) and b"secret" not in each for each in aliases)

@@ -55,28 +55,28 @@ def asking(endpoint: str = "chat.completions", **body: Json) -> Request:
 
 
 def events(answer: Interaction) -> list[Any]:
-    *told, end = [each.data for each in answer.response.chunks]
+    *chunks, end = [each.data for each in answer.response.chunks]
     assert end == b"data: [DONE]\n\n"
-    return [json.loads(each.removeprefix(b"data: ")) for each in told]
+    return [json.loads(each.removeprefix(b"data: ")) for each in chunks]
 
 
-def test_every_choice_is_told_and_ended_in_a_stream() -> None:
+def test_a_stream_has_each_choice_and_its_end() -> None:
     found = events(sdk_calls.in_requested_form(recorded(RESULT), asking(stream=True)))
 
-    said = [choice for each in found for choice in each["choices"]]
-    assert [(each["index"], each["finish_reason"]) for each in said] == [
+    choices = [choice for each in found for choice in each["choices"]]
+    assert [(each["index"], each["finish_reason"]) for each in choices] == [
         *((0, None), (1, None)),
         *((0, "stop"), (1, "tool_calls")),
     ]
-    assert said[0]["delta"] == {"role": "assistant", "content": "a"}
-    assert said[0]["logprobs"] == {"content": []}
-    assert [each["index"] for each in said[1]["delta"]["tool_calls"]] == [0, 1]
+    assert choices[0]["delta"] == {"role": "assistant", "content": "a"}
+    assert choices[0]["logprobs"] == {"content": []}
+    assert [each["index"] for each in choices[1]["delta"]["tool_calls"]] == [0, 1]
     assert all(each["id"] == "c1" and "service_tier" not in each for each in found)
-    # Nobody asked for it.
+    # `stream_options` did not ask for it.
     assert all("usage" not in each for each in found)
 
 
-def test_it_came_when_the_result_came_and_ends_as_a_stream_does() -> None:
+def test_a_stream_is_timed_as_the_result_was_and_ends_as_a_stream_does() -> None:
     answer = sdk_calls.in_requested_form(recorded(RESULT), asking(stream=True))
 
     assert {each.at_ms for each in answer.response.chunks} == {7.0}
@@ -89,7 +89,7 @@ def test_a_result_without_choices_is_a_stream_of_nothing(result: Json) -> None:
     assert events(sdk_calls.in_requested_form(recorded(result), asking(stream=True))) == []
 
 
-def test_embeddings_are_packed_where_that_is_asked_for() -> None:
+def test_embeddings_are_packed_in_base64_on_request() -> None:
     data: Json = [{"index": 0, "embedding": [1, 0.5, -2]}, {"index": 1, "embedding": "packed"}, 5]
     held = recorded({"data": data, "model": "e"}, "embeddings")
 
@@ -103,7 +103,7 @@ def test_embeddings_are_packed_where_that_is_asked_for() -> None:
     assert sdk_calls.in_requested_form(held, asking("embeddings", encoding_format="float")) is held
 
 
-def test_what_is_no_result_is_given_as_it_is() -> None:
+def test_an_http_exchange_and_a_failure_stay_as_they_are() -> None:
     exchange = recorded(RESULT, base="https://h")
     failed = recorded({"error": {}}, status=429)
     asked = asking(stream=True)
@@ -114,7 +114,7 @@ def test_what_is_no_result_is_given_as_it_is() -> None:
     assert sdk_calls.can_answer(failed, asking("responses", stream=True))
 
 
-def test_only_chat_can_be_told_as_a_stream() -> None:
+def test_only_chat_completions_can_be_streamed() -> None:
     assert sdk_calls.can_answer(recorded(RESULT), asking(stream=True))
     held = recorded({}, "responses")
     assert sdk_calls.can_answer(held, asking("responses", stream=False))

@@ -35,11 +35,11 @@ def test_a_key_goes_on_elsewhere_where_it_stood(
     for key, variant, index, recorded in steps:
         index = index * 2 + (key == KEY)
         if recorded:
-            take.note_recorded(key, key + variant, variant, index)
+            take.count_recording(key, key + variant, variant, index)
         else:
-            take.ask(key + variant, variant)
+            take.count_request(key + variant, variant)
             take.touched.add(index)
-            take.again[index] += 1
+            take.repeat_counts[index] += 1
         if key == KEY:
             own.add(index)
 
@@ -49,10 +49,10 @@ def test_a_key_goes_on_elsewhere_where_it_stood(
     assert elsewhere.key_state(KEY, own) == take.key_state(KEY, own)
     assert elsewhere.touched == take.touched & own
     assert elsewhere.cursors == {at: n for at, n in take.cursors.items() if at.startswith(KEY)}
-    assert elsewhere.recorded == {pair for pair in take.recorded if pair[0] == KEY}
-    assert all(elsewhere.again[each] == take.again[each] for each in own)
+    assert elsewhere.recorded_keys == {pair for pair in take.recorded_keys if pair[0] == KEY}
+    assert all(elsewhere.repeat_counts[each] == take.repeat_counts[each] for each in own)
     for _, variant, _, _ in steps:
-        assert elsewhere.asked_with(KEY + variant) == take.asked_with(KEY + variant)
+        assert elsewhere.first_variant(KEY + variant) == take.first_variant(KEY + variant)
 
 
 def test_a_key_nothing_was_asked_of_says_nothing() -> None:
@@ -60,8 +60,8 @@ def test_a_key_nothing_was_asked_of_says_nothing() -> None:
 
     take.restore_key(KEY, Take(1).key_state(KEY, ()))
 
-    assert (take.cursors, take.touched, take.again) == ({}, set(), {})
-    assert (take.recorded, take.variants) == (set(), {})
+    assert (take.cursors, take.touched, take.repeat_counts) == ({}, set(), {})
+    assert (take.recorded_keys, take.variants) == (set(), {})
 
 
 def tape(meta: dict[str, Json], *requests: Request) -> CassetteIndex:

@@ -45,7 +45,7 @@ def make_cassette(*interactions: AnyInteraction, take: int = 1) -> CassetteIndex
 
 def record(cassette: CassetteIndex, asked: str, said: str, *, replaces: bool = True) -> Recording:
     interaction = make_interaction(0, asked, said)
-    recording = cassette.recording(interaction, key(asked), cassette.take, replaces=replaces)
+    recording = cassette.make_recording(interaction, key(asked), cassette.take, replaces=replaces)
     cassette.add(recording, key(asked), cassette.take)
     return recording
 
@@ -81,8 +81,8 @@ def test_what_is_not_recorded_has_no_turn_and_no_cursor(repeats: Repeats) -> Non
 
     assert turns(cassette, "x", repeats, 3) == [None] * 3
     assert cassette.take.cursors == {}
-    assert (key("x") in cassette, cassette.count(key("x"))) == (False, 0)
-    assert (key("a") in cassette, cassette.count(key("a"))) == (True, 2)
+    assert (key("x") in cassette, len(cassette.indexes(key("x")))) == (False, 0)
+    assert (key("a") in cassette, len(cassette.indexes(key("a")))) == (True, 2)
 
 
 def test_recordings_are_served_in_the_order_of_their_indexes_however_they_were_stored() -> None:
@@ -134,7 +134,7 @@ def test_without_replacing_an_answer_follows_what_is_there() -> None:
 def test_nothing_changes_before_a_recording_is_durable() -> None:
     cassette = make_cassette(*REPEATED)
 
-    cassette.recording(make_interaction(0, "a"), key("a"), cassette.take, replaces=True)
+    cassette.make_recording(make_interaction(0, "a"), key("a"), cassette.take, replaces=True)
 
     assert [each.index for each in cassette] == [3, 5, 8]
     assert turns(cassette, "a", "miss", 3) == [3, 8, None]
@@ -143,7 +143,7 @@ def test_nothing_changes_before_a_recording_is_durable() -> None:
 def test_after_a_step_that_failed_the_next_replaces() -> None:
     cassette = make_cassette(*REPEATED)
     steps = [
-        cassette.recording(make_interaction(0, "a"), key("a"), cassette.take, replaces=True)
+        cassette.make_recording(make_interaction(0, "a"), key("a"), cassette.take, replaces=True)
         for _ in range(3)
     ]
 
@@ -161,7 +161,9 @@ def test_an_answer_that_comes_after_its_take_replaces_nothing_of_a_later_one() -
     cassette.start_take(2)
     record(cassette, "a", "of take 2")
 
-    late = cassette.recording(make_interaction(0, "a", "late"), key("a"), before, replaces=True)
+    late = cassette.make_recording(
+        make_interaction(0, "a", "late"), key("a"), before, replaces=True
+    )
     cassette.add(late, key("a"), before)
 
     assert late.supersedes == ()
@@ -180,7 +182,7 @@ def test_an_answer_counts_as_given_to_the_request_that_asked_for_it() -> None:
 def test_an_answer_of_an_earlier_take_is_still_to_be_given_in_this_one() -> None:
     cassette = make_cassette()
     before = cassette.take
-    late = cassette.recording(make_interaction(0, "a"), key("a"), before, replaces=False)
+    late = cassette.make_recording(make_interaction(0, "a"), key("a"), before, replaces=False)
     cassette.start_take(2)
     cassette.add(late, key("a"), before)
 
@@ -228,7 +230,7 @@ def test_a_cassette_knows_its_routes() -> None:
 def test_a_route_whose_last_recording_was_replaced_is_gone() -> None:
     cassette = make_cassette(make_interaction(0, "a", route="default"))
     moved = key_on_route(key("a"), "default")
-    step = cassette.recording(make_interaction(0, "a"), moved, cassette.take, replaces=True)
+    step = cassette.make_recording(make_interaction(0, "a"), moved, cassette.take, replaces=True)
     cassette.add(step, key("a"), cassette.take)
 
     assert (cassette.has_route("default"), cassette.has_route("openai")) == (False, True)
@@ -332,7 +334,7 @@ def test_recording_the_same_request_anew_costs_no_more_each_time() -> None:
 
 
 def _record_raw(cassette: CassetteIndex, wanted: bytes) -> None:
-    step = cassette.recording(REPEATED[0], wanted, cassette.take, replaces=True)
+    step = cassette.make_recording(REPEATED[0], wanted, cassette.take, replaces=True)
     cassette.add(step, wanted, cassette.take)
 
 
@@ -454,10 +456,10 @@ def test_several_recorded_tokens_each_answer_for_themselves_and_for_no_other() -
     for page, letter in zip(pages, "abc", strict=True):
         key, variant = _asks(letter * 20)
         assert cassette.next(key, "last", variant) is page
-        assert cassette.count(key, variant) == 1
+        assert len(cassette.indexes(key, variant)) == 1
     key, variant = _asks("d" * 20)
     assert cassette.next(key, "last", variant) is None
-    assert cassette.count(key, variant) == 0
+    assert len(cassette.indexes(key, variant)) == 0
 
 
 def test_a_recording_with_another_credential_replaces_the_one_there_was_and_not_its_own_takes() -> (
@@ -467,14 +469,14 @@ def test_a_recording_with_another_credential_replaces_the_one_there_was_and_not_
     cassette.start_take(2)
     key, _ = _asks("b" * 20)
 
-    first = cassette.recording(_paged(0, "b" * 20), key, cassette.take, replaces=True)
+    first = cassette.make_recording(_paged(0, "b" * 20), key, cassette.take, replaces=True)
     cassette.add(first, key, cassette.take)
-    second = cassette.recording(_paged(0, "c" * 20), key, cassette.take, replaces=True)
+    second = cassette.make_recording(_paged(0, "c" * 20), key, cassette.take, replaces=True)
     cassette.add(second, key, cassette.take)
 
     assert first.supersedes == (0,)
     assert second.supersedes == ()
-    assert [cassette.count(*_asks(letter * 20)) for letter in "abc"] == [0, 1, 1]
+    assert [len(cassette.indexes(*_asks(letter * 20))) for letter in "abc"] == [0, 1, 1]
 
 
 def test_recording_the_pages_again_replaces_each_page_by_itself() -> None:
@@ -484,7 +486,7 @@ def test_recording_the_pages_again_replaces_each_page_by_itself() -> None:
     superseded = []
     for letter in "ab":
         key, _ = _asks(letter * 20)
-        step = cassette.recording(_paged(0, letter * 20), key, cassette.take, replaces=True)
+        step = cassette.make_recording(_paged(0, letter * 20), key, cassette.take, replaces=True)
         cassette.add(step, key, cassette.take)
         superseded.append(step.supersedes)
 

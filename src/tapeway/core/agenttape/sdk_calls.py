@@ -1,12 +1,9 @@
-"""A call of OpenAI's SDK as AgentTape records it: an endpoint and the arguments of a method.
+"""Calls of OpenAI's SDK as AgentTape records them, and what they are over HTTP.
 
-The same call over HTTP is a POST of these arguments and of some that only say how it is made. Those
-are left out here, so that both are found under one name.
-
-What an SDK's recorded result is over HTTP, in the form that is asked for.
-
-AgentTape records the object that a method returned. A client may ask for the same as a stream, or
-for its embeddings in base64: it is given that where it says the same, and nothing otherwise.
+AgentTape records a method's arguments and the object it returned. The same call over HTTP is a POST
+of these arguments and of some that only say how the call is made; those are left out here, so that
+both have the same alias. A client may ask for the same result as a stream, or for its embeddings in
+base64: it is given that form where the recorded result can be put into it.
 """
 
 import base64
@@ -25,20 +22,23 @@ ENDPOINTS: Mapping[str, str] = {
     "embeddings": "/embeddings",
 }
 """The methods AgentTape records, and how the paths end that they post to."""
+
 JSON_TYPE = (b"content-type", b"application/json")
-_PATH = "/v1"
-_HOW = frozenset(
-    {"stream", "timeout", "stream_options", "extra_headers", "extra_query", "extra_body"}
-)
-EVENTS = (b"content-type", b"text/event-stream; charset=utf-8")
+_EVENT_STREAM_TYPE = (b"content-type", b"text/event-stream; charset=utf-8")
+
 NOT_STREAMABLE = (
-    "#{index} holds what it asks for, but not as the stream it asks for: AgentTape recorded the "
-    "result of {endpoint} whole, and only that of chat.completions can be told as a stream"
+    "#{index} matches, but cannot be streamed: AgentTape recorded {endpoint} as one result, and only "
+    "chat.completions can be replayed as a stream"
+)
+
+_PATH = "/v1"
+_TRANSPORT_ARGUMENTS = frozenset(
+    {"stream", "timeout", "stream_options", "extra_headers", "extra_query", "extra_body"}
 )
 
 
 def request_of(endpoint: str, arguments: Mapping[str, Json]) -> Request:
-    """The request that asks for the same, on no route."""
+    """The HTTP request of such a call, on no route."""
     return Request(
         route="",
         method="POST",
@@ -49,7 +49,10 @@ def request_of(endpoint: str, arguments: Mapping[str, Json]) -> Request:
 
 
 def endpoint_of(request: Request) -> str | None:
-    """The method that makes such a request, whatever its path begins with."""
+    """The SDK method that makes such a request, None for other requests.
+
+    Its path may begin with anything: SDKs are pointed at gateways and at deployments of Azure's.
+    """
     if request.method != "POST" or request.file is not None:
         return None
     path = request.target.partition("?")[0]
@@ -57,29 +60,29 @@ def endpoint_of(request: Request) -> str | None:
 
 
 def body_of(request: Request) -> Mapping[str, Json]:
-    """All that a request says, empty where that is no JSON object."""
-    try:
-        value = parse(readable_request(request).body)
-    except NotJson:
-        return {}
-    return value if isinstance(value, dict) else {}
+    """The JSON object in a request's body, empty where there is none."""
+    return _json_object(readable_request(request).body)
 
 
 def arguments_of(body: Mapping[str, Json]) -> dict[str, Json]:
-    """What AgentTape makes its key of, besides the endpoint."""
-    return {name: value for name, value in body.items() if value is not None and name not in _HOW}
+    """The arguments of which, with the endpoint, AgentTape makes its key."""
+    return {
+        name: value
+        for name, value in body.items()
+        if value is not None and name not in _TRANSPORT_ARGUMENTS
+    }
 
 
 def canonical_request(endpoint: str, arguments: Mapping[str, Json]) -> Request:
-    """The request for the same with nothing in it that an SDK adds by itself, in one way to ask."""
+    """The HTTP request of such a call, without what an SDK adds by itself."""
     kept = {
         name: value
         for name, value in arguments.items()
-        # The SDK asks for it on its own account, and turns what comes into numbers.
+        # The SDK asks for base64 without being told to, and decodes it.
         if (endpoint, name, value) != ("embeddings", "encoding_format", "base64")
     }
-    said = _without_nulls(kept)
-    return request_of(endpoint, said if isinstance(said, dict) else {})
+    clean = _without_nulls(kept)
+    return request_of(endpoint, clean if isinstance(clean, dict) else {})
 
 
 def _without_nulls(value: Json) -> Json:
@@ -92,12 +95,12 @@ def _without_nulls(value: Json) -> Json:
 
 
 def is_sdk_result(interaction: Interaction) -> bool:
-    """Whether it is the result of an SDK's method and not an exchange of HTTP."""
+    """Whether it is the result of an SDK method and not an HTTP exchange."""
     return bool(interaction.stored_keys) and not interaction.request.base
 
 
 def can_answer(interaction: Interaction, asked: Request) -> bool:
-    """Whether it can be given in the form that is asked for."""
+    """Whether the recording can be given in the form that is asked for."""
     if not is_sdk_result(interaction) or interaction.response.status != 200:
         return True
     streamed = body_of(asked).get("stream") is True
@@ -113,19 +116,19 @@ def in_requested_form(interaction: Interaction, asked: Request) -> Interaction:
     if endpoint == "chat.completions" and body.get("stream") is True:
         return replace(interaction, response=_streamed(interaction.response, body))
     if endpoint == "embeddings" and body.get("encoding_format") == "base64":
-        return replace(interaction, response=_packed(interaction.response))
+        return replace(interaction, response=_with_packed_embeddings(interaction.response))
     return interaction
 
 
 def _streamed(response: Response, asked: Mapping[str, Json]) -> Response:
-    result = _object(response)
+    result = _json_object(response.body)
     options = asked.get("stream_options")
     usage = isinstance(options, dict) and options.get("include_usage") is True
     events = [b"data: %b\n\n" % dump(each) for each in _chunks(result, with_usage=usage)]
     at_ms = response.chunks[-1].at_ms if response.chunks else 0.0
     return replace(
         response,
-        head=replace(response.head, headers=(EVENTS,), framing="chunked"),
+        head=replace(response.head, headers=(_EVENT_STREAM_TYPE,), framing="chunked"),
         chunks=tuple([ResponseChunk(each, at_ms) for each in (*events, b"data: [DONE]\n\n")]),
         verdict="marked",
     )
@@ -138,36 +141,39 @@ def _chunks(result: Mapping[str, Json], *, with_usage: bool) -> Iterator[dict[st
         if name not in ("choices", "usage") and value is not None
     }
     head["object"] = "chat.completion.chunk"
-    choices = result.get("choices")
-    found = (
-        [each for each in choices if isinstance(each, dict)] if isinstance(choices, list) else []
-    )
-    for choice in found:
-        rest: dict[str, Json] = {"index": choice.get("index", 0)}
-        said: dict[str, Json] = {"delta": _delta(choice), "logprobs": choice.get("logprobs")}
-        yield head | {"choices": [rest | said | {"finish_reason": None}]}
-    for choice in found:
-        last = {"index": choice.get("index", 0), "delta": {}, "logprobs": None}
+    value = result.get("choices")
+    choices = [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    for choice in choices:
+        yield head | {"choices": [_chunk_choice(choice, _delta(choice), choice.get("logprobs"))]}
+    for choice in choices:
+        last = _chunk_choice(choice, {}, None)
         yield head | {"choices": [last | {"finish_reason": choice.get("finish_reason")}]}
     if with_usage:
         yield head | {"choices": [], "usage": result.get("usage")}
+
+
+def _chunk_choice(
+    choice: Mapping[str, Json], delta: dict[str, Json], logprobs: Json
+) -> dict[str, Json]:
+    index = choice.get("index", 0)
+    return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
 
 
 def _delta(choice: Mapping[str, Json]) -> dict[str, Json]:
     message = choice.get("message")
     if not isinstance(message, dict):
         return {}
-    said: dict[str, Json] = {name: each for name, each in message.items() if each is not None}
-    calls = said.get("tool_calls")
+    delta: dict[str, Json] = {name: each for name, each in message.items() if each is not None}
+    calls = delta.get("tool_calls")
     if isinstance(calls, list):
-        said["tool_calls"] = [
+        delta["tool_calls"] = [
             {"index": at, **each} for at, each in enumerate(calls) if isinstance(each, dict)
         ]
-    return said
+    return delta
 
 
-def _packed(response: Response) -> Response:
-    result = _object(response)
+def _with_packed_embeddings(response: Response) -> Response:
+    result = _json_object(response.body)
     data = result.get("data")
     if not isinstance(data, list):
         return response
@@ -180,14 +186,14 @@ def _base64(item: Json) -> Json:
     if not isinstance(item, dict) or not isinstance(numbers, list):
         return item
     floats = [float(each) for each in numbers if isinstance(each, int | float)]
-    # As the service packs them: 32 bits each, the least significant octet first.
+    # As OpenAI packs them: 32 bits each, little-endian.
     packed = b"".join([struct.pack("<f", each) for each in floats])
     return {**item, "embedding": base64.b64encode(packed).decode("ascii")}
 
 
-def _object(response: Response) -> Mapping[str, Json]:
+def _json_object(body: bytes) -> Mapping[str, Json]:
     try:
-        value = parse(response.body)
+        value = parse(body)
     except NotJson:
         return {}
     return value if isinstance(value, dict) else {}

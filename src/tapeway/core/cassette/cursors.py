@@ -1,9 +1,7 @@
-"""One run through a cassette: its cursors, and what it recorded.
+"""One run through a cassette: which recordings it used, and which comes next for each key.
 
-The repeat rule: what answers an equal request again, as a cassette's `meta.repeats` states it.
-
-Tools differ in it, and a cassette that was theirs goes on as it did there. `first` is the rule of
-those that look a request up in a table: its first recording answers it, always.
+What answers once every recording of a key is used is the cassette's repeat rule, in `meta.repeats`.
+Tools differ in it, and a cassette made by another tool keeps the rule of that tool.
 """
 
 from collections import Counter
@@ -22,66 +20,93 @@ from tapeway.core.model.messages import Request
 
 T = TypeVar("T")
 REPEATS_FIELD = "repeats"
-_KNOWN: tuple[Repeats, ...] = get_args(Repeats)
+_REPEATS: tuple[Repeats, ...] = get_args(Repeats)
 
 
 @dataclass(slots=True)
 class Take:
-    """What one run has asked for, been given and recorded so far."""
+    """What one run through a cassette has asked for, used and recorded so far.
+
+    A cursor is named by a match key, followed by the credential variant where recordings of the key
+    have several.
+    """
 
     number: int
     cursors: dict[bytes, int] = field(default_factory=dict)
+    """How many requests each cursor has counted: the position of the next recording."""
     touched: set[int] = field(default_factory=set)
-    again: Counter[int] = field(default_factory=Counter)
-    recorded: set[tuple[bytes, bytes]] = field(default_factory=set)
+    """Indexes of the recordings that were replayed or made."""
+    repeat_counts: Counter[int] = field(default_factory=Counter)
+    """How often each recording was replayed again, where that goes by index and not by cursor."""
+    recorded_keys: set[tuple[bytes, bytes]] = field(default_factory=set)
+    """Key and variant of what was recorded: it replaces earlier takes only once."""
     variants: dict[bytes, bytes] = field(default_factory=dict)
+    """The variant of each cursor's first request, where it carried a credential."""
     bindings: IdBindings = field(default_factory=IdBindings)
 
-    def ask(self, cursor: bytes, variant: bytes) -> None:
-        """Note a turn, and with the first one the credential it was asked with."""
-        turn = self.cursors.get(cursor, 0)
-        self.cursors[cursor] = turn + 1
-        if variant and turn == 0:
+    def count_request(self, cursor: bytes, variant: bytes) -> None:
+        """Move a cursor to the next recording."""
+        position = self.cursors.get(cursor, 0)
+        self.cursors[cursor] = position + 1
+        if variant and position == 0:
             self.variants[cursor] = variant
 
-    def note_recorded(self, key: bytes, cursor: bytes, variant: bytes, index: int) -> None:
-        """Note a new recording; its request counts as the first to be given it."""
-        self.recorded.add((key, variant))
+    def count_recording(self, key: bytes, cursor: bytes, variant: bytes, index: int) -> None:
+        """Note a new recording; it counts as used by the request that was recorded."""
+        self.recorded_keys.add((key, variant))
         self.touched.add(index)
-        self.ask(cursor, variant)
+        self.count_request(cursor, variant)
 
-    def asked_with(self, cursor: bytes) -> bytes | None:
-        """The credential of the first turn, None where there was none yet."""
+    def first_variant(self, cursor: bytes) -> bytes | None:
+        """The variant of a cursor's first request, None before that."""
         return self.variants.get(cursor, b"") if cursor in self.cursors else None
 
+    def repeat(self, indexes: Sequence[int], repeats: Repeats) -> int | None:
+        """Which of these recordings, all used, answers again; None where the rule is to miss."""
+        match repeats:
+            case "miss":
+                return None
+            case "first":
+                return indexes[0]
+            case "last":
+                return indexes[-1]
+            case "cycle":
+                chosen = min(indexes, key=lambda index: self.repeat_counts[index])
+                self.repeat_counts[chosen] += 1
+                return chosen
+
     def key_state(self, key: bytes, indexes: Collection[int]) -> bytes:
-        """Where one key stands, as text for others; `indexes` are those that answer it."""
+        """What is known of one key, as JSON for other instances; `indexes` are its recordings."""
+        variants = _of_key(key, self.variants).items()
+        repeated = sorted(self.repeat_counts.keys() & indexes)
         return orjson.dumps(
             {
-                "cursors": _texts(key, self.cursors),
-                "marks": {at: _text(variant) for at, variant in _texts(key, self.variants).items()},
+                "cursors": _of_key(key, self.cursors),
+                "marks": {suffix: _text(variant) for suffix, variant in variants},
                 "touched": sorted(self.touched.intersection(indexes)),
-                "again": [
-                    [each, self.again[each]] for each in sorted(self.again) if each in indexes
-                ],
-                "recorded": sorted(_text(variant) for of, variant in self.recorded if of == key),
+                "again": [[index, self.repeat_counts[index]] for index in repeated],
+                "recorded": sorted(
+                    _text(variant) for of, variant in self.recorded_keys if of == key
+                ),
             }
         )
 
     def restore_key(self, key: bytes, state: bytes) -> None:
-        """Put one key where others have left it."""
-        said = orjson.loads(state)
-        self.cursors |= {key + _octets(at): turn for at, turn in said["cursors"].items()}
+        """Take over what another instance knows of one key."""
+        known = orjson.loads(state)
+        self.cursors |= {key + _octets(suffix): count for suffix, count in known["cursors"].items()}
         self.variants |= {
-            key + _octets(at): _octets(variant) for at, variant in said["marks"].items()
+            key + _octets(suffix): _octets(variant) for suffix, variant in known["marks"].items()
         }
-        self.touched.update(said["touched"])
-        self.again.update(dict(said["again"]))
-        self.recorded |= {(key, _octets(variant)) for variant in said["recorded"]}
+        self.touched.update(known["touched"])
+        self.repeat_counts.update(dict(known["again"]))
+        self.recorded_keys |= {(key, _octets(variant)) for variant in known["recorded"]}
 
 
-def _texts(key: bytes, values: Mapping[bytes, T]) -> dict[str, T]:
-    return {_text(at[len(key) :]): each for at, each in values.items() if at.startswith(key)}
+def _of_key(key: bytes, values: Mapping[bytes, T]) -> dict[str, T]:
+    """The values of a key's cursors, by what follows the key in a cursor's name."""
+    size = len(key)
+    return {_text(name[size:]): each for name, each in values.items() if name.startswith(key)}
 
 
 def _text(octets: bytes) -> str:
@@ -93,28 +118,31 @@ def _octets(text: str) -> bytes:
 
 
 def repeats_of_meta(meta: Mapping[str, Json]) -> Repeats:
-    """The rule a cassette states, or else that of its tool: AgentTape's recordings answer once.
+    """The repeat rule in a cassette's `meta`, or else its tool's: AgentTape's answer once.
 
     Raises RulesFault.
     """
-    said = meta.get(REPEATS_FIELD, "miss" if "agenttape_version" in meta else "last")
-    for known in _KNOWN:
-        if said == known:
+    stated = meta.get(REPEATS_FIELD, "miss" if "agenttape_version" in meta else "last")
+    for known in _REPEATS:
+        if stated == known:
             return known
     raise RulesFault(
-        REPEATS_FIELD, "there is no such repeat rule", f"known are {', '.join(_KNOWN)}"
+        REPEATS_FIELD, "there is no such repeat rule", f"known are {', '.join(_REPEATS)}"
     )
 
 
 def meta_with_repeats(meta: Mapping[str, Json], repeats: Repeats) -> dict[str, Json]:
-    """The same `meta` stating this rule."""
+    """The same `meta` with this repeat rule."""
     return {**meta, REPEATS_FIELD: repeats}
 
 
-def first_recording(found: Sequence[Interaction], asked: Request | None) -> Interaction:
-    """The first recording of a request that is written the same way, or else the first at all."""
-    if asked is not None and len(found) > 1:
-        for each in found:
+def first_recording(recordings: Sequence[Interaction], asked: Request | None) -> Interaction:
+    """The first recording of a request with the same spelling, or else the first of all.
+
+    This is the rule `first`, that of tools that look a request up in a table.
+    """
+    if asked is not None and len(recordings) > 1:
+        for each in recordings:
             if each.request.target == asked.target and each.request.body == asked.body:
                 return each
-    return found[0]
+    return recordings[0]

@@ -1,27 +1,41 @@
-"""A cassette in memory: an index from match key to recordings, and a cursor for each key.
+"""A cassette in memory: which recording answers which request.
 
-Finding costs one dictionary look-up however many recordings there are. A take is one run through
-the cassette: cursors start at its beginning, and what it recorded first replaces what earlier
-takes held for the same request.
+Each recording stands under its match key, and under one key its recordings are in index order. A
+request looks its key up and is given the recording at the key's cursor, which then moves on; once
+all are used, the cassette's repeat rule decides. So finding costs one dictionary look-up, however
+many recordings there are.
 
-The match key: two requests are equal when their keys are.
+A take is one run through the cassette. It holds the cursors, which begin at 0, and what was used.
+The first recording a take makes of a request replaces those of earlier takes; further ones are
+appended.
 
-Route, method, decoded path, query pairs and a canonical body go in; headers do not, unless a rule
-names them. What each of those is, `core/subject.py` says; here it becomes a short name.
+Two things refine this. Recordings of one key that carry different credentials, such as paging
+tokens, are variants with a cursor each. And where recordings of one key differ in their headers, the
+unused one with the nearest headers comes first.
 """
 
-from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tapeway.core.agenttape import lookup
-from tapeway.core.cassette import cursors
-from tapeway.core.cassette.cursors import Take
+from tapeway.core.agenttape.lookup import (
+    ALIAS_PREFIX,
+    AliasIndex,
+    answers_in_order,
+    recording_aliases,
+)
+from tapeway.core.cassette.cursors import Take, first_recording, repeats_of_meta
+from tapeway.core.cassette.keyed_recordings import KeyedRecordings
 from tapeway.core.correlation.index import CorrelationIndex
-from tapeway.core.matching import header_distance, rules
+from tapeway.core.matching import header_distance
 from tapeway.core.matching.key import credential_variant, key_digest, request_key
-from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.matching.rules import (
+    NO_RULES,
+    Rules,
+    merged_rules,
+    meta_with_rules,
+    rules_of_meta,
+)
 from tapeway.core.model.cassette import CassetteHead, CursorStep, Recording, StoredCassette
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import (
@@ -34,40 +48,31 @@ from tapeway.core.model.messages import Request
 
 
 def recording_key(interaction: Interaction, rules: Rules = NO_RULES) -> bytes:
-    """The match key of a recording: that of its request, unless it answers in order whatever is asked."""
-    if not lookup.answers_in_order(interaction):
+    """The match key of a recording: that of its request.
+
+    A recording that answers in order, whatever is asked, has its alias in place of a digest.
+    """
+    if not answers_in_order(interaction):
         return request_key(interaction.request, rules)
-    (name,) = lookup.recording_aliases(interaction, rules)
-    return interaction.request.route.encode() + b"\0" + name
+    (alias,) = recording_aliases(interaction, rules)
+    return interaction.request.route.encode() + b"\0" + alias
 
 
 def index_keys(interaction: Interaction, rules: Rules = NO_RULES) -> tuple[bytes, ...]:
-    """What a store's index has an interaction under: the digest of its match key, on any route.
+    """The keys under which a store indexes an interaction: the digest of its match key, and aliases.
 
-    Routes are given to recordings when they are loaded, by their origin; an index knows none. Behind
-    it come the names that `asked_under` gives a request, for recordings that AgentTape made.
+    The digest goes without a route: routes are given to recordings by their origin as they are
+    loaded. Only recordings that AgentTape made have aliases.
     """
-    own = key_digest(recording_key(interaction, rules))
-    return tuple(dict.fromkeys((own, *lookup.recording_aliases(interaction, rules))))
-
-
-def request_aliases(
-    request: Request, redacted: Request, origins: Iterable[str], rules: Rules = NO_RULES
-) -> tuple[bytes, ...]:
-    """What else to look for where nothing is found under a request's own key, the most exact first.
-
-    Only a cassette with recordings of AgentTape's has something there. `request` is as it came, with
-    its credentials; `origins` are those that such recordings of its route were made at, none where
-    `aliases.are_known` says no. The names tell nothing of it, and are kept nowhere.
-    """
-    return lookup.request_aliases(request, redacted, origins, rules)
+    digest = key_digest(recording_key(interaction, rules))
+    return tuple(dict.fromkeys((digest, *recording_aliases(interaction, rules))))
 
 
 class CassetteIndex:
-    """The recordings of one cassette while it is loaded.
+    """The recordings of one loaded cassette, and the take that runs through it.
 
-    Its rules are those its `meta` states. Raises RulesFault where that cannot be read. Of one that
-    is not loaded whole, `other_routes` names the routes of the other recordings.
+    Its rules are those in its `meta`. Raises RulesFault where they cannot be read. `other_routes`
+    are those of recordings that are not in `stored`, if only a part of the cassette is loaded.
     """
 
     def __init__(
@@ -75,19 +80,19 @@ class CassetteIndex:
     ) -> None:
         self.name = name
         self.head: CassetteHead = stored.head
-        self.rules: Rules = rules.rules_of_meta(stored.head.meta)
-        self.repeats: Repeats = cursors.repeats_of_meta(stored.head.meta)
+        self.rules: Rules = rules_of_meta(stored.head.meta)
+        self.repeats: Repeats = repeats_of_meta(stored.head.meta)
         self.take = Take(take)
-        self._other_routes = other_routes
         self.correlation: CorrelationIndex | None = None
-        """Those its answers issued, once somebody has looked for them; kept up to date from then."""
+        """Set by the first look for correlated recordings, and kept up to date from then on."""
+        self.generation = 0
+        """Changes with the recordings and with their keys."""
+        self._other_routes = other_routes
         self._interactions: dict[int, AnyInteraction] = {}
         self._take_of: dict[int, int] = {}
-        self._mixed: set[bytes] = set()
-        self._next = 0
-        self.generation = 0
-        """Another number whenever what is held or what it is found under has changed."""
-        self._index(stored.interactions)
+        self._merged_keys: set[bytes] = set()
+        self._next_index = 0
+        self._build(stored.interactions)
 
     def __len__(self) -> int:
         return len(self._interactions)
@@ -100,45 +105,32 @@ class CassetteIndex:
 
     @property
     def is_numbered_by_position(self) -> bool:
-        """Whether each recording's number is its position, and none is on its way."""
-        return len(self._interactions) == self._next
+        """Whether each index is a position, with no gap and no recording on its way."""
+        return len(self._interactions) == self._next_index
 
     def get(self, index: int) -> AnyInteraction | None:
         return self._interactions.get(index)
 
     def key_of(self, index: int) -> bytes:
-        """What a recording is found under."""
+        """The match key of a recording."""
         return self._key_of[index]
 
     def take_of(self, index: int) -> int:
         """The take a recording was made in, 0 for one that was there before."""
         return self._take_of.get(index, 0)
 
+    def indexes(self, key: bytes, variant: bytes = b"") -> tuple[int, ...]:
+        """The recordings that answer a request with this key and credential variant."""
+        recordings = self._by_key.get(key)
+        return () if recordings is None else _indexes(recordings.of_variant(variant))
+
     def snapshot(self) -> list[AnyInteraction]:
-        """All that is held at this moment, in any order; cheap enough for the event loop."""
+        """All interactions in any order; cheap enough for the event loop."""
         return list(self._interactions.values())
 
     def has_route(self, route: str) -> bool:
         """Whether any recording was made on this route."""
         return self._routes[route.encode()] > 0 or route in self._other_routes
-
-    def apply_rules(self, more: Rules, *, saved: bool = False) -> None:
-        """Put further rules in force at once: everything is found under its new key from now on.
-
-        What this take has used up stays so. The cost is that of loading the cassette. `saved` says
-        that the store has just saved the whole, which gives each recording its position for a number.
-        """
-        if saved and not self.is_numbered_by_position:
-            self._renumber()
-        self.rules = rules.merged_rules(self.rules, more)
-        self.correlation = None
-        self.head = replace(self.head, meta=rules.meta_with_rules(self.head.meta, self.rules))
-        self._index([self._interactions[index] for index in sorted(self._interactions)])
-        # What were several keys is one now, and its first recordings are not those used up.
-        self._mixed = {key for key, found in self._by_key.items() if len(found) > 1}
-        before, self.take = self.take, Take(self.take.number, touched=self.take.touched)
-        for index in sorted(before.touched & self._key_of.keys()):
-            self._count_turn(index, recorded=self._take_of.get(index) == before.number)
 
     def next(
         self,
@@ -149,61 +141,43 @@ class CassetteIndex:
         can_ask: bool = False,
         asked: Request | None = None,
     ) -> Interaction | None:
-        """The recording whose turn it is, moving the cursor, or None where there is none (left).
+        """The recording that answers next, its cursor moved on; None where there is none (left).
 
-        Without `repeats` it is the cassette's own rule that says what comes after the last one.
+        `repeats` is the repeat rule, None for the cassette's own. Where recordings differ in their
+        headers, the one nearest to `asked` comes first.
 
-        `variant` is the credential it is asked with. One other than the recorded one is taken for the
-        same request: another run has another API key. But while the upstream could be asked, a
-        second value within one take is a second page, and not for the first one's answer.
-        Where recordings differ in their headers, the one nearest to `asked` comes first.
+        A single recorded credential answers for any other, since another run has another API key.
+        But where the upstream could be asked instead (`can_ask`), a second credential within one
+        take is taken for the token of a second page, and gets None.
         """
-        found = self._alike(key, variant)
-        if not found or (can_ask and self._is_other(key, variant)):
+        recordings = self._by_key.get(key)
+        if recordings is None or (can_ask and self._is_second_page(recordings, key, variant)):
             return None
-        cursor = self._cursor(key, variant)
-        turn = position = self.take.cursors.get(cursor, 0)
-        repeats = repeats or self.repeats
-        if repeats == "first":
-            chosen = cursors.first_recording(found, asked)
-        elif asked is not None and len(found) > 1 and self._varies(key):
-            nearest = self._nearest(found, asked, repeats)
-            if nearest is None:
-                return None
-            chosen = nearest
-        else:
-            if turn >= len(found):
-                if repeats == "miss":
-                    return None
-                position = turn % len(found) if repeats == "cycle" else -1
-            chosen = found[position]
-        self.take.ask(cursor, variant)
-        self.take.touched.add(chosen.index)
+        cursor = _cursor(key, variant, recordings)
+        chosen = self._choose(recordings, key, cursor, variant, repeats or self.repeats, asked)
+        if chosen is not None:
+            self.take.count_request(cursor, variant)
+            self.take.touched.add(chosen.index)
         return chosen
 
     def use(self, index: int) -> Interaction | None:
-        """What a recording answers over HTTP, used up from then on."""
-        found = exchange_of(self._interactions[index])
-        if found is not None:
-            key, variant = self._key_of[index], credential_variant(found.request)
-            self.take.ask(self._cursor(key, variant), variant)
+        """What a recording answers over HTTP, counted as the next of its key."""
+        exchange = exchange_of(self._interactions[index])
+        if exchange is not None:
+            self._count_request(exchange)
             self.take.touched.add(index)
-        return found
-
-    def count(self, key: bytes, variant: bytes = b"") -> int:
-        """How many recordings answer this key."""
-        return len(self._alike(key, variant))
-
-    def indexes(self, key: bytes, variant: bytes = b"") -> tuple[int, ...]:
-        """Which recordings answer this key."""
-        return tuple([each.index for each in self._alike(key, variant)])
+        return exchange
 
     def reserve(self) -> int:
         """An index for a recording to come; one that never comes leaves a gap."""
-        index, self._next = self._next, self._next + 1
+        index, self._next_index = self._next_index, self._next_index + 1
         return index
 
-    def recording(
+    def set_next_index(self, index: int) -> None:
+        """Give the next recording this index."""
+        self._next_index = index
+
+    def make_recording(
         self,
         interaction: Interaction,
         key: bytes,
@@ -212,192 +186,200 @@ class CassetteIndex:
         replaces: bool,
         index: int | None = None,
     ) -> Recording:
-        """The step that records an answer in a take, under a reserved or a new index.
+        """The recording of an answer, under a reserved or a new index, for a store to write.
 
-        Nothing changes yet.
-
-        Until a take has recorded a first durable answer, each step replaces what earlier takes
-        held: a failed one leaves that to the next.
+        Nothing changes here before `add`. Until the first recording of a take is durable, each one
+        supersedes those of earlier takes: where writing fails, the next one does it.
         """
         superseded: tuple[int, ...] = ()
         variant = credential_variant(interaction.request)
-        if replaces and (key, variant) not in take.recorded:
+        if replaces and (key, variant) not in take.recorded_keys:
             superseded = tuple(
-                each.index
-                for each in self._alike(key, variant)
-                if self._take_of.get(each.index, 0) < take.number
+                each for each in self.indexes(key, variant) if self.take_of(each) < take.number
             )
         index = self.reserve() if index is None else index
         return Recording(replace(interaction, index=index), superseded)
 
     def add(self, recording: Recording, key: bytes, take: Take) -> None:
-        """Take in a recording that is durable; its request counts as the first to be given it."""
+        """Add a recording that is durable; it counts as used by the request that was recorded."""
         for index in recording.supersedes:
             self._remove(index)
         interaction = recording.exchange
-        index = interaction.index
         if take is not self.take and take.number == self.take.number:
-            # A rule came into force while it was asked for.
+            # A rule came into force while the upstream was asked.
             take, key = self.take, recording_key(interaction, self.rules)
         self._place(interaction, key)
-        self._take_of[index] = take.number
+        self._take_of[interaction.index] = take.number
         if self.correlation is not None:
             self.correlation.add(interaction)
         variant = credential_variant(interaction.request)
-        take.note_recorded(key, self._cursor(key, variant), variant, index)
+        cursor = _cursor(key, variant, self._by_key[key])
+        take.count_recording(key, cursor, variant, interaction.index)
 
     def add_foreign(self, item: ForeignInteraction, supersedes: Iterable[int] = ()) -> None:
-        """Take in one of another kind that is durable."""
+        """Add a durable interaction of another kind than HTTP's."""
         for index in supersedes:
             self._remove(index)
             self._interactions.pop(index, None)
         self._interactions[item.index] = item
 
+    def apply_rules(self, more: Rules, *, saved: bool = False) -> None:
+        """Put further rules in force at once: every recording gets its new key.
+
+        What this take has used stays used. The cost is that of loading the cassette. `saved` says
+        that the store has just saved the whole, which numbers recordings by their positions.
+        """
+        if saved and not self.is_numbered_by_position:
+            self._renumber()
+        self.rules = merged_rules(self.rules, more)
+        self.head = replace(self.head, meta=meta_with_rules(self.head.meta, self.rules))
+        self.correlation = None
+        self._build(list(self))
+        # Recordings of several former keys may be under one now: the used ones need not come first.
+        self._merged_keys = {key for key, each in self._by_key.items() if len(each.all) > 1}
+        before, self.take = self.take, Take(self.take.number, touched=self.take.touched)
+        for index in sorted(before.touched & self._key_of.keys()):
+            self._restore_use(index, recorded=self._take_of.get(index) == before.number)
+
+    def start_take(self, number: int) -> None:
+        """Begin a new take: all cursors at 0, everything unused."""
+        self.take = Take(number)
+        self._merged_keys.clear()
+
     def set_takes(self, takes: Mapping[int, int]) -> None:
-        """Say in which takes recordings were made that others made."""
+        """Set in which takes recordings were made, by index, as other instances have noted."""
         self._take_of.update(takes)
 
-    def set_next_index(self, index: int) -> None:
-        """Give the next recording this index."""
-        self._next = index
-
     def cursor_state(self, key: bytes) -> bytes:
-        """Where a key stands in this take, as `core.take` writes it."""
-        return self.take.key_state(key, [each.index for each in self._by_key.get(key, ())])
+        """What this take knows of a key, for other instances."""
+        recordings = self._by_key.get(key)
+        return self.take.key_state(key, () if recordings is None else _indexes(recordings.all))
 
     def cursor_step(self, interaction: Interaction, key: bytes, take: Take) -> CursorStep:
-        """How a recording of this take moves on where its key stands, for a store to carry out."""
+        """How a store that is shared moves a key's cursor together with a recording."""
         index, variant = interaction.index, credential_variant(interaction.request)
-        variants = {credential_variant(each.request) for each in self._by_key.get(key, ())} | {
-            variant
-        }
-        cursor = key + variant if len(variants) > 1 else key
+        recordings = self._by_key.get(key)
+        recorded = () if recordings is None else recordings.variants
+        cursor = key + variant if len({*recorded, variant}) > 1 else key
 
         def moved(before: bytes | None) -> bytes:
-            now = Take(take.number)
+            after = Take(take.number)
             if before is not None:
-                now.restore_key(key, before)
-            now.note_recorded(key, cursor, variant, index)
-            return now.key_state(key, {*now.touched})
+                after.restore_key(key, before)
+            after.count_recording(key, cursor, variant, index)
+            return after.key_state(key, {*after.touched})
 
         return CursorStep(take.number, key, moved)
 
-    def start_take(self, number: int) -> None:
-        """Cursors back to the beginning, everything unused again."""
-        self.take = Take(number)
-        self._mixed.clear()
-
     def unused(self) -> list[int]:
-        """Indexes of recordings this take has not touched."""
-        return sorted(index for index in self._key_of if index not in self.take.touched)
+        """Indexes of the recordings this take has not used."""
+        return sorted(self._key_of.keys() - self.take.touched)
 
     def unused_count(self) -> int:
-        """How many those are, at a cost that grows with what was touched and not with the rest."""
+        """How many are unused, at a cost that grows with the used ones and not with the rest."""
         return len(self._key_of) - len(self._key_of.keys() & self.take.touched)
 
     def duplicates(self) -> list[list[int]]:
-        """Indexes that answer the same request, where there are several."""
-        # What answers in order is under one key, but not to the same request.
-        told = (found for key, found in self._by_key.items() if lookup.ALIAS_PREFIX not in key)
-        return [[each.index for each in found] for found in told if len(found) > 1]
+        """Groups of recordings, by index, that answer the same request."""
+        # Recordings that answer in order share a key, but not a request.
+        groups = (each.all for key, each in self._by_key.items() if ALIAS_PREFIX not in key)
+        return [list(_indexes(group)) for group in groups if len(group) > 1]
 
     def stored(self, *, touched_only: bool = False) -> StoredCassette:
-        """The cassette as a store keeps it; optionally without what this take did not touch."""
+        """The cassette as a store keeps it; optionally without the recordings unused in this take."""
         kept = [
-            interaction
-            for interaction in self
-            if not touched_only
-            or exchange_of(interaction) is None
-            or interaction.index in self.take.touched
+            each
+            for each in self
+            if not touched_only or exchange_of(each) is None or each.index in self.take.touched
         ]
         return StoredCassette(self.head, tuple(kept))
 
-    def _index(self, interactions: Iterable[AnyInteraction]) -> None:
-        self._by_key: dict[bytes, list[Interaction]] = {}
-        self._key_of: dict[int, bytes] = {}
-        self._by_variant: dict[bytes, dict[bytes, list[Interaction]]] = {}
-        self._varied: dict[bytes, bool] = {}
-        self._routes: Counter[bytes] = Counter()
-        self.aliases = lookup.AliasIndex()
-        for interaction in interactions:
-            self._next = max(self._next, interaction.index + 1)
-            if (exchange := exchange_of(interaction)) is not None:
-                self._place(exchange, recording_key(exchange, self.rules))
-                self.aliases.add(exchange, self.rules)
-            self._interactions[interaction.index] = interaction
+    def _choose(
+        self,
+        recordings: KeyedRecordings,
+        key: bytes,
+        cursor: bytes,
+        variant: bytes,
+        repeats: Repeats,
+        asked: Request | None,
+    ) -> Interaction | None:
+        found = recordings.of_variant(variant)
+        if not found:
+            return None
+        if repeats == "first":
+            return first_recording(found, asked)
+        if (
+            asked is not None
+            and len(found) > 1
+            and (recordings.headers_differ or key in self._merged_keys)
+        ):
+            return self._nearest_headers(found, asked, repeats)
+        position = self.take.cursors.get(cursor, 0)
+        if position < len(found):
+            return found[position]
+        if repeats == "miss":
+            return None
+        return found[position % len(found)] if repeats == "cycle" else found[-1]
 
-    def _renumber(self) -> None:
-        numbers = {index: at for at, index in enumerate(sorted(self._interactions))}
-        self._interactions = {
-            at: replace(self._interactions[index], index=at) for index, at in numbers.items()
-        }
-        self._take_of = {numbers[index]: take for index, take in self._take_of.items()}
-        self.take.touched = {numbers[index] for index in self.take.touched & numbers.keys()}
-        self._next = len(numbers)
-
-    def _count_turn(self, index: int, *, recorded: bool) -> None:
-        key, interaction = self._key_of[index], exchange_of(self._interactions[index])
-        if interaction is not None:
-            variant = credential_variant(interaction.request)
-            self.take.ask(self._cursor(key, variant), variant)
-            if recorded:
-                self.take.recorded.add((key, variant))
-
-    def _varies(self, key: bytes) -> bool:
-        if (known := self._varied.get(key)) is None:
-            known = self._varied[key] = header_distance.vary(self._by_key[key])
-        return known or key in self._mixed
-
-    def _nearest(
+    def _nearest_headers(
         self, found: Sequence[Interaction], asked: Request, repeats: Repeats
     ) -> Interaction | None:
+        """The next unused recording of the same caller, nearest headers first; then the repeat rule."""
         own = header_distance.of_same_caller(asked, found)
         unused = [each for each in own if each.index not in self.take.touched]
         if unused:
             return header_distance.nearest(asked, unused)[0]
         if repeats == "miss":
             return None
-        again = header_distance.nearest(asked, own)
-        if repeats == "last":
-            return again[-1]
-        # Each caller goes round its own.
-        chosen = min(again, key=lambda each: self.take.again[each.index])
-        self.take.again[chosen.index] += 1
-        return chosen
+        nearest = {each.index: each for each in header_distance.nearest(asked, own)}
+        index = self.take.repeat([*nearest], repeats)
+        return None if index is None else nearest[index]
 
-    def _tells_apart(self, key: bytes) -> bool:
-        """Whether this key was recorded with several credentials, so that they are part of it."""
-        return len(self._by_variant.get(key, ())) > 1
-
-    def _cursor(self, key: bytes, variant: bytes) -> bytes:
-        return key + variant if self._tells_apart(key) else key
-
-    def _is_other(self, key: bytes, variant: bytes) -> bool:
-        recorded_with = self._by_variant.get(key)
-        if variant in (recorded_with or (b"",)):
+    def _is_second_page(self, recordings: KeyedRecordings, key: bytes, variant: bytes) -> bool:
+        if variant in recordings.variants:
             return False
-        return self.take.asked_with(key) not in (None, variant)
+        return self.take.first_variant(key) not in (None, variant)
 
-    def _alike(self, key: bytes, variant: bytes) -> list[Interaction]:
-        if self._tells_apart(key):
-            return self._by_variant[key].get(variant, [])
-        return self._by_key.get(key, [])
+    def _count_request(self, exchange: Interaction) -> tuple[bytes, bytes]:
+        """Count a request for this recording; returns its key and variant."""
+        key, variant = self._key_of[exchange.index], credential_variant(exchange.request)
+        self.take.count_request(_cursor(key, variant, self._by_key[key]), variant)
+        return key, variant
+
+    def _restore_use(self, index: int, *, recorded: bool) -> None:
+        exchange = exchange_of(self._interactions[index])
+        if exchange is not None:
+            keyed = self._count_request(exchange)
+            if recorded:
+                self.take.recorded_keys.add(keyed)
+
+    def _build(self, interactions: Iterable[AnyInteraction]) -> None:
+        self._by_key: dict[bytes, KeyedRecordings] = {}
+        self._key_of: dict[int, bytes] = {}
+        self._routes: Counter[bytes] = Counter()
+        self.aliases = AliasIndex()
+        for each in interactions:
+            self._next_index = max(self._next_index, each.index + 1)
+            if (exchange := exchange_of(each)) is not None:
+                self._place(exchange, recording_key(exchange, self.rules))
+                self.aliases.add(exchange, self.rules)
+            self._interactions[each.index] = each
+
+    def _renumber(self) -> None:
+        positions = {index: at for at, index in enumerate(sorted(self._interactions))}
+        self._interactions = {
+            at: replace(self._interactions[index], index=at) for index, at in positions.items()
+        }
+        self._take_of = {positions[index]: take for index, take in self._take_of.items()}
+        self.take.touched = {positions[index] for index in self.take.touched & positions.keys()}
+        self._next_index = len(positions)
 
     def _place(self, interaction: Interaction, key: bytes) -> None:
         self.generation += 1
         self._interactions[interaction.index] = interaction
-        variant = credential_variant(interaction.request)
-        if variant and key not in self._by_variant:
-            # Most keys never carry a credential, and need no second index.
-            unmarked = self._by_key.get(key)
-            self._by_variant[key] = {b"": list(unmarked)} if unmarked else {}
-        if self._varied.get(key) is False:
-            # Polled for hours, a key has thousands that are all alike.
-            self._varied[key] = header_distance.vary([self._by_key[key][0], interaction])
-        # In index order, so that a reload serves repeats as this process did.
-        insort(self._by_key.setdefault(key, []), interaction, key=_number)
-        if key in self._by_variant:
-            insort(self._by_variant[key].setdefault(variant, []), interaction, key=_number)
+        if (recordings := self._by_key.get(key)) is None:
+            recordings = self._by_key[key] = KeyedRecordings()
+        recordings.add(interaction)
         self._key_of[interaction.index] = key
         self._routes[_route(key)] += 1
 
@@ -406,27 +388,23 @@ class CassetteIndex:
         if key is None:
             return
         self.generation += 1
-        removed = exchange_of(self._interactions.pop(index))
+        exchange = exchange_of(self._interactions.pop(index))
         self.aliases.remove(index)
-        self._varied.pop(key, None)
         self._take_of.pop(index, None)
         self._routes[_route(key)] -= 1
-        _drop(self._by_key, key, index)
-        if key in self._by_variant and removed is not None:
-            _drop(self._by_variant[key], credential_variant(removed.request), index)
-            if not self._by_variant[key]:
-                del self._by_variant[key]
+        if exchange is not None:
+            recordings = self._by_key[key]
+            recordings.remove(exchange)
+            if not recordings.all:
+                del self._by_key[key]
 
 
-def _drop(lists: dict[bytes, list[Interaction]], key: bytes, index: int) -> None:
-    found = lists[key]
-    del found[bisect_left(found, index, key=_number)]
-    if not found:
-        del lists[key]
+def _cursor(key: bytes, variant: bytes, recordings: KeyedRecordings) -> bytes:
+    return key + variant if recordings.has_variants else key
 
 
-def _number(interaction: Interaction) -> int:
-    return interaction.index
+def _indexes(recordings: Iterable[Interaction]) -> tuple[int, ...]:
+    return tuple([each.index for each in recordings])
 
 
 def _route(key: bytes) -> bytes:
