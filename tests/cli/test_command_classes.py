@@ -7,7 +7,7 @@ import click
 import pytest
 
 from tapeway.cli.cassette.group import cassette
-from tapeway.cli.command_classes import Commands
+from tapeway.cli.command_classes import LazyGroup
 from tapeway.cli.main import tapeway
 
 _STARTED = """
@@ -39,7 +39,7 @@ def test_what_a_command_does_not_need_is_not_imported(arguments: list[str], need
 
 
 @pytest.mark.parametrize("group", [tapeway, cassette])
-def test_every_command_is_found_by_its_name(group: Commands) -> None:
+def test_every_command_is_found_by_its_name(group: LazyGroup) -> None:
     context = click.Context(group)
 
     for name in group.list_commands(context):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tapeway.cli.main import main
-from tapeway.cli.places import place
+from tapeway.cli.places import open_cassette
 from tapeway.formats.cassette_file import JSON, YAML
 from tests.cli.cassette.test_scan import KEY, cassette
 
@@ -76,5 +76,5 @@ def test_a_cassette_with_two_files_is_not_called_clean(
 
 
 async def test_a_file_named_on_the_command_line_is_the_cassette_it_holds(file: Path) -> None:
-    async with place(f"cassettes/{file.name}", "memory:") as found:
+    async with open_cassette(f"cassettes/{file.name}", "memory:") as found:
         assert len((await found.load()).interactions) == 2

@@ -1,7 +1,7 @@
-"""Click classes of our own.
+"""Click classes: a group that imports its commands on demand, and a command that wraps another.
 
-A group imports a command when it is asked for: to import the server takes longer than most
-commands run. `Around` is a command that takes another one behind `--`.
+Importing the server takes longer than most commands run, so a group imports a command only when it
+is asked for.
 """
 
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from importlib import import_module
 
 import click
 
-_KEY = "tapeway.command"
+_WRAPPED = "tapeway.wrapped_command"
 
 
-class Commands(click.Group):
-    """Commands by name, with the module of each: there the command has the same name."""
+class LazyGroup(click.Group):
+    """Commands by name, with the module in which each is defined under that name."""
 
     modules: Mapping[str, str] = {}
 
@@ -27,20 +27,20 @@ class Commands(click.Group):
         return command
 
 
-class Around(click.Command):
-    """Keeps what stands behind the first `--` apart from its own arguments."""
+class WrappingCommand(click.Command):
+    """A command that takes another one behind `--`, as `tapeway run -- pytest` does."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
             at = args.index("--")
-            ctx.meta[_KEY] = tuple(args[at + 1 :])
+            ctx.meta[_WRAPPED] = tuple(args[at + 1 :])
             args = args[:at]
         return super().parse_args(ctx, args)
 
 
-def command_of(context: click.Context) -> tuple[str, ...] | None:
-    """The command behind `--`, None where there is no `--`. Raises UsageError for an empty one."""
-    found: tuple[str, ...] | None = context.meta.get(_KEY)
-    if found == ():
+def wrapped_command(context: click.Context) -> tuple[str, ...] | None:
+    """The command behind `--`, None without a `--`. Raises UsageError if it is empty."""
+    command: tuple[str, ...] | None = context.meta.get(_WRAPPED)
+    if command == ():
         raise click.UsageError("there is no command behind --.", context)
-    return found
+    return command

@@ -1,46 +1,40 @@
-"""`tapeway env`: the variables that point each SDK at the proxy."""
+"""`tapeway env`: print the environment variables that point each SDK at the proxy."""
 
-import os
 import shlex
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from urllib.parse import quote
 
 import click
 
-from tapeway.cli.options import settings_options
+from tapeway.cli.options import command, load
 from tapeway.core.http.routing import DEFAULT, RouteTable, valid_cassette_name
 from tapeway.errors import ConfigError
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.settings.options import Settings, resolve_routes
 from tapeway.settings.parsers import HostPort
-from tapeway.settings.sources import load_settings
 
 
-@click.command()
-@click.option("--provider", metavar="NAME", help="Only the variables of this route.")
-@click.option(
-    "--cassette", "tape", metavar="NAME", help="Record to and replay from this cassette alone."
-)
-@settings_options("listen", "upstream", "route", "config")
-def env(provider: str | None, tape: str | None, **flags: object) -> int:
+@command("listen", "upstream", "route", "config")
+@click.option("--provider", metavar="NAME", help="Print only the variables of this route.")
+@click.option("--cassette", metavar="NAME", help="Record to and replay from this cassette only.")
+def env(provider: str | None, cassette: str | None, **flags: object) -> int:
     """Print the export lines that point each SDK at the proxy.
 
     \b
         eval "$(tapeway env)"
         eval "$(tapeway env --provider openai --cassette smoke)"
 
-    The proxy's address and routes are those that tapeway serve would have from here.
+    Address and routes are those of a proxy started with tapeway serve in this directory.
     """
-    settings = load_settings(flags, os.environ, Path()).settings
-    root = _root(settings.listen) + _prefix(tape)
+    settings = load(flags).settings
+    root = _root(settings.listen) + _prefix(cassette)
     for line in _lines(settings, root, provider):
         click.echo(line)
     return 0
 
 
 def variables(table: RouteTable, root: str, provider: str | None = None) -> Mapping[str, str]:
-    """Each variable with the base URL it needs, for all providers there is a way to or for one."""
+    """Each variable with its base URL, for all providers that a route leads to, or for one."""
     return {
         variable: base + suffix
         for name, built_in in PROVIDERS.items()
@@ -53,7 +47,7 @@ def _lines(settings: Settings, root: str, provider: str | None) -> Iterator[str]
     table = resolve_routes(settings)
     base = None if provider is None else _base(table, root, provider)
     if provider is not None and base is None:
-        raise ConfigError(_no_way(table, provider))
+        raise ConfigError(_no_route(table, provider))
     exports = variables(table, root, provider)
     if not exports:
         yield f"# no variable is known for {provider}: give its client the base URL {base}"
@@ -64,13 +58,13 @@ def _lines(settings: Settings, root: str, provider: str | None) -> Iterator[str]
 def _base(table: RouteTable, root: str, provider: str) -> str | None:
     if provider in table.routes:
         return f"{root}/{provider}"
-    # An upstream that is no provider's own host may speak for any of them, as a gateway does.
+    # A default upstream that is no provider's own host may be a gateway to any of them.
     if table.default is not None and table.default.name in (DEFAULT, provider):
         return root
     return None
 
 
-def _no_way(table: RouteTable, provider: str) -> str:
+def _no_route(table: RouteTable, provider: str) -> str:
     if provider in PROVIDERS:
         return f"no route leads to {provider}: add --route {provider}"
     known = ", ".join(sorted({*PROVIDERS, *table.routes}))

@@ -1,4 +1,4 @@
-"""The `tapeway` command: what went wrong becomes one line and an exit code."""
+"""The `tapeway` command: runs one of its commands and turns errors into one line and an exit code."""
 
 import logging
 import sys
@@ -8,7 +8,7 @@ from contextvars import copy_context
 import click
 
 from tapeway.cli import terminal
-from tapeway.cli.command_classes import Commands
+from tapeway.cli.command_classes import LazyGroup
 from tapeway.errors import ConfigError, TapewayError, describe
 
 USAGE = 2
@@ -17,7 +17,7 @@ FAILURE = 1
 log = logging.getLogger(__name__)
 
 
-class _All(Commands):
+class _Commands(LazyGroup):
     modules: Mapping[str, str] = {
         "serve": "tapeway.cli.serve",
         "run": "tapeway.cli.run",
@@ -28,7 +28,7 @@ class _All(Commands):
 
 
 @click.group(
-    cls=_All, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=False
+    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=False
 )
 @click.version_option(package_name="tapeway", message="tapeway %(version)s")
 def tapeway() -> None:
@@ -36,10 +36,10 @@ def tapeway() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and exit: 0 done, 2 not usable as given, 1 any other failure."""
-    terminal.ensure()
+    """Run one command and exit: 0 done, 2 wrong arguments or settings, 1 any other failure."""
+    terminal.reopen_closed_streams()
     code = copy_context().run(_run, arguments)
-    terminal.settle()
+    terminal.discard_unwritable_output()
     sys.exit(code)
 
 
@@ -58,20 +58,20 @@ def _run(arguments: Sequence[str] | None) -> int:
     except click.Abort:
         return _fail("interrupted", FAILURE)
     except OSError as exc:
-        if not terminal.failed(exc):
-            return _unforeseen(exc)
-        # What was to be done was done: only the report of it is lost.
+        if not terminal.is_output_error(exc):
+            return _unexpected(exc)
+        # The command did its work: only its report is lost.
         return _fail(f"the output cannot be written ({exc.strerror})", FAILURE)
     except Exception as exc:  # the outermost handler: a traceback would show values
-        return _unforeseen(exc)
+        return _unexpected(exc)
     return code if isinstance(code, int) else 0
 
 
-def _unforeseen(exc: Exception) -> int:
+def _unexpected(exc: Exception) -> int:
     log.debug("unexpected error", exc_info=True)
     return _fail(f"unexpected error: {describe(exc)}", FAILURE)
 
 
 def _fail(message: str, code: int) -> int:
-    click.echo(f"tapeway: {' '.join(message.split())}", err=True)
+    terminal.print_error(" ".join(message.split()))
     return code

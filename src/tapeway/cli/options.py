@@ -1,42 +1,101 @@
-"""The flags, made from the fields of Settings.
+"""The flags of commands, made from the fields of Settings, and the settings they result in.
 
-What comes before anything is served: settings out of all sources, and a log that hides them.
+`command` makes a click command with the flags of some options. `cassette_command` makes one of the
+commands of `tapeway cassette`, which share `--format`, `--store`, `--config` and their exit codes.
 """
 
 import logging
 import os
 from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal
 
 import click
 from pydantic.fields import FieldInfo
 
+from tapeway.cli import terminal
 from tapeway.core.redaction.credentials import environment_credentials
+from tapeway.errors import CassetteLocked, StoreAway, TapewayError
 from tapeway.logs import configure
 from tapeway.settings.options import Settings, Written, known_secrets
-from tapeway.settings.sources import OPTIONS, flag_of, load_settings
+from tapeway.settings.sources import OPTIONS, LoadedSettings, flag_of, load_settings
 
-F = TypeVar("F", bound=Callable[..., object])
+OutputFormat = Literal["text", "json"]
+_MakeCommand = Callable[[Callable[..., int]], click.Command]
+
+format_option = click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="Print text or JSON. [text]",
+)
+"""`--format`, passed as `output_format`."""
+
 log = logging.getLogger(__name__)
 
 
-def settings_options(*names: str, but: str | None = None) -> Callable[[F], F]:
-    """A decorator that adds the flags of these options, or of all of them `but` one.
+def command(
+    *names: str, but: str | None = None, cls: type[click.Command] = click.Command
+) -> _MakeCommand:
+    """A decorator for a click command with the flags of these options, or of all `but` one.
 
-    The values stay as written, and None where a flag is not given: other sources come after.
-    With a store comes what another tapeway is called with.
+    The function gets the values as written, None for a flag that is not given.
     """
-    if "store" in names:
-        names += ("store_token", "store_ca")
 
-    def add(function: F) -> F:
-        for name, field in reversed(Settings.model_fields.items()):
-            if name in OPTIONS and name != but and (not names or name in names):
-                function = _option(name, field)(function)
-        return function
+    def make(function: Callable[..., int]) -> click.Command:
+        made = click.command(cls=cls)(function)
+        made.params += _flags(names, but)
+        return made
 
-    return add
+    return make
+
+
+def cassette_command(
+    *names: str, output_format: bool = True, every_error: bool = False
+) -> _MakeCommand:
+    """A decorator for a command of `tapeway cassette`, with the flags of these options besides.
+
+    The function gets `settings`, `output_format` and its own arguments. An unreachable store or a
+    locked cassette ends it with one line and NOT_DONE, and so does `every_error` of tapeway's where
+    that is set; otherwise `main` gives those their exit codes.
+    """
+    flags = _flags(("store", "config", *names))
+
+    def make(function: Callable[..., int]) -> click.Command:
+        @wraps(function)
+        def run(**arguments: object) -> int:
+            values = {str(flag.name): arguments.pop(str(flag.name)) for flag in flags}
+            try:
+                return function(settings=load(values).settings, **arguments)
+            except TapewayError as exc:
+                if not every_error and not isinstance(exc, StoreAway | CassetteLocked):
+                    raise
+                terminal.print_error(exc.message)
+                return terminal.NOT_DONE
+
+        made = click.command()(format_option(run) if output_format else run)
+        made.params += flags
+        return made
+
+    return make
+
+
+def load(flags: Mapping[str, object]) -> LoadedSettings:
+    """The settings of these flags, the environment and tapeway.toml. Raises ConfigError."""
+    return load_settings(flags, os.environ, Path())
+
+
+def prepare(flags: Mapping[str, object]) -> Settings:
+    """The same for a command that serves: logging is set up, and hides known secrets."""
+    loaded = load(flags)
+    settings = loaded.settings
+    credentials = [value for _, value in environment_credentials(os.environ)]
+    configure(settings.log_format, settings.log_level, [*known_secrets(settings), *credentials])
+    for warning in loaded.warnings:
+        log.warning("%s", warning)
+    return settings
 
 
 def written(field: FieldInfo) -> Written:
@@ -44,26 +103,27 @@ def written(field: FieldInfo) -> Written:
     return next(entry for entry in field.metadata if isinstance(entry, Written))
 
 
-def _option(name: str, field: FieldInfo) -> Callable[[F], F]:
-    shape, flag = written(field), flag_of(name)
+def _flags(names: tuple[str, ...], but: str | None = None) -> list[click.Parameter]:
+    if "store" in names:
+        # Another tapeway, as a store, asks for these.
+        names += ("store_token", "store_ca")
+    return [
+        _flag(name, field)
+        for name, field in Settings.model_fields.items()
+        if name in OPTIONS and name != but and (not names or name in names)
+    ]
+
+
+def _flag(name: str, field: FieldInfo) -> click.Option:
+    notation, flag = written(field), flag_of(name)
     default = f" [{field.default}]" if field.default else ""
     description = f"{field.description}{default}".replace("`", "")
-    if shape.flag:
-        return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=description)
-    return click.option(
-        flag, name, metavar=shape.metavar, multiple=shape.repeatable, help=description
+    if notation.flag:
+        switch = f"{flag}/--no-{flag[2:]}"
+        return click.Option([switch, name], default=None, help=description)
+    return click.Option(
+        [flag, name],
+        metavar=notation.metavar,
+        multiple=notation.repeatable,
+        help=description,
     )
-
-
-def prepare(flags: Mapping[str, object]) -> Settings:
-    """The settings these flags, the environment and the file make, with logging set up for them.
-
-    Raises ConfigError.
-    """
-    loaded = load_settings(flags, os.environ, Path())
-    settings = loaded.settings
-    credentials = [value for _, value in environment_credentials(os.environ)]
-    configure(settings.log_format, settings.log_level, [*known_secrets(settings), *credentials])
-    for warning in loaded.warnings:
-        log.warning("%s", warning)
-    return settings

@@ -1,4 +1,4 @@
-"""The options as a page: `python -m tapeway.cli.reference > docs/configuration.md`."""
+"""The configuration page: `python -m tapeway.cli.reference > docs/configuration.md`."""
 
 from collections.abc import Iterator
 
@@ -53,7 +53,7 @@ region, so set them yourself: `--route azure=https://RESOURCE.openai.azure.com`,
 
 
 def page() -> str:
-    """The whole of docs/configuration.md."""
+    """The text of docs/configuration.md."""
     options = "\n".join(_rows())
     routes = "\n".join(
         f"| {name} | {provider.url or 'to be given'} | {_variables(provider.variables)} |"
@@ -73,12 +73,12 @@ def _rows() -> Iterator[str]:
 
 
 def _flag(name: str, field: FieldInfo) -> str:
-    shape = written(field)
-    if shape.flag:
+    notation = written(field)
+    if notation.flag:
         return f"--[no-]{flag_of(name)[2:]}"
-    times = "…" if shape.repeatable else ""
+    times = "…" if notation.repeatable else ""
     # A bar inside a table's cell would end it.
-    return f"{flag_of(name)} {shape.metavar}{times}".replace("|", "\\|")
+    return f"{flag_of(name)} {notation.metavar}{times}".replace("|", "\\|")
 
 
 def _variables(pairs: tuple[tuple[str, str], ...]) -> str:
@@ -86,4 +86,4 @@ def _variables(pairs: tuple[tuple[str, str], ...]) -> str:
 
 
 if __name__ == "__main__":
-    print(page(), end="")  # noqa: T201 - it is what this module is run for
+    print(page(), end="")  # noqa: T201 - the module is run for this

@@ -1,7 +1,4 @@
-"""`tapeway run`: a command with a proxy around it, and what it got out of its cassettes.
-
-A proxy around one command: it serves on free ports while the command runs, and then reports.
-"""
+"""`tapeway run`: run a command with a proxy around it, and report how it used its cassettes."""
 
 import asyncio
 import os
@@ -16,9 +13,10 @@ import uvloop
 
 from tapeway.admin.handlers.control import reported_cassette
 from tapeway.admin.models.control import Report
-from tapeway.cli.command_classes import Around, command_of
+from tapeway.cli import terminal
+from tapeway.cli.command_classes import WrappingCommand, wrapped_command
 from tapeway.cli.env import variables
-from tapeway.cli.options import prepare, settings_options
+from tapeway.cli.options import command, prepare
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.report import CassetteReport, junit, markdown, text
@@ -33,22 +31,61 @@ from tapeway.errors import (
 from tapeway.server.lifecycle import Service, serving
 from tapeway.settings.options import Settings, resolve_routes
 
-FREE = {"listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0"}
-"""The flags of a proxy that nobody has to find by its port."""
-_OF_STORE = {each.code for each in (StoreError, CassetteCorrupt, CassetteLocked, CassetteEdited)}
+FREE_PORTS = {"listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0"}
+"""Flags of a proxy whose ports the system chooses."""
+
+_STORE_ERRORS = {
+    each.code for each in (StoreError, CassetteCorrupt, CassetteLocked, CassetteEdited)
+}
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _FAILURE = 1
 
 _MISSED = 3
-"""The exit code of a command that went well while its recordings did not."""
+"""The exit code if the command succeeded, but recordings were missed or could not be kept."""
+
+
+@command(but="workers", cls=WrappingCommand)
+@click.option(
+    "--report", metavar="FILE", help="Write the report: .json, .xml (JUnit), .md or .txt."
+)
+@click.pass_context
+def run(context: click.Context, /, *, report: str | None, **flags: object) -> int:
+    """Run a command with the proxy around it: tapeway run [OPTIONS] -- COMMAND…
+
+    \b
+        tapeway run --mode replay --report tapeway.xml -- pytest -q
+
+    The proxy serves on free ports while the command runs, with the variables that tapeway env
+    prints. Afterwards it writes the cassettes and prints a report on standard error.
+
+    \b
+    Exit code: that of the command; if that is 0, 3 if recordings were missed or could not be kept.
+    """
+    wrapped = wrapped_command(context)
+    if wrapped is None:
+        raise click.UsageError("give a command behind --.", context)
+    format_report = None if report is None else _report_format(Path(report))
+    given = {name: value for name, value in flags.items() if value is not None}
+    finished = run_wrapped(prepare({**FREE_PORTS, **given}), wrapped, os.environ)
+    click.echo(text(finished.reports), err=True, nl=False)
+    for failure in finished.failures:
+        click.echo(f"not kept: {failure}", err=True)
+    if report is not None and format_report is not None:
+        try:
+            Path(report).write_text(format_report(finished), encoding="utf-8")
+        except OSError as exc:
+            terminal.print_error(f"{report} cannot be written: {exc.strerror}")
+            return finished.code or _FAILURE
+    missed = any(each.misses for each in finished.reports)
+    return finished.code or (_MISSED if missed or finished.failures else terminal.DONE)
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """What became of a command and of the cassettes it used.
+class FinishedCommand:
+    """How a command ended, and the cassettes it used.
 
-    `code` is the command's own, 128 and the signal's number where it died of one. `failures` says
-    what kept answers or cassettes from being kept.
+    `code` is its exit code, or 128 and the number of the signal that ended it. `failures` say why
+    answers or cassettes could not be kept.
     """
 
     code: int
@@ -58,44 +95,47 @@ class Finished:
     connections: int = 0
 
 
-def run_around(
+def run_wrapped(
     settings: Settings,
-    command: Sequence[str],
+    wrapped: Sequence[str],
     environ: Mapping[str, str],
     *,
     stdout: IO[str] | None = None,
-) -> Finished:
-    """Run a command whose SDKs are pointed at the proxy, and eject what it used.
+) -> FinishedCommand:
+    """Run a command whose SDKs are pointed at a proxy, and eject the cassettes it used.
 
-    Its output goes to `stdout` where that is given. Raises ConfigError for a command that cannot
-    be started, and what `serve` raises.
+    Its output goes to `stdout` if that is given. Raises ConfigError for a command that cannot be
+    started, and what `serve` raises.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_around(settings, command, environ, stdout))
+        return runner.run(_run_with_proxy(settings, wrapped, environ, stdout))
 
 
-async def _around(
+async def _run_with_proxy(
     settings: Settings,
-    command: Sequence[str],
+    wrapped: Sequence[str],
     environ: Mapping[str, str],
     stdout: IO[str] | None,
-) -> Finished:
+) -> FinishedCommand:
     failures: list[str] = []
     try:
         async with serving(settings) as service, asyncio.TaskGroup() as tasks:
-            tasks.create_task(_collect(service.journal, failures))
+            tasks.create_task(_collect_store_errors(service.journal, failures))
             pointed = {**environ, **variables(resolve_routes(settings), service.url)}
-            code = await _run(command, pointed, stdout)
+            code = await _run_process(wrapped, pointed, stdout)
             reports, cassettes = await _eject(service, failures)
-            # It ends the collecting too, behind what came last.
+            # This also ends the task above, after the last entry.
             service.journal.close()
     except ExceptionGroup as group:
-        # The collecting raises nothing: this is the one that ended it.
+        # The task raises nothing, so this is the error that ended it.
         raise group.exceptions[0] from None
-    return Finished(code, reports, cassettes, tuple(failures), service.broker.responder.connections)
+    connections = service.broker.responder.connections
+    return FinishedCommand(code, reports, cassettes, tuple(failures), connections)
 
 
-async def _run(command: Sequence[str], environ: Mapping[str, str], stdout: IO[str] | None) -> int:
+async def _run_process(
+    wrapped: Sequence[str], environ: Mapping[str, str], stdout: IO[str] | None
+) -> int:
     loop = asyncio.get_running_loop()
     process: asyncio.subprocess.Process | None = None
     early: list[signal.Signals] = []
@@ -109,7 +149,7 @@ async def _run(command: Sequence[str], environ: Mapping[str, str], stdout: IO[st
     for number in _PASSED_ON:
         loop.add_signal_handler(number, pass_on, number)
     try:
-        process = await _started(command, environ, stdout)
+        process = await _start(wrapped, environ, stdout)
         for number in early:
             pass_on(number)
         code = await process.wait()
@@ -119,28 +159,28 @@ async def _run(command: Sequence[str], environ: Mapping[str, str], stdout: IO[st
     return code if code >= 0 else 128 - code
 
 
-async def _started(
-    command: Sequence[str], environ: Mapping[str, str], stdout: IO[str] | None
+async def _start(
+    wrapped: Sequence[str], environ: Mapping[str, str], stdout: IO[str] | None
 ) -> asyncio.subprocess.Process:
     try:
-        return await asyncio.create_subprocess_exec(*command, env=environ, stdout=stdout)
+        return await asyncio.create_subprocess_exec(*wrapped, env=environ, stdout=stdout)
     except (OSError, ValueError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else "its name holds a NUL"
-        raise ConfigError(f"{command[0]} cannot be started: {reason}") from exc
+        raise ConfigError(f"{wrapped[0]} cannot be started: {reason}") from exc
 
 
 def _at_terminal() -> bool:
-    """Whether what is typed at the terminal reaches the command from there."""
+    """Whether the terminal itself sends Ctrl-C to the command, which is in the same process group."""
     try:
-        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+        tty = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:
         return False
     try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
+        return os.tcgetpgrp(tty) == os.getpgrp()
     except OSError:
         return False
     finally:
-        os.close(terminal)
+        os.close(tty)
 
 
 async def _eject(
@@ -159,61 +199,27 @@ async def _eject(
     return tuple(reports), cassettes
 
 
-async def _collect(journal: RequestJournal, failures: list[str]) -> None:
-    """Note what kept answers from being recorded, each cause once, until the journal closes."""
-    with journal.follow() as feed:
-        while (entry := await feed.get()) is not None:
+async def _collect_store_errors(journal: RequestJournal, failures: list[str]) -> None:
+    """Add why answers could not be recorded, each cause once, until the journal closes."""
+    with journal.follow() as entries:
+        while (entry := await entries.get()) is not None:
             code, _, cause = (entry.message or "").partition(": ")
-            if entry.outcome == "error" and code in _OF_STORE and cause not in failures:
+            if entry.outcome == "error" and code in _STORE_ERRORS and cause not in failures:
                 failures.append(cause)
 
 
-@click.command(cls=Around)
-@click.option(
-    "--report", metavar="FILE", help="Write the report: .json, .xml (JUnit), .md or .txt."
-)
-@settings_options(but="workers")
-@click.pass_context
-def run(context: click.Context, /, *, report: str | None, **flags: object) -> int:
-    """Run a command with the proxy around it: tapeway run [OPTIONS] -- COMMAND…
-
-    \b
-        tapeway run --mode replay --report tapeway.xml -- pytest -q
-
-    The proxy serves on free ports while the command runs, with the variables that tapeway env
-    prints set for it. Then the cassettes are written and the report goes to standard error. Exit
-    code: the command's own; if that is 0, 3 where recordings were missed or could not be kept.
-    """
-    command = command_of(context)
-    if command is None:
-        raise click.UsageError("give a command behind --.", context)
-    written = None if report is None else _form(Path(report))
-    given = {name: value for name, value in flags.items() if value is not None}
-    finished = run_around(prepare({**FREE, **given}), command, os.environ)
-    click.echo(text(finished.reports), err=True, nl=False)
-    for failure in finished.failures:
-        click.echo(f"not kept: {failure}", err=True)
-    if report is not None and written is not None:
-        try:
-            Path(report).write_text(written(finished), encoding="utf-8")
-        except OSError as exc:
-            click.echo(f"tapeway: {report} cannot be written: {exc.strerror}", err=True)
-            return finished.code or _FAILURE
-    missed = any(each.misses for each in finished.reports)
-    return finished.code or (_MISSED if missed or finished.failures else 0)
+_ReportFormat = Callable[[FinishedCommand], str]
 
 
-def _form(path: Path) -> Callable[[Finished], str]:
-    if (form := _FORMS.get(path.suffix)) is None:
-        raise ConfigError(
-            f"--report: {path} ends in none of {', '.join(_FORMS)}, so its form is not known"
-        )
+def _report_format(path: Path) -> _ReportFormat:
+    if (found := _REPORT_FORMATS.get(path.suffix)) is None:
+        raise ConfigError(f"--report: {path} does not end in {', '.join(_REPORT_FORMATS)}")
     if not path.parent.is_dir():
         raise ConfigError(f"--report: there is no folder {path.parent}")
-    return form
+    return found
 
 
-def _json(finished: Finished) -> str:
+def _json(finished: FinishedCommand) -> str:
     report = Report(
         cassettes=[reported_cassette(each) for each in finished.reports],
         upstream_connections=finished.connections,
@@ -221,7 +227,7 @@ def _json(finished: Finished) -> str:
     return report.model_dump_json() + "\n"
 
 
-_FORMS: Mapping[str, Callable[[Finished], str]] = {
+_REPORT_FORMATS: Mapping[str, _ReportFormat] = {
     ".json": _json,
     ".xml": lambda finished: junit(finished.reports),
     ".md": lambda finished: markdown(finished.reports),

@@ -1,88 +1,184 @@
-"""A cassette looked at for secrets, all of it: head, interactions and large bodies.
+"""Secrets in cassettes: found wherever they are stored, replaced, and reported without their value.
 
-Secrets found in cassettes, as they are shown: where, of what kind, and never what.
-
-Secrets taken out of a cassette on its way, and what was found of them.
-
-A cassette in a store without files: looked at for secrets, and mended where it lies.
+A `CassetteScan` takes one cassette in order, its head and then every interaction with its large
+bodies. It gives each document without its secrets, and notes what it found. Files, stores and
+conversions differ only in where interactions come from and where the redacted ones go.
 """
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final, Literal
 
 import click
 
 from tapeway.body_files import pieces
-from tapeway.cli.places import CassettePlace
-from tapeway.core.json_text import Pointer
+from tapeway.cli import terminal
+from tapeway.cli.options import OutputFormat
+from tapeway.cli.places import CassettePlace, FileTarget, StoreTarget, Target, opened
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction
+from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.findings import Finding
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.errors import StoreError
-from tapeway.formats.errors import pointer_text
+from tapeway.core.redaction.leak_guard import Place
+from tapeway.errors import StoreError, TapewayError
+from tapeway.formats.errors import shown
 from tapeway.formats.fields import Document
-from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, decode_redacted
-from tapeway.formats.other_tools.http_call import with_match_key
-from tapeway.paging import CassetteWalk, walk_over
-from tapeway.stores.file.offline import Page, Pages
+from tapeway.formats.native.secret_scan import Inspected, Inspector, mended_as
+from tapeway.paging import walk_over
+from tapeway.ports import Editable
+from tapeway.stores.file import offline
+from tapeway.stores.file.offline import Pages
 from tapeway.stores.shared.serialize import document_of
 
 _PIECE = 256 * 1024
-REPLACED, LEFT = "replaced", "still there"
+Outcome = Literal["found", "replaced", "still there"]
+FOUND: Final = "found"
+REPLACED: Final = "replaced"
+LEFT: Final = "still there"
 
 
-@dataclass(slots=True)
-class Examination:
-    """What a cassette shows, and what it would be without that."""
+@dataclass(frozen=True, slots=True)
+class FoundSecret:
+    """A finding in the file or cassette `shown`, and whether it was FOUND, REPLACED or is LEFT."""
 
-    head: CassetteHead
-    documents: list[Document] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    replaced: list[Finding] = field(default_factory=list)
-    left: list[Finding] = field(default_factory=list)
-
-    def add(self, seen: ScanResult, place: Pointer) -> None:
-        self.findings += _within(place, seen.findings)
-        self.replaced += _within(place, seen.replaced)
-        self.left += _within(place, seen.left)
+    shown: str
+    finding: Finding
+    outcome: Outcome = FOUND
 
 
-def examine(cassette: Pages, known: KnownValues) -> Examination:
-    """Look at all of it. Raises StoreError for a large body that cannot be read."""
-    scanner = SecretScanner(cassette.head.run_id, known)
-    meta = scanner.document(dict(cassette.head.meta))
-    result = Examination(replace(cassette.head, meta=meta.document))
-    result.add(meta, ("meta",))
-    for number, page in enumerate(cassette.pages):
-        seen = scanner.interaction(page.item, page.document)
-        result.documents.append(seen.document)
-        result.add(seen, ("interactions", number))
-        large = ScanResult(seen.document, (), tuple(_in_files(scanner, page)))
-        result.add(large, ("interactions", number))
-    return result
+def scan(target: Target, known: KnownValues) -> list[FoundSecret]:
+    """The secrets that a cassette or a large body shows. Raises StoreError, ConfigError."""
+    if isinstance(target, StoreTarget):
+        return asyncio.run(_scan_in_store(target.place, known))
+    if target.body is not None:
+        found = Inspector("", known).body((), (), _unchecked_pieces(target.body))
+        return [FoundSecret(target.shown, each) for each in found]
+    return _scan_pages(offline.read(target.root, target.name), target, known)[0].found
 
 
-def examine_file(path: Path, known: KnownValues) -> list[Finding]:
-    """What a large body shows that lies beside a cassette."""
-    return list(SecretScanner("", known).body((), (), _pieces(path)))
+def redact(target: Target, known: KnownValues) -> list[FoundSecret]:
+    """Replace the secrets of a cassette in place; what it gives are those replaced, then those left.
+
+    Raises StoreError, ConfigError, CassetteLocked.
+    """
+    if isinstance(target, StoreTarget):
+        return asyncio.run(_redact_in_store(target.place, known)).outcomes_in_order()
+    if target.body is not None:
+        return []
+    outcomes: list[FoundSecret] = []
+
+    def change(cassette: Pages) -> tuple[CassetteHead, list[Document]] | None:
+        scanned, documents = _scan_pages(cassette, target, known)
+        outcomes.extend(scanned.outcomes_in_order())
+        return (scanned.head, documents) if scanned.replaced else None
+
+    offline.rewrite(target.root, target.name, change)
+    return outcomes
 
 
-def _in_files(scanner: SecretScanner, page: Page) -> Iterator[Finding]:
-    if isinstance(page.item, Interaction):
-        for name, message in (("request", page.item.request), ("response", page.item.response)):
-            if message.file is not None:
-                pieces = _pieces(Path(message.file.path))
-                yield from scanner.body((name, "body_file"), message.headers, pieces)
+def for_each(
+    targets: Sequence[Target],
+    known: KnownValues,
+    action: Callable[[Target, KnownValues], list[FoundSecret]],
+) -> tuple[list[FoundSecret], int]:
+    """What `scan` or `redact` gave for all targets, and NOT_DONE if one of them failed."""
+    found: list[FoundSecret] = []
+    code = terminal.DONE
+    for target in targets:
+        try:
+            found += action(target, known)
+        except TapewayError as exc:
+            terminal.print_error(exc.message)
+            code = terminal.NOT_DONE
+    return found, code
 
 
-def _within(place: Pointer, findings: Iterable[Finding]) -> list[Finding]:
-    return [replace(each, place=(*place, *each.place)) for each in findings]
+class CassetteScan:
+    """What one cassette shows, and its parts without that; `shown` names it in the findings."""
+
+    def __init__(
+        self,
+        shown: str,
+        head: CassetteHead,
+        known: KnownValues,
+        read: Callable[[BodyFile], Iterable[bytes]] = pieces,
+    ) -> None:
+        self.found: list[FoundSecret] = []
+        """Secrets in the cassette as it stands, each place once."""
+        self.outcomes: list[FoundSecret] = []
+        """What redaction replaced, and what it could not reach."""
+        self._shown = shown
+        self._read = read
+        self._count = 0
+        self._inspector = Inspector(head.run_id, known)
+        meta = self._inspector.document(dict(head.meta))
+        self._add(("meta",), meta)
+        self.head = replace(head, meta=meta.document)
+
+    @property
+    def replaced(self) -> bool:
+        """Whether anything was replaced so far."""
+        return any(each.outcome == REPLACED for each in self.outcomes)
+
+    def outcomes_in_order(self) -> list[FoundSecret]:
+        """Those replaced, then those left."""
+        return sorted(self.outcomes, key=lambda each: each.outcome == LEFT)
+
+    def redact(self, item: AnyInteraction, document: Document) -> Document:
+        """The next interaction's document without its secrets, the same object if it has none.
+
+        Raises StoreError for a large body that cannot be read.
+        """
+        place = ("interactions", self._count)
+        self._count += 1
+        inspected = self._inspector.interaction(item, document)
+        self._add(place, inspected)
+        self._add(place, Inspected(document, left=tuple(self._in_large_bodies(item))))
+        return inspected.document
+
+    def _in_large_bodies(self, item: AnyInteraction) -> Iterator[Finding]:
+        if isinstance(item, Interaction):
+            for name, message in (("request", item.request), ("response", item.response)):
+                if message.file is not None:
+                    read = self._read(message.file)
+                    yield from self._inspector.body((name, "body_file"), message.headers, read)
+
+    def _add(self, place: Place, inspected: Inspected) -> None:
+        def placed(findings: Iterable[Finding], outcome: Outcome) -> list[FoundSecret]:
+            return [
+                FoundSecret(self._shown, replace(each, place=(*place, *each.place)), outcome)
+                for each in findings
+            ]
+
+        self.found += placed(inspected.findings, FOUND)
+        self.outcomes += placed(inspected.replaced, REPLACED) + placed(inspected.left, LEFT)
 
 
-def _pieces(path: Path) -> Iterator[bytes]:
+async def redacted(
+    scanned: CassetteScan, items: AsyncIterator[AnyInteraction]
+) -> AsyncIterator[tuple[AnyInteraction, AnyInteraction]]:
+    """Each interaction and the same without its secrets, the same object if it has none."""
+    async for item in items:
+        document = document_of(item)
+        without = scanned.redact(item, document)
+        yield item, item if without is document else mended_as(item, without)
+
+
+def _scan_pages(
+    cassette: Pages, target: FileTarget, known: KnownValues
+) -> tuple[CassetteScan, list[Document]]:
+    scanned = CassetteScan(
+        target.shown, cassette.head, known, lambda file: _unchecked_pieces(Path(file.path))
+    )
+    return scanned, [scanned.redact(page.item, page.document) for page in cassette.pages]
+
+
+def _unchecked_pieces(path: Path) -> Iterator[bytes]:
+    # A body that no longer has the digest it is named by may show secrets all the same.
     try:
         with path.open("rb") as file:
             while piece := file.read(_PIECE):
@@ -91,160 +187,72 @@ def _pieces(path: Path) -> Iterator[bytes]:
         raise StoreError(f"{path}: cannot be read ({exc.strerror})") from exc
 
 
-@dataclass(frozen=True, slots=True)
-class FoundSecret:
-    """A finding in a cassette's file, and what became of it."""
+async def _scan_in_store(place: CassettePlace, known: KnownValues) -> list[FoundSecret]:
+    async with opened(place.store):
+        walk = await place.walk()
+        scanned = CassetteScan(place.shown, walk.head, known)
+        async for _ in redacted(scanned, walk.items):
+            pass
+        return scanned.found
 
-    file: str
-    finding: Finding
-    deed: str = "found"
+
+async def _redact_in_store(place: CassettePlace, known: KnownValues) -> CassetteScan:
+    async with opened(place.store):
+        if isinstance(place.store, Editable):
+            return await _redact_one_by_one(place, place.store, known)
+        return await _redact_at_once(place, known)
 
 
-def report(found: Iterable[FoundSecret], form: str) -> None:
-    """Print them, a line each or as one JSON list."""
-    if form == "json":
-        click.echo(json.dumps([_fields(each) for each in found], indent=2))
+async def _redact_one_by_one(
+    place: CassettePlace, store: Editable, known: KnownValues
+) -> CassetteScan:
+    # Others may go on recording meanwhile. If this is interrupted, some interactions are redacted.
+    walk = await place.walk()
+    scanned = CassetteScan(place.shown, walk.head, known)
+    async for item, without in redacted(scanned, walk.items):
+        if without is not item:
+            await store.edit(place.name, item.index, without)
+    if scanned.head != walk.head:
+        await store.restate(place.name, scanned.head)
+    return scanned
+
+
+async def _redact_at_once(place: CassettePlace, known: KnownValues) -> CassetteScan:
+    stored = await place.load(writable=True)
+    walk = walk_over(stored)
+    scanned = CassetteScan(place.shown, walk.head, known)
+    items = [without async for _, without in redacted(scanned, walk.items)]
+    if scanned.replaced:
+        await place.store.save(place.name, StoredCassette(scanned.head, tuple(items)))
+    return scanned
+
+
+def print_findings(found: Iterable[FoundSecret], output_format: OutputFormat) -> None:
+    """Print them, one a line or as one JSON list."""
+    if output_format == "json":
+        click.echo(json.dumps([_as_json(each) for each in found], indent=2))
         return
     for each in found:
         finding = each.finding
-        deed = "" if each.deed == "found" else each.deed
-        begins = f", begins with {finding.prefix!r}" if finding.prefix else ""
-        told = [each.file, deed, _place(finding), _legible(finding.kind) + begins]
-        click.echo(": ".join(filter(None, told)))
+        outcome = "" if each.outcome == FOUND else each.outcome
+        prefix = f", begins with {finding.prefix!r}" if finding.prefix else ""
+        parts = [each.shown, outcome, _place(finding), terminal.line(finding.kind) + prefix]
+        click.echo(": ".join(filter(None, parts)))
 
 
-def _fields(found: FoundSecret) -> dict[str, str | int | None]:
+def _as_json(found: FoundSecret) -> dict[str, str | int | None]:
     place = found.finding.place
     index = place[1] if len(place) > 1 and place[0] == "interactions" else None
     return {
-        "file": found.file,
+        "file": found.shown,
         "interaction": index,
         "place": _place(found.finding),
         "kind": found.finding.kind,
         "prefix": found.finding.prefix,
-        "deed": found.deed,
+        "deed": found.outcome,
     }
 
 
 def _place(finding: Finding) -> str:
-    return _legible(pointer_text(finding.place))
-
-
-def _legible(text: str) -> str:
-    # Names in a cassette are anybody's: none of them steers the terminal.
-    return "".join([each if each.isprintable() else f"\\u{ord(each):04x}" for each in text])
-
-
-class Cleansing:
-    """What one cassette shows; `foreign` for another tool's, which says nothing of keys."""
-
-    def __init__(self, shown: str, known: KnownValues, *, foreign: bool) -> None:
-        self.found: list[FoundSecret] = []
-        self._shown = shown
-        self._known = known
-        self._foreign = foreign
-
-    def walk(self, through: CassetteWalk) -> CassetteWalk:
-        """The same without its secrets; what is found is known once it was gone through."""
-        self.found.clear()
-        scanner = SecretScanner(through.head.run_id, self._known)
-        meta = scanner.document(dict(through.head.meta))
-        self._tell(("meta",), meta.replaced, REPLACED)
-        self._tell(("meta",), meta.left, LEFT)
-        head = replace(through.head, meta=meta.document)
-        return CassetteWalk(head, through.count, self._items(scanner, through.items))
-
-    async def _items(
-        self, scanner: SecretScanner, items: AsyncIterator[AnyInteraction]
-    ) -> AsyncIterator[AnyInteraction]:
-        position = 0
-        async for item in items:
-            at = ("interactions", position)
-            document = document_of(item)
-            seen = scanner.interaction(item, document)
-            self._tell(at, seen.replaced, REPLACED)
-            self._tell(at, (*seen.left, *in_files(scanner, item)), LEFT)
-            yield item if seen.document is document else self._mended(item, seen.document)
-            position += 1
-
-    def _mended(self, item: AnyInteraction, document: Document) -> AnyInteraction:
-        mended = decode_redacted(item, document)
-        # A key taken before would be a hash over the secret.
-        return (
-            with_match_key(mended) if self._foreign and isinstance(mended, Interaction) else mended
-        )
-
-    def _tell(self, at: Pointer, seen: Iterable[Finding], deed: str) -> None:
-        self.found.extend(
-            [
-                FoundSecret(self._shown, replace(each, place=(*at, *each.place)), deed)
-                for each in seen
-            ]
-        )
-
-
-def in_files(scanner: SecretScanner, item: AnyInteraction) -> Iterator[Finding]:
-    """What the large bodies of an interaction show. Raises StoreError for one that is lost."""
-    if isinstance(item, Interaction):
-        for name, message in (("request", item.request), ("response", item.response)):
-            if message.file is not None:
-                read = pieces(message.file)
-                yield from scanner.body((name, "body_file"), message.headers, read)
-
-
-async def examine_place(found: CassettePlace, known: KnownValues) -> Examination:
-    """Look at all of it. Raises ConfigError where there is none, StoreError."""
-    through = await found.walk()
-    result = Examination(through.head)
-    async for _ in _mended(through, known, result):
-        pass
-    return result
-
-
-async def mend(found: CassettePlace, known: KnownValues) -> Examination:
-    """The same, and put in the place of each interaction that shows something what shows nothing.
-
-    Where the store changes single ones, others may go on recording meanwhile, and what breaks off
-    has mended some of them.
-    """
-    if (editor := found.store.capabilities.cassette_editor) is None:
-        return await _mend_at_once(found, known)
-    through = await found.walk()
-    result = Examination(through.head)
-    async for item, mended in _mended(through, known, result):
-        if mended is not item:
-            await editor.edit(found.name, item.index, mended)
-    if result.head != through.head:
-        await editor.restate(found.name, result.head)
-    return result
-
-
-async def _mend_at_once(found: CassettePlace, known: KnownValues) -> Examination:
-    stored = await found.load(writable=True)
-    result = Examination(stored.head)
-    items = [mended async for _, mended in _mended(walk_over(stored), known, result)]
-    if result.replaced:
-        await found.store.save(found.name, StoredCassette(result.head, tuple(items)))
-    return result
-
-
-async def _mended(
-    through: CassetteWalk, known: KnownValues, result: Examination
-) -> AsyncIterator[tuple[AnyInteraction, AnyInteraction]]:
-    scanner = SecretScanner(through.head.run_id, known)
-    result.head = _head(through.head, scanner, result)
-    position = 0
-    async for item in through.items:
-        at = ("interactions", position)
-        document = document_of(item)
-        seen = scanner.interaction(item, document)
-        result.add(seen, at)
-        result.add(ScanResult(document, (), tuple(in_files(scanner, item))), at)
-        yield item, item if seen.document is document else decode_redacted(item, seen.document)
-        position += 1
-
-
-def _head(head: CassetteHead, scanner: SecretScanner, result: Examination) -> CassetteHead:
-    meta = scanner.document(dict(head.meta))
-    result.add(meta, ("meta",))
-    return replace(head, meta=meta.document)
+    # Names of fields in a cassette are anybody's.
+    return terminal.line(shown(finding.place))

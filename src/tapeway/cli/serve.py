@@ -1,19 +1,21 @@
-"""`tapeway serve`: both listeners, until a signal ends them."""
+"""`tapeway serve`: the proxy and the admin API, until a signal ends them."""
 
-import click
-
-from tapeway.cli.options import prepare, settings_options
+from tapeway.cli.options import command, prepare
 from tapeway.server import lifecycle
 from tapeway.workers import supervisor
 
 
-@click.command()
-@settings_options()
+@command()
 def serve(**flags: object) -> int:
     """Serve the proxy and the admin API until SIGTERM or SIGINT.
 
-    Every option is also a variable, TAPEWAY_ADMIN_LISTEN for --admin-listen, and a key of
-    tapeway.toml, admin_listen. A flag comes before a variable, a variable before the file.
+    \b
+        tapeway serve
+        tapeway serve --mode replay --cassette smoke
+
+    Set an option as a flag, as an environment variable, or as a key of tapeway.toml: for example
+    --admin-listen, TAPEWAY_ADMIN_LISTEN or admin_listen. A flag overrides a variable, a variable
+    overrides the file.
     """
     settings = prepare(flags)
     if settings.workers == 1:

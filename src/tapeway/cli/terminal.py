@@ -1,11 +1,4 @@
-"""Text of anybody's on a terminal, which it is not to steer.
-
-How far a long piece of work is, shown to people who wait for it at a terminal.
-
-Standard output and error, which may be closed or lead to somebody who left.
-
-Secrets found in cassettes, as they are shown: where, of what kind, and never what.
-"""
+"""Output for people: printable text, units, a progress bar, errors, and streams that may be closed."""
 
 import os
 import sys
@@ -15,26 +8,28 @@ from traceback import walk_tb
 
 import click
 
-Step = Callable[[int], None]
-
-CLEAN, FOUND, UNREADABLE = 0, 1, 2
-"""The exit codes of the commands that look for secrets."""
+DONE, FOUND, NOT_DONE = 0, 1, 2
+"""Exit codes of the cassette commands: all is well, something was found, something failed."""
 
 
 def line(text: str) -> str:
-    """The text on one line, with everything but what can be seen written out."""
+    """The text on one line, everything unprintable escaped so that it cannot steer a terminal."""
     return "".join([each if each.isprintable() else _escaped(each) for each in text])
 
 
 def block(text: str) -> str:
-    """The same with its line breaks and tabs."""
+    """The same, but line breaks and tabs stay."""
     return "".join(
         [each if each.isprintable() or each in "\n\t" else _escaped(each) for each in text]
     )
 
 
+def _escaped(character: str) -> str:
+    return f"\\u{ord(character):04x}"
+
+
 def size(octets: int) -> str:
-    """How many bytes, as people say it."""
+    """`512 B`, `1.5 MiB`."""
     number, unit = float(octets), "B"
     for larger in ("KiB", "MiB", "GiB"):
         if number < 1024:
@@ -48,13 +43,14 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _escaped(character: str) -> str:
-    return f"\\u{ord(character):04x}"
+def print_error(message: str) -> None:
+    """Print `tapeway: MESSAGE` on standard error, on one line."""
+    click.echo(f"tapeway: {line(message)}", err=True)
 
 
 @contextmanager
-def progress(label: str, length: int) -> Iterator[Step]:
-    """A bar on standard error, to be moved on by so many; where that is no terminal, nothing."""
+def progress(label: str, length: int) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error, to be called with each step's size; nothing if that is no terminal."""
     hidden = not sys.stderr.isatty()
     with click.progressbar(
         length=length, label=label, file=sys.stderr, hidden=hidden, show_pos=True
@@ -62,10 +58,10 @@ def progress(label: str, length: int) -> Iterator[Step]:
         yield bar.update
 
 
-def ensure() -> None:
-    """Give a closed standard stream a place that takes everything.
+def reopen_closed_streams() -> None:
+    """Open closed standard streams on /dev/null.
 
-    The next file opened would get its descriptor, and be what a library warns into.
+    Otherwise the next file opened gets their descriptor, and a library's warning is written into it.
     """
     for fd in range(3):
         try:
@@ -78,19 +74,19 @@ def ensure() -> None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
-def failed(exc: BaseException) -> bool:
-    """Whether this is about what was to be said, and nothing else."""
+def is_output_error(exc: BaseException) -> bool:
+    """Whether this was raised while printing."""
     frames = [frame for frame, _ in walk_tb(exc.__traceback__)]
     return any(frame.f_code is click.echo.__code__ for frame in frames)
 
 
-def settle() -> None:
-    """Drop what cannot be written any more: the interpreter would end with a code of its own."""
+def discard_unwritable_output() -> None:
+    """Drop buffered output that cannot be written: the interpreter would exit with its own code."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (OSError, ValueError):
             with suppress(OSError, ValueError):
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, stream.fileno())
-                os.close(nowhere)
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, stream.fileno())
+                os.close(null)

@@ -152,7 +152,7 @@ def test_what_is_there_already_is_replaced_only_by_force(
     [
         ("nix", "b", "there is no cassette nix in file:cassettes"),
         ("broken.har", "b", "broken.har line 3: log.entries[0]: is no method name"),
-        ("odd.txt", "b", "odd.txt: no format is known that looks like this; give --from one of"),
+        ("odd.txt", "b", "odd.txt: its format is not recognised; give --from one of"),
         ("smoke", "b/c.odd?", "b/c.odd?: no format is known for this suffix; give --to one of"),
         ("smoke", "none/a.har", "none/a.har: could not write the file"),
     ],
@@ -201,6 +201,6 @@ def test_what_does_not_come_back_as_it_was_written_is_no_success(
     code, out, err = run(capsys, "smoke", "a.har")
 
     assert (code, out) == (2, "")
-    assert "a.har: interactions[0] does not come back as it was written" in err
+    assert "a.har: interactions[0] does not read back as it was written" in err
     assert not Path("a.har").exists()
     assert list(Path().glob(".a.har*")) == []

@@ -203,20 +203,20 @@ def test_numbers_that_are_for_good_do_without_marks() -> None:
         prune.ReportedRecording(index=4, method="POST", path="/v1/a"),
         prune.ReportedRecording(index=9, method="POST", path="/v1/gone"),
     ]
-    unused = prune.UnusedOnes(named, "x", numbered_for_good=True)
-    unused.look(replace(A1, index=3))
-    unused.look(replace(A2, index=4))
-    assert [each.index for each in unused.chosen()] == [4]
+    unused = prune.UnusedRecordings(named, "x", permanent_indexes=True)
+    unused.add(replace(A1, index=3))
+    unused.add(replace(A2, index=4))
+    assert [each.index for each in unused.found()] == [4]
 
-    other = prune.UnusedOnes(named, "x", numbered_for_good=True)
+    other = prune.UnusedRecordings(named, "x", permanent_indexes=True)
     with pytest.raises(Exception, match="x has changed since the report"):
-        other.look(replace(B, index=4))
+        other.add(replace(B, index=4))
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("smoke",), "say what is to go: --report FILE or --keep-last N."),
+        (("smoke",), "say what to drop: --report FILE or --keep-last N."),
         (("--keep-last", "1"), "name the cassettes, or give a --report that does."),
         (("--report", "nix.json"), "nix.json: cannot be read"),
         (("--report", "odd.json"), "odd.json is no report: give the JSON that tapeway run"),

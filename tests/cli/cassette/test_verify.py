@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.cli.cassette.verify import Keys, Problem
-from tapeway.cli.transfer.batches import marked
-from tapeway.core.cassette.index import index_keys
-from tapeway.core.matching.rules import NO_RULES
+from tapeway.cli.cassette.verify import IndexCheck, Problem
+from tapeway.cli.transfer.batches import mark_unfinished
+from tapeway.core.cassette.index import found_under
+from tapeway.core.matching.rules import NONE
 from tapeway.core.model.cassette import StoredCassette, TakenRecording
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
@@ -149,12 +149,12 @@ def test_all_are_looked_at_though_one_cannot_be_read(capsys: pytest.CaptureFixtu
 def test_the_beginning_of_a_conversion_is_not_whole(capsys: pytest.CaptureFixture[str]) -> None:
     file = written("a", interaction())
     found = load(file.read_bytes())
-    file.write_bytes(save(replace(found, head=marked(found.head))))
+    file.write_bytes(save(replace(found, head=mark_unfinished(found.head))))
 
     code, out, err = run(capsys, "verify")
 
     assert (code, err) == (1, "")
-    assert out == "a: a conversion into it broke off: run that again, or remove it\n"
+    assert out == "a: a conversion into it was interrupted: run it again, or remove it\n"
     assert run(capsys, "ls")[1].endswith("  unfinished\n")
     assert json.loads(run(capsys, "ls", "--format", "json")[1])[0]["unfinished"] is True
 
@@ -163,10 +163,6 @@ def test_what_a_store_finds_wrong_with_itself_is_told(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Wrong(BitByBitStore):
-        def __init__(self, url: str) -> None:
-            super().__init__(url)
-            self.capabilities = replace(self.capabilities, checker=self)
-
         async def check(self) -> list[str]:
             return ["row 3 is missing from index 1"]
 
@@ -180,7 +176,7 @@ class Index:
 
     def __init__(self, *under: tuple[Interaction, Interaction]) -> None:
         self.asked = 0
-        self._under = [(index_keys(as_if)[0], item) for item, as_if in under]
+        self._under = [(found_under(as_if)[0], item) for item, as_if in under]
 
     async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
         self.asked += 1
@@ -188,8 +184,8 @@ class Index:
 
 
 async def gone_through(index: Index, *items: AnyInteraction) -> list[Problem]:
-    keys = Keys(index, "x", NO_RULES)  # type: ignore[arg-type]
-    return [*[told for each in items for told in await keys.problems(each)], *keys.left()]
+    keys = IndexCheck(index, "x", NONE)  # type: ignore[arg-type]
+    return [*[told for each in items for told in await keys.problems(each)], *keys.left_over()]
 
 
 async def test_all_that_is_found_where_it_should_be_is_well() -> None:

@@ -26,7 +26,7 @@ import os, signal, sys
 from tapeway.cli.main import main
 from tapeway.cli.transfer import batches, into_store
 
-add, left = batches.add, [2]
+add, left = batches.append_batch, [2]
 
 async def some(*given):
     if not left[0]:
@@ -34,7 +34,7 @@ async def some(*given):
     left[0] -= 1
     await add(*given)
 
-batches._MOST_ITEMS, into_store.add = 20, some
+batches._MAX_ITEMS, into_store.append_batch = 20, some
 main()
 """
 COMMANDS = {

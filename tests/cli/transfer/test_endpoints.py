@@ -27,13 +27,13 @@ def test_a_file_that_came_to_be_meanwhile_is_kept(
     file.write_bytes(b"mine")
 
     with pytest.raises(ConfigError, match="is there already"):
-        endpoints.write(file, b"yours", nothing, force=False)
+        endpoints.write_file(file, b"yours", nothing, force=False)
 
     assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"mine"]
-    endpoints.write(tmp_path / "b.har", b"mine", nothing, force=False)
+    endpoints.write_file(tmp_path / "b.har", b"mine", nothing, force=False)
     assert (tmp_path / "b.har").read_bytes() == b"mine"
     (tmp_path / "b.har").unlink()
-    endpoints.write(file, b"yours", nothing, force=True)
+    endpoints.write_file(file, b"yours", nothing, force=True)
     assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"yours"]
 
 
@@ -44,12 +44,12 @@ def test_nothing_is_there_where_the_check_refuses(tmp_path: Path, *, force: bool
         raise StoreError("no")
 
     with pytest.raises(StoreError, match="no"):
-        endpoints.write(tmp_path / "a.har", b"text", refuse, force=force)
+        endpoints.write_file(tmp_path / "a.har", b"text", refuse, force=force)
 
     assert list(tmp_path.iterdir()) == []
 
 
 def test_it_is_for_its_owner_alone(tmp_path: Path) -> None:
-    endpoints.write(tmp_path / "a.har", b"text", nothing, force=False)
+    endpoints.write_file(tmp_path / "a.har", b"text", nothing, force=False)
 
     assert (tmp_path / "a.har").stat().st_mode & 0o777 == 0o600

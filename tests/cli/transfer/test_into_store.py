@@ -8,7 +8,7 @@ import pytest
 
 from tapeway.cli import places
 from tapeway.cli.transfer import batches
-from tapeway.cli.transfer.batches import is_marked, marked
+from tapeway.cli.transfer.batches import is_unfinished, mark_unfinished
 from tapeway.core.model.cassette import CassetteHead, StoredCassette, TakenRecording
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.errors import StoreAway
@@ -40,7 +40,7 @@ def stores(monkeypatch: pytest.MonkeyPatch) -> dict[str, BitByBitStore]:
 
     monkeypatch.setattr(places, "open_store", opening)
     monkeypatch.setattr("tapeway.cli.cassette.convert.open_store", opening)
-    monkeypatch.setattr(batches, "_MOST_ITEMS", 2)
+    monkeypatch.setattr(batches, "_MAX_ITEMS", 2)
     return found
 
 
@@ -73,7 +73,7 @@ def test_what_broke_off_goes_on_without_duplicates(
     code, out, err = run(capsys, "convert", "smoke", THERE)
     assert (code, out) == (2, "")
     assert err == "tapeway: sqlite:there does not answer: see whether it runs\n"
-    assert (len(there.held["smoke"]), is_marked(there.heads["smoke"])) == (4, True)
+    assert (len(there.held["smoke"]), is_unfinished(there.heads["smoke"])) == (4, True)
 
     there.away_after = 2
     assert run(capsys, "convert", "smoke", THERE)[0] == 0
@@ -93,7 +93,7 @@ def test_what_is_there_whole_is_found_so(
 
     assert run(capsys, "convert", "smoke", THERE) == first
     # Also where only its last step was missing.
-    there.heads["smoke"] = marked(HEAD)
+    there.heads["smoke"] = mark_unfinished(HEAD)
     assert run(capsys, "convert", "smoke", THERE) == first
     assert there.heads == {"smoke": HEAD}
 
@@ -115,7 +115,7 @@ def test_another_cassette_is_left_alone_unless_forced(
     items: list[int],
     said: str,
 ) -> None:
-    there.heads["smoke"] = marked(HEAD) if unfinished else HEAD
+    there.heads["smoke"] = mark_unfinished(HEAD) if unfinished else HEAD
     there.held["smoke"] = [replace(ITEMS[each], index=at) for at, each in enumerate(items)]
     before = (dict(there.heads), [*there.held["smoke"]])
 
@@ -132,7 +132,7 @@ def test_another_cassette_is_left_alone_unless_forced(
 def test_a_beginning_under_another_head_is_another_cassettes(
     capsys: pytest.CaptureFixture[str], there: BitByBitStore
 ) -> None:
-    there.heads["smoke"] = marked(replace(HEAD, run_id="run-2"))
+    there.heads["smoke"] = mark_unfinished(replace(HEAD, run_id="run-2"))
     there.held["smoke"] = [*ITEMS[:2]]
 
     code, _, err = run(capsys, "convert", "smoke", THERE)
@@ -163,7 +163,7 @@ def test_a_cassette_is_not_put_in_its_own_place_by_another_address(
 
     assert (there.heads, there.held) == ({"smoke": HEAD}, {"smoke": [made]})
     assert (code, err.count("\n")) == (2, 1)
-    assert "sqlite:there#smoke is what is to be read: give another place to write it to" in err
+    assert "sqlite:there#smoke is the source itself: give another target" in err
 
 
 def test_an_unfinished_cassette_is_no_source(
@@ -175,7 +175,7 @@ def test_an_unfinished_cassette_is_no_source(
     code, _, err = run(capsys, "convert", THERE, "copy")
 
     assert code == 2
-    assert "sqlite:there#smoke is the beginning of a cassette: finish its conversion first" in err
+    assert "sqlite:there#smoke is unfinished: complete the conversion into it first" in err
 
 
 def test_a_file_of_another_tool_goes_on_too(
@@ -206,8 +206,8 @@ def test_what_somebody_adds_meanwhile_is_noticed(
     code, out, err = run(capsys, "convert", "smoke", THERE)
 
     assert (code, out) == (2, "")
-    assert "sqlite:there#smoke was changed by somebody while it came into being" in err
-    assert is_marked(there.heads["smoke"])
+    assert "sqlite:there#smoke was changed by somebody while it was written" in err
+    assert is_unfinished(there.heads["smoke"])
 
 
 def test_an_interruption_says_how_to_go_on(
@@ -221,7 +221,7 @@ def test_an_interruption_says_how_to_go_on(
     assert run(capsys, "convert", "smoke", THERE) == (
         2,
         "",
-        "tapeway: interrupted: what came across so far stays, run it again\n",
+        "tapeway: interrupted: what was copied so far stays, run this again\n",
     )
 
 
@@ -254,13 +254,13 @@ def test_a_whole_store_goes_cassette_by_cassette(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("sqlite:there", "x"), "sqlite:… is a store, and a cassette is asked for: add its name"),
+        (("sqlite:there", "x"), "sqlite:… is a store, and a cassette is needed: add its name"),
         (("smoke", "postgresql://u:secret@h/d"), "postgresql:… is a store, and a cassette is"),
         (("sqlite:there#no name", "x"), "sqlite:there#no name: 'no name' is no name of a cassette"),
         (("sqlite:there#nix", "x"), "there is no cassette sqlite:there#nix"),
         (("smoke", "memory:#x"), "memory: begins and ends with this command"),
         (("--all", "empty", "sqlite:there"), "there is no cassette in file:empty"),
-        (("--all", "--to", "har", "a", "b"), "--all is about stores"),
+        (("--all", "--to", "har", "a", "b"), "--all converts stores"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(
@@ -294,7 +294,7 @@ def test_what_is_replaced_stays_whole_until_there_is_another_one(
     assert run(capsys, "convert", "smoke", THERE, "--force")[0] == 2
 
     assert (occupied.heads["smoke"].run_id, occupied.held["smoke"]) == ("old", OLD)
-    assert is_marked(occupied.heads[BESIDE])
+    assert is_unfinished(occupied.heads[BESIDE])
     assert len(occupied.held[BESIDE]) == 4
     # Without --force it is as it was: somebody's.
     code, _, err = run(capsys, "convert", "smoke", THERE)
@@ -322,7 +322,7 @@ def test_somebody_elses_cassette_is_not_taken_for_a_beginning(
 def test_a_beginning_that_is_another_ones_is_begun_anew(
     capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
 ) -> None:
-    occupied.heads[BESIDE], occupied.held[BESIDE] = marked(HEAD), [*OLD]
+    occupied.heads[BESIDE], occupied.held[BESIDE] = mark_unfinished(HEAD), [*OLD]
 
     assert run(capsys, "convert", "smoke", THERE, "--force")[0] == 0
     assert occupied.heads == {"smoke": HEAD}
@@ -364,7 +364,7 @@ def test_what_does_not_come_back_as_it_was_written_is_an_error(
     code, out, err = run(capsys, "convert", "smoke", place)
 
     assert (code, out) == (2, "")
-    assert "new: interactions[1] does not come back as it was written" in err
+    assert "new: interactions[1] does not read back as it was written" in err
 
 
 def test_a_finished_cassette_in_a_folder_is_never_gone_on_with(
@@ -396,12 +396,12 @@ def test_the_second_of_two_conversions_goes_on_and_the_first_one_stops(
 
     async def overtaken(name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
         await extend(name, head, items)
-        await occupied.restate(name, marked(HEAD, by="another"))
+        await occupied.restate(name, mark_unfinished(HEAD, by="another"))
 
     monkeypatch.setattr(occupied, "extend", overtaken)
     code, out, err = run(capsys, "convert", "smoke", place)
     assert (code, out) == (2, "")
-    assert "sqlite:there#new was changed by somebody while it came into being" in err
+    assert "sqlite:there#new was changed by somebody while it was written" in err
     assert len(occupied.held["new"]) == 2
 
     monkeypatch.setattr(occupied, "extend", extend)
@@ -435,8 +435,8 @@ def test_a_folder_takes_it_in_bit_by_bit_too(
     monkeypatch.setattr(occupied, "page", page)
 
     added: list[int] = []
-    monkeypatch.setattr(batches, "_MOST_ITEMS", 3)
-    monkeypatch.setattr("tapeway.cli.transfer.into_store.add", _counted(added))
+    monkeypatch.setattr(batches, "_MAX_ITEMS", 3)
+    monkeypatch.setattr("tapeway.cli.transfer.into_store.append_batch", _counted(added))
     assert run(capsys, "convert", source, away)[0] == 0
 
     # Those of the first try are not written again; the last ones need no journal.
@@ -472,6 +472,6 @@ def _counted(added: list[int]) -> object:
         store: object, name: str, head: CassetteHead, items: Sequence[AnyInteraction]
     ) -> None:
         added.append(len(items))
-        await batches.add(store, name, head, items)  # type: ignore[arg-type]
+        await batches.append_batch(store, name, head, items)  # type: ignore[arg-type]
 
     return add

@@ -1,53 +1,49 @@
-"""`tapeway cassette convert`: cassettes in another format or place, with all losses named."""
+"""`tapeway cassette convert`: copy cassettes to another format or store, and name every loss."""
 
 import asyncio
 import os
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
 from uuid import uuid4
 
 import click
 
 from tapeway.cli import terminal
-from tapeway.cli.options import settings_options
+from tapeway.cli.options import cassette_command
 from tapeway.cli.places import CassettePlace, opened
-from tapeway.cli.secrets import report
-from tapeway.cli.terminal import CLEAN, FOUND, UNREADABLE
+from tapeway.cli.secrets import print_findings
 from tapeway.cli.transfer import conversion, endpoints
-from tapeway.cli.transfer.conversion import Converted
+from tapeway.cli.transfer.conversion import ConversionResult
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.formats import registry
-from tapeway.settings.options import process_secrets
-from tapeway.settings.sources import load_settings
+from tapeway.settings.options import Settings, process_secrets
 from tapeway.stores.opening import open_store
 
-_FORMATS = click.Choice([kind.name for kind in registry.FORMATS])
-_WRITTEN = click.Choice([kind.name for kind in registry.FORMATS if kind.save is not None])
+_READABLE = click.Choice([kind.name for kind in registry.KINDS])
+_WRITABLE = click.Choice([kind.name for kind in registry.KINDS if kind.save is not None])
 
 
-@click.command()
+@cassette_command(output_format=False, every_error=True)
 @click.argument("source", metavar="A")
 @click.argument("target", metavar="B")
-@click.option("--all", "every", is_flag=True, help="A and B are stores: convert each cassette.")
-@click.option("--from", "came", type=_FORMATS, help="The format of A. [what its text looks like]")
-@click.option("--to", "goes", type=_WRITTEN, help="The format of B. [what its suffix says]")
-@click.option("--force", is_flag=True, help="Replace B where it is there already.")
-@click.option("--no-redact", is_flag=True, help="Leave secrets where they stand.")
-@settings_options("store", "config")
+@click.option("--all", "whole_store", is_flag=True, help="Convert all cassettes of store A to B.")
+@click.option("--from", "from_format", type=_READABLE, help="The format of A. [by its content]")
+@click.option("--to", "to_format", type=_WRITABLE, help="The format of B. [by its suffix]")
+@click.option("--force", is_flag=True, help="Replace B if it exists.")
+@click.option("--no-redact", is_flag=True, help="Keep secrets as they are.")
 def convert(
     source: str,
     target: str,
-    every: bool,
-    came: str | None,
-    goes: str | None,
+    whole_store: bool,
+    from_format: str | None,
+    to_format: str | None,
     force: bool,
     no_redact: bool,
-    **flags: object,
+    settings: Settings,
 ) -> int:
-    """Write cassette A as B: each a cassette's name in the store, a file, or STORE#NAME.
+    """Write cassette A as B. Each is a cassette's name in the store, a file, or STORE#NAME.
 
     \b
         tapeway cassette convert session.har smoke
@@ -56,64 +52,62 @@ def convert(
         tapeway cassette convert --all ./cassettes sqlite:./cassettes.db
 
     \b
-    Exit: 0 converted, 1 converted but for interactions that were left out or secrets that stay,
-    2 something was not converted.
+    Exit code: 0 all converted, 1 interactions were left out or secrets remain, 2 something was not
+    converted.
 
-    What the other format cannot hold is named on standard error, with its place. Secrets are
-    replaced as cassette redact does. B is read back and compared with A: how many interactions, and
-    their digest. On its way into a store it goes on where it broke off when it is run again; a file
-    of another format is written in one step at the end. What --force replaces stays until then.
+    Standard error names what the other format cannot hold. Secrets are replaced as by cassette
+    redact. B is read back and compared with A. A conversion into a store that was interrupted is
+    resumed by running it again; a file of another format is written in one step at the end. What
+    --force replaces stays until then.
     """
-    if every and (came or goes):
-        raise click.UsageError("--all is about stores, whose cassettes have no format of a file.")
-    settings = load_settings(flags, os.environ, Path()).settings
+    if whole_store and (from_format or to_format):
+        raise click.UsageError("--all converts stores: leave out --from and --to.")
     known = None if no_redact else KnownValues(process_secrets(settings, os.environ))
     try:
-        if every:
-            return asyncio.run(_all(source, target, known, force=force))
-        one, other = endpoints.source(source, came), endpoints.target(target, goes)
-        done = asyncio.run(
-            conversion.convert(one, other, settings.store, known, _fresh(), force=force)
+        if whole_store:
+            return asyncio.run(_convert_store(source, target, known, force=force))
+        ends = endpoints.source(source, from_format), endpoints.target(target, to_format)
+        return _print(
+            asyncio.run(conversion.convert(*ends, settings.store, known, _new_head(), force=force))
         )
-    except TapewayError as exc:
-        click.echo(f"tapeway: {terminal.line(exc.message)}", err=True)
-        return UNREADABLE
     except KeyboardInterrupt:
-        click.echo("tapeway: interrupted: what came across so far stays, run it again", err=True)
-        return UNREADABLE
-    return _tell(done)
+        terminal.print_error("interrupted: what was copied so far stays, run this again")
+        return terminal.NOT_DONE
 
 
-async def _all(source: str, target: str, known: KnownValues | None, *, force: bool) -> int:
-    code = CLEAN
+async def _convert_store(
+    source: str, target: str, known: KnownValues | None, *, force: bool
+) -> int:
+    code = terminal.DONE
     async with opened(open_store(source)) as one, opened(open_store(target)) as other:
         names = await one.names()
         if not names:
             raise ConfigError(f"there is no cassette in {one.url}")
         for name in names:
-            came = CassettePlace(one, name, f"{one.url}#{name}")
-            goes = CassettePlace(other, name, f"{other.url}#{name}")
+            came_from = CassettePlace(one, name, f"{one.url}#{name}")
+            to = CassettePlace(other, name, f"{other.url}#{name}")
             try:
-                done = await conversion.copy(came, goes, known, force=force)
+                result = await conversion.copy(came_from, to, known, force=force)
             except TapewayError as exc:
-                click.echo(f"tapeway: {terminal.line(exc.message)}", err=True)
-                code = UNREADABLE
+                terminal.print_error(exc.message)
+                code = terminal.NOT_DONE
             else:
-                code = max(code, _tell(done))
+                code = max(code, _print(result))
             finally:
                 await one.release(name)
                 await other.release(name)
     return code
 
 
-def _tell(done: Converted) -> int:
-    for loss in done.losses:
-        click.echo(f"tapeway: {loss}", err=True)
-    report(done.found, "text")
-    click.echo(f"{done.shown}: {done.kept} of {done.total} interactions, sha256:{done.digest}")
-    return CLEAN if done.whole else FOUND
+def _print(result: ConversionResult) -> int:
+    for loss in result.losses:
+        terminal.print_error(str(loss))
+    print_findings(result.secrets, "text")
+    count = f"{result.written} of {result.total} interactions"
+    click.echo(f"{result.shown}: {count}, sha256:{result.digest}")
+    return terminal.DONE if result.complete else terminal.FOUND
 
 
-def _fresh() -> CassetteHead:
+def _new_head() -> CassetteHead:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return CassetteHead(now, str(uuid4()), {"tapeway_version": version("tapeway")})

@@ -1,30 +1,28 @@
-"""`tapeway cassette diff`: in what two cassettes differ.
+"""`tapeway cassette diff`: show where two cassettes differ.
 
-Two cassettes laid beside each other: which recordings stand for which, and where they differ.
-
-One of two cassettes that are compared: gone through once, and then looked up.
+Both cassettes are read once, and of each recording only digests are remembered. Recordings of equal
+requests are paired in order, then the remaining ones of the same endpoint. Only pairs whose digests
+differ are read again and compared.
 """
 
 import asyncio
 import hashlib
-import os
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import click
 
 from tapeway.cli import terminal
 from tapeway.cli.cassette import render
-from tapeway.cli.options import settings_options
-from tapeway.cli.places import CassettePlace, place
-from tapeway.core.http.routing import RouteTable, assign_route
+from tapeway.cli.options import OutputFormat, cassette_command
+from tapeway.cli.places import CassettePlace, open_cassette
+from tapeway.core.http.routing import RouteTable, adopted_item
 from tapeway.core.json_text import Json, NotJson, canonical, dump, parse
 from tapeway.core.matching.key import request_key
-from tapeway.core.matching.rules import Rules, RulesFault, merged_rules, rules_of_meta
+from tapeway.core.matching.rules import Rules, merged
 from tapeway.core.misses.differences import Difference, differences, shown
 from tapeway.core.misses.nearest import compared, path_of
 from tapeway.core.model.cassette import CassetteHead
@@ -32,57 +30,49 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, I
 from tapeway.core.model.messages import Response
 from tapeway.core.streams.documents import documents
 from tapeway.core.text import decode_utf8
-from tapeway.errors import CassetteCorrupt, StoreError, TapewayError
+from tapeway.errors import StoreError
+from tapeway.ports import SharedStore
 from tapeway.settings.options import Settings, resolve_routes
-from tapeway.settings.sources import load_settings
 
-MOST = 20
-"""Differences of one pair that are told."""
+_MAX_DIFFERENCES = 20
+"""How many differences of one pair are shown."""
 
-_OWN = ("index", "latency_ms", "match_key", "request")
-"""What is not a difference between two tools' records of one call, or is told apart."""
-_DIFFERENT, _UNREADABLE = 1, 2
+_NOT_COMPARED = ("index", "latency_ms", "match_key", "request")
+"""Fields that differ between two records of one call, or that are compared on their own."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiffSource:
-    """Its recordings, each with a route; in memory only where its store finds no single one."""
+@cassette_command("route", "upstream", every_error=True)
+@click.argument("first", metavar="FIRST")
+@click.argument("second", metavar="SECOND")
+@click.option("--headers", is_flag=True, help="Compare response headers too.")
+def diff(
+    first: str, second: str, headers: bool, output_format: OutputFormat, settings: Settings
+) -> int:
+    """Show where two cassettes differ. Each is a name in the store, a file, or STORE#NAME.
 
-    head: CassetteHead
-    place: CassettePlace
-    table: RouteTable
-    loaded: dict[int, AnyInteraction] | None
+    \b
+        tapeway cassette diff smoke smoke-new
+        tapeway cassette diff smoke sqlite:./cassettes.db#smoke
 
-    @classmethod
-    async def of(cls, place: CassettePlace, table: RouteTable) -> "DiffSource":
-        """The cassette at a place. Raises ConfigError where there is none, StoreError."""
-        if place.store.capabilities.shared is not None:
-            return cls((await place.walk()).head, place, table, None)
-        stored = await place.load()
-        return cls(stored.head, place, table, {each.index: each for each in stored.interactions})
+    \b
+    Exit code: 0 no difference, 1 they differ, 2 one cannot be read.
 
-    async def items(self) -> AsyncIterator[AnyInteraction]:
-        """All of them in order."""
-        if self.loaded is not None:
-            for each in self.loaded.values():
-                yield assign_route(each, self.table)
-            return
-        async for each in (await self.place.walk()).items:
-            yield assign_route(each, self.table)
-
-    async def get(self, index: int) -> AnyInteraction:
-        """One of those that were gone through. Raises StoreError where it went since."""
-        if self.loaded is not None:
-            return assign_route(self.loaded[index], self.table)
-        item = await self.place.get(index)
-        if item is None:
-            raise StoreError(f"{self.place.shown} was changed while it was read: try again")
-        return assign_route(item, self.table)
+    Recordings of equal requests are compared in order, under the rules of FIRST and of
+    tapeway.toml, then the remaining ones of the same endpoint. Times and chunks are not compared.
+    To find matching rules, use tapeway doctor.
+    """
+    found = asyncio.run(_diff(settings, first, second, headers=headers))
+    if output_format == "json":
+        click.echo(dump(_as_json(found), indent=True).decode())
+    else:
+        for each in _lines(found):
+            click.echo(each)
+    return terminal.DONE if found.same else terminal.FOUND
 
 
 @dataclass(frozen=True, slots=True)
 class NamedRecording:
-    """A recording as it is named to people."""
+    """A recording as it is shown to people."""
 
     index: int
     summary: str
@@ -90,7 +80,7 @@ class NamedRecording:
 
 @dataclass(frozen=True, slots=True)
 class RecordingPair:
-    """Two recordings of one call, and where they differ; `more` beyond those that are told."""
+    """Two recordings of one call and their first differences; `more` if there are others."""
 
     first: NamedRecording
     second: NamedRecording
@@ -99,7 +89,7 @@ class RecordingPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast:
+class CassetteDiff:
     """How two cassettes compare."""
 
     names: tuple[str, str]
@@ -113,26 +103,74 @@ class Contrast:
         return not (self.different or self.only_first or self.only_second)
 
 
-class _Entry(NamedTuple):
-    """What is remembered of a recording: digests of its request, its endpoint and its answer."""
+@dataclass(frozen=True, slots=True)
+class DiffSource:
+    """A cassette that is read once and then looked up by index, its recordings with their routes.
+
+    It is in memory only if its store cannot look up a single recording.
+    """
+
+    head: CassetteHead
+    place: CassettePlace
+    table: RouteTable
+    loaded: dict[int, AnyInteraction] | None
+
+    @classmethod
+    async def open(cls, place: CassettePlace, table: RouteTable) -> "DiffSource":
+        """The cassette at a place. Raises ConfigError if there is none, StoreError."""
+        if isinstance(place.store, SharedStore):
+            return cls((await place.walk()).head, place, table, None)
+        stored = await place.load()
+        return cls(stored.head, place, table, {each.index: each for each in stored.interactions})
+
+    async def items(self) -> AsyncIterator[AnyInteraction]:
+        """All interactions in order."""
+        if self.loaded is not None:
+            for each in self.loaded.values():
+                yield adopted_item(each, self.table)
+            return
+        async for each in (await self.place.walk()).items:
+            yield adopted_item(each, self.table)
+
+    async def get(self, index: int) -> AnyInteraction:
+        """One of those that `items` gave. Raises StoreError if it was removed since."""
+        item = await self.place.get(index) if self.loaded is None else self.loaded[index]
+        if item is None:
+            raise StoreError(f"{self.place.shown} was changed while it was read: try again")
+        return adopted_item(item, self.table)
+
+    async def named(self, digests: Sequence["_Digests"]) -> tuple[NamedRecording, ...]:
+        """These recordings as they are shown."""
+        return tuple([_named(await self.get(each.number)) for each in digests])
+
+
+class _Digests(NamedTuple):
+    """What is remembered of a recording. Those of one call are equal in all but the number."""
 
     number: int
-    exactly: bytes
-    roughly: bytes
-    answer: bytes
+    request: bytes
+    endpoint: bytes
+    response: bytes
 
 
-async def contrast(
-    first: DiffSource, second: DiffSource, rules: Rules, *, headers: bool = False
-) -> Contrast:
-    """Pairs recordings of equal requests in their order, then those of one endpoint in theirs.
+async def _diff(settings: Settings, first: str, second: str, *, headers: bool) -> CassetteDiff:
+    table = resolve_routes(settings)
+    async with (
+        open_cassette(first, settings.store) as one,
+        open_cassette(second, settings.store) as other,
+    ):
+        sources = await DiffSource.open(one, table), await DiffSource.open(other, table)
+        rules = merged(one.rules(sources[0].head), settings.rules)
+        return await _compare(*sources, rules, headers=headers)
 
-    Each side is gone through once; looked at again is only what is not the same in all.
-    """
-    left = [_entry(each, rules, headers=headers) async for each in first.items()]
-    right = [_entry(each, rules, headers=headers) async for each in second.items()]
-    pairs, left, right = _paired(left, right, lambda each: each.exactly)
-    others, left, right = _paired(left, right, lambda each: each.roughly)
+
+async def _compare(
+    first: DiffSource, second: DiffSource, rules: Rules, *, headers: bool
+) -> CassetteDiff:
+    left = [_digests(each, rules, headers=headers) async for each in first.items()]
+    right = [_digests(each, rules, headers=headers) async for each in second.items()]
+    pairs, left, right = _paired(left, right, lambda each: each.request)
+    others, left, right = _paired(left, right, lambda each: each.endpoint)
     equal = 0
     different: list[RecordingPair] = []
     for one, other in sorted([*pairs, *others]):
@@ -143,177 +181,132 @@ async def contrast(
         pair = _compare_pair(*items, rules, headers=headers)
         equal += not pair.differences
         different += [pair] if pair.differences else []
-    alone = [await _told(first, left), await _told(second, right)]
-    names = first.place.shown, second.place.shown
-    return Contrast(names, equal, tuple(different), alone[0], alone[1])
+    return CassetteDiff(
+        (first.place.shown, second.place.shown),
+        equal,
+        tuple(different),
+        await first.named(left),
+        await second.named(right),
+    )
 
 
-def _entry(item: AnyInteraction, rules: Rules, *, headers: bool) -> _Entry:
+def _digests(item: AnyInteraction, rules: Rules, *, headers: bool) -> _Digests:
     if isinstance(item, Interaction):
         request = item.request
         endpoint = [request.route, request.method, path_of(request, rules)]
-        return _Entry(
+        return _Digests(
             item.index,
             _digest(request_key(request, rules)),
             _digest(repr(endpoint).encode("utf-8", "backslashreplace")),
-            _digest(canonical(_answer(item, headers=headers))),
+            _digest(canonical(_response(item, headers=headers))),
         )
-    kind = repr(_kind(item)).encode()
+    kind = repr((str(item.document.get("kind")), str(item.document.get("boundary")))).encode()
     asked = kind + canonical(item.document.get("request"))
-    return _Entry(item.index, _digest(asked), _digest(kind), _digest(canonical(_rest(item))))
+    return _Digests(item.index, _digest(asked), _digest(kind), _digest(canonical(_rest(item))))
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()[:16]
 
 
 def _paired(
-    left: Sequence[_Entry], right: Sequence[_Entry], of: Callable[[_Entry], bytes]
-) -> tuple[list[tuple[_Entry, _Entry]], list[_Entry], list[_Entry]]:
-    """The pairs, and who found nobody on either side."""
-    waiting: dict[bytes, list[_Entry]] = defaultdict(list)
+    left: Sequence[_Digests], right: Sequence[_Digests], by: Callable[[_Digests], bytes]
+) -> tuple[list[tuple[_Digests, _Digests]], list[_Digests], list[_Digests]]:
+    """Pairs of equal digest in order, and those of either side that are in no pair."""
+    waiting: dict[bytes, list[_Digests]] = defaultdict(list)
     for each in reversed(right):
-        waiting[of(each)].append(each)
-    pairs: list[tuple[_Entry, _Entry]] = []
-    alone: list[_Entry] = []
+        waiting[by(each)].append(each)
+    pairs: list[tuple[_Digests, _Digests]] = []
+    alone: list[_Digests] = []
     for each in left:
-        if found := waiting.get(of(each)):
+        if found := waiting.get(by(each)):
             pairs.append((each, found.pop()))
         else:
             alone.append(each)
-    taken = {other.number for _, other in pairs}
-    return pairs, alone, [each for each in right if each.number not in taken]
+    paired = {other.number for _, other in pairs}
+    return pairs, alone, [each for each in right if each.number not in paired]
 
 
 def _compare_pair(
     first: AnyInteraction, second: AnyInteraction, rules: Rules, *, headers: bool
 ) -> RecordingPair:
-    found = list(islice(_differences(first, second, rules, headers=headers), MOST + 1))
-    told = [NamedRecording(each.index, render.summary(each)) for each in (first, second)]
-    return RecordingPair(told[0], told[1], tuple(found[:MOST]), more=len(found) > MOST)
+    found = list(islice(_differences(first, second, rules, headers=headers), _MAX_DIFFERENCES + 1))
+    more = len(found) > _MAX_DIFFERENCES
+    return RecordingPair(_named(first), _named(second), tuple(found[:_MAX_DIFFERENCES]), more)
 
 
-async def _told(side: DiffSource, entries: Sequence[_Entry]) -> tuple[NamedRecording, ...]:
-    found = [await side.get(each.number) for each in entries]
-    return tuple([NamedRecording(each.index, render.summary(each)) for each in found])
-
-
-def _digest(said: bytes) -> bytes:
-    return hashlib.sha256(said).digest()[:16]
+def _named(item: AnyInteraction) -> NamedRecording:
+    return NamedRecording(item.index, render.summary(item))
 
 
 def _differences(
     first: AnyInteraction, second: AnyInteraction, rules: Rules, *, headers: bool
 ) -> Iterator[Difference]:
+    budget = _MAX_DIFFERENCES + 1
     if isinstance(first, Interaction) and isinstance(second, Interaction):
         for each in compared(first.request, second.request, rules):
             yield replace(each, steps=("request", *each.steps))
-        answers = _answer(first, headers=headers), _answer(second, headers=headers)
-        yield from differences(*answers, MOST + 1)
+        responses = _response(first, headers=headers), _response(second, headers=headers)
+        yield from differences(*responses, budget)
     elif isinstance(first, ForeignInteraction) and isinstance(second, ForeignInteraction):
-        yield from differences(_asked(first), _asked(second), MOST + 1)
-        yield from differences(_rest(first), _rest(second), MOST + 1)
+        yield from differences(_request(first), _request(second), budget)
+        yield from differences(_rest(first), _rest(second), budget)
 
 
-def _answer(item: Interaction, *, headers: bool) -> Json:
+def _response(item: Interaction, *, headers: bool) -> Json:
     response = item.response
-    said: dict[str, Json] = {"status": response.status, "body": _body(response)}
+    parts: dict[str, Json] = {"status": response.status, "body": _body(response)}
     if headers:
-        said["headers"] = _headers(response)
-    found: dict[str, Json] = {"response": said}
+        parts["headers"] = _headers(response)
+    document: dict[str, Json] = {"response": parts}
     if item.failure is not None:
-        found["failure"] = item.failure.kind
-    return found
+        document["failure"] = item.failure.kind
+    return document
 
 
 def _body(response: Response) -> Json:
-    """The values of a body or of a stream's events; what is no text by its hash."""
+    """The values of a body or of a stream's events; if they are no text, their hash."""
     if response.file is not None:
         return {"sha256": response.file.digest, "bytes": response.file.size}
-    found = [_value(each) for each in documents(response)]
-    return found[0] if len(found) == 1 else [*found]
+    values = [_value(each) for each in documents(response)]
+    return values[0] if len(values) == 1 else [*values]
 
 
-def _value(text: bytes) -> Json:
+def _value(data: bytes) -> Json:
     try:
-        return parse(text, by_value=True)
+        return parse(data, by_value=True)
     except NotJson:
-        pass
-    decoded = decode_utf8(text)
-    if decoded is not None:
-        return decoded
-    return {"sha256": hashlib.sha256(text).hexdigest(), "bytes": len(text)}
+        text = decode_utf8(data)
+    if text is not None:
+        return text
+    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
 
 
 def _headers(response: Response) -> Json:
-    found: dict[str, list[Json]] = {}
+    fields: dict[str, list[Json]] = {}
     for name, value in response.headers:
-        said = value.decode("utf-8", "backslashreplace")
-        found.setdefault(name.decode("latin-1").lower(), []).append(said)
-    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
+        text = value.decode("utf-8", "backslashreplace")
+        fields.setdefault(name.decode("latin-1").lower(), []).append(text)
+    return {name: values[0] if len(values) == 1 else values for name, values in fields.items()}
 
 
-def _kind(item: ForeignInteraction) -> tuple[str, str]:
-    return str(item.document.get("kind")), str(item.document.get("boundary"))
-
-
-def _rest(item: ForeignInteraction) -> Json:
-    return {name: value for name, value in item.document.items() if name not in _OWN}
-
-
-def _asked(item: ForeignInteraction) -> Json:
+def _request(item: ForeignInteraction) -> Json:
     return {"request": item.document.get("request")}
 
 
-@click.command()
-@click.argument("first", metavar="FIRST")
-@click.argument("second", metavar="SECOND")
-@click.option("--headers", is_flag=True, help="Compare the answers' headers too.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
-@settings_options("store", "config", "route", "upstream")
-def diff(
-    first: str, second: str, headers: bool, form: Literal["text", "json"], **flags: object
-) -> int:
-    """Show in what two cassettes differ, each by name, by file or as STORE#NAME.
-
-    \b
-    Exit: 0 in nothing, 1 in what is shown, 2 one cannot be read.
-
-    Recordings of equal requests are compared in their order, under the rules of FIRST and of
-    tapeway.toml, then those of one endpoint. Times, chunks and headers do not count. To find the
-    rules that make one run replay another, there is tapeway doctor.
-    """
-    settings = load_settings(flags, os.environ, Path()).settings
-    try:
-        found = asyncio.run(_compare(settings, first, second, headers=headers))
-    except TapewayError as exc:
-        # Its own code would say that something differs.
-        click.echo(f"tapeway: {terminal.line(exc.message)}", err=True)
-        return _UNREADABLE
-    if form == "json":
-        click.echo(dump(_document(found), indent=True).decode())
-    else:
-        for each in _lines(found):
-            click.echo(each)
-    return 0 if found.same else _DIFFERENT
+def _rest(item: ForeignInteraction) -> Json:
+    return {name: value for name, value in item.document.items() if name not in _NOT_COMPARED}
 
 
-async def _compare(settings: Settings, first: str, second: str, *, headers: bool) -> Contrast:
-    table = resolve_routes(settings)
-    async with place(first, settings.store) as one, place(second, settings.store) as other:
-        left, right = await DiffSource.of(one, table), await DiffSource.of(other, table)
-        try:
-            rules = merged_rules(rules_of_meta(left.head.meta), settings.rules)
-        except RulesFault as exc:
-            raise CassetteCorrupt(f"cassette {one.shown}: meta.{exc}") from exc
-        return await contrast(left, right, rules, headers=headers)
-
-
-def _lines(found: Contrast) -> Iterator[str]:
+def _lines(found: CassetteDiff) -> Iterator[str]:
     first, second = found.names
     for pair in found.different:
         yield f"{pair.first.summary}  and  #{pair.second.index}"
         for each in pair.differences:
-            said = shown(each)
-            yield terminal.line(f"  {said['path']}")
+            values = shown(each)
+            yield terminal.line(f"  {values['path']}")
             for name, side in ((first, "recorded"), (second, "requested")):
-                value = dump(said[side]).decode() if side in said else "nothing"
+                value = dump(values[side]).decode() if side in values else "nothing"
                 yield terminal.line(f"    {name}: {value}")
         if pair.more:
             yield "  and more"
@@ -325,29 +318,28 @@ def _lines(found: Contrast) -> Iterator[str]:
     )
 
 
-def _document(found: Contrast) -> dict[str, Json]:
+def _as_json(found: CassetteDiff) -> dict[str, Json]:
     return {
         "equal": found.equal,
-        "different": [_pair(each) for each in found.different],
-        "only_first": _named(found.only_first),
-        "only_second": _named(found.only_second),
+        "different": [_pair_as_json(each) for each in found.different],
+        "only_first": _named_as_json(found.only_first),
+        "only_second": _named_as_json(found.only_second),
     }
 
 
-def _pair(pair: RecordingPair) -> Json:
-    told: list[Json] = []
-    for each in pair.differences:
-        said = shown(each)
-        names = {"path": "path", "recorded": "first", "requested": "second"}
-        told.append({names[name]: value for name, value in said.items()})
+def _pair_as_json(pair: RecordingPair) -> Json:
+    names = {"path": "path", "recorded": "first", "requested": "second"}
+    found: list[Json] = [
+        {names[name]: value for name, value in shown(each).items()} for each in pair.differences
+    ]
     return {
         "first": pair.first.index,
         "second": pair.second.index,
         "summary": pair.first.summary,
-        "differences": told,
+        "differences": found,
         "more": pair.more,
     }
 
 
-def _named(items: Iterable[NamedRecording]) -> list[Json]:
+def _named_as_json(items: Iterable[NamedRecording]) -> list[Json]:
     return [{"index": each.index, "summary": each.summary} for each in items]

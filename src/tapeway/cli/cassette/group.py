@@ -4,13 +4,10 @@ from collections.abc import Mapping
 
 import click
 
-from tapeway.cli import terminal
-from tapeway.cli.command_classes import Commands
-from tapeway.cli.terminal import UNREADABLE
-from tapeway.errors import CassetteLocked, StoreAway
+from tapeway.cli.command_classes import LazyGroup
 
 
-class _CassetteCommands(Commands):
+class _CassetteCommands(LazyGroup):
     modules: Mapping[str, str] = {
         "ls": "tapeway.cli.cassette.ls",
         "show": "tapeway.cli.cassette.show",
@@ -22,15 +19,13 @@ class _CassetteCommands(Commands):
         "prune": "tapeway.cli.cassette.prune",
     }
 
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except (StoreAway, CassetteLocked) as exc:
-            # Nothing is wrong with a cassette that cannot be had just now.
-            click.echo(f"tapeway: {terminal.line(exc.message)}", err=True)
-            return UNREADABLE
-
 
 @click.group(cls=_CassetteCommands, no_args_is_help=False)
 def cassette() -> None:
-    """Inspect and edit cassettes offline, in any store."""
+    """Inspect and edit cassettes offline, in any store.
+
+    \b
+        tapeway cassette ls
+        tapeway cassette show smoke
+        tapeway cassette diff smoke sqlite:./cassettes.db#smoke
+    """

@@ -1,4 +1,4 @@
-"""Interactions and messages as people read them."""
+"""Interactions and conversations as text for people."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,19 +6,19 @@ from tapeway.cli import terminal
 from tapeway.conversations.model import ConversationMessage, document
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
-from tapeway.core.model.messages import BodyFile, Headers, Request, Response
-from tapeway.core.text import decode_utf8, escape_surrogates
+from tapeway.core.model.messages import Headers, Request, Response
+from tapeway.core.text import decode_utf8
 from tapeway.formats.native.document import encode
 
 
 def summary(item: AnyInteraction) -> str:
-    """One line about it."""
+    """One line about an interaction: its index, request, outcome, tokens and time."""
     if isinstance(item, ForeignInteraction):
         kind, boundary = item.document.get("kind"), item.document.get("boundary", "")
         outcome = "error" if "error" in item.document else "response"
         return terminal.line(f"#{item.index} {kind} {boundary} {outcome}")
-    told = [
-        f"#{item.index} {escape_surrogates(item.request.method)} {escape_surrogates(item.request.url)}",
+    parts = [
+        f"#{item.index} {item.request.method} {item.request.url}",
         str(item.response.status) if item.response.status else "",
         item.failure.kind if item.failure else "",
         item.response.verdict if item.response.verdict == "truncated" else "",
@@ -29,19 +29,19 @@ def summary(item: AnyInteraction) -> str:
         f"{item.latency_ms:.0f} ms" if item.latency_ms else "",
         *[f"[{tag}]" for tag in item.tags],
     ]
-    return terminal.line("  ".join(filter(None, told)))
+    return terminal.line("  ".join(filter(None, parts)))
 
 
 def whole(item: AnyInteraction) -> str:
-    """All of it: head and body of both sides, other tools' own records as their document."""
+    """An interaction as HTTP messages; one of another kind as its document."""
     if isinstance(item, ForeignInteraction):
         return terminal.block(dump(encode(item), indent=True).decode())
     return terminal.block("\n".join([summary(item), "", *_request(item), "", *_response(item)]))
 
 
 def conversations(messages: Sequence[ConversationMessage]) -> str:
-    """What was said, a heading for each conversation."""
-    return terminal.block("\n".join([*_conversations(messages)]))
+    """The messages, with a heading for each conversation."""
+    return terminal.block("\n".join(_conversations(messages)))
 
 
 def _tokens(item: Interaction) -> str:
@@ -51,9 +51,9 @@ def _tokens(item: Interaction) -> str:
 
 def _request(item: Interaction) -> Iterator[str]:
     request = item.request
-    yield f"{escape_surrogates(request.method)} {escape_surrogates(request.url)}"
+    yield f"{request.method} {request.url}"
     yield from _headers(request.headers)
-    yield from _body(request, request.file)
+    yield from _body(request)
 
 
 def _response(item: Interaction) -> Iterator[str]:
@@ -61,35 +61,31 @@ def _response(item: Interaction) -> Iterator[str]:
     if item.failure is not None:
         yield f"failed ({item.failure.kind}): {item.failure.message}"
     if response.status:
-        yield escape_surrogates(
-            f"{response.head.version} {response.status} {response.head.reason}".rstrip()
-        )
+        yield f"{response.head.version} {response.status} {response.head.reason}".rstrip()
         yield from _headers(response.headers)
-        yield from _body(response, response.file)
+        yield from _body(response)
 
 
 def _headers(headers: Headers) -> Iterator[str]:
     for name, value in headers:
-        yield f"{name.decode('latin-1')}: {escape_surrogates(value.decode('utf-8', 'surrogateescape'))}"
+        yield f"{name.decode('latin-1')}: {value.decode('utf-8', 'surrogateescape')}"
 
 
-def _body(message: Request | Response, file: BodyFile | None) -> Iterator[str]:
-    if file is not None:
+def _body(message: Request | Response) -> Iterator[str]:
+    if message.file is not None:
         yield ""
-        yield f"({terminal.size(file.size)}, sha256 {file.digest})"
+        yield f"({terminal.size(message.file.size)}, sha256 {message.file.digest})"
     elif message.body:
         yield ""
-        yield _shown(message.body)
+        yield _body_text(message.body)
 
 
-def _shown(body: bytes) -> str:
+def _body_text(body: bytes) -> str:
     try:
         return dump(parse(body), indent=True).decode()
     except NotJson:
-        pass
-    if (text := decode_utf8(body)) is None:
-        return f"({terminal.size(len(body))} that are no text)"
-    return text.rstrip("\n")
+        text = decode_utf8(body)
+    return f"({terminal.size(len(body))} that are no text)" if text is None else text.rstrip("\n")
 
 
 def _conversations(messages: Sequence[ConversationMessage]) -> Iterator[str]:
@@ -105,25 +101,21 @@ def _conversations(messages: Sequence[ConversationMessage]) -> Iterator[str]:
 
 
 def _message(message: ConversationMessage) -> Iterator[str]:
-    said = document(message)
+    fields = document(message)
     at = f"  {message.at}" if message.at else ""
-    yield f"{message.role}  #{message.interaction}{at}{_of(said)}"
-    for name in ("thinking", "content"):
-        if value := said.get(name):
-            mark = "(thinking) " if name == "thinking" else ""
-            yield _indented(f"{mark}{value}")
-    for part in message.parts:
-        if part.kind == "call":
-            yield _indented(f"-> {part.name}({_compact(part.value)}) {part.id}".rstrip())
-        elif part.kind == "attachment":
-            yield _indented(f"[{_compact(part.value)}]")
+    about = [fields.get(name) for name in ("model", "name", "tool_call_id")]
+    suffix = "".join([f"  {each}" for each in about if each])
+    yield f"{message.role}  #{message.interaction}{at}{suffix}"
+    for name, label in (("thinking", "(thinking) "), ("content", "")):
+        if text := fields.get(name):
+            yield _indented(f"{label}{text}")
+    for piece in message.pieces:
+        if piece.kind == "call":
+            yield _indented(f"-> {piece.name}({_compact(piece.value)}) {piece.id}".rstrip())
+        elif piece.kind == "attachment":
+            yield _indented(f"[{_compact(piece.value)}]")
     for note in message.notes:
         yield _indented(f"! {note}")
-
-
-def _of(said: dict[str, Json]) -> str:
-    told = [said.get(name) for name in ("model", "name", "tool_call_id")]
-    return "".join([f"  {each}" for each in told if each])
 
 
 def _compact(value: Json) -> str:

@@ -1,29 +1,24 @@
-"""`tapeway cassette verify`: is all of a cassette there, and what it says?
+"""`tapeway cassette verify`: check that cassettes are complete and consistent.
 
-Whether all of a cassette is what it says: large bodies, keys, and a way there and back.
-
-Whether a store finds each interaction where its request says, and nothing else there.
+Checked are large bodies and their digests, match keys, that each interaction survives being written
+and read, and that a database's index finds it by its request and by no other.
 """
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Literal
 
 import click
 
 from tapeway.body_files import pieces
 from tapeway.cli import terminal
-from tapeway.cli.options import settings_options
-from tapeway.cli.places import CassettePlace, find, is_address, opened, place
-from tapeway.cli.terminal import progress
-from tapeway.cli.transfer.batches import is_marked
+from tapeway.cli.options import OutputFormat, cassette_command
+from tapeway.cli.places import CassettePlace, is_address, locate, open_cassette, opened
+from tapeway.cli.transfer.batches import is_unfinished
 from tapeway.core.agenttape import key
-from tapeway.core.cassette.index import index_keys
+from tapeway.core.cassette.index import found_under
 from tapeway.core.json_text import Json, dump
-from tapeway.core.matching.rules import Rules, rules_of_meta
+from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import (
     AnyInteraction,
@@ -36,142 +31,25 @@ from tapeway.errors import StoreAway, StoreError, TapewayError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native.document import encode, load, write
 from tapeway.paging import large_bodies
-from tapeway.ports import CassetteStore, RecordingIndex
-from tapeway.settings.sources import load_settings
+from tapeway.ports import CassetteStore, Checkable, Indexed, SharedStore
+from tapeway.settings.options import Settings
 from tapeway.stores.opening import open_store
 
-_WRONG, _UNREADABLE = 1, 2
-_UNFINISHED = "a conversion into it broke off: run that again, or remove it"
+_NO_HEAD = CassetteHead("", "")
+_UNFINISHED = "a conversion into it was interrupted: run it again, or remove it"
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with an interaction, by its index, or with all of a cassette."""
+    """What is wrong with an interaction, or, without an index, with the whole cassette."""
 
     index: int | None
     reason: str
 
 
-class Keys:
-    """Goes along with a cassette, in memory for the keys of those that have not gone by yet."""
-
-    def __init__(self, store: RecordingIndex, name: str, rules: Rules) -> None:
-        self._store = store
-        self._name = name
-        self._rules = rules
-        self._waiting: dict[bytes, set[int]] = {}
-
-    async def problems(self, item: AnyInteraction) -> list[Problem]:
-        """What is wrong with where this one is found. Raises StoreError."""
-        exchange = exchange_of(item)
-        if exchange is None:
-            return []
-        for digest in index_keys(exchange, self._rules):
-            if digest not in self._waiting:
-                found = await self._store.find(self._name, [digest])
-                self._waiting[digest] = {each.item.index for each in found}
-            if item.index not in self._waiting[digest]:
-                return [Problem(item.index, "the store does not find it by its request")]
-            self._waiting[digest].remove(item.index)
-            if not self._waiting[digest]:
-                del self._waiting[digest]
-        return []
-
-    def left(self) -> list[Problem]:
-        """Those that were found under a key which is not theirs, once all have gone by."""
-        left = sorted({index for indexes in self._waiting.values() for index in indexes})
-        return [
-            Problem(index, "the store finds it by a request it does not have") for index in left
-        ]
-
-
-class Verification:
-    """Looks at the interactions of a cassette as they go by; `bodies` are the large ones among them.
-
-    In a store with an index they have to be found there where their requests say.
-    """
-
-    def __init__(self, store: CassetteStore, name: str, rules: Rules) -> None:
-        self.interactions = 0
-        self.bodies: set[str] = set()
-        index = store.capabilities.shared
-        self._keys = None if index is None else Keys(index, name, rules)
-
-    async def problems(self, item: AnyInteraction) -> list[Problem]:
-        """All there are with this one. A large body is read, once. Raises StoreError."""
-        self.interactions += 1
-        found = [*self._of_files(item), *_of_item(item)]
-        misplaced = await self._keys.problems(item) if self._keys is not None else []
-        return [*[Problem(item.index, each) for each in found], *misplaced]
-
-    def left(self) -> list[Problem]:
-        """What is known only at the end."""
-        return self._keys.left() if self._keys is not None else []
-
-    def _of_files(self, item: AnyInteraction) -> Iterator[str]:
-        for file in large_bodies(item):
-            if file.digest not in self.bodies:
-                self.bodies.add(file.digest)
-                yield from _of_file(file)
-
-
-def _of_item(item: AnyInteraction) -> Iterator[str]:
-    if isinstance(item, Interaction):
-        yield from _of_key(item)
-    yield from _of_the_way_back(item)
-
-
-def _of_file(file: BodyFile) -> Iterator[str]:
-    try:
-        for _ in pieces(file):
-            pass
-    except StoreError as exc:
-        yield exc.message
-
-
-def _of_key(item: Interaction) -> Iterator[str]:
-    # Of another tool's recording, the key is that of a request nobody has seen.
-    if item.stored_keys or not item.match_key:
-        return
-    made = key.http_key(item.request)
-    if made and made != item.match_key:
-        yield (
-            "its match_key is not that of the request as it stands: tapeway takes its own from the "
-            f"request, AgentTape's tools would look for {made}"
-        )
-
-
-def _of_the_way_back(item: AnyInteraction) -> Iterator[str]:
-    try:
-        written = write(_NO_HEAD, [encode(item)])
-        found = load(written).interactions[0]
-    except FormatFault as fault:
-        yield f"it cannot be written and read again: {fault}"
-        return
-    if _plain(found) != _plain(item):
-        yield "written and read again, it is another one"
-
-
-def _plain(item: AnyInteraction) -> AnyInteraction:
-    """The interaction without what only its place in a store gives it."""
-    if isinstance(item, ForeignInteraction):
-        document = {name: each for name, each in item.document.items() if name != "index"}
-        return ForeignInteraction(0, document)
-    request: Request = item.request
-    response: Response = item.response
-    if request.file is not None:
-        request = replace(request, file=replace(request.file, path=""))
-    if response.file is not None:
-        response = replace(response, file=replace(response.file, path=""))
-    return replace(item, index=0, request=request, response=response, match_key="")
-
-
-_NO_HEAD = CassetteHead("", "")
-
-
 @dataclass(frozen=True, slots=True)
-class _Verified:
-    """A cassette, and what was found; `error` says why it could not be read."""
+class VerifyResult:
+    """What was found in a cassette, or in `error` why it could not be read."""
 
     name: str
     interactions: int = 0
@@ -180,39 +58,40 @@ class _Verified:
     error: str | None = None
 
 
-@click.command()
+@cassette_command()
 @click.argument("names", metavar="[NAME|FILE|STORE#NAME]...", nargs=-1)
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
-@settings_options("store", "config")
-def verify(names: tuple[str, ...], form: Literal["text", "json"], **flags: object) -> int:
-    """Read all of the cassettes named, or of the store's, and check what they say.
+def verify(names: tuple[str, ...], output_format: OutputFormat, settings: Settings) -> int:
+    """Check the named cassettes, or without a name all of the store.
 
     \b
-    Exit: 0 all is well, 1 something is wrong, 2 a cassette cannot be read.
+        tapeway cassette verify
+        tapeway cassette verify smoke cassettes/suite/login.json
 
-    Checked are that large bodies and assets are there and have the digests they are named by, that
-    the keys are those of the requests, that each interaction is the same when it is written and
-    read again, and that a database finds each where it should. Without a name, the store itself is
-    checked too, where it can be.
+    \b
+    Exit code: 0 all is well, 1 something is wrong, 2 a cassette cannot be read.
+
+    It reads everything. Large bodies and assets must exist and have the digests they are named by.
+    Each match key must be that of its request. Each interaction must stay the same when it is
+    written and read again. A database must find each by its request and by no other. Without a
+    name, a database also runs its own check.
     """
-    settings = load_settings(flags, os.environ, Path()).settings
-    found = asyncio.run(_verified(names, settings.store))
-    if form == "json":
-        click.echo(dump([_document(each) for each in found], indent=True).decode())
+    results = asyncio.run(_verify(names, settings.store))
+    if output_format == "json":
+        click.echo(dump([_as_json(each) for each in results], indent=True).decode())
     else:
-        for each in found:
+        for each in results:
             _print(each)
-    if any(each.error is not None for each in found):
-        return _UNREADABLE
-    return _WRONG if any(each.problems for each in found) else 0
+    if any(each.error is not None for each in results):
+        return terminal.NOT_DONE
+    return terminal.FOUND if any(each.problems for each in results) else terminal.DONE
 
 
-async def _verified(names: Sequence[str], store: str) -> list[_Verified]:
-    found = [await _look(name, store) async for name in _named(names, store)]
-    return found if names else [*found, *await _beneath(open_store(store))]
+async def _verify(names: Sequence[str], store: str) -> list[VerifyResult]:
+    results = [await _verify_one(name, store) async for name in _names(names, store)]
+    return results if names else [*results, *await _check_store(open_store(store))]
 
 
-async def _named(names: Sequence[str], store: str) -> AsyncIterator[str]:
+async def _names(names: Sequence[str], store: str) -> AsyncIterator[str]:
     if names:
         for name in names:
             yield name
@@ -222,67 +101,162 @@ async def _named(names: Sequence[str], store: str) -> AsyncIterator[str]:
             yield name
 
 
-async def _look(name: str, store: str) -> _Verified:
-    # The address of a store may hold a password.
-    shown = f"{name.partition(':')[0]}:…" if is_address(name) else name
+async def _verify_one(argument: str, store: str) -> VerifyResult:
+    # A store's address may hold a password.
+    shown = f"{argument.partition(':')[0]}:…" if is_address(argument) else argument
     try:
-        shown = find(name, store).shown
-        async with place(name, store) as found:
-            return await _gone_through(found)
+        shown = locate(argument, store).shown
+        async with open_cassette(argument, store) as place:
+            return await _check_cassette(place)
     except StoreAway:
         raise
     except TapewayError as exc:
-        return _Verified(shown, error=exc.message)
+        return VerifyResult(shown, error=exc.message)
 
 
-async def _gone_through(found: CassettePlace) -> _Verified:
-    through = await found.walk()
-    verification = Verification(found.store, found.name, rules_of_meta(through.head.meta))
-    told: list[Problem] = []
-    with progress(found.shown, through.count) as step:
-        async for item in through.items:
-            told += await verification.problems(item)
+async def _check_cassette(place: CassettePlace) -> VerifyResult:
+    walk = await place.walk()
+    index = None
+    if isinstance(place.store, SharedStore):
+        index = IndexCheck(place.store, place.name, place.rules(walk.head))
+    problems: list[Problem] = []
+    bodies: set[str] = set()
+    count = 0
+    with terminal.progress(place.shown, walk.count) as step:
+        async for item in walk.items:
+            count += 1
+            problems += [Problem(item.index, each) for each in _check_interaction(item, bodies)]
+            problems += await index.problems(item) if index is not None else []
             step(1)
-    told += verification.left()
-    if is_marked(through.head):
-        told.append(Problem(None, _UNFINISHED))
-    elif verification.interactions != through.count:
-        told.append(Problem(None, f"it says that it has {through.count} interactions"))
-    return _Verified(found.shown, verification.interactions, len(verification.bodies), tuple(told))
+    problems += index.left_over() if index is not None else []
+    if is_unfinished(walk.head):
+        problems.append(Problem(None, _UNFINISHED))
+    elif count != walk.count:
+        problems.append(Problem(None, f"it says that it has {walk.count} interactions"))
+    return VerifyResult(place.shown, count, len(bodies), tuple(problems))
 
 
-async def _beneath(store: CassetteStore) -> list[_Verified]:
-    if (checker := store.capabilities.checker) is None:
+def _check_interaction(item: AnyInteraction, bodies: set[str]) -> Iterator[str]:
+    """What is wrong with it. Each large body is read once: `bodies` are the digests of those read."""
+    for file in large_bodies(item):
+        if file.digest not in bodies:
+            bodies.add(file.digest)
+            yield from _check_body(file)
+    if isinstance(item, Interaction):
+        yield from _check_key(item)
+    yield from _check_round_trip(item)
+
+
+def _check_body(file: BodyFile) -> Iterator[str]:
+    try:
+        for _ in pieces(file):
+            pass
+    except StoreError as exc:
+        yield exc.message
+
+
+def _check_key(item: Interaction) -> Iterator[str]:
+    # Another tool's recording has the key of a request that nobody has seen.
+    if item.stored_keys or not item.match_key:
+        return
+    computed = key.of_http(item.request)
+    if computed and computed != item.match_key:
+        yield (
+            "its match_key is not that of the request as it stands: tapeway takes its own from the "
+            f"request, AgentTape's tools would look for {computed}"
+        )
+
+
+def _check_round_trip(item: AnyInteraction) -> Iterator[str]:
+    try:
+        again = load(write(_NO_HEAD, [encode(item)])).interactions[0]
+    except FormatFault as fault:
+        yield f"it cannot be written and read again: {fault}"
+        return
+    if _without_place(again) != _without_place(item):
+        yield "written and read again, it is another one"
+
+
+def _without_place(item: AnyInteraction) -> AnyInteraction:
+    """The interaction without what depends on where it is stored."""
+    if isinstance(item, ForeignInteraction):
+        fields = {name: each for name, each in item.document.items() if name != "index"}
+        return ForeignInteraction(0, fields)
+    request: Request = item.request
+    response: Response = item.response
+    if request.file is not None:
+        request = replace(request, file=replace(request.file, path=""))
+    if response.file is not None:
+        response = replace(response, file=replace(response.file, path=""))
+    return replace(item, index=0, request=request, response=response, match_key="")
+
+
+class IndexCheck:
+    """Compares a store's index with the interactions of a cassette, taken one after the other.
+
+    Keeps in memory only the keys of interactions that are still to come.
+    """
+
+    def __init__(self, store: Indexed, name: str, rules: Rules) -> None:
+        self._store = store
+        self._name = name
+        self._rules = rules
+        self._expected: dict[bytes, set[int]] = {}
+
+    async def problems(self, item: AnyInteraction) -> list[Problem]:
+        """Whether the store finds this one by its request. Raises StoreError."""
+        exchange = exchange_of(item)
+        if exchange is None:
+            return []
+        for digest in found_under(exchange, self._rules):
+            if digest not in self._expected:
+                found = await self._store.find(self._name, [digest])
+                self._expected[digest] = {each.item.index for each in found}
+            if item.index not in self._expected[digest]:
+                return [Problem(item.index, "the store does not find it by its request")]
+            self._expected[digest].remove(item.index)
+            if not self._expected[digest]:
+                del self._expected[digest]
+        return []
+
+    def left_over(self) -> list[Problem]:
+        """Those found under a key that is not theirs, once all interactions were taken."""
+        left = sorted({index for indexes in self._expected.values() for index in indexes})
+        return [
+            Problem(index, "the store finds it by a request it does not have") for index in left
+        ]
+
+
+async def _check_store(store: CassetteStore) -> list[VerifyResult]:
+    if not isinstance(store, Checkable):
         return []
     async with opened(store):
-        wrong = await checker.check()
-        problems = tuple(Problem(None, each) for each in wrong)
-        return [_Verified(store.url, problems=problems)] if wrong else []
+        problems = tuple([Problem(None, each) for each in await store.check()])
+        return [VerifyResult(store.url, problems=problems)] if problems else []
 
 
-def _document(found: _Verified) -> Json:
-    told: list[Json] = [{"index": each.index, "reason": each.reason} for each in found.problems]
+def _as_json(result: VerifyResult) -> Json:
+    problems: list[Json] = [
+        {"index": each.index, "reason": each.reason} for each in result.problems
+    ]
     return {
-        "name": found.name,
-        "interactions": found.interactions,
-        "large_bodies": found.bodies,
-        "problems": told,
-        "error": found.error,
+        "name": result.name,
+        "interactions": result.interactions,
+        "large_bodies": result.bodies,
+        "problems": problems,
+        "error": result.error,
     }
 
 
-def _print(found: _Verified) -> None:
-    name = terminal.line(found.name)
-    if found.error is not None:
-        click.echo(f"tapeway: {terminal.line(found.error)}", err=True)
+def _print(result: VerifyResult) -> None:
+    name = terminal.line(result.name)
+    if result.error is not None:
+        terminal.print_error(result.error)
         return
-    for each in found.problems:
+    for each in result.problems:
         at = "" if each.index is None else f"#{each.index}: "
         click.echo(f"{name}: {at}{terminal.line(each.reason)}")
-    if not found.problems:
-        bodies = _bodies(found.bodies)
-        click.echo(f"{name}: {terminal.counted(found.interactions, 'interaction')}{bodies}, whole")
-
-
-def _bodies(count: int) -> str:
-    return f", {count} large bod{'y' if count == 1 else 'ies'}" if count else ""
+    if not result.problems:
+        bodies = f", {result.bodies} large bod{'y' if result.bodies == 1 else 'ies'}"
+        count = terminal.counted(result.interactions, "interaction")
+        click.echo(f"{name}: {count}{bodies if result.bodies else ''}, whole")

@@ -1,8 +1,7 @@
-"""What every way of bringing a cassette into a store does: batches, large bodies, digests.
+"""The parts of a conversion into a store: batches of interactions, and what tells that all arrived.
 
-What a cassette holds as one short text: the same for the same recordings in every store and format.
-
-The mark of a cassette that holds the beginning of another one, until it holds all of it.
+Recordings are compared by digest: it is the same for the same recordings in every store and format.
+A cassette that does not hold all of them yet carries the mark `unfinished_conversion` in its head.
 """
 
 import asyncio
@@ -20,186 +19,190 @@ from tapeway.core.model.messages import BodyFile
 from tapeway.errors import ConfigError, StoreError
 from tapeway.formats.native.document import decode, encode
 from tapeway.paging import CassetteWalk, weight
-from tapeway.ports import CassetteStore
+from tapeway.ports import BodyKeeper, CassetteStore, Extensible
 from tapeway.stores.shared.serialize import document_of
 
-_MARK = 8
-_KEY = "unfinished_conversion"
-_MOST_ITEMS = 500
-_MOST_BYTES = 4 * 1024 * 1024
+_PREFIX = 8
+"""How many bytes of each interaction's digest are remembered."""
+_UNFINISHED = "unfinished_conversion"
+_MAX_ITEMS = 500
+_MAX_BYTES = 4 * 1024 * 1024
 
 
-class Digest:
-    """Taken as the interactions go by, in order; remembers eight bytes of each."""
+class CassetteDigest:
+    """The digest of the interactions added so far, in order."""
 
     def __init__(self) -> None:
-        self._whole = hashlib.sha256()
-        self._marks = bytearray()
+        self._sha256 = hashlib.sha256()
+        self._prefixes = bytearray()
 
     @property
     def count(self) -> int:
-        """How many interactions went by."""
-        return len(self._marks) // _MARK
+        """How many interactions were added."""
+        return len(self._prefixes) // _PREFIX
 
     @property
     def text(self) -> str:
-        """The digest of those, in hex."""
-        return self._whole.hexdigest()
+        """The digest of all of them, in hex."""
+        return self._sha256.hexdigest()
 
     def add(self, item: AnyInteraction) -> None:
-        found = digest_of(item)
-        self._whole.update(found.encode())
-        self._marks += bytes.fromhex(found[: 2 * _MARK])
+        digest = digest_of(item)
+        self._sha256.update(digest.encode())
+        self._prefixes += bytes.fromhex(digest[: 2 * _PREFIX])
 
-    def same(self, other: "Digest") -> bool:
-        """Whether the same interactions went by."""
+    def same(self, other: "CassetteDigest") -> bool:
+        """Whether the same interactions were added to both."""
         return (self.count, self.text) == (other.count, other.text)
 
-    def parting(self, other: "Digest") -> int:
+    def first_difference(self, other: "CassetteDigest") -> int:
         """The position of the first interaction in which the two differ."""
-        most = min(self.count, other.count)
-        for at in range(most):
-            piece = slice(at * _MARK, (at + 1) * _MARK)
-            if self._marks[piece] != other._marks[piece]:
-                return at
-        return most
+        shorter = min(self.count, other.count)
+        for position in range(shorter):
+            prefix = slice(position * _PREFIX, (position + 1) * _PREFIX)
+            if self._prefixes[prefix] != other._prefixes[prefix]:
+                return position
+        return shorter
 
 
 def digest_of(item: AnyInteraction) -> str:
-    """The digest of one interaction, wherever it stands. Raises StoreError for one that is none."""
-    # What a recording says of itself settles once it is read and written.
+    """The digest of one interaction, whatever its index. Raises StoreError if it is no JSON."""
+    # The document of a recording settles once it was written and read.
     document = encode(decode(document_of(item), 0))
     document.pop("index", None)
     return hashlib.sha256(dump({"index": 0, **document})).hexdigest()
 
 
-def marked(head: CassetteHead, by: str | None = None) -> CassetteHead:
-    """The head of a cassette on its way; `by` tells the conversions into one cassette apart."""
-    return replace(head, meta={**head.meta, _KEY: by or True})
+def mark_unfinished(head: CassetteHead, by: str | None = None) -> CassetteHead:
+    """The head with the mark; `by` tells apart two conversions into one cassette."""
+    return replace(head, meta={**head.meta, _UNFINISHED: by or True})
 
 
-def is_marked(head: CassetteHead) -> bool:
-    """Whether a conversion into this cassette was begun and not brought to its end."""
-    return _KEY in head.meta
+def is_unfinished(head: CassetteHead) -> bool:
+    """Whether a conversion into this cassette was begun and not completed."""
+    return _UNFINISHED in head.meta
 
 
-def unmarked(head: CassetteHead) -> CassetteHead:
-    """The head it will have in the end."""
-    return replace(head, meta={name: value for name, value in head.meta.items() if name != _KEY})
+def without_mark(head: CassetteHead) -> CassetteHead:
+    """The head that the cassette has once it is complete."""
+    meta = {name: value for name, value in head.meta.items() if name != _UNFINISHED}
+    return replace(head, meta=meta)
 
 
 @dataclass(frozen=True, slots=True)
 class TransferSource:
-    """What is to be brought, and where it is; `anew` goes through it from its beginning.
+    """The cassette to be copied. `start` begins a walk over it, as often as it is called.
 
-    `place` is there where it is a cassette in a store.
+    `place` is None if it is not in a store.
     """
 
     shown: str
-    anew: Callable[[], Awaitable[CassetteWalk]]
+    start: Callable[[], Awaitable[CassetteWalk]]
     place: CassettePlace | None = None
 
     async def walk(self) -> CassetteWalk:
-        """The same. Raises ConfigError for what is itself the beginning of a cassette."""
-        found = await self.anew()
-        if is_marked(found.head):
-            raise ConfigError(
-                f"{self.shown} is the beginning of a cassette: finish its conversion first"
-            )
-        return found
+        """A walk from its first interaction. Raises ConfigError if it is itself unfinished."""
+        walk = await self.start()
+        if is_unfinished(walk.head):
+            raise ConfigError(f"{self.shown} is unfinished: complete the conversion into it first")
+        return walk
 
 
-def agree(wanted: Digest, found: Digest, shown: str) -> None:
-    """Raise StoreError where what was read again is not what was wanted."""
+def check_same(wanted: CassetteDigest, found: CassetteDigest, shown: str) -> None:
+    """Raise StoreError if what was read back is not what was written."""
     if not found.same(wanted):
         raise StoreError(
-            f"{shown}: interactions[{wanted.parting(found)}] does not come back as it was written; "
-            "nothing can be relied on there, and the source is as it was"
+            f"{shown}: interactions[{wanted.first_difference(found)}] does not read back as it was "
+            "written: do not rely on this cassette; the source is unchanged"
         )
 
 
-async def verified(wanted: Digest, to: CassettePlace) -> Digest:
-    """The digest of what is read there again. Raises StoreError where it is another one."""
-    again, found = await to.walk(), Digest()
-    with progress("checking", again.count) as step:
-        async for item in again.items:
+async def read_back(wanted: CassetteDigest, to: CassettePlace) -> CassetteDigest:
+    """The digest of what the store holds now. Raises StoreError if that is not the wanted one."""
+    walk, found = await to.walk(), CassetteDigest()
+    with progress("checking", walk.count) as step:
+        async for item in walk.items:
             found.add(item)
             step(1)
-    agree(wanted, found, to.shown)
+    check_same(wanted, found, to.shown)
     return found
 
 
-async def beginning(wanted: CassetteWalk, present: CassetteWalk) -> Digest | None:
-    """The digest of what is there where that is how the wanted one begins, which stands behind it."""
-    if unmarked(present.head) != wanted.head:
+async def compare_beginning(wanted: CassetteWalk, present: CassetteWalk) -> CassetteDigest | None:
+    """The digest of what is present if the wanted cassette begins with all of it, otherwise None.
+
+    Afterwards the walk over the wanted one stands behind that beginning.
+    """
+    if without_mark(present.head) != wanted.head:
         return None
-    done = Digest()
+    done = CassetteDigest()
     with progress("comparing", present.count) as step:
-        async for held in present.items:
+        async for stored in present.items:
             item = await anext(wanted.items, None)
-            if item is None or digest_of(item) != digest_of(held):
+            if item is None or digest_of(item) != digest_of(stored):
                 return None
             done.add(item)
             step(1)
     return done
 
 
-async def ended(wanted: CassetteWalk) -> bool:
-    """Whether nothing stands behind what went by."""
-    return await anext(wanted.items, None) is None
+async def at_end(walk: CassetteWalk) -> bool:
+    """Whether no interaction is left in the walk."""
+    return await anext(walk.items, None) is None
 
 
 async def batches(
-    items: AsyncIterator[AnyInteraction], to: CassettePlace, done: Digest
+    items: AsyncIterator[AnyInteraction], to: CassettePlace, done: CassetteDigest
 ) -> AsyncIterator[list[AnyInteraction]]:
-    """What is still to come, some at a time, numbered on; their large bodies are there already."""
+    """The items in batches, numbered on from `done`, their large bodies already in the store."""
     batch: list[AnyInteraction] = []
-    heavy = 0
+    size = 0
     async for item in items:
         batch.append(item)
-        heavy += weight(item)
-        if len(batch) == _MOST_ITEMS or heavy >= _MOST_BYTES:
-            yield await _taken_in(batch, to, done)
-            batch, heavy = [], 0
+        size += weight(item)
+        if len(batch) == _MAX_ITEMS or size >= _MAX_BYTES:
+            yield await _ready(batch, to, done)
+            batch, size = [], 0
     if batch:
-        yield await _taken_in(batch, to, done)
+        yield await _ready(batch, to, done)
 
 
-async def add(
+async def append_batch(
     store: CassetteStore, name: str, head: CassetteHead, items: Sequence[AnyInteraction]
 ) -> None:
-    """Interactions at the end of a cassette, durable on return. Raises StoreError."""
-    if (writer := store.capabilities.batch_writer) is not None:
-        await writer.extend(name, head, items)
+    """Add interactions to the end of a cassette, durable on return. Raises StoreError."""
+    if isinstance(store, Extensible):
+        await store.extend(name, head, items)
         return
     # Together, so that a store may make them durable together.
     await asyncio.gather(*[store.append(name, head, Recording(each)) for each in items])
 
 
-async def _taken_in(
-    batch: Sequence[AnyInteraction], to: CassettePlace, done: Digest
+async def _ready(
+    batch: Sequence[AnyInteraction], to: CassettePlace, done: CassetteDigest
 ) -> list[AnyInteraction]:
     start = done.count
     for item in batch:
         done.add(item)
-    return [replace(await _kept(to, each), index=start + at) for at, each in enumerate(batch)]
+    copied = [await _with_copied_bodies(to, each) for each in batch]
+    return [replace(each, index=start + position) for position, each in enumerate(copied)]
 
 
-async def _kept(to: CassettePlace, item: AnyInteraction) -> AnyInteraction:
+async def _with_copied_bodies(to: CassettePlace, item: AnyInteraction) -> AnyInteraction:
     if not isinstance(item, Interaction):
         return item
     request, response = item.request, item.response
     if request.file is not None:
-        request = replace(request, file=await _copied(to, request.file))
+        request = replace(request, file=await _copy_body(to, request.file))
     if response.file is not None:
-        response = replace(response, file=await _copied(to, response.file))
+        response = replace(response, file=await _copy_body(to, response.file))
     return replace(item, request=request, response=response)
 
 
-async def _copied(to: CassettePlace, file: BodyFile) -> BodyFile:
-    if (keeper := to.store.capabilities.bodies) is None:
+async def _copy_body(to: CassettePlace, file: BodyFile) -> BodyFile:
+    if not isinstance(to.store, BodyKeeper):
         raise StoreError(f"{to.store.url} takes no large bodies, and this cassette has some")
-    kept = await keeper.keep(to.name, pieces(file))
-    if kept.digest != file.digest:
+    copy = await to.store.keep(to.name, pieces(file))
+    if copy.digest != file.digest:
         raise StoreError(f"{file.path} was changed since it was recorded: restore it")
-    return replace(kept, parts=file.parts)
+    return replace(copy, parts=file.parts)

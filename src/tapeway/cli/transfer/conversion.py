@@ -1,167 +1,185 @@
-"""A cassette on its way from one place and format to another."""
+"""Copy a cassette from one place and format to another, redacted and verified."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
-from tapeway.body_files import pieces
-from tapeway.cli.places import CassettePlace, place
-from tapeway.cli.secrets import LEFT, Cleansing, FoundSecret
+from tapeway.body_files import recalled, whole
+from tapeway.cli.places import CassettePlace, open_cassette
+from tapeway.cli.secrets import LEFT, CassetteScan, FoundSecret, redacted
 from tapeway.cli.transfer import endpoints
-from tapeway.cli.transfer.batches import Digest, TransferSource, agree, is_marked, unmarked
+from tapeway.cli.transfer.batches import (
+    CassetteDigest,
+    TransferSource,
+    check_same,
+    is_unfinished,
+    without_mark,
+)
 from tapeway.cli.transfer.endpoints import Endpoint
-from tapeway.cli.transfer.into_store import bring
+from tapeway.cli.transfer.into_store import copy_into_store
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction
-from tapeway.core.model.messages import ChunkTimes, ResponseChunk
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.formats.conversion_loss import Loss
+from tapeway.formats.other_tools.http_call import keyed
 from tapeway.formats.registry import TAPEWAY
 from tapeway.paging import CassetteWalk, walk_cassette, walk_over
 
 
 @dataclass(slots=True)
-class Converted:
-    """What became of a cassette; `shown` is where it is now."""
+class ConversionResult:
+    """What a conversion wrote and where, what the format could not hold, and secrets on the way."""
 
     shown: str
     total: int = 0
-    kept: int = 0
+    written: int = 0
     digest: str = ""
     losses: list[Loss] = field(default_factory=list)
-    found: list[FoundSecret] = field(default_factory=list)
+    secrets: list[FoundSecret] = field(default_factory=list)
 
     @property
-    def whole(self) -> bool:
-        """Whether all of it is there, and no secret with it."""
-        return self.kept == self.total and not any(each.deed == LEFT for each in self.found)
+    def complete(self) -> bool:
+        """Whether every interaction was written, and no secret with them."""
+        return self.written == self.total and not any(each.outcome == LEFT for each in self.secrets)
 
 
 async def convert(
-    one: Endpoint,
-    other: Endpoint,
+    source: Endpoint,
+    target: Endpoint,
     store: str,
     known: KnownValues | None,
     fresh: CassetteHead,
     *,
     force: bool,
-) -> Converted:
-    """Read one end and write the other, verified; secrets are replaced where `known` is given.
+) -> ConversionResult:
+    """Read the source and write the target; secrets are replaced if `known` is given.
 
-    Raises ConfigError, StoreError and its children. A file is then as it was; a cassette that is
-    brought into a store bit by bit is marked as unfinished, and goes on when this is called again.
+    `fresh` becomes the head if the source has none. Raises ConfigError, StoreError and its children:
+    a target file is then unchanged, a target in a store may be unfinished and is resumed by calling
+    this again.
     """
-    if other.kind is not TAPEWAY and not force and other.path.exists():
-        raise endpoints.taken(other.written)
+    if target.kind is not TAPEWAY and not force and target.path.exists():
+        raise endpoints.already_exists(target.argument)
     async with AsyncExitStack() as stack:
-        losses: list[Loss] = []
         to = None
-        if other.kind is TAPEWAY:
-            to = await stack.enter_async_context(place(other.written, store))
-        if one.kind is TAPEWAY:
-            came = await stack.enter_async_context(place(one.written, store))
-            return await _carried(
-                TransferSource(came.shown, came.walk, came), to or other, known, losses, force=force
-            )
-        text = endpoints.content(one.path)
-        head = fresh if to is None else await _begun(to) or fresh
-        loaded = endpoints.read(one.path, text, one.kind, head)
-        losses += loaded.losses
+        if target.kind is TAPEWAY:
+            to = await stack.enter_async_context(open_cassette(target.argument, store))
+        if source.kind is TAPEWAY:
+            place = await stack.enter_async_context(open_cassette(source.argument, store))
+            return await _transfer(_from_store(place), to or target, known, [], force=force)
+        text = endpoints.read_file(source.path)
+        head = fresh if to is None else await _unfinished_head(to) or fresh
+        imported = endpoints.parse(source.path, text, source.kind, head)
 
-        async def walk() -> CassetteWalk:
-            return walk_over(loaded.cassette)
+        async def start() -> CassetteWalk:
+            return walk_over(imported.cassette)
 
-        source = TransferSource(one.written, walk)
-        return await _carried(source, to or other, known, losses, force=force, foreign=True)
+        return await _transfer(
+            TransferSource(source.argument, start),
+            to or target,
+            known,
+            [*imported.losses],
+            force=force,
+            foreign=True,
+        )
 
 
 async def copy(
-    one: CassettePlace, other: CassettePlace, known: KnownValues | None, *, force: bool
-) -> Converted:
-    """The same for cassettes in stores that are open."""
-    return await _carried(TransferSource(one.shown, one.walk, one), other, known, [], force=force)
+    source: CassettePlace, target: CassettePlace, known: KnownValues | None, *, force: bool
+) -> ConversionResult:
+    """The same between two stores that are open."""
+    return await _transfer(_from_store(source), target, known, [], force=force)
 
 
-async def _begun(to: CassettePlace) -> CassetteHead | None:
-    # A file that says nothing of itself is given a head anew each time: one that was begun keeps its.
+def _from_store(place: CassettePlace) -> TransferSource:
+    return TransferSource(place.shown, place.walk, place)
+
+
+async def _unfinished_head(to: CassettePlace) -> CassetteHead | None:
+    # A file without a head would get another one each time, and then never match what was begun.
     present = await walk_cassette(to.store, to.name)
-    return unmarked(present.head) if present is not None and is_marked(present.head) else None
+    if present is None or not is_unfinished(present.head):
+        return None
+    return without_mark(present.head)
 
 
-async def _carried(
-    came: TransferSource,
+async def _transfer(
+    source: TransferSource,
     to: CassettePlace | Endpoint,
     known: KnownValues | None,
     losses: list[Loss],
     *,
     force: bool,
     foreign: bool = False,
-) -> Converted:
-    cleansing = None if known is None else Cleansing(came.shown, known, foreign=foreign)
+) -> ConversionResult:
+    shown = to.shown if isinstance(to, CassettePlace) else to.argument
+    result = ConversionResult(shown, losses=losses)
 
-    async def anew() -> CassetteWalk:
-        found = await came.anew()
+    async def start() -> CassetteWalk:
+        walk = await source.start()
         if not isinstance(to, CassettePlace):
-            found = replace(found, items=_inlined(found.items))
-        return found if cleansing is None else cleansing.walk(found)
+            walk = replace(walk, items=_in_memory(walk.items))
+        if known is None:
+            return walk
+        scanned = CassetteScan(source.shown, walk.head, known)
+        # Each walk finds them anew.
+        result.secrets = scanned.outcomes
+        return replace(
+            walk, head=scanned.head, items=_redacted(scanned, walk.items, foreign=foreign)
+        )
 
-    source = replace(came, anew=anew)
-    done = Converted(to.shown if isinstance(to, CassettePlace) else to.written, losses=losses)
+    redacted_source = replace(source, start=start)
     left_out = sum(1 for loss in losses if loss.left_out)
     if isinstance(to, CassettePlace):
-        digest = await bring(source, to, force=force)
-        done.total = digest.count + left_out
+        digest = await copy_into_store(redacted_source, to, force=force)
+        result.total = digest.count + left_out
     else:
-        cassette = await _whole(await source.walk())
+        walk = await redacted_source.walk()
+        cassette = StoredCassette(walk.head, tuple([item async for item in walk.items]))
         digest = _into_file(cassette, to, losses, force=force)
-        done.total = len(cassette.interactions) + left_out
-    done.kept, done.digest = digest.count, digest.text
-    if cleansing is not None:
-        done.found = cleansing.found
-    return done
+        result.total = len(cassette.interactions) + left_out
+    result.written, result.digest = digest.count, digest.text
+    return result
+
+
+async def _redacted(
+    scanned: CassetteScan, items: AsyncIterator[AnyInteraction], *, foreign: bool
+) -> AsyncIterator[AnyInteraction]:
+    async for item, without in redacted(scanned, items):
+        if foreign and without is not item and isinstance(without, Interaction):
+            # The key that was computed before would be a hash over the secret.
+            yield keyed(without)
+        else:
+            yield without
+
+
+async def _in_memory(items: AsyncIterator[AnyInteraction]) -> AsyncIterator[AnyInteraction]:
+    """The interactions with their large bodies, as other tools' formats hold them."""
+    async for item in items:
+        if not isinstance(item, Interaction):
+            yield item
+            continue
+        request = item.request
+        if request.file is not None:
+            request = replace(request, file=None, body=await whole(request.file))
+        yield replace(item, request=request, response=await recalled(item.response))
 
 
 def _into_file(
     cassette: StoredCassette, to: Endpoint, losses: list[Loss], *, force: bool
-) -> Digest:
-    written = endpoints.saved(to.kind, cassette)
-    losses += written.losses
-    wanted = Digest()
-    for index, item in enumerate(cassette.interactions):
-        if index not in written.left_out:
+) -> CassetteDigest:
+    exported = endpoints.serialize(to.kind, cassette)
+    losses += exported.losses
+    wanted = CassetteDigest()
+    for position, item in enumerate(cassette.interactions):
+        if position not in exported.left_out:
             wanted.add(item)
 
     def check(text: bytes) -> None:
-        found = Digest()
-        for item in endpoints.read(to.path, text, to.kind, cassette.head).cassette.interactions:
+        found = CassetteDigest()
+        for item in endpoints.parse(to.path, text, to.kind, cassette.head).cassette.interactions:
             found.add(item)
-        agree(wanted, found, to.written)
+        check_same(wanted, found, to.argument)
 
-    endpoints.write(to.path, written.text, check, force=force)
+    endpoints.write_file(to.path, exported.text, check, force=force)
     return wanted
-
-
-async def _whole(found: CassetteWalk) -> StoredCassette:
-    return StoredCassette(found.head, tuple([item async for item in found.items]))
-
-
-async def _inlined(items: AsyncIterator[AnyInteraction]) -> AsyncIterator[AnyInteraction]:
-    async for item in items:
-        yield await asyncio.to_thread(_with_bodies, item)
-
-
-def _with_bodies(item: AnyInteraction) -> AnyInteraction:
-    if not isinstance(item, Interaction):
-        return item
-    request, response = item.request, item.response
-    if request.file is not None:
-        request = replace(request, file=None, body=b"".join(pieces(request.file)))
-    if response.file is not None:
-        data = memoryview(b"".join(pieces(response.file)))
-        chunks, start = [], 0
-        for at_ms, length in response.chunk_times:
-            chunks.append(ResponseChunk(bytes(data[start : start + length]), at_ms))
-            start += length
-        response = replace(response, file=None, chunk_times=ChunkTimes(), chunks=tuple(chunks))
-    return replace(item, request=request, response=response)

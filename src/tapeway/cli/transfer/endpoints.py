@@ -1,6 +1,6 @@
-"""Where a conversion begins or ends, and in which format.
+"""The two ends of a conversion: a cassette in a store, or a file of another tool, and its format.
 
-A file in another tool's format: read whole, and put in its place whole or not at all.
+A file is read as a whole, and written completely or not at all.
 """
 
 import os
@@ -17,48 +17,88 @@ from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
 from tapeway.formats import registry
 from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.registry import TAPEWAY, Format
+from tapeway.formats.registry import TAPEWAY, Kind
 from tapeway.stores.shared.durable_files import FILE_MODE, store_error
 
 
-def content(path: Path) -> bytes:
-    """Its bytes. Raises ConfigError."""
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A file of another tool, or, if the format is tapeway's own, a cassette in a store."""
+
+    argument: str
+    kind: Kind
+
+    @property
+    def path(self) -> Path:
+        return Path(self.argument)
+
+
+def source(argument: str, format_name: str | None) -> Endpoint:
+    """The cassette or file to read, its format detected from its text if none is given.
+
+    Raises ConfigError.
+    """
+    path = Path(argument)
+    if is_address(argument):
+        return _in_store(argument, format_name, "--from")
+    if format_name is not None:
+        return Endpoint(argument, _named(format_name, argument))
+    if not path.is_file():
+        return Endpoint(argument, TAPEWAY)
+    kind = _detect(path)
+    if kind is None and path.suffix in TAPEWAY.suffixes:
+        # The store that reads cassettes says what is wrong with it.
+        kind = TAPEWAY
+    if kind is None:
+        raise ConfigError(f"{argument}: its format is not recognised; {_choice('--from')}")
+    return Endpoint(argument, kind)
+
+
+def target(argument: str, format_name: str | None) -> Endpoint:
+    """The cassette or file to write, its format taken from its suffix if none is given.
+
+    Raises ConfigError.
+    """
+    if is_address(argument):
+        return _in_store(argument, format_name, "--to")
+    if format_name is not None:
+        return Endpoint(argument, _named(format_name, argument))
+    kind = registry.of_suffix(Path(argument).suffix)
+    if kind is None and not valid_cassette_name(argument):
+        raise ConfigError(f"{argument}: no format is known for this suffix; {_choice('--to')}")
+    return Endpoint(argument, kind or TAPEWAY)
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a file. Raises ConfigError."""
     try:
         return path.read_bytes()
     except OSError as exc:
         raise ConfigError(f"{path}: cannot be read ({exc.strerror})") from exc
 
 
-def kind_of(path: Path) -> Format | None:
-    """The format its text is in. Raises ConfigError, CassetteCorrupt for a broken text in YAML."""
-    try:
-        return registry.detect(content(path), path.suffix)
-    except FormatFault as fault:
-        raise _corrupt(path, fault) from fault
-
-
-def read(path: Path, text: bytes, kind: Format, fresh: CassetteHead) -> ImportedCassette:
-    """What a file's text says. Raises CassetteCorrupt with file, line, place and reason."""
+def parse(path: Path, text: bytes, kind: Kind, fresh: CassetteHead) -> ImportedCassette:
+    """The cassette in a file's text. Raises CassetteCorrupt with file, line, place and reason."""
     try:
         return kind.load(text, fresh)
     except FormatFault as fault:
         raise _corrupt(path, fault) from fault
 
 
-def saved(kind: Format, cassette: StoredCassette) -> ExportedCassette:
-    """The text of a file. Raises ConfigError for a format that is only read, StoreError."""
+def serialize(kind: Kind, cassette: StoredCassette) -> ExportedCassette:
+    """The text of a cassette. Raises ConfigError if the format can only be read, StoreError."""
     if kind.save is None:
-        raise ConfigError(f"the format '{kind.name}' is only read: give another one with --to")
+        raise ConfigError(f"the format '{kind.name}' can only be read: choose another with --to")
     try:
         return kind.save(cassette)
     except FormatFault as fault:
         raise StoreError(f"this cassette cannot be written as {kind.name}: {fault}") from fault
 
 
-def write(path: Path, text: bytes, check: Callable[[bytes], None], *, force: bool) -> None:
-    """Put a file there, for its owner alone, once `check` has seen what came back from the disk.
+def write_file(path: Path, text: bytes, check: Callable[[bytes], None], *, force: bool) -> None:
+    """Write a file that only its owner can read, after `check` has seen what the disk gives back.
 
-    Raises ConfigError where there is one and that is not forced, StoreError, and what `check` raises.
+    Raises ConfigError if it exists and `force` is not set, StoreError, and what `check` raises.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -69,19 +109,26 @@ def write(path: Path, text: bytes, check: Callable[[bytes], None], *, force: boo
                 file.flush()
                 os.fsync(fd)
             check(draft.read_bytes())
-            _place(draft, path, force=force)
+            _move(draft, path, force=force)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(draft)
     except FileExistsError:
-        raise taken(str(path)) from None
+        raise already_exists(str(path)) from None
     except OSError as exc:
         raise store_error(exc, str(path), "write the file") from exc
 
 
-def taken(place: str) -> ConfigError:
-    """The error for a place where there is something already."""
+def already_exists(place: str) -> ConfigError:
+    """The error for a target that exists."""
     return ConfigError(f"{place} is there already: give another name, or --force to replace it")
+
+
+def _detect(path: Path) -> Kind | None:
+    try:
+        return registry.of_text(read_file(path), path.suffix)
+    except FormatFault as fault:
+        raise _corrupt(path, fault) from fault
 
 
 def _corrupt(path: Path, fault: FormatFault) -> CassetteCorrupt:
@@ -89,7 +136,7 @@ def _corrupt(path: Path, fault: FormatFault) -> CassetteCorrupt:
     return CassetteCorrupt(f"{path}{line}: {fault}")
 
 
-def _place(draft: Path, path: Path, *, force: bool) -> None:
+def _move(draft: Path, path: Path, *, force: bool) -> None:
     if not force:
         try:
             os.link(draft, path)
@@ -103,66 +150,18 @@ def _place(draft: Path, path: Path, *, force: bool) -> None:
     os.replace(draft, path)
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """A file of another tool, or a cassette in a store."""
-
-    written: str
-    kind: Format
-
-    @property
-    def path(self) -> Path:
-        return Path(self.written)
-
-
-def source(written: str, name: str | None) -> Endpoint:
-    """The cassette or file to read, its format taken from its text where none is given.
-
-    Raises ConfigError.
-    """
-    path = Path(written)
-    if is_address(written):
-        return _stored(written, name, "--from")
-    if name is not None:
-        return Endpoint(written, _named(name, written))
-    if not path.is_file():
-        return Endpoint(written, TAPEWAY)
-    kind = kind_of(path)
-    if kind is None and path.suffix in TAPEWAY.suffixes:
-        # What is wrong with it is told by whoever reads cassettes.
-        kind = TAPEWAY
-    if kind is None:
+def _in_store(argument: str, format_name: str | None, flag: str) -> Endpoint:
+    if format_name not in (None, TAPEWAY.name):
         raise ConfigError(
-            f"{written}: no format is known that looks like this; {_choice('--from')}"
+            f"a store holds cassettes of tapeway's own: leave out {flag} {format_name}"
         )
-    return Endpoint(written, kind)
+    return Endpoint(argument, TAPEWAY)
 
 
-def target(written: str, name: str | None) -> Endpoint:
-    """The cassette or file to write, its format taken from its suffix where none is given.
-
-    Raises ConfigError.
-    """
-    if is_address(written):
-        return _stored(written, name, "--to")
-    if name is not None:
-        return Endpoint(written, _named(name, written))
-    kind = registry.by_suffix(Path(written).suffix)
-    if kind is None and not valid_cassette_name(written):
-        raise ConfigError(f"{written}: no format is known for this suffix; {_choice('--to')}")
-    return Endpoint(written, kind or TAPEWAY)
-
-
-def _stored(written: str, name: str | None, flag: str) -> Endpoint:
-    if name not in (None, TAPEWAY.name):
-        raise ConfigError(f"a store holds cassettes of tapeway's own: leave out {flag} {name}")
-    return Endpoint(written, TAPEWAY)
-
-
-def _named(name: str, written: str) -> Format:
-    kind = registry.by_name(name, Path(written).suffix)
+def _named(format_name: str, argument: str) -> Kind:
+    kind = registry.named(format_name, Path(argument).suffix)
     if kind is None:
-        raise ConfigError(f"there is no format '{name}': known are {_names()}")
+        raise ConfigError(f"there is no format '{format_name}': known are {_names()}")
     return kind
 
 
@@ -171,4 +170,4 @@ def _choice(flag: str) -> str:
 
 
 def _names() -> str:
-    return ", ".join([kind.name for kind in registry.FORMATS])
+    return ", ".join([kind.name for kind in registry.KINDS])

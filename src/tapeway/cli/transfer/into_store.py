@@ -1,80 +1,83 @@
-"""A cassette brought into a store and verified, in steps of which each is durable.
+"""Copy a cassette into a store in durable steps, and verify it there.
 
-Until all of it is there and has been read back, such a cassette is marked as unfinished; what broke
-off goes on behind what came across. One that is to be replaced stays whole until then.
+The copy is marked as unfinished until all of it was read back, so that an interrupted conversion is
+resumed by running it again. A cassette that is to be replaced stays as it is until then: a database
+takes the copy in beside it, under a name of its own, and swaps the two.
 """
 
 import secrets
 from dataclasses import replace
 
-from tapeway.cli.places import CassettePlace, check_lasting
+from tapeway.cli.places import CassettePlace, check_persistent
 from tapeway.cli.terminal import progress
 from tapeway.cli.transfer import endpoints
 from tapeway.cli.transfer.batches import (
-    Digest,
+    CassetteDigest,
     TransferSource,
-    add,
+    append_batch,
+    at_end,
     batches,
-    beginning,
-    ended,
-    is_marked,
-    marked,
-    verified,
+    compare_beginning,
+    is_unfinished,
+    mark_unfinished,
+    read_back,
 )
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import ConfigError, StoreError
 from tapeway.paging import CassetteWalk, walk_cassette, walk_over
-from tapeway.ports import HeadEditor
+from tapeway.ports import Restatable, Swappable
 
 _BESIDE = ".converting"
-_LONGEST = 128
+_MAX_NAME = 128
 
 
-async def bring(source: TransferSource, to: CassettePlace, *, force: bool) -> Digest:
-    """Put a cassette there and give the digest of what came back.
+async def copy_into_store(
+    source: TransferSource, to: CassettePlace, *, force: bool
+) -> CassetteDigest:
+    """Copy a cassette and give the digest of what was read back.
 
-    Raises ConfigError where there is another one and that is not forced, StoreError.
+    Raises ConfigError if another cassette is there and `force` is not set, StoreError.
     """
-    check_lasting(to.store)
-    if (editor := to.store.capabilities.head_editor) is not None:
-        return await _into_database(source, to, editor, force=force)
+    check_persistent(to.store)
+    if isinstance(to.store, Restatable):
+        return await _into_database(source, to, to.store, force=force)
     return await _into_file(source, to, force=force)
 
 
-async def _into_file(source: TransferSource, to: CassettePlace, *, force: bool) -> Digest:
-    # Whoever records into it would write over what is saved here.
+async def _into_file(source: TransferSource, to: CassettePlace, *, force: bool) -> CassetteDigest:
+    # Claimed: another process that records into it would write over what is saved here.
     present = await to.store.load(to.name, writable=True)
     wanted = await source.walk()
-    done, items = Digest(), list[AnyInteraction]()
+    done, items = CassetteDigest(), list[AnyInteraction]()
     if present is not None:
-        found = await beginning(wanted, walk_over(present))
-        unfinished = is_marked(present.head)
-        if found is not None and not unfinished and await ended(wanted):
-            return found
-        if found is not None and unfinished:
-            done, items = found, [*present.interactions]
+        beginning = await compare_beginning(wanted, walk_over(present))
+        unfinished = is_unfinished(present.head)
+        if beginning is not None and not unfinished and await at_end(wanted):
+            return beginning
+        if beginning is not None and unfinished:
+            done, items = beginning, [*present.interactions]
         elif not force:
-            raise _other_beginning(to) if unfinished else endpoints.taken(to.shown)
+            raise _other_conversion(to) if unfinished else endpoints.already_exists(to.shown)
         else:
             wanted = await source.walk()
-    # One that is to be replaced stays as it is until there is another one.
-    noted = present is None or bool(items)
-    items += await _rest(wanted, to, done, noted=noted)
+    # A cassette that is to be replaced stays as it is until the copy is complete.
+    resumable = present is None or bool(items)
+    items += await _rest(wanted, to, done, resumable=resumable)
     await to.store.save(to.name, StoredCassette(wanted.head, tuple(items)))
-    return await verified(done, to)
+    return await read_back(done, to)
 
 
 async def _rest(
-    wanted: CassetteWalk, to: CassettePlace, done: Digest, *, noted: bool
+    wanted: CassetteWalk, to: CassettePlace, done: CassetteDigest, *, resumable: bool
 ) -> list[AnyInteraction]:
-    """What is still to come; all but the last batch is `noted`, so that it need not come again."""
+    """The interactions left in the walk; all but the last batch are stored at once if `resumable`."""
     items, last = list[AnyInteraction](), list[AnyInteraction]()
     with progress("copying", wanted.count) as step:
         step(done.count)
         async for batch in batches(wanted.items, to, done):
-            if noted and last:
-                await add(to.store, to.name, marked(wanted.head), last)
+            if resumable and last:
+                await append_batch(to.store, to.name, mark_unfinished(wanted.head), last)
             items += batch
             last = batch
             step(len(batch))
@@ -82,105 +85,107 @@ async def _rest(
 
 
 async def _into_database(
-    source: TransferSource, to: CassettePlace, editor: HeadEditor, *, force: bool
-) -> Digest:
+    source: TransferSource, to: CassettePlace, store: Restatable, *, force: bool
+) -> CassetteDigest:
     wanted = await source.walk()
     present = await walk_cassette(to.store, to.name)
-    if present is None or is_marked(present.head):
-        return await _filled(source, wanted, to, editor, force=force)
-    done = await beginning(wanted, present)
-    if done is not None and await ended(wanted):
-        return done
+    if present is None or is_unfinished(present.head):
+        return await _fill(source, wanted, to, store, force=force)
+    beginning = await compare_beginning(wanted, present)
+    if beginning is not None and await at_end(wanted):
+        return beginning
     if not force:
-        raise endpoints.taken(to.shown)
-    if (replacer := to.store.capabilities.replacer) is None:
+        raise endpoints.already_exists(to.shown)
+    if not isinstance(store, Swappable):
         return await _into_file(source, to, force=force)
     beside = _beside(to)
-    done = await _filled(source, await source.walk(), beside, editor, force=force)
-    await replacer.supplant(to.name, beside.name)
-    await _check(to, wanted.head, done.count)
+    done = await _fill(source, await source.walk(), beside, store, force=force)
+    await store.supplant(to.name, beside.name)
+    await _check_unchanged(to, store, wanted.head, done.count)
     return done
 
 
-async def _filled(
+async def _fill(
     source: TransferSource,
     wanted: CassetteWalk,
     to: CassettePlace,
-    editor: HeadEditor,
+    store: Restatable,
     *,
     force: bool,
-) -> Digest:
-    """A cassette there that holds nothing else. Raises ConfigError where one does."""
+) -> CassetteDigest:
+    """A cassette that holds the wanted one and nothing else. Raises ConfigError if another does."""
     present = await walk_cassette(to.store, to.name)
     done = None
     if present is not None:
-        done = await beginning(wanted, present)
+        done = await compare_beginning(wanted, present)
         if done is None:
-            if not is_marked(present.head):
-                raise endpoints.taken(to.shown)
+            if not is_unfinished(present.head):
+                raise endpoints.already_exists(to.shown)
             if not force:
-                raise _other_beginning(to)
+                raise _other_conversion(to)
             await to.store.remove(to.name)
             wanted = await source.walk()
-    # Whoever else converts into it finds another mark than its own, and leaves it.
-    mark = marked(wanted.head, by=secrets.token_hex(8))
+    # Another conversion into it finds a mark that is not its own, and stops.
+    marked_head = mark_unfinished(wanted.head, by=secrets.token_hex(8))
     if done is None:
-        done = Digest()
-        await to.store.save(to.name, StoredCassette(mark))
+        done = CassetteDigest()
+        await to.store.save(to.name, StoredCassette(marked_head))
     else:
-        await editor.restate(to.name, mark)
-    await _refuse_own(source, to, mark)
-    await _add_all(wanted, to, mark, done)
-    found = await verified(done, to)
-    await _check(to, mark, found.count)
-    await editor.restate(to.name, wanted.head)
-    await _check(to, wanted.head, found.count)
+        await store.restate(to.name, marked_head)
+    await _refuse_own(source, to, marked_head)
+    await _append_all(wanted, to, store, marked_head, done)
+    found = await read_back(done, to)
+    await _check_unchanged(to, store, marked_head, found.count)
+    await store.restate(to.name, wanted.head)
+    await _check_unchanged(to, store, wanted.head, found.count)
     return found
 
 
-async def _add_all(
-    wanted: CassetteWalk, to: CassettePlace, mark: CassetteHead, done: Digest
+async def _append_all(
+    wanted: CassetteWalk,
+    to: CassettePlace,
+    store: Restatable,
+    marked_head: CassetteHead,
+    done: CassetteDigest,
 ) -> None:
     with progress("copying", wanted.count) as step:
         step(done.count)
         async for batch in batches(wanted.items, to, done):
-            await _check(to, mark, done.count - len(batch))
-            await add(to.store, to.name, mark, batch)
+            await _check_unchanged(to, store, marked_head, done.count - len(batch))
+            await append_batch(to.store, to.name, marked_head, batch)
             step(len(batch))
 
 
-async def _check(to: CassettePlace, head: CassetteHead, count: int) -> None:
-    found = await walk_cassette(to.store, to.name)
-    if found is None or (found.head, found.count) != (head, count):
+async def _check_unchanged(
+    to: CassettePlace, store: Restatable, head: CassetteHead, count: int
+) -> None:
+    outline = await store.outline(to.name)
+    if outline is None or (outline.head, outline.count) != (head, count):
         raise StoreError(
-            f"{to.shown} was changed by somebody while it came into being: is it converted or "
-            "recorded into elsewhere? Run it again when that is over"
+            f"{to.shown} was changed by somebody while it was written: does another process convert "
+            "or record into it? Run this again when it is done"
         )
 
 
-async def _refuse_own(source: TransferSource, to: CassettePlace, mark: CassetteHead) -> None:
-    """Raise ConfigError where this stands beside the source itself, to be put in its place."""
+async def _refuse_own(source: TransferSource, to: CassettePlace, marked_head: CassetteHead) -> None:
+    """Raise ConfigError if this is the copy beside the source itself, which it would replace."""
     if source.place is None or _beside(source.place).name != to.name:
         return
     same = await walk_cassette(source.place.store, to.name)
-    if same is not None and same.head == mark:
+    if same is not None and same.head == marked_head:
         await to.store.remove(to.name)
-        raise _is_the_source(source.place)
+        raise ConfigError(f"{source.place.shown} is the source itself: give another target")
 
 
 def _beside(to: CassettePlace) -> CassettePlace:
-    """Where a cassette comes into being that is to take the place of this one."""
+    """The cassette that is filled before it replaces this one."""
     folder, slash, last = to.name.rpartition("/")
-    name = f"{folder}{slash}{last[: _LONGEST - len(_BESIDE)]}{_BESIDE}"
+    name = f"{folder}{slash}{last[: _MAX_NAME - len(_BESIDE)]}{_BESIDE}"
     return replace(to, name=name, shown=f"{to.store.url}#{name}")
 
 
-def _is_the_source(to: CassettePlace) -> ConfigError:
-    return ConfigError(f"{to.shown} is what is to be read: give another place to write it to")
-
-
-def _other_beginning(to: CassettePlace) -> ConfigError:
+def _other_conversion(to: CassettePlace) -> ConfigError:
     return ConfigError(
         f"{to.shown} holds the beginning of another conversion: give another name, or --force to "
-        "begin anew"
+        "start over"
     )
