@@ -61,7 +61,9 @@ def doctor(
     twice, against a proxy that records in memory, with the variables that tapeway env prints.
 
     \b
-    Exit code: 0 they match with the rules shown, 1 something stays unexplained or the command failed.
+    Exit codes:
+        0  they match with the rules shown
+        1  a difference stays unexplained, or the command failed
     """
     wrapped = wrapped_command(context)
     if wrapped is None:

@@ -75,7 +75,9 @@ def cassette_command(
                 terminal.print_error(exc.message)
                 return terminal.NOT_DONE
 
-        made = click.command()(format_option(run) if output_format else run)
+        made = click.command()(run)
+        if output_format:
+            format_option(made)
         made.params += flags
         return made
 

@@ -59,7 +59,9 @@ def run(context: click.Context, /, *, report: str | None, **flags: object) -> in
     prints. Afterwards it writes the cassettes and prints a report on standard error.
 
     \b
-    Exit code: that of the command; if that is 0, 3 if recordings were missed or could not be kept.
+    Exit codes:
+        3  the command succeeded, but recordings were missed or could not be kept
+        otherwise that of the command
     """
     wrapped = wrapped_command(context)
     if wrapped is None:

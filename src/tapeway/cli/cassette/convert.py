@@ -43,7 +43,9 @@ def convert(
     no_redact: bool,
     settings: Settings,
 ) -> int:
-    """Write cassette A as B. Each is a cassette's name in the store, a file, or STORE#NAME.
+    """Copy a cassette to another format or store.
+
+    A is written as B. Each is a cassette's name in the store, a file, or STORE#NAME.
 
     \b
         tapeway cassette convert session.har smoke
@@ -52,8 +54,10 @@ def convert(
         tapeway cassette convert --all ./cassettes sqlite:./cassettes.db
 
     \b
-    Exit code: 0 all converted, 1 interactions were left out or secrets remain, 2 something was not
-    converted.
+    Exit codes:
+        0  converted
+        1  converted, but interactions were left out or secrets remain
+        2  something was not converted
 
     Standard error names what the other format cannot hold. Secrets are replaced as by cassette
     redact. B is read back and compared with A. A conversion into a store that was interrupted is

@@ -48,14 +48,19 @@ _NOT_COMPARED = ("index", "latency_ms", "match_key", "request")
 def diff(
     first: str, second: str, headers: bool, output_format: OutputFormat, settings: Settings
 ) -> int:
-    """Show where two cassettes differ. Each is a name in the store, a file, or STORE#NAME.
+    """Show where two cassettes differ.
+
+    Each is named by its name in the store, by its file, or as STORE#NAME.
 
     \b
         tapeway cassette diff smoke smoke-new
         tapeway cassette diff smoke sqlite:./cassettes.db#smoke
 
     \b
-    Exit code: 0 no difference, 1 they differ, 2 one cannot be read.
+    Exit codes:
+        0  no difference
+        1  they differ
+        2  one cannot be read
 
     Recordings of equal requests are compared in order, under the rules of FIRST and of
     tapeway.toml, then the remaining ones of the same endpoint. Times and chunks are not compared.

@@ -33,14 +33,18 @@ class _ListedCassette:
 
 @cassette_command()
 def ls(output_format: OutputFormat, settings: Settings) -> int:
-    """List the cassettes of a store: name, interactions, size, time of the last change.
+    """List the cassettes of a store.
+
+    Each line shows name, number of interactions, size and time of the last change.
 
     \b
         tapeway cassette ls
         tapeway cassette ls --store sqlite:./cassettes.db
 
     \b
-    Exit code: 0 all could be read, 2 one could not, and standard error says why.
+    Exit codes:
+        0  all could be read
+        2  one could not; standard error says why
     """
     found = asyncio.run(_list(open_store(settings.store)))
     if output_format == "json":

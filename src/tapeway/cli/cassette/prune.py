@@ -48,7 +48,7 @@ def prune(
     output_format: OutputFormat,
     settings: Settings,
 ) -> int:
-    """Drop recordings that a run did not use, or all but the last answers to each request.
+    """Drop recordings that a run did not use, or all but the last answers.
 
     \b
         tapeway run --mode replay --report run.json -- pytest -q
@@ -57,7 +57,9 @@ def prune(
         tapeway cassette prune smoke --keep-last 1
 
     \b
-    Exit code: 0 done, 2 something was not done, and that cassette is unchanged.
+    Exit codes:
+        0  done
+        2  a cassette could not be pruned and is unchanged
 
     Without a name, it prunes all cassettes in the report that hold unused recordings. Recordings are
     found by their content: if a cassette has lost some of them since the report, nothing is dropped.
@@ -85,7 +87,7 @@ class ReportedRecording(BaseModel):
     mark: str | None = None
 
 
-class ReportedCassette(BaseModel):
+class CassetteUse(BaseModel):
     """What a report says about the use of one cassette."""
 
     name: str
@@ -95,7 +97,7 @@ class ReportedCassette(BaseModel):
 class UseReport(BaseModel):
     """The part of a report that says what went unused."""
 
-    cassettes: list[ReportedCassette]
+    cassettes: list[CassetteUse]
 
 
 def read_report(text: bytes, shown: str) -> dict[str, list[ReportedRecording]]:

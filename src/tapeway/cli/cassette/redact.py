@@ -14,14 +14,19 @@ from tapeway.settings.options import Settings, process_secrets
 @cassette_command()
 @click.argument("cassettes", metavar="[NAME|FILE|FOLDER|STORE#NAME]...", nargs=-1)
 def redact(cassettes: tuple[str, ...], output_format: OutputFormat, settings: Settings) -> int:
-    """Replace secrets in the named cassettes, or without a name in all of the store.
+    """Replace the secrets in cassettes.
+
+    Without a name, it redacts all cassettes of the store.
 
     \b
         tapeway cassette redact
         tapeway cassette redact smoke sqlite:./cassettes.db#suite/login
 
     \b
-    Exit code: 0 none is left, 1 some are left and named, 2 something could not be read or written.
+    Exit codes:
+        0  none is left
+        1  some could not be replaced; they are listed as "still there"
+        2  something could not be read or written
 
     Each secret that a scan finds becomes the placeholder that recording would have written.
     Interactions and files without secrets are not touched. A file that is being recorded into is

@@ -17,14 +17,19 @@ from tapeway.settings.options import Settings, process_secrets
 def scan(
     cassettes: tuple[str, ...], strict: bool, output_format: OutputFormat, settings: Settings
 ) -> int:
-    """Find secrets in the named cassettes, or without a name in all of the store.
+    """Find secrets in cassettes.
+
+    Without a name, it scans all cassettes of the store.
 
     \b
         tapeway cassette scan
         tapeway cassette scan smoke cassettes/suite/login.json
 
     \b
-    Exit code: 0 none found, 1 some found, 2 something could not be read.
+    Exit codes:
+        0  none found
+        1  some found
+        2  something could not be read
 
     A secret is the value of a credential variable in the environment, a known shape of key or
     token, or a value under the name of a credential, in headers, URLs and bodies, also if it is

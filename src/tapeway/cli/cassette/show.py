@@ -26,7 +26,9 @@ from tapeway.settings.options import Settings
 def show(
     name: str, index: int | None, messages: bool, output_format: OutputFormat, settings: Settings
 ) -> int:
-    """Show a cassette, one line for each interaction, or with an INDEX that one as a whole.
+    """Show the interactions or the conversations of a cassette.
+
+    It prints one line for each interaction, or with an INDEX that one as a whole.
 
     \b
         tapeway cassette show smoke
@@ -36,7 +38,10 @@ def show(
     With an INDEX, --messages shows only the messages that first appeared in that call.
 
     \b
-    Exit code: 0 shown, 1 the cassette cannot be read, 2 there is no such cassette or interaction.
+    Exit codes:
+        0  shown
+        1  the cassette cannot be read
+        2  there is no such cassette or interaction
     """
     asyncio.run(_show(name, settings.store, index, output_format, messages=messages))
     return terminal.DONE

@@ -61,19 +61,23 @@ class VerifyResult:
 @cassette_command()
 @click.argument("names", metavar="[NAME|FILE|STORE#NAME]...", nargs=-1)
 def verify(names: tuple[str, ...], output_format: OutputFormat, settings: Settings) -> int:
-    """Check the named cassettes, or without a name all of the store.
+    """Check that cassettes are complete and consistent.
+
+    Without a name, it checks all cassettes of the store, and a database also checks itself.
 
     \b
         tapeway cassette verify
         tapeway cassette verify smoke cassettes/suite/login.json
 
     \b
-    Exit code: 0 all is well, 1 something is wrong, 2 a cassette cannot be read.
+    Exit codes:
+        0  all is well
+        1  something is wrong
+        2  a cassette cannot be read
 
     It reads everything. Large bodies and assets must exist and have the digests they are named by.
     Each match key must be that of its request. Each interaction must stay the same when it is
-    written and read again. A database must find each by its request and by no other. Without a
-    name, a database also runs its own check.
+    written and read again. A database must find each by its request and by no other.
     """
     results = asyncio.run(_verify(names, settings.store))
     if output_format == "json":
