@@ -16,9 +16,15 @@ from tapeway.cli.command_classes import WrappingCommand, wrapped_command
 from tapeway.cli.options import OutputFormat, command, format_option, prepare
 from tapeway.cli.places import CassettePlace, open_cassette
 from tapeway.cli.run import FREE_PORTS, run_wrapped
-from tapeway.core.http.routing import adopt
+from tapeway.core.http.routing import assign_routes
 from tapeway.core.json_text import Json, dump
-from tapeway.core.matching.rules import NONE, Rules, in_meta, merged, written
+from tapeway.core.matching.rules import (
+    NO_RULES,
+    Rules,
+    merged_rules,
+    meta_with_rules,
+    rules_document,
+)
 from tapeway.core.misses.comparison import CallPair, Comparison, compare
 from tapeway.core.misses.differences import Difference, shown
 from tapeway.core.misses.nearest import compared
@@ -26,7 +32,6 @@ from tapeway.core.misses.suggestion import rules_text
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.text import escape_surrogates
-from tapeway.ports import Restatable
 from tapeway.settings.options import Settings, resolve_routes
 from tapeway.settings.sources import flag_of
 
@@ -96,15 +101,15 @@ class Diagnosis:
 
     def unexplained(self, pair: CallPair) -> tuple[Difference, ...]:
         """What differs between two calls in spite of all rules."""
-        rules = merged(self.rules, self.comparison.rules)
+        rules = merged_rules(self.rules, self.comparison.rules)
         return compared(pair.first.request, pair.second.request, rules)
 
 
 def rules_to_add(found: Sequence[Diagnosis]) -> Rules:
     """The rules that all diagnoses together suggest."""
-    rules = NONE
+    rules = NO_RULES
     for each in found:
-        rules = merged(rules, each.comparison.rules)
+        rules = merged_rules(rules, each.comparison.rules)
     return rules
 
 
@@ -140,18 +145,20 @@ async def _compare_cassettes(
         open_cassette(second, settings.store) as other,
     ):
         left = await one.load(writable=write)
-        rules = merged(one.rules(left.head), settings.rules)
-        comparison = compare(adopt(left, table), adopt(await other.load(), table), rules)
+        rules = merged_rules(one.rules(left.head), settings.rules)
+        comparison = compare(
+            assign_routes(left, table), assign_routes(await other.load(), table), rules
+        )
         if write and comparison.rules:
-            meta = in_meta(left.head.meta, merged(rules, comparison.rules))
+            meta = meta_with_rules(left.head.meta, merged_rules(rules, comparison.rules))
             await _replace_head(one, left, replace(left.head, meta=meta))
         return Diagnosis(one.shown, other.shown, rules, comparison)
 
 
 async def _replace_head(place: CassettePlace, stored: StoredCassette, head: CassetteHead) -> None:
-    if isinstance(place.store, Restatable):
+    if (editor := place.store.capabilities.head_editor) is not None:
         # What others have recorded meanwhile stays.
-        await place.store.restate(place.name, head)
+        await editor.restate(place.name, head)
     else:
         await place.store.save(place.name, replace(stored, head=head))
 
@@ -203,7 +210,7 @@ def as_json(found: Sequence[Diagnosis], present: Rules) -> str:
     rules = rules_to_add(found)
     document: dict[str, Json] = {
         "explained": explained(found),
-        "rules": written(rules),
+        "rules": rules_document(rules),
         "toml": _toml(rules, present),
         "cassettes": [_document(each) for each in found],
     }
@@ -212,8 +219,8 @@ def as_json(found: Sequence[Diagnosis], present: Rules) -> str:
 
 def _toml(rules: Rules, present: Rules) -> str:
     """The lines for `[rules]` that replace those of the same name there."""
-    both = merged(present, rules)
-    return rules_text(Rules(**{key: getattr(both, key) for key in written(rules)}))
+    both = merged_rules(present, rules)
+    return rules_text(Rules(**{key: getattr(both, key) for key in rules_document(rules)}))
 
 
 def _lines(found: Diagnosis) -> Iterator[str]:
@@ -273,7 +280,7 @@ def _document(found: Diagnosis) -> dict[str, Json]:
             }
             for each in comparison.paths
         ],
-        "rules": written(comparison.rules),
+        "rules": rules_document(comparison.rules),
         "unexplained": [
             {
                 "first": _named(pair.first),

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from tapeway.cli import terminal
 from tapeway.core.http.routing import valid_cassette_name
-from tapeway.core.matching.rules import Rules, RulesFault, of_meta
+from tapeway.core.matching.rules import Rules, RulesFault, rules_of_meta
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
-from tapeway.formats.cassette_file import ENDINGS, JSON, YAML
+from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, YAML
 from tapeway.paging import CassetteWalk, walk_cassette
-from tapeway.ports import CassetteStore, SharedStore
+from tapeway.ports import CassetteStore
 from tapeway.stores.file.paths import find_names
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.opening import open_store
@@ -60,9 +60,9 @@ class CassettePlace:
 
     async def get(self, index: int) -> AnyInteraction | None:
         """One interaction. Raises ConfigError, StoreError."""
-        if isinstance(self.store, SharedStore):
-            recording = await self.store.get(self.name, index)
-            if recording is None and await self.store.outline(self.name) is None:
+        if (shared := self.store.capabilities.shared) is not None:
+            recording = await shared.get(self.name, index)
+            if recording is None and await shared.outline(self.name) is None:
                 raise self.missing
             return None if recording is None else recording.item
         items = (await self.walk()).items
@@ -71,7 +71,7 @@ class CassettePlace:
     def rules(self, head: CassetteHead) -> Rules:
         """The matching rules in its head. Raises CassetteCorrupt."""
         try:
-            return of_meta(head.meta)
+            return rules_of_meta(head.meta)
         except RulesFault as exc:
             raise CassetteCorrupt(f"cassette {self.shown}: meta.{exc}") from exc
 
@@ -112,9 +112,9 @@ def locate(argument: str, store: str) -> CassettePlace:
     if is_address(argument):
         return _at_address(argument)
     path = Path(argument)
-    if notation := ENDINGS.get(path.suffix):
+    if serializer := SERIALIZER_BY_SUFFIX.get(path.suffix):
         return CassettePlace(
-            FileStore(path.parent, notation), _checked(path.stem, argument), argument
+            FileStore(path.parent, serializer), _checked(path.stem, argument), argument
         )
     return CassettePlace(open_store(store), _checked(argument, argument), argument)
 
@@ -149,7 +149,7 @@ def _checked(name: str, argument: str) -> str:
     if not valid_cassette_name(name):
         raise ConfigError(
             f"{argument!r} is neither the name of a cassette, such as suite/case-1, nor a file "
-            f"that ends in {', '.join(ENDINGS)}, nor STORE#NAME"
+            f"that ends in {', '.join(SERIALIZER_BY_SUFFIX)}, nor STORE#NAME"
         )
     return name
 
@@ -197,7 +197,7 @@ def find_targets(arguments: Sequence[str], store: str, *, strict: bool = False) 
 
 def files_of(root: Path, name: str) -> list[Path]:
     """A cassette's files: one, none while only its journal exists, or several by mistake."""
-    files = [root / f"{name}{ending}" for ending in ENDINGS]
+    files = [root / f"{name}{ending}" for ending in SERIALIZER_BY_SUFFIX]
     return [each for each in files if each.is_file()]
 
 
@@ -224,7 +224,7 @@ def _of_argument(argument: str, store: str, *, strict: bool) -> Iterator[Target]
         yield from _in_folder(path, strict=strict)
     elif path.is_file():
         yield from _of_file(path, strict=strict)
-    elif valid_cassette_name(argument) and path.suffix not in ENDINGS:
+    elif valid_cassette_name(argument) and path.suffix not in SERIALIZER_BY_SUFFIX:
         yield _by_name(argument, store)
     else:
         raise ConfigError(f"{argument}: there is no such file, and it is no name of a cassette")
@@ -262,9 +262,9 @@ def _of_file(path: Path, *, strict: bool) -> Iterator[FileTarget]:
 
 def _is_cassette(path: Path, *, strict: bool) -> bool:
     try:
-        if notation := ENDINGS.get(path.suffix):
+        if serializer := SERIALIZER_BY_SUFFIX.get(path.suffix):
             text = path.read_bytes()
-            if all(field.search(text) for field in _CASSETTE_FIELDS[notation]):
+            if all(field.search(text) for field in _CASSETTE_FIELDS[serializer]):
                 return True
     except OSError as exc:
         raise ConfigError(f"{path}: cannot be read ({exc.strerror})") from exc

@@ -18,18 +18,18 @@ from tapeway.body_files import pieces
 from tapeway.cli import terminal
 from tapeway.cli.options import OutputFormat
 from tapeway.cli.places import CassettePlace, FileTarget, StoreTarget, Target, opened
+from tapeway.core.json_text import Pointer
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.findings import Finding
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.core.redaction.leak_guard import Place
 from tapeway.errors import StoreError, TapewayError
-from tapeway.formats.errors import shown
+from tapeway.formats.errors import pointer_text
 from tapeway.formats.fields import Document
-from tapeway.formats.native.secret_scan import Inspected, Inspector, mended_as
+from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, decode_redacted
 from tapeway.paging import walk_over
-from tapeway.ports import Editable
+from tapeway.ports import CassetteEditor
 from tapeway.stores.file import offline
 from tapeway.stores.file.offline import Pages
 from tapeway.stores.shared.serialize import document_of
@@ -55,7 +55,7 @@ def scan(target: Target, known: KnownValues) -> list[FoundSecret]:
     if isinstance(target, StoreTarget):
         return asyncio.run(_scan_in_store(target.place, known))
     if target.body is not None:
-        found = Inspector("", known).body((), (), _unchecked_pieces(target.body))
+        found = SecretScanner("", known).body((), (), _unchecked_pieces(target.body))
         return [FoundSecret(target.shown, each) for each in found]
     return _scan_pages(offline.read(target.root, target.name), target, known)[0].found
 
@@ -114,8 +114,8 @@ class CassetteScan:
         self._shown = shown
         self._read = read
         self._count = 0
-        self._inspector = Inspector(head.run_id, known)
-        meta = self._inspector.document(dict(head.meta))
+        self._scanner = SecretScanner(head.run_id, known)
+        meta = self._scanner.document(dict(head.meta))
         self._add(("meta",), meta)
         self.head = replace(head, meta=meta.document)
 
@@ -135,9 +135,9 @@ class CassetteScan:
         """
         place = ("interactions", self._count)
         self._count += 1
-        inspected = self._inspector.interaction(item, document)
+        inspected = self._scanner.interaction(item, document)
         self._add(place, inspected)
-        self._add(place, Inspected(document, left=tuple(self._in_large_bodies(item))))
+        self._add(place, ScanResult(document, left=tuple(self._in_large_bodies(item))))
         return inspected.document
 
     def _in_large_bodies(self, item: AnyInteraction) -> Iterator[Finding]:
@@ -145,9 +145,9 @@ class CassetteScan:
             for name, message in (("request", item.request), ("response", item.response)):
                 if message.file is not None:
                     read = self._read(message.file)
-                    yield from self._inspector.body((name, "body_file"), message.headers, read)
+                    yield from self._scanner.body((name, "body_file"), message.headers, read)
 
-    def _add(self, place: Place, inspected: Inspected) -> None:
+    def _add(self, place: Pointer, inspected: ScanResult) -> None:
         def placed(findings: Iterable[Finding], outcome: Outcome) -> list[FoundSecret]:
             return [
                 FoundSecret(self._shown, replace(each, place=(*place, *each.place)), outcome)
@@ -165,7 +165,7 @@ async def redacted(
     async for item in items:
         document = document_of(item)
         without = scanned.redact(item, document)
-        yield item, item if without is document else mended_as(item, without)
+        yield item, item if without is document else decode_redacted(item, without)
 
 
 def _scan_pages(
@@ -198,22 +198,22 @@ async def _scan_in_store(place: CassettePlace, known: KnownValues) -> list[Found
 
 async def _redact_in_store(place: CassettePlace, known: KnownValues) -> CassetteScan:
     async with opened(place.store):
-        if isinstance(place.store, Editable):
-            return await _redact_one_by_one(place, place.store, known)
+        if (editor := place.store.capabilities.cassette_editor) is not None:
+            return await _redact_one_by_one(place, editor, known)
         return await _redact_at_once(place, known)
 
 
 async def _redact_one_by_one(
-    place: CassettePlace, store: Editable, known: KnownValues
+    place: CassettePlace, editor: CassetteEditor, known: KnownValues
 ) -> CassetteScan:
     # Others may go on recording meanwhile. If this is interrupted, some interactions are redacted.
     walk = await place.walk()
     scanned = CassetteScan(place.shown, walk.head, known)
     async for item, without in redacted(scanned, walk.items):
         if without is not item:
-            await store.edit(place.name, item.index, without)
+            await editor.edit(place.name, item.index, without)
     if scanned.head != walk.head:
-        await store.restate(place.name, scanned.head)
+        await editor.restate(place.name, scanned.head)
     return scanned
 
 
@@ -255,4 +255,4 @@ def _as_json(found: FoundSecret) -> dict[str, str | int | None]:
 
 def _place(finding: Finding) -> str:
     # Names of fields in a cassette are anybody's.
-    return terminal.line(shown(finding.place))
+    return terminal.line(pointer_text(finding.place))

@@ -11,8 +11,8 @@ import pytest
 
 from tapeway.cli.cassette.verify import IndexCheck, Problem
 from tapeway.cli.transfer.batches import mark_unfinished
-from tapeway.core.cassette.index import found_under
-from tapeway.core.matching.rules import NONE
+from tapeway.core.cassette.index import index_keys
+from tapeway.core.matching.rules import NO_RULES
 from tapeway.core.model.cassette import StoredCassette, TakenRecording
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
@@ -163,6 +163,10 @@ def test_what_a_store_finds_wrong_with_itself_is_told(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Wrong(BitByBitStore):
+        def __init__(self, url: str) -> None:
+            super().__init__(url)
+            self.capabilities = replace(self.capabilities, checker=self)
+
         async def check(self) -> list[str]:
             return ["row 3 is missing from index 1"]
 
@@ -176,7 +180,7 @@ class Index:
 
     def __init__(self, *under: tuple[Interaction, Interaction]) -> None:
         self.asked = 0
-        self._under = [(found_under(as_if)[0], item) for item, as_if in under]
+        self._under = [(index_keys(as_if)[0], item) for item, as_if in under]
 
     async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
         self.asked += 1
@@ -184,7 +188,7 @@ class Index:
 
 
 async def gone_through(index: Index, *items: AnyInteraction) -> list[Problem]:
-    keys = IndexCheck(index, "x", NONE)  # type: ignore[arg-type]
+    keys = IndexCheck(index, "x", NO_RULES)  # type: ignore[arg-type]
     return [*[told for each in items for told in await keys.problems(each)], *keys.left_over()]
 
 

@@ -21,8 +21,8 @@ from tapeway.formats import registry
 from tapeway.settings.options import Settings, process_secrets
 from tapeway.stores.opening import open_store
 
-_READABLE = click.Choice([kind.name for kind in registry.KINDS])
-_WRITABLE = click.Choice([kind.name for kind in registry.KINDS if kind.save is not None])
+_READABLE = click.Choice([kind.name for kind in registry.FORMATS])
+_WRITABLE = click.Choice([kind.name for kind in registry.FORMATS if kind.save is not None])
 
 
 @cassette_command(output_format=False, every_error=True)

@@ -19,10 +19,10 @@ from tapeway.cli import terminal
 from tapeway.cli.cassette import render
 from tapeway.cli.options import OutputFormat, cassette_command
 from tapeway.cli.places import CassettePlace, open_cassette
-from tapeway.core.http.routing import RouteTable, adopted_item
+from tapeway.core.http.routing import RouteTable, assign_route
 from tapeway.core.json_text import Json, NotJson, canonical, dump, parse
 from tapeway.core.matching.key import request_key
-from tapeway.core.matching.rules import Rules, merged
+from tapeway.core.matching.rules import Rules, merged_rules
 from tapeway.core.misses.differences import Difference, differences, shown
 from tapeway.core.misses.nearest import compared, path_of
 from tapeway.core.model.cassette import CassetteHead
@@ -31,7 +31,6 @@ from tapeway.core.model.messages import Response
 from tapeway.core.streams.documents import documents
 from tapeway.core.text import decode_utf8
 from tapeway.errors import StoreError
-from tapeway.ports import SharedStore
 from tapeway.settings.options import Settings, resolve_routes
 
 _MAX_DIFFERENCES = 20
@@ -123,7 +122,7 @@ class DiffSource:
     @classmethod
     async def open(cls, place: CassettePlace, table: RouteTable) -> "DiffSource":
         """The cassette at a place. Raises ConfigError if there is none, StoreError."""
-        if isinstance(place.store, SharedStore):
+        if place.store.capabilities.shared is not None:
             return cls((await place.walk()).head, place, table, None)
         stored = await place.load()
         return cls(stored.head, place, table, {each.index: each for each in stored.interactions})
@@ -132,17 +131,17 @@ class DiffSource:
         """All interactions in order."""
         if self.loaded is not None:
             for each in self.loaded.values():
-                yield adopted_item(each, self.table)
+                yield assign_route(each, self.table)
             return
         async for each in (await self.place.walk()).items:
-            yield adopted_item(each, self.table)
+            yield assign_route(each, self.table)
 
     async def get(self, index: int) -> AnyInteraction:
         """One of those that `items` gave. Raises StoreError if it was removed since."""
         item = await self.place.get(index) if self.loaded is None else self.loaded[index]
         if item is None:
             raise StoreError(f"{self.place.shown} was changed while it was read: try again")
-        return adopted_item(item, self.table)
+        return assign_route(item, self.table)
 
     async def named(self, digests: Sequence["_Digests"]) -> tuple[NamedRecording, ...]:
         """These recordings as they are shown."""
@@ -165,7 +164,7 @@ async def _diff(settings: Settings, first: str, second: str, *, headers: bool) -
         open_cassette(second, settings.store) as other,
     ):
         sources = await DiffSource.open(one, table), await DiffSource.open(other, table)
-        rules = merged(one.rules(sources[0].head), settings.rules)
+        rules = merged_rules(one.rules(sources[0].head), settings.rules)
         return await _compare(*sources, rules, headers=headers)
 
 

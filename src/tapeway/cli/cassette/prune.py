@@ -17,14 +17,13 @@ from tapeway.cli.transfer import endpoints
 from tapeway.core.agenttape import lookup
 from tapeway.core.http.routing import origin
 from tapeway.core.json_text import Json, dump
-from tapeway.core.matching.key import digest_of, request_key
-from tapeway.core.matching.rules import Rules, merged
+from tapeway.core.matching.key import key_digest, request_key
+from tapeway.core.matching.rules import Rules, merged_rules
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerprint
 from tapeway.core.text import escape_surrogates
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.paging import CassetteWalk, walk_over
-from tapeway.ports import Editable, SharedStore
 from tapeway.settings.options import Settings
 
 _NEW_REPORT = "make a new report with tapeway run --report FILE.json"
@@ -164,10 +163,10 @@ async def _prune(
 
 async def _prune_one(place: CassettePlace, options: _PruneOptions) -> PruneResult:
     check_persistent(place.store)
-    if isinstance(place.store, Editable):
+    if (editor := place.store.capabilities.cassette_editor) is not None:
         result = await _select(place, await place.walk(), options)
         for each in result.dropped if not options.dry_run else ():
-            await place.store.edit(place.name, each.index, None)
+            await editor.edit(place.name, each.index, None)
         return result
     # Claimed before it is read, so that nobody changes it in between.
     stored = await place.load(writable=not options.dry_run)
@@ -205,7 +204,7 @@ def _unused(place: CassettePlace, options: _PruneOptions) -> "UnusedRecordings |
     return UnusedRecordings(
         options.unused[place.name],
         place.shown,
-        permanent_indexes=isinstance(place.store, SharedStore),
+        permanent_indexes=place.store.capabilities.shared is not None,
     )
 
 
@@ -214,7 +213,7 @@ def _earlier(
 ) -> "EarlierAnswers | None":
     if options.keep_last is None:
         return None
-    return EarlierAnswers(options.keep_last, merged(place.rules(head), options.rules))
+    return EarlierAnswers(options.keep_last, merged_rules(place.rules(head), options.rules))
 
 
 class UnusedRecordings:
@@ -281,11 +280,11 @@ class EarlierAnswers:
     def add(self, item: AnyInteraction) -> DroppedRecording | None:
         """The earlier recording that the next interaction makes superfluous."""
         # A recording that answers by its position, whatever is asked, repeats nothing.
-        if not isinstance(item, Interaction) or lookup.is_ordered(item):
+        if not isinstance(item, Interaction) or lookup.answers_in_order(item):
             return None
         request = item.request
         route = request.route or origin(request.base)
-        last = self._last[route, digest_of(request_key(request, self._rules))]
+        last = self._last[route, key_digest(request_key(request, self._rules))]
         last.append(_dropped(item))
         return last.popleft() if len(last) > self._keep else None
 

@@ -109,11 +109,11 @@ def _message(message: ConversationMessage) -> Iterator[str]:
     for name, label in (("thinking", "(thinking) "), ("content", "")):
         if text := fields.get(name):
             yield _indented(f"{label}{text}")
-    for piece in message.pieces:
-        if piece.kind == "call":
-            yield _indented(f"-> {piece.name}({_compact(piece.value)}) {piece.id}".rstrip())
-        elif piece.kind == "attachment":
-            yield _indented(f"[{_compact(piece.value)}]")
+    for part in message.parts:
+        if part.kind == "call":
+            yield _indented(f"-> {part.name}({_compact(part.value)}) {part.id}".rstrip())
+        elif part.kind == "attachment":
+            yield _indented(f"[{_compact(part.value)}]")
     for note in message.notes:
         yield _indented(f"! {note}")
 

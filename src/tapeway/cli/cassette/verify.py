@@ -16,7 +16,7 @@ from tapeway.cli.options import OutputFormat, cassette_command
 from tapeway.cli.places import CassettePlace, is_address, locate, open_cassette, opened
 from tapeway.cli.transfer.batches import is_unfinished
 from tapeway.core.agenttape import key
-from tapeway.core.cassette.index import found_under
+from tapeway.core.cassette.index import index_keys
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead
@@ -31,7 +31,7 @@ from tapeway.errors import StoreAway, StoreError, TapewayError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native.document import encode, load, write
 from tapeway.paging import large_bodies
-from tapeway.ports import CassetteStore, Checkable, Indexed, SharedStore
+from tapeway.ports import CassetteStore, RecordingIndex
 from tapeway.settings.options import Settings
 from tapeway.stores.opening import open_store
 
@@ -121,8 +121,8 @@ async def _verify_one(argument: str, store: str) -> VerifyResult:
 async def _check_cassette(place: CassettePlace) -> VerifyResult:
     walk = await place.walk()
     index = None
-    if isinstance(place.store, SharedStore):
-        index = IndexCheck(place.store, place.name, place.rules(walk.head))
+    if (shared := place.store.capabilities.shared) is not None:
+        index = IndexCheck(shared, place.name, place.rules(walk.head))
     problems: list[Problem] = []
     bodies: set[str] = set()
     count = 0
@@ -163,7 +163,7 @@ def _check_key(item: Interaction) -> Iterator[str]:
     # Another tool's recording has the key of a request that nobody has seen.
     if item.stored_keys or not item.match_key:
         return
-    computed = key.of_http(item.request)
+    computed = key.http_key(item.request)
     if computed and computed != item.match_key:
         yield (
             "its match_key is not that of the request as it stands: tapeway takes its own from the "
@@ -201,7 +201,7 @@ class IndexCheck:
     Keeps in memory only the keys of interactions that are still to come.
     """
 
-    def __init__(self, store: Indexed, name: str, rules: Rules) -> None:
+    def __init__(self, store: RecordingIndex, name: str, rules: Rules) -> None:
         self._store = store
         self._name = name
         self._rules = rules
@@ -212,7 +212,7 @@ class IndexCheck:
         exchange = exchange_of(item)
         if exchange is None:
             return []
-        for digest in found_under(exchange, self._rules):
+        for digest in index_keys(exchange, self._rules):
             if digest not in self._expected:
                 found = await self._store.find(self._name, [digest])
                 self._expected[digest] = {each.item.index for each in found}
@@ -232,10 +232,10 @@ class IndexCheck:
 
 
 async def _check_store(store: CassetteStore) -> list[VerifyResult]:
-    if not isinstance(store, Checkable):
+    if (checker := store.capabilities.checker) is None:
         return []
     async with opened(store):
-        problems = tuple([Problem(None, each) for each in await store.check()])
+        problems = tuple([Problem(None, each) for each in await checker.check()])
         return [VerifyResult(store.url, problems=problems)] if problems else []
 
 

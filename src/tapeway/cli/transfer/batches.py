@@ -19,7 +19,7 @@ from tapeway.core.model.messages import BodyFile
 from tapeway.errors import ConfigError, StoreError
 from tapeway.formats.native.document import decode, encode
 from tapeway.paging import CassetteWalk, weight
-from tapeway.ports import BodyKeeper, CassetteStore, Extensible
+from tapeway.ports import CassetteStore
 from tapeway.stores.shared.serialize import document_of
 
 _PREFIX = 8
@@ -171,8 +171,8 @@ async def append_batch(
     store: CassetteStore, name: str, head: CassetteHead, items: Sequence[AnyInteraction]
 ) -> None:
     """Add interactions to the end of a cassette, durable on return. Raises StoreError."""
-    if isinstance(store, Extensible):
-        await store.extend(name, head, items)
+    if (writer := store.capabilities.batch_writer) is not None:
+        await writer.extend(name, head, items)
         return
     # Together, so that a store may make them durable together.
     await asyncio.gather(*[store.append(name, head, Recording(each)) for each in items])
@@ -200,9 +200,9 @@ async def _with_copied_bodies(to: CassettePlace, item: AnyInteraction) -> AnyInt
 
 
 async def _copy_body(to: CassettePlace, file: BodyFile) -> BodyFile:
-    if not isinstance(to.store, BodyKeeper):
+    if (keeper := to.store.capabilities.bodies) is None:
         raise StoreError(f"{to.store.url} takes no large bodies, and this cassette has some")
-    copy = await to.store.keep(to.name, pieces(file))
+    copy = await keeper.keep(to.name, pieces(file))
     if copy.digest != file.digest:
         raise StoreError(f"{file.path} was changed since it was recorded: restore it")
     return replace(copy, parts=file.parts)

@@ -21,7 +21,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.formats.conversion_loss import Loss
-from tapeway.formats.other_tools.http_call import keyed
+from tapeway.formats.other_tools.http_call import with_match_key
 from tapeway.formats.registry import TAPEWAY
 from tapeway.paging import CassetteWalk, walk_cassette, walk_over
 
@@ -58,18 +58,18 @@ async def convert(
     a target file is then unchanged, a target in a store may be unfinished and is resumed by calling
     this again.
     """
-    if target.kind is not TAPEWAY and not force and target.path.exists():
+    if target.format is not TAPEWAY and not force and target.path.exists():
         raise endpoints.already_exists(target.argument)
     async with AsyncExitStack() as stack:
         to = None
-        if target.kind is TAPEWAY:
+        if target.format is TAPEWAY:
             to = await stack.enter_async_context(open_cassette(target.argument, store))
-        if source.kind is TAPEWAY:
+        if source.format is TAPEWAY:
             place = await stack.enter_async_context(open_cassette(source.argument, store))
             return await _transfer(_from_store(place), to or target, known, [], force=force)
         text = endpoints.read_file(source.path)
         head = fresh if to is None else await _unfinished_head(to) or fresh
-        imported = endpoints.parse(source.path, text, source.kind, head)
+        imported = endpoints.parse(source.path, text, source.format, head)
 
         async def start() -> CassetteWalk:
             return walk_over(imported.cassette)
@@ -148,7 +148,7 @@ async def _redacted(
     async for item, without in redacted(scanned, items):
         if foreign and without is not item and isinstance(without, Interaction):
             # The key that was computed before would be a hash over the secret.
-            yield keyed(without)
+            yield with_match_key(without)
         else:
             yield without
 
@@ -168,7 +168,7 @@ async def _in_memory(items: AsyncIterator[AnyInteraction]) -> AsyncIterator[AnyI
 def _into_file(
     cassette: StoredCassette, to: Endpoint, losses: list[Loss], *, force: bool
 ) -> CassetteDigest:
-    exported = endpoints.serialize(to.kind, cassette)
+    exported = endpoints.serialize(to.format, cassette)
     losses += exported.losses
     wanted = CassetteDigest()
     for position, item in enumerate(cassette.interactions):
@@ -177,7 +177,7 @@ def _into_file(
 
     def check(text: bytes) -> None:
         found = CassetteDigest()
-        for item in endpoints.parse(to.path, text, to.kind, cassette.head).cassette.interactions:
+        for item in endpoints.parse(to.path, text, to.format, cassette.head).cassette.interactions:
             found.add(item)
         check_same(wanted, found, to.argument)
 

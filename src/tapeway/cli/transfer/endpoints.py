@@ -17,7 +17,7 @@ from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
 from tapeway.formats import registry
 from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.registry import TAPEWAY, Kind
+from tapeway.formats.registry import TAPEWAY, Format
 from tapeway.stores.shared.durable_files import FILE_MODE, store_error
 
 
@@ -26,7 +26,7 @@ class Endpoint:
     """A file of another tool, or, if the format is tapeway's own, a cassette in a store."""
 
     argument: str
-    kind: Kind
+    format: Format
 
     @property
     def path(self) -> Path:
@@ -45,13 +45,13 @@ def source(argument: str, format_name: str | None) -> Endpoint:
         return Endpoint(argument, _named(format_name, argument))
     if not path.is_file():
         return Endpoint(argument, TAPEWAY)
-    kind = _detect(path)
-    if kind is None and path.suffix in TAPEWAY.suffixes:
+    file_format = _detect(path)
+    if file_format is None and path.suffix in TAPEWAY.suffixes:
         # The store that reads cassettes says what is wrong with it.
-        kind = TAPEWAY
-    if kind is None:
+        file_format = TAPEWAY
+    if file_format is None:
         raise ConfigError(f"{argument}: its format is not recognised; {_choice('--from')}")
-    return Endpoint(argument, kind)
+    return Endpoint(argument, file_format)
 
 
 def target(argument: str, format_name: str | None) -> Endpoint:
@@ -63,10 +63,10 @@ def target(argument: str, format_name: str | None) -> Endpoint:
         return _in_store(argument, format_name, "--to")
     if format_name is not None:
         return Endpoint(argument, _named(format_name, argument))
-    kind = registry.of_suffix(Path(argument).suffix)
-    if kind is None and not valid_cassette_name(argument):
+    file_format = registry.by_suffix(Path(argument).suffix)
+    if file_format is None and not valid_cassette_name(argument):
         raise ConfigError(f"{argument}: no format is known for this suffix; {_choice('--to')}")
-    return Endpoint(argument, kind or TAPEWAY)
+    return Endpoint(argument, file_format or TAPEWAY)
 
 
 def read_file(path: Path) -> bytes:
@@ -77,22 +77,26 @@ def read_file(path: Path) -> bytes:
         raise ConfigError(f"{path}: cannot be read ({exc.strerror})") from exc
 
 
-def parse(path: Path, text: bytes, kind: Kind, fresh: CassetteHead) -> ImportedCassette:
+def parse(path: Path, text: bytes, file_format: Format, fresh: CassetteHead) -> ImportedCassette:
     """The cassette in a file's text. Raises CassetteCorrupt with file, line, place and reason."""
     try:
-        return kind.load(text, fresh)
+        return file_format.load(text, fresh)
     except FormatFault as fault:
         raise _corrupt(path, fault) from fault
 
 
-def serialize(kind: Kind, cassette: StoredCassette) -> ExportedCassette:
+def serialize(file_format: Format, cassette: StoredCassette) -> ExportedCassette:
     """The text of a cassette. Raises ConfigError if the format can only be read, StoreError."""
-    if kind.save is None:
-        raise ConfigError(f"the format '{kind.name}' can only be read: choose another with --to")
+    if file_format.save is None:
+        raise ConfigError(
+            f"the format '{file_format.name}' can only be read: choose another with --to"
+        )
     try:
-        return kind.save(cassette)
+        return file_format.save(cassette)
     except FormatFault as fault:
-        raise StoreError(f"this cassette cannot be written as {kind.name}: {fault}") from fault
+        raise StoreError(
+            f"this cassette cannot be written as {file_format.name}: {fault}"
+        ) from fault
 
 
 def write_file(path: Path, text: bytes, check: Callable[[bytes], None], *, force: bool) -> None:
@@ -124,9 +128,9 @@ def already_exists(place: str) -> ConfigError:
     return ConfigError(f"{place} is there already: give another name, or --force to replace it")
 
 
-def _detect(path: Path) -> Kind | None:
+def _detect(path: Path) -> Format | None:
     try:
-        return registry.of_text(read_file(path), path.suffix)
+        return registry.detect(read_file(path), path.suffix)
     except FormatFault as fault:
         raise _corrupt(path, fault) from fault
 
@@ -158,11 +162,11 @@ def _in_store(argument: str, format_name: str | None, flag: str) -> Endpoint:
     return Endpoint(argument, TAPEWAY)
 
 
-def _named(format_name: str, argument: str) -> Kind:
-    kind = registry.named(format_name, Path(argument).suffix)
-    if kind is None:
+def _named(format_name: str, argument: str) -> Format:
+    file_format = registry.by_name(format_name, Path(argument).suffix)
+    if file_format is None:
         raise ConfigError(f"there is no format '{format_name}': known are {_names()}")
-    return kind
+    return file_format
 
 
 def _choice(flag: str) -> str:
@@ -170,4 +174,4 @@ def _choice(flag: str) -> str:
 
 
 def _names() -> str:
-    return ", ".join([kind.name for kind in registry.KINDS])
+    return ", ".join([each.name for each in registry.FORMATS])

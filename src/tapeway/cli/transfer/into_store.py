@@ -26,7 +26,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import ConfigError, StoreError
 from tapeway.paging import CassetteWalk, walk_cassette, walk_over
-from tapeway.ports import Restatable, Swappable
+from tapeway.ports import HeadEditor
 
 _BESIDE = ".converting"
 _MAX_NAME = 128
@@ -40,8 +40,8 @@ async def copy_into_store(
     Raises ConfigError if another cassette is there and `force` is not set, StoreError.
     """
     check_persistent(to.store)
-    if isinstance(to.store, Restatable):
-        return await _into_database(source, to, to.store, force=force)
+    if (editor := to.store.capabilities.head_editor) is not None:
+        return await _into_database(source, to, editor, force=force)
     return await _into_file(source, to, force=force)
 
 
@@ -85,23 +85,23 @@ async def _rest(
 
 
 async def _into_database(
-    source: TransferSource, to: CassettePlace, store: Restatable, *, force: bool
+    source: TransferSource, to: CassettePlace, editor: HeadEditor, *, force: bool
 ) -> CassetteDigest:
     wanted = await source.walk()
     present = await walk_cassette(to.store, to.name)
     if present is None or is_unfinished(present.head):
-        return await _fill(source, wanted, to, store, force=force)
+        return await _fill(source, wanted, to, editor, force=force)
     beginning = await compare_beginning(wanted, present)
     if beginning is not None and await at_end(wanted):
         return beginning
     if not force:
         raise endpoints.already_exists(to.shown)
-    if not isinstance(store, Swappable):
+    if (replacer := to.store.capabilities.replacer) is None:
         return await _into_file(source, to, force=force)
     beside = _beside(to)
-    done = await _fill(source, await source.walk(), beside, store, force=force)
-    await store.supplant(to.name, beside.name)
-    await _check_unchanged(to, store, wanted.head, done.count)
+    done = await _fill(source, await source.walk(), beside, editor, force=force)
+    await replacer.supplant(to.name, beside.name)
+    await _check_unchanged(to, wanted.head, done.count)
     return done
 
 
@@ -109,7 +109,7 @@ async def _fill(
     source: TransferSource,
     wanted: CassetteWalk,
     to: CassettePlace,
-    store: Restatable,
+    editor: HeadEditor,
     *,
     force: bool,
 ) -> CassetteDigest:
@@ -131,36 +131,33 @@ async def _fill(
         done = CassetteDigest()
         await to.store.save(to.name, StoredCassette(marked_head))
     else:
-        await store.restate(to.name, marked_head)
+        await editor.restate(to.name, marked_head)
     await _refuse_own(source, to, marked_head)
-    await _append_all(wanted, to, store, marked_head, done)
+    await _append_all(wanted, to, marked_head, done)
     found = await read_back(done, to)
-    await _check_unchanged(to, store, marked_head, found.count)
-    await store.restate(to.name, wanted.head)
-    await _check_unchanged(to, store, wanted.head, found.count)
+    await _check_unchanged(to, marked_head, found.count)
+    await editor.restate(to.name, wanted.head)
+    await _check_unchanged(to, wanted.head, found.count)
     return found
 
 
 async def _append_all(
     wanted: CassetteWalk,
     to: CassettePlace,
-    store: Restatable,
     marked_head: CassetteHead,
     done: CassetteDigest,
 ) -> None:
     with progress("copying", wanted.count) as step:
         step(done.count)
         async for batch in batches(wanted.items, to, done):
-            await _check_unchanged(to, store, marked_head, done.count - len(batch))
+            await _check_unchanged(to, marked_head, done.count - len(batch))
             await append_batch(to.store, to.name, marked_head, batch)
             step(len(batch))
 
 
-async def _check_unchanged(
-    to: CassettePlace, store: Restatable, head: CassetteHead, count: int
-) -> None:
-    outline = await store.outline(to.name)
-    if outline is None or (outline.head, outline.count) != (head, count):
+async def _check_unchanged(to: CassettePlace, head: CassetteHead, count: int) -> None:
+    present = await walk_cassette(to.store, to.name)
+    if present is None or (present.head, present.count) != (head, count):
         raise StoreError(
             f"{to.shown} was changed by somebody while it was written: does another process convert "
             "or record into it? Run this again when it is done"
