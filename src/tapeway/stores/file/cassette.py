@@ -160,8 +160,8 @@ class FileCassette:
             self._refuse_if_changed(now)
             found = self._read(claim.folder, now)
             claim.resume(now)
-            if self._suspect:
-                # The journal may be whole in memory only: nothing is added before it is rewritten.
+            # The journal may be whole in memory only, or of an older version: nothing is added to it.
+            if self._suspect or (now.journal is not None and now.journal.outdated):
                 claim.fold()
                 self._suspect = False
                 found = self._read(claim.folder, claim.snapshot())

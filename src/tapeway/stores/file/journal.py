@@ -7,21 +7,46 @@
 
 `durable` counts the lines that were on the disk before this one was written. It tells a torn tail
 (nothing of it was ever acknowledged: cut) from damage to what was (refused).
+
+`journal` in the first line is the version of all its lines. A change that an older tapeway would
+misread needs a new one: raise VERSION, and add to UPGRADES the function that turns the JSON of any
+line of the version before into that of the new version:
+
+    def upgrade_1_to_2(line: Document) -> Document: ...
+
+    VERSION = 2
+    UPGRADES = {1: upgrade_1_to_2}
+
+A journal of an older version is upgraded in memory when it is read. Nothing is recorded into it: it
+is folded into the cassette's file first. Three things are the same in every version, so that each
+tapeway can tell what it has before it and say when a journal is folded: the frame of a line, the
+member `journal`, and the line with the commit.
 """
 
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.formats.fields import Document
+from tapeway.stores.shared.format_versions import pending_upgrades
 from tapeway.stores.shared.serialize import checked
 
+Upgrade = Callable[[Document], Document]
+"""Turns the JSON of a line of one version into that of the next."""
+
 VERSION = 1
+"""The version that is written."""
+
+UPGRADES: Mapping[int, Upgrade] = MappingProxyType({})
+"""For each older version that is read, the function that leads to the next one."""
+
 _LINE = re.compile(rb"([0-9a-f]{8}) (\d{1,15}) (\d{1,15}) (\{.*\})\Z", re.DOTALL)
+_NO_HEADER = "this is not the first line of a journal"
 _START = re.compile(rb"[0-9a-f]{8} \d{1,15} \d{1,15} \{")
 
 
@@ -62,12 +87,16 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class CassetteJournal:
-    """A journal read back: its whole lines, how many bytes they take, and what a tear left over."""
+    """A journal read back: its whole lines, how many bytes they take, and what a tear left over.
+
+    Nothing more is recorded into one that is `outdated`: an older version wrote it.
+    """
 
     header: Header
     steps: tuple[JournaledRecording | Commit, ...]
     size: int
     torn: int
+    outdated: bool = False
 
 
 def payload(step: Header | JournaledRecording | Commit) -> bytes:
@@ -92,26 +121,33 @@ def _line(sequence: int, durable: int, text: bytes) -> bytes:
     return b"%08x %b\n" % (zlib.crc32(checked), checked)
 
 
-def read(data: bytes) -> CassetteJournal | None:
+def read(data: bytes, place: str) -> CassetteJournal | None:
     """The journal, or None where not even its first line was written whole.
 
-    Raises JournalDamaged for anything wrong before the tail.
+    Raises JournalDamaged for anything wrong before the tail, CassetteCorrupt for a version that
+    this tapeway cannot read, naming the place.
     """
-    values: list[Json] = []
+    documents: list[Document] = []
     size = 0
     for start, end in _lines(data):
-        found = _check(data[start:end], len(values))
+        found = _check(data[start:end], len(documents))
         if found is None:
             break
-        values.append(found[1])
+        documents.append(found[1])
         size = end + 1
+    # Before the rest is looked at: of another version it may be anything.
+    version = _version(documents[0]) if documents else VERSION
+    upgrades = pending_upgrades(version, VERSION, UPGRADES, place, what="its lines are")
     if size < len(data):
-        _refuse_damage(data[size:], len(values))
-    if not values:
+        _refuse_damage(data[size:], len(documents))
+    if not documents:
         _refuse_stranger(data)
         return None
-    steps = [_step(value, number) for number, value in enumerate(values[1:], 2)]
-    return CassetteJournal(_header(values[0]), tuple(steps), size, len(data) - size)
+    for upgrade in upgrades:
+        documents = [upgrade(each) for each in documents]
+    steps = [_step(document, number) for number, document in enumerate(documents[1:], 2)]
+    outdated = version != VERSION
+    return CassetteJournal(_header(documents[0]), tuple(steps), size, len(data) - size, outdated)
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, int]]:
@@ -121,14 +157,15 @@ def _lines(data: bytes) -> Iterator[tuple[int, int]]:
         start = end + 1
 
 
-def _check(text: bytes, sequence: int) -> tuple[int, Json] | None:
+def _check(text: bytes, sequence: int) -> tuple[int, Document] | None:
     found = _LINE.match(text)
     if found is None or found[1] != b"%08x" % zlib.crc32(text[9:]) or int(found[2]) != sequence:
         return None
     try:
-        return int(found[3]), parse(found[4])
+        document = parse(found[4])
     except NotJson:
         return None
+    return (int(found[3]), document) if isinstance(document, dict) else None
 
 
 def _refuse_damage(rest: bytes, sequence: int) -> None:
@@ -148,29 +185,34 @@ def _refuse_damage(rest: bytes, sequence: int) -> None:
 def _refuse_stranger(data: bytes) -> None:
     # A journal torn in its first line is a part of that line, or blocks that were never written.
     if b"\n" in data and b"\0" not in data:
-        raise JournalDamaged(1, "this is not the first line of a journal")
+        raise JournalDamaged(1, _NO_HEADER)
 
 
-def _header(value: Json) -> Header:
-    match value:
-        case {"journal": int(version)} if version > VERSION:
-            raise JournalDamaged(1, f"a newer tapeway wrote it (version {version}): use that one")
+def _version(first: Document) -> int:
+    version = first.get("journal")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise JournalDamaged(1, _NO_HEADER)
+    return version
+
+
+def _header(document: Document) -> Header:
+    match document:
         case {
             "base": (str() | None) as base,
             "head": {"created_at": str(created_at), "run_id": str(run_id), "meta": dict(meta)},
         }:
             return Header(CassetteHead(created_at, run_id, meta), base)
         case _:
-            raise JournalDamaged(1, "this is not the first line of a journal")
+            raise JournalDamaged(1, _NO_HEADER)
 
 
-def _step(value: Json, number: int) -> JournaledRecording | Commit:
-    match value:
+def _step(document: Document, number: int) -> JournaledRecording | Commit:
+    match document:
         case {"commit": str(digest)}:
             return Commit(digest)
-        case {"interaction": dict(document), "supersedes": list(supersedes)}:
+        case {"interaction": dict(interaction), "supersedes": list(supersedes)}:
             return JournaledRecording(
-                document, tuple([each for each in supersedes if isinstance(each, int)])
+                interaction, tuple([each for each in supersedes if isinstance(each, int)])
             )
         case _:
             raise JournalDamaged(number, "this is no step of a journal")

@@ -117,11 +117,12 @@ def _marks(folder: int, paths: Paths) -> tuple[object, object]:
 
 
 def _snapshot(paths: Paths, file: Content | None, journal_data: bytes | None) -> Snapshot:
+    place = paths.shown(paths.journal)
     try:
-        journal = read(journal_data) if journal_data else None
+        journal = read(journal_data, place) if journal_data else None
     except JournalDamaged as damage:
         raise CassetteCorrupt(
-            f"{paths.shown(paths.journal)} {damage}; it holds recordings that are nowhere else and "
+            f"{place} {damage}; it holds recordings that are nowhere else and "
             "was left as it is: restore it, or move it away to go on without them"
         ) from damage
     head = journal.header.head if journal else CassetteHead("", "")

@@ -11,7 +11,7 @@ from functools import partial
 
 from tapeway.errors import StoreError
 from tapeway.stores.postgres.pool import LONG_S, Pool, Session
-from tapeway.stores.shared.schema_versions import pending_upgrades
+from tapeway.stores.shared.format_versions import pending_upgrades
 
 log = logging.getLogger(__name__)
 

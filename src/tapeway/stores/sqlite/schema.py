@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import apsw
 
 from tapeway.errors import CassetteCorrupt
-from tapeway.stores.shared.schema_versions import pending_upgrades
+from tapeway.stores.shared.format_versions import pending_upgrades
 from tapeway.stores.sqlite.connection import immediate_transaction
 
 APPLICATION = 0x7A9E3A41
