@@ -1,5 +1,7 @@
 """Where a PostgreSQL store lies, and that nobody sees its password."""
 
+import sys
+
 import pytest
 
 from tapeway.errors import ConfigError
@@ -85,10 +87,8 @@ def test_an_address_that_cannot_be_used_is_refused_without_showing_it(url: str) 
 
 
 def test_without_the_driver_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    for name in [name for name in sys.modules if name.startswith("tapeway.stores.postgres.store")]:
-        monkeypatch.delitem(sys.modules, name)
+    for name in ("store", "pool", "errors"):
+        monkeypatch.delitem(sys.modules, f"tapeway.stores.postgres.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "asyncpg", None)
 
     with pytest.raises(ConfigError, match=r"pip install 'tapeway\[postgres\]'"):

@@ -309,10 +309,10 @@ async def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
 )
 def test_a_sqlite_that_loses_commits_is_refused(version: str, good: bool) -> None:
     if good:
-        sqlite_connection.refuse_old(version)
+        sqlite_connection.refuse_old_library(version)
         return
     with pytest.raises(ConfigError, match=r"brings 3\.51\.3 or newer"):
-        sqlite_connection.refuse_old(version)
+        sqlite_connection.refuse_old_library(version)
 
 
 async def test_a_setting_that_does_not_take_is_noticed(file: Path) -> None:
@@ -327,7 +327,7 @@ async def test_without_a_write_ahead_log_recordings_are_kept_all_the_same(
 ) -> None:
     """As where memory cannot be shared: SQLite answers with the journal it goes on using."""
     monkeypatch.setattr(sqlite_connection, "_WAL", "memory")
-    monkeypatch.setattr(sqlite_connection, "_told", set())
+    monkeypatch.setattr(sqlite_connection, "_warned", set())
     async with opened(file) as store, opened(file) as other:
         await take_in(store, 0)
         await take_in(other, 1)

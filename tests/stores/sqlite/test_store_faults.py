@@ -325,14 +325,16 @@ class _Full:
     """A file that may not grow, for one connection."""
 
     def __init__(self, store: SqliteStore) -> None:
-        assert store._house is not None
-        self._desk = store._house._desk
+        assert store._runtime is not None
+        self._shared_thread = store._runtime._shared_thread
 
     async def hold(self) -> None:
-        await self._desk.run(lambda it: it.pragma("max_page_count", it.pragma("page_count")))
+        await self._shared_thread.run(
+            lambda it: it.pragma("max_page_count", it.pragma("page_count"))
+        )
 
     async def release(self) -> None:
-        await self._desk.run(lambda it: it.pragma("max_page_count", 1_000_000))
+        await self._shared_thread.run(lambda it: it.pragma("max_page_count", 1_000_000))
 
 
 async def _without_room(store: SqliteStore) -> _Full:

@@ -100,10 +100,10 @@ async def test_another_head_with_the_same_rules_costs_nothing(store: SqliteStore
 def _dying(step: object, after: int) -> object:
     left = iter(range(after))
 
-    def dying(*arguments: object) -> object:
+    def dying(*arguments: object, **named: object) -> object:
         if next(left, None) is None:
             raise RuntimeError("died")
         assert callable(step)
-        return step(*arguments)
+        return step(*arguments, **named)
 
     return dying

@@ -1,7 +1,7 @@
-"""Large bodies in a SQLite store: in pieces, by digest, each once however many recordings have it.
+"""Large bodies in a SQLite store: in pieces, one copy per digest.
 
-A body is whole and durable before a recording refers to it. One that nothing refers to stays for
-some minutes: somebody may be about to record it, or be reading it just now.
+A body is whole and durable before a recording refers to it. An unreferenced one stays for some
+minutes: a writer may be about to record it, or a reader may be reading it.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.stores.sqlite.connection import store_error
-from tapeway.stores.sqlite.transaction import SPARED_S, WriteTransaction
+from tapeway.stores.sqlite.transaction import GRACE_S, WriteTransaction
 
 Write = Callable[[Callable[[WriteTransaction], object]], object]
-"""Carries out a transaction, and waits for it."""
+"""Runs work in a transaction, and waits for it."""
 
-_TOGETHER = 16
-_AT_HAND = 256 * 1024 * 1024
-_DEED = "read a large body"
+_PIECES_AT_ONCE = 16
+_CACHED_BYTES = 256 * 1024 * 1024
+_ACTION = "read a large body"
 _OF_CASSETTE = """
 SELECT size FROM body WHERE digest = ? AND EXISTS (
     SELECT 1 FROM usage u JOIN interaction i ON i.id = u.interaction
@@ -35,7 +35,7 @@ SELECT size FROM body WHERE digest = ? AND EXISTS (
 
 
 def keep(write: Write, pieces: Iterable[bytes]) -> BodyFile:
-    """A body, durable on return, written bit by bit between the recordings of others.
+    """A body, durable on return, written in blocks so that recordings go in between.
 
     Raises StoreError, and whatever `pieces` raises; then nothing of it is kept.
     """
@@ -48,51 +48,51 @@ def keep(write: Write, pieces: Iterable[bytes]) -> BodyFile:
             write(partial(draft.add, block))
         write(partial(draft.finish, digest.hexdigest()))
     except BaseException:
-        # Where there is no room to do so now, it is swept later.
+        # On a full disk this fails; `sweep` removes it later.
         with suppress(StoreError):
             write(draft.discard)
         raise
     return BodyFile("", draft.size, digest.hexdigest())
 
 
-def sweep(pen: WriteTransaction, spared_s: int = SPARED_S) -> bool:
-    """Remove a part of what nothing has referred to for long; whether there may be more."""
-    connection = pen.connection
+def sweep(transaction: WriteTransaction, grace_s: int = GRACE_S) -> bool:
+    """Remove a block of a long unreferenced body; whether there may be more."""
+    connection = transaction.connection
     found = connection.execute(
-        "SELECT id FROM body WHERE idle_since < ? LIMIT 1", (pen.seconds - spared_s,)
+        "SELECT id FROM body WHERE idle_since < ? LIMIT 1", (transaction.seconds - grace_s,)
     ).get
     if found is None:
         return False
     connection.execute(
         "DELETE FROM piece WHERE rowid IN (SELECT rowid FROM piece WHERE body = ? LIMIT ?)",
-        (found, _TOGETHER),
+        (found, _PIECES_AT_ONCE),
     )
-    if connection.changes() < _TOGETHER:
+    if connection.changes() < _PIECES_AT_ONCE:
         connection.execute("DELETE FROM body WHERE id = ?", (found,))
     return True
 
 
-class Library:
-    """Hands out bodies as files, those lately asked for without reading them again."""
+class BodyCache:
+    """Bodies as temporary files; those read lately stay open."""
 
     def __init__(
-        self, place: str, connect: Callable[[], apsw.Connection], scratch: Callable[[], str | None]
+        self, path: str, connect: Callable[[], apsw.Connection], scratch: Callable[[], str | None]
     ) -> None:
-        self._place = place
+        self._path = path
         self._connect = connect
         self._scratch = scratch
         self._guard = threading.Lock()
-        self._at_hand: OrderedDict[str, tuple[Temporary, int]] = OrderedDict()
+        self._cached: OrderedDict[str, tuple[Temporary, int]] = OrderedDict()
 
-    def lend(self, item: AnyInteraction) -> AnyInteraction:
-        """The interaction with its large bodies within reach."""
+    def with_bodies(self, item: AnyInteraction) -> AnyInteraction:
+        """The interaction with large bodies that are read when they are opened."""
         if not isinstance(item, Interaction):
             return item
         request, response = item.request, item.response
         if request.file is not None:
-            request = replace(request, file=self._lent(request.file))
+            request = replace(request, file=self._with_handle(request.file))
         if response.file is not None:
-            response = replace(response, file=self._lent(response.file))
+            response = replace(response, file=self._with_handle(response.file))
         if request is item.request and response is item.response:
             return item
         return replace(item, request=request, response=response)
@@ -100,27 +100,27 @@ class Library:
     def fetch(self, digest: str) -> Temporary:
         """A body's file. Raises CassetteCorrupt where it is gone, StoreError."""
         with self._guard:
-            if (found := self._at_hand.get(digest)) is not None:
-                self._at_hand.move_to_end(digest)
+            if (found := self._cached.get(digest)) is not None:
+                self._cached.move_to_end(digest)
                 return found[0]
         file, size = self._read(digest)
         with self._guard:
-            self._at_hand[digest] = (file, size)
-            while sum(each for _, each in self._at_hand.values()) > _AT_HAND:
-                self._at_hand.popitem(last=False)
+            self._cached[digest] = (file, size)
+            while sum(each for _, each in self._cached.values()) > _CACHED_BYTES:
+                self._cached.popitem(last=False)
         return file
 
     def find(self, name: str, digest: str, connection: apsw.Connection) -> BodyFile | None:
         """A body that a recording of this cassette refers to."""
         size = connection.execute(_OF_CASSETTE, (digest, name)).get
-        return None if size is None else self._lent(BodyFile("", size, digest))
+        return None if size is None else self._with_handle(BodyFile("", size, digest))
 
     def close(self) -> None:
-        """Let go of what is at hand."""
+        """Drop all files."""
         with self._guard:
-            self._at_hand.clear()
+            self._cached.clear()
 
-    def _lent(self, file: BodyFile) -> BodyFile:
+    def _with_handle(self, file: BodyFile) -> BodyFile:
         return replace(file, hold=SqliteBodyFile(self, file.digest))
 
     def _read(self, digest: str) -> tuple[Temporary, int]:
@@ -135,79 +135,81 @@ class Library:
                     file.write(data)
                     size += len(data)
         except apsw.Error as exc:
-            raise store_error(exc, self._place, _DEED) from exc
+            raise store_error(exc, self._path, _ACTION) from exc
         if not size:
             raise CassetteCorrupt(
-                f"{self._place}: the large body {digest} is gone, its recording was removed or "
+                f"{self._path}: the large body {digest} is gone, its recording was removed or "
                 "replaced meanwhile"
             )
         return file, size
 
 
 class SqliteBodyFile(Temporary):
-    """A body that is read from its store when it is opened."""
+    """A body that is read from the database when it is opened."""
 
-    def __init__(self, library: Library, digest: str) -> None:
-        self._library = library
+    def __init__(self, body_cache: BodyCache, digest: str) -> None:
+        self._cache = body_cache
         self._digest = digest
 
     def open(self) -> int:
-        return self._library.fetch(self._digest).open()
+        return self._cache.fetch(self._digest).open()
 
 
 @dataclass
 class _SqliteDraft:
-    """A body on its way in, in its own row."""
+    """A body being written, in a row of its own without a digest."""
 
     write: Write
     id: int | None = None
     size: int = 0
     count: int = 0
 
-    def add(self, block: list[bytes], pen: WriteTransaction) -> None:
-        connection, count, size = pen.connection, self.count, self.size
+    def add(self, block: list[bytes], transaction: WriteTransaction) -> None:
+        connection, count, size = transaction.connection, self.count, self.size
         size += sum(map(len, block))
         id_ = connection.execute(
             "INSERT INTO body (id, size, idle_since) VALUES (?, ?, ?) "
             "ON CONFLICT (id) DO UPDATE SET size = excluded.size, idle_since = excluded.idle_since "
             "RETURNING id",
-            (self.id, size, pen.seconds),
+            (self.id, size, transaction.seconds),
         ).get
         for number, piece in enumerate(block, count):
             connection.execute("INSERT INTO piece VALUES (?, ?, ?)", (id_, number, piece))
         self.id, self.size, self.count = id_, size, count + len(block)
 
-    def finish(self, digest: str, pen: WriteTransaction) -> None:
-        connection = pen.connection
-        there = connection.execute(
+    def finish(self, digest: str, transaction: WriteTransaction) -> None:
+        connection = transaction.connection
+        existing = connection.execute(
             "UPDATE body SET idle_since = CASE WHEN idle_since IS NULL THEN NULL ELSE ? END "
             "WHERE digest = ? RETURNING id",
-            (pen.seconds, digest),
+            (transaction.seconds, digest),
         ).get
-        if there is not None:
-            self.discard(pen)
+        if existing is not None:
+            self.discard(transaction)
         elif self.id is None:
             connection.execute(
                 "INSERT INTO body (digest, size, idle_since) VALUES (?, 0, ?)",
-                (digest, pen.seconds),
+                (digest, transaction.seconds),
             )
         else:
             connection.execute("UPDATE body SET digest = ? WHERE id = ?", (digest, self.id))
 
-    def discard(self, pen: WriteTransaction) -> None:
-        pen.connection.execute("DELETE FROM piece WHERE body = ?", (self.id,))
-        pen.connection.execute("DELETE FROM body WHERE id = ? AND digest IS NULL", (self.id,))
+    def discard(self, transaction: WriteTransaction) -> None:
+        transaction.connection.execute("DELETE FROM piece WHERE body = ?", (self.id,))
+        transaction.connection.execute(
+            "DELETE FROM body WHERE id = ? AND digest IS NULL", (self.id,)
+        )
 
 
 def _blocks(pieces: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """The same bytes in pieces of one size, some at once."""
+    """The same bytes in pieces of equal size, some pieces at once."""
     waiting, block = bytearray(), list[bytes]()
     for piece in pieces:
         waiting += piece
         while len(waiting) >= PIECE:
             block.append(bytes(waiting[:PIECE]))
             del waiting[:PIECE]
-            if len(block) == _TOGETHER:
+            if len(block) == _PIECES_AT_ONCE:
                 yield block
                 block = []
     if waiting:

@@ -1,7 +1,7 @@
 """Where a SQLite store lies: its file, and the files beside it.
 
 calls.db           the recordings          calls.db-wal, -shm    SQLite's own
-calls.db.shared    turns, leases, mode     calls.db.lock         who uses those; what was told
+calls.db.shared    cursors, leases, mode   calls.db.lock         lock on these; rollback check
 """
 
 import errno
@@ -26,13 +26,13 @@ _NETWORK = frozenset(
 
 
 class StoreFileAbsent(Exception):
-    """There is no file, or nothing in it yet."""
+    """There is no file, or it is empty."""
 
 
 class StoreLocation:
-    """A store's file. What is there is looked at and never opened here.
+    """A store's file, examined by name and never opened here.
 
-    A process that closed a second descriptor of it would lose SQLite's locks on it.
+    A process that closes a second descriptor of the file loses SQLite's locks on it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,12 +50,12 @@ class StoreLocation:
         return self.beside(".lock")
 
     def beside(self, ending: str) -> Path:
-        """One of the files beside it."""
+        """The file with this ending beside it."""
         return self.path.with_name(self.path.name + ending)
 
     @property
     def writable(self) -> bool:
-        """Whether its folder, made or not yet, and where there is one the file may be written."""
+        """Whether the file can be written, or created in its folder."""
         folder = self.folder
         while not folder.exists() and folder != folder.parent:
             folder = folder.parent
@@ -64,14 +64,14 @@ class StoreLocation:
         )
 
     def refuse_read_only(self) -> None:
-        """Raise StoreError where nothing can be recorded."""
+        """Raise StoreError for a file that cannot be written."""
         if not self.writable:
             raise StoreError(
                 f"{self} cannot be written: check the permissions, or replay only", status=503
             )
 
-    def look(self) -> os.stat_result:
-        """What is there. Raises Absent, CassetteCorrupt, StoreError for what cannot be a store."""
+    def examine(self) -> os.stat_result:
+        """The file's status. Raises StoreFileAbsent; CassetteCorrupt or StoreError for no regular file."""
         try:
             found = [self._file(ending) for ending in _BESIDE]
         except OSError as exc:
@@ -90,7 +90,7 @@ class StoreLocation:
         raise StoreFileAbsent
 
     def refuse_network(self) -> None:
-        """Raise ConfigError where the file would lie on another machine's disk."""
+        """Raise ConfigError for a file on a network file system."""
         kind = _file_system(self.folder, MOUNTS)
         if kind in _NETWORK:
             raise ConfigError(
@@ -98,8 +98,8 @@ class StoreLocation:
                 "use a local disk, or postgresql://… for several machines"
             )
 
-    def make(self) -> None:
-        """Make an empty file, its folder too, where there is none. Raises StoreError."""
+    def create(self) -> None:
+        """Create an empty file, and its folder, where there is none. Raises StoreError."""
         try:
             make_root(self.folder)
             made = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
@@ -119,8 +119,8 @@ class StoreLocation:
         finally:
             os.close(made)
 
-    def close_to_others(self) -> None:
-        """Leave the file to its owner alone; SQLite gives those beside it the same mode."""
+    def make_private(self) -> None:
+        """Take other users' permissions away; SQLite gives the files beside it the same mode."""
         with suppress(OSError):
             if stat.S_IMODE(os.stat(self.path).st_mode) & 0o077:
                 os.chmod(self.path, FILE_MODE)

@@ -1,4 +1,4 @@
-"""What is read of a SQLite store, each as one snapshot, at a cost that its index bounds."""
+"""Queries on the recordings of a SQLite store: each reads one snapshot through an index."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from tapeway.core.model.cassette import (
 )
 from tapeway.errors import CassetteEdited
 from tapeway.stores.shared.columns import column, head_of, held_of
-from tapeway.stores.sqlite.bodies import Library
+from tapeway.stores.sqlite.bodies import BodyCache
 from tapeway.stores.sqlite.connection import rows, snapshot
 
 NEAR_BYTES = 8 * 1024 * 1024
-"""What the bodies of all that is near may come to."""
+"""Total size of the bodies that `near` returns, at most."""
 
-KNOWN = 256
-KNOWN_TEXT = 64 * 1024
-"""So many of the last recordings that were found are kept, unless they are larger: 16 MiB at most."""
+CACHED = 256
+CACHED_TEXT = 64 * 1024
+"""The last recordings found stay in memory, unless their documents are larger: 16 MiB at most."""
 
 _KEYS = 500
 _OUTLINE = "SELECT id, created_at, run_id, meta, count FROM cassette WHERE name = ?"
@@ -74,7 +74,7 @@ WHERE c.name = ?1 AND k.digest IN (
 )
 GROUP BY k.digest, i.route HAVING count(*) > 1 ORDER BY min(i.place) LIMIT ?2
 """
-_ALIKE = f"""
+_SAME_KEY = f"""
 SELECT {_TITLE} FROM cassette c JOIN key k ON k.cassette = c.id AND k.generation = c.generation
 JOIN interaction i ON i.id = k.interaction
 WHERE c.name = ? AND k.digest = ? AND i.route = ? ORDER BY i.place LIMIT ?
@@ -82,11 +82,11 @@ WHERE c.name = ? AND k.digest = ? AND i.route = ? ORDER BY i.place LIMIT ?
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """Reads what a file holds; bodies are handed out by its library."""
+class CassetteQueries:
+    """Queries of one file; large bodies come from its cache."""
 
-    place: str
-    library: Library
+    path: str
+    body_cache: BodyCache
 
     def outline(self, name: str, connection: apsw.Connection) -> Outline | None:
         """A cassette without its recordings."""
@@ -96,20 +96,20 @@ class Reading:
                 return None
             id_, created_at, run_id, meta, count = found
             sources = rows(connection, "SELECT route, base FROM source WHERE cassette = ?", (id_,))
-        head = head_of(created_at, run_id, meta, self._shown(name))
+        head = head_of(created_at, run_id, meta, self._where(name))
         return Outline(head, count, frozenset(sources))
 
     def find(
         self, name: str, keys: Sequence[bytes], connection: apsw.Connection
     ) -> list[TakenRecording]:
-        """All that is found under any of these keys, in order."""
+        """The recordings under any of these keys, in order."""
         found: dict[int, tuple[int, int, int, str]] = {}
         for start in range(0, len(keys), _KEYS):
             some = keys[start : start + _KEYS]
-            asked = _FIND.format(", ".join("?" * len(some)))
-            for row in connection.execute(asked, (name, *some)):
+            query = _FIND.format(", ".join("?" * len(some)))
+            for row in connection.execute(query, (name, *some)):
                 found[row[1]] = row
-        return [self._known(name, *row[1:]) for row in sorted(found.values())]
+        return [self._found_cached(name, *row[1:]) for row in sorted(found.values())]
 
     def get(self, name: str, index: int, connection: apsw.Connection) -> TakenRecording | None:
         """One recording."""
@@ -119,7 +119,7 @@ class Reading:
     def page(
         self, name: str, after: int | None, limit: int, connection: apsw.Connection
     ) -> list[TakenRecording]:
-        """Some in order, behind one or from the first on. Raises CassetteEdited."""
+        """The next recordings in order after index `after`, or the first. Raises CassetteEdited."""
         with snapshot(connection):
             place = 0
             if after is not None:
@@ -130,14 +130,14 @@ class Reading:
                 ).get
                 if place is None:
                     raise CassetteEdited(
-                        f"{self._shown(name)} was changed while it was gone through, and "
+                        f"{self._where(name)} was changed while it was gone through, and "
                         f"interaction {after} is gone: begin again"
                     )
             found = rows(connection, _PAGE, (name, place, limit))
         return [self._found(name, *row) for row in found]
 
     def load(self, name: str, connection: apsw.Connection) -> StoredCassette | None:
-        """All of it."""
+        """A whole cassette."""
         with snapshot(connection):
             outline = self.outline(name, connection)
             if outline is None:
@@ -152,8 +152,8 @@ class Reading:
         """The newest exchanges of a method and path, then the newest of others, within bounds."""
         with snapshot(connection):
             id_ = connection.execute("SELECT id FROM cassette WHERE name = ?", (name,)).get
-            asked = (id_, column(method), column(path), limit)
-            newest = dict(rows(connection, _NEAR, asked))
+            wanted = (id_, column(method), column(path), limit)
+            newest = dict(rows(connection, _NEAR, wanted))
             for number, weight in rows(connection, _NEWEST, (id_, limit)):
                 if len(newest) < limit:
                     newest.setdefault(number, weight)
@@ -178,32 +178,35 @@ class Reading:
         return connection.execute(_UNUSED_COUNT, (name, take)).get or 0
 
     def duplicates(self, name: str, limit: int, connection: apsw.Connection) -> list[list[Titled]]:
-        """Those found under one key on one route."""
+        """Recordings that share a key on one route, in groups."""
         with snapshot(connection):
             groups = connection.execute(_DUPLICATES, (name, limit)).fetchall()
             return [
-                [Titled(*row) for row in connection.execute(_ALIKE, (name, digest, route, _KEYS))]
+                [
+                    Titled(*row)
+                    for row in connection.execute(_SAME_KEY, (name, digest, route, _KEYS))
+                ]
                 for digest, route in groups
             ]
 
     def next_number(self, name: str, connection: apsw.Connection) -> int:
-        """A number above all there were."""
+        """A number above all that the cassette ever had."""
         return connection.execute("SELECT next FROM cassette WHERE name = ?", (name,)).get or 0
 
     def is_changing(self, name: str, connection: apsw.Connection) -> bool:
-        """Whether rules are on their way."""
+        """Whether a change of the rules is under way."""
         found = connection.execute(
             "SELECT coming_generation FROM cassette WHERE name = ?", (name,)
         ).get
         return found is not None
 
     def names(self, connection: apsw.Connection) -> list[str]:
-        """All cassettes, sorted."""
+        """The names of all cassettes, sorted."""
         found = connection.execute("SELECT name FROM cassette WHERE name IS NOT NULL ORDER BY name")
         return [name for (name,) in found]
 
     def stat(self, name: str, connection: apsw.Connection) -> CassetteStat | None:
-        """What a list of cassettes shows."""
+        """A cassette's size, time of change and version."""
         row = connection.execute(
             "SELECT size, modified_at, state.id, changed FROM cassette, state WHERE name = ?",
             (name,),
@@ -218,36 +221,36 @@ class Reading:
         return connection.execute("SELECT takes FROM state").get or 0
 
     def highest_fence(self, connection: apsw.Connection) -> int:
-        """The highest a lease ever had that was taken from its owner."""
+        """The highest fence of a lease that was ever taken over."""
         return connection.execute("SELECT max(fence) FROM fence").get or 0
 
     def check(self, connection: apsw.Connection) -> list[str]:
         """What SQLite finds wrong in the whole file."""
         try:
-            found = [str(said) for (said,) in connection.execute("PRAGMA integrity_check")]
+            found = [str(problem) for (problem,) in connection.execute("PRAGMA integrity_check")]
             if found == ["ok"]:
                 lost = connection.execute("PRAGMA foreign_key_check").fetchall()
                 found = [f"a row of '{table}' refers to what is gone" for table, *_ in lost]
         except apsw.CorruptError as exc:
             found = [str(exc)]
-        return [f"{self.place}: {said}" for said in found]
+        return [f"{self.path}: {problem}" for problem in found]
 
     def _found(self, name: str, number: int, take: int, text: str) -> TakenRecording:
-        item = held_of(text, number, self._shown(name))
-        return TakenRecording(self.library.lend(item), take)
+        item = held_of(text, number, self._where(name))
+        return TakenRecording(self.body_cache.with_bodies(item), take)
 
-    def _known(self, name: str, number: int, take: int, text: str) -> TakenRecording:
-        """The same, the very object where it was read lately: what is made of it may be kept."""
-        if len(text) > KNOWN_TEXT:
+    def _found_cached(self, name: str, number: int, take: int, text: str) -> TakenRecording:
+        """The same; the same object again where it was found lately, so that callers can cache by it."""
+        if len(text) > CACHED_TEXT:
             return self._found(name, number, take, text)
-        item = _held(text, number, self._shown(name))
-        return TakenRecording(self.library.lend(item), take)
+        item = _held(text, number, self._where(name))
+        return TakenRecording(self.body_cache.with_bodies(item), take)
 
-    def _shown(self, name: str) -> str:
-        return f"{self.place}, cassette '{name}'"
+    def _where(self, name: str) -> str:
+        return f"{self.path}, cassette '{name}'"
 
 
-_held = lru_cache(maxsize=KNOWN)(held_of)
+_held = lru_cache(maxsize=CACHED)(held_of)
 
 
 def _within(newest: Iterable[tuple[int, int | None]]) -> Iterator[int]:

@@ -1,7 +1,8 @@
-"""The number of the last change that was acknowledged, kept beside a store's file.
+"""Detect a SQLite file that lacks acknowledged recordings.
 
-It is written without a sync, so it may be behind; where it is ahead of the file, recordings are
-lost that were acknowledged: a `-wal` was removed, or an old copy of the file was put in its place.
+The number of the last acknowledged change is kept in `FILE.lock`. It is written without a sync, so
+it may be behind the file. Where it is ahead, recordings are lost: somebody removed the `-wal`, or
+put an old copy in the place of the file.
 """
 
 import os
@@ -19,47 +20,47 @@ _LINE = re.compile(r"([0-9a-f]{16}) (\d{1,18})\n?")
 
 
 class RollbackCheck:
-    """Used by one thread."""
+    """Not thread-safe: each thread has its own."""
 
-    def __init__(self, place: StoreLocation) -> None:
-        self._place = place
+    def __init__(self, location: StoreLocation) -> None:
+        self._location = location
         self._id = ""
         self._fd: int | None = None
 
     def refuse_emptied(self) -> None:
-        """Raise CassetteCorrupt for an empty file in the place of one that held recordings."""
+        """Raise CassetteCorrupt for an empty file that held recordings before."""
         found = self._read()
         if found is not None:
             raise CassetteCorrupt(
-                f"{self._place} is empty, though recordings were made into it: restore it, or "
-                f"remove it and {self._place.lock} to begin anew"
+                f"{self._location} is empty, though recordings were made into it: restore it, or "
+                f"remove it and {self._location.lock} to begin anew"
             )
 
-    def begin_anew(self) -> None:
-        """Forget a file that was removed."""
+    def reset(self) -> None:
+        """Forget the number of a file that was removed."""
         with suppress(OSError):
-            os.truncate(self._place.lock, 0)
+            os.truncate(self._location.lock, 0)
 
     def compare(self, connection: apsw.Connection) -> None:
-        """Raise CassetteCorrupt where the file lacks changes that were acknowledged."""
-        # In this order: others go on writing.
+        """Raise CassetteCorrupt where the file lacks acknowledged changes."""
+        # The number first: other processes go on writing.
         found = self._read()
         self._id, changes = rows(connection, "SELECT id, changes FROM state")[0]
         if found is not None and found[0] == self._id and found[1] > changes:
             raise CassetteCorrupt(
-                f"{self._place} lacks the last {found[1] - changes} changes that were acknowledged:"
+                f"{self._location} lacks the last {found[1] - changes} changes that were acknowledged:"
                 f" its -wal was removed, or it is an old copy; restore it, or remove "
-                f"{self._place.lock} to go on without them"
+                f"{self._location.lock} to go on without them"
             )
 
     def note(self, change: int) -> None:
-        """A change that is durable."""
+        """Write the number of a durable change."""
         with suppress(OSError):
             if self._fd is None:
                 flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-                self._fd = os.open(self._place.lock, flags, FILE_MODE)
+                self._fd = os.open(self._location.lock, flags, FILE_MODE)
                 os.fchmod(self._fd, FILE_MODE)
-            # Of one length, so that no number is ever half of another.
+            # A fixed length, so that a reader never sees a mix of two numbers.
             os.pwrite(self._fd, b"%b %018d\n" % (self._id.encode(), change), 0)
 
     def close(self) -> None:
@@ -69,7 +70,7 @@ class RollbackCheck:
 
     def _read(self) -> tuple[str, int] | None:
         try:
-            line = self._place.lock.read_text("ascii")
+            line = self._location.lock.read_text("ascii")
         except (OSError, UnicodeDecodeError):
             return None
         found = _LINE.fullmatch(line)

@@ -1,4 +1,4 @@
-"""The threads and files that a SQLite store uses while it is open."""
+"""The threads, connections and files of an open SQLite store."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ from tapeway.stores.sqlite.coordination.heartbeat import HeartbeatThread
 from tapeway.stores.sqlite.coordination.members import ProcessMember
 from tapeway.stores.sqlite.coordination.shared_file import SharedFile
 from tapeway.stores.sqlite.location import StoreFileAbsent, StoreLocation
-from tapeway.stores.sqlite.queries import Reading
+from tapeway.stores.sqlite.queries import CassetteQueries
 from tapeway.stores.sqlite.rollback_check import RollbackCheck
 from tapeway.stores.sqlite.transaction import WriteTransaction
 from tapeway.stores.sqlite.worker_thread import WorkerThread
@@ -38,187 +38,201 @@ _BODIES_AT_ONCE = 4
 
 
 class Runtime:
-    """From its making to `close`. Nothing is opened before it is used."""
+    """Lives from the store's `open` to its `close`. Each file is opened at its first use.
 
-    def __init__(self, place: StoreLocation, clock: Callable[[], float]) -> None:
-        self.place = place
+    Three threads read, so that a look-up waits for no scan, and a scan for no export.
+    """
+
+    def __init__(self, location: StoreLocation, clock: Callable[[], float]) -> None:
+        self.location = location
         self.clock = clock
-        self.library = bodies.Library(str(place), self._connect_to_read, self.scratch)
-        self.reading = Reading(str(place), self.library)
-        self.writer = RecordingWriter(place, self._step)
-        self.keepers = ThreadPoolExecutor(_BODIES_AT_ONCE, thread_name_prefix="tapeway-bodies")
-        self._quick = self._reader("read the recordings")
-        self._thorough = self._reader("look through the recordings")
-        self._slow = self._reader("read the cassette")
-        self._file = SharedFile(place, self._highest_fence)
-        self._desk = WorkerThread(f"{place}.shared", "tell the other processes", self._file.connect)
+        self.body_cache = bodies.BodyCache(str(location), self._connect_to_read, self.scratch)
+        self.queries = CassetteQueries(str(location), self.body_cache)
+        self.writer = RecordingWriter(location, self._move_cursors)
+        self.body_writers = ThreadPoolExecutor(_BODIES_AT_ONCE, thread_name_prefix="tapeway-bodies")
+        self._quick_reader = self._reader("read the recordings")
+        self._scan_reader = self._reader("look through the recordings")
+        self._full_reader = self._reader("read the cassette")
+        self._shared_file = SharedFile(location, self._highest_fence)
+        self._shared_thread = WorkerThread(
+            f"{location}.shared", "tell the other processes", self._shared_file.connect
+        )
         self.instance = ProcessMember.of_this_process(secrets.token_hex(3))
-        self.overflow = DiskFullCursors()
+        self.disk_full_cursors = DiskFullCursors()
         self._takes = 0
-        self.watch = HeartbeatThread(self._desk, self.instance, clock)
+        self.heartbeat = HeartbeatThread(self._shared_thread, self.instance, clock)
 
     async def read(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
-        """What a short look gives, or something else where there is no file."""
+        """The result of a look-up, or `otherwise` where there is no file."""
         try:
-            return await self._quick.run(work)
+            return await self._quick_reader.run(work)
         except StoreFileAbsent:
             return otherwise
 
-    async def look_through(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
-        """The same for what looks at more than a few recordings."""
+    async def scan(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
+        """The same for what reads more than a few recordings."""
         try:
-            return await self._thorough.run(work)
+            return await self._scan_reader.run(work)
         except StoreFileAbsent:
             return otherwise
 
-    async def go_through(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
-        """The same for what may go through all there is."""
+    async def read_all(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
+        """The same for what may read a whole cassette or file."""
         try:
-            return await self._slow.run(work)
+            return await self._full_reader.run(work)
         except StoreFileAbsent:
             return otherwise
 
-    async def compare(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
-        """The same for what is read together with the shared file, there as `shared`.
+    async def read_with_shared(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
+        """The same for a query that joins the shared file, attached as `shared`.
 
-        What that has no room for stays in `overflow`.
+        What the shared file has no room for stays in `disk_full_cursors`.
         """
-        used = self.overflow.used()
+        used = self.disk_full_cursors.used()
         try:
-            await self.tell(partial(write_touched, used) if used else lambda _: None)
+            await self.run_shared(partial(write_touched, used) if used else lambda _: None)
         except StoreFull:
             used = []
-        self.overflow.written(used)
+        self.disk_full_cursors.written(used)
 
         def both(connection: apsw.Connection) -> T:
             self._attach(connection)
             return work(connection)
 
-        return await self.look_through(both, otherwise)
+        return await self.scan(both, otherwise)
 
-    async def look(
+    async def cursors_and_recordings(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
     ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
-        """Turns and then recordings, by one visit to one thread."""
-        if not self._desk.connected:
-            await self.tell(lambda _: None)
+        """Cursors, then recordings: the two in one call to one thread."""
+        if not self._shared_thread.connected:
+            await self.run_shared(lambda _: None)
 
         def both(
             connection: apsw.Connection,
         ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
             self._attach(connection)
             found = cursors.read(name, take, keys, connection)
-            return found, self.reading.find(name, digests, connection)
+            return found, self.queries.find(name, digests, connection)
 
         return await self.read(both, ({}, []))
 
     async def note_takes(self, takes: int) -> None:
-        """Remember how many takes ever began, where that can be written."""
-        if takes <= self._takes or not self.place.writable:
+        """Store how many takes ever began, where the file can be written."""
+        if takes <= self._takes or not self.location.writable:
             return
         try:
-            await self.write(lambda pen: writes.note_takes(pen, takes))
+            await self.write(lambda transaction: writes.note_takes(transaction, takes))
             self._takes = takes
         except StoreError as exc:
             log.warning("%s", exc.message)
 
-    async def tidy_up(self) -> None:
-        """Remove what was left over: bodies nobody refers to, halves of cassettes."""
-        if await self.read(writes.is_untidy, otherwise=False):
+    async def sweep(self) -> None:
+        """Remove bodies that no recording refers to, and half-written cassettes."""
+        if await self.read(writes.needs_sweep, otherwise=False):
             await self.writer.until_done(bodies.sweep)
             await self.writer.until_done(writes.clear_leftovers)
 
     async def write(self, work: Callable[[WriteTransaction], T]) -> T:
-        """What a transaction gives, once it is durable."""
+        """The result of a transaction, once it is durable."""
         return await self.writer.run(work)
 
-    async def tell(self, work: Callable[[apsw.Connection], T]) -> T:
-        """What work on the shared file gives."""
-        return await self._desk.run(work)
+    async def run_shared(self, work: Callable[[apsw.Connection], T]) -> T:
+        """The result of work on the shared file."""
+        return await self._shared_thread.run(work)
 
     def scratch(self) -> str | None:
-        """A folder with room beside the file, where one can be written."""
-        for folder in (self.place.folder, *self.place.folder.parents):
+        """The folder for temporary files: that of the store, None where it cannot be written."""
+        for folder in (self.location.folder, *self.location.folder.parents):
             if folder.is_dir():
                 return str(folder) if os.access(folder, os.W_OK) else None
         return None
 
     async def close(self) -> None:
-        await self.watch.stop()
+        await self.heartbeat.stop()
         try:
-            if self._desk.connected:
-                await self.tell(lambda connection: members.leave(self.instance, connection))
+            if self._shared_thread.connected:
+                await self.run_shared(lambda connection: members.leave(self.instance, connection))
         except StoreError as exc:
             log.warning("%s", exc.message)
-        await asyncio.to_thread(self.keepers.shutdown)
-        for desk in (self.writer, self._quick, self._thorough, self._slow, self._desk):
-            await desk.close()
-        self._file.close()
-        self.library.close()
+        await asyncio.to_thread(self.body_writers.shutdown)
+        for thread in (
+            self.writer,
+            self._quick_reader,
+            self._scan_reader,
+            self._full_reader,
+            self._shared_thread,
+        ):
+            await thread.close()
+        self._shared_file.close()
+        self.body_cache.close()
 
-    def _reader(self, deed: str) -> WorkerThread:
+    def _reader(self, action: str) -> WorkerThread:
         return WorkerThread(
-            str(self.place), deed, self._connect_to_read, lambda: _which(self.place.path)
+            str(self.location),
+            action,
+            self._connect_to_read,
+            lambda: _file_identity(self.location.path),
         )
 
     def _attach(self, connection: apsw.Connection) -> None:
         if "shared" not in connection.db_names():
-            connection.execute("ATTACH ? AS shared", (str(self._file.path.resolve()),))
+            connection.execute("ATTACH ? AS shared", (str(self._shared_file.path.resolve()),))
 
     def _connect_to_read(self) -> apsw.Connection:
-        found = self.place.look()
-        told = RollbackCheck(self.place)
+        found = self.location.examine()
+        rollback_check = RollbackCheck(self.location)
         if not found.st_size:
-            told.refuse_emptied()
+            rollback_check.refuse_emptied()
             raise StoreFileAbsent
-        log_file = self.place.beside("-wal")
-        logged = log_file.exists() and log_file.stat().st_size
-        role: Role = "read" if self.place.writable or logged else "copy"
+        log_file = self.location.beside("-wal")
+        has_log = log_file.exists() and log_file.stat().st_size
+        role: Role = "read" if self.location.writable or has_log else "copy"
 
-        def look(connection: apsw.Connection) -> None:
-            version = schema.stored_version(connection, str(self.place))
+        def check(connection: apsw.Connection) -> None:
+            version = schema.stored_version(connection, str(self.location))
             if version is None:
                 raise StoreFileAbsent
             check_small(connection)
-            told.compare(connection)
+            rollback_check.compare(connection)
             if version < schema.VERSION:
                 raise schema.OldSchema
 
         try:
-            return connect(self.place.path, role, look)
+            return connect(self.location.path, role, check)
         except schema.OldSchema:
             self._upgrade()
-            return connect(self.place.path, role, look)
+            return connect(self.location.path, role, check)
 
     def _upgrade(self) -> None:
-        if not self.place.writable:
+        if not self.location.writable:
             raise StoreError(
-                f"{self.place}: an older tapeway wrote its tables, and they cannot be upgraded "
+                f"{self.location}: an older tapeway wrote its tables, and they cannot be upgraded "
                 "where the file is read-only: open it once where it can be written",
                 status=503,
             )
-        upgrade = partial(schema.upgrade, place=str(self.place))
-        connect(self.place.path, "write", upgrade).close()
+        upgrade = partial(schema.upgrade, path=str(self.location))
+        connect(self.location.path, "write", upgrade).close()
 
     def _highest_fence(self) -> int:
         try:
             with closing(self._connect_to_read()) as connection:
-                return self.reading.highest_fence(connection)
+                return self.queries.highest_fence(connection)
         except StoreFileAbsent:
             return 0
 
-    def _step(self, recorded: list[Recorded]) -> None:
+    def _move_cursors(self, recorded: list[Recorded]) -> None:
         steps = [(name, index, each.step) for name, index, each in recorded if each.step]
         if not steps:
             return
         try:
-            self._desk.now(lambda connection: cursors.step(steps, connection))
+            self._shared_thread.run_blocking(lambda connection: cursors.step(steps, connection))
         except StoreError as exc:
-            # It is recorded: at worst the next one to ask is given this answer once more.
+            # The recording is durable: at worst the next equal request replays it once more.
             log.error("%s", exc.message)
 
 
-def _which(path: Path) -> tuple[int, int] | None:
+def _file_identity(path: Path) -> tuple[int, int] | None:
     try:
         found = os.stat(path)
     except OSError:

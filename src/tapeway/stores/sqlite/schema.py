@@ -1,10 +1,10 @@
 """The tables of a SQLite store.
 
-    cassette ─┬─ interaction ─┬─ key       what it is found under, by the generation of the rules
+    cassette ─┬─ interaction ─┬─ key       digests to find it by, per generation of the rules
               └─ source       └─ usage ── body ── piece
 
-A cassette without a name is one on its way in, or on its way out. Its counts are kept with every
-write, so that nothing is ever counted. `number` is an interaction's index, `place` its order.
+A cassette without a name is being written or removed. Every write updates its counts, so that no
+query counts rows. `number` is an interaction's index, `place` its position in the order.
 """
 
 import secrets
@@ -17,7 +17,7 @@ from tapeway.stores.shared.format_versions import pending_upgrades
 from tapeway.stores.sqlite.connection import immediate_transaction
 
 APPLICATION = 0x7A9E3A41
-"""Says in the file's header whose it is."""
+"""Marks the file as tapeway's, in its header."""
 
 VERSION = 1
 
@@ -87,10 +87,10 @@ _NAMES = {"state", "cassette", "interaction", "key", "source", "body", "piece", 
 
 
 class OldSchema(Exception):
-    """The tables are of an older version: they have to be upgraded before they are read."""
+    """The tables are of an older version and must be upgraded before they are read."""
 
 
-def stored_version(connection: apsw.Connection, place: str) -> int | None:
+def stored_version(connection: apsw.Connection, path: str) -> int | None:
     """The version of a file's tables, None for an empty file.
 
     Raises CassetteCorrupt for a file of another program, of a newer tapeway, and without a table.
@@ -101,32 +101,32 @@ def stored_version(connection: apsw.Connection, place: str) -> int | None:
         return None
     if application != APPLICATION:
         raise CassetteCorrupt(
-            f"{place} is a SQLite file of another program: give --store sqlite: another file"
+            f"{path} is a SQLite file of another program: give --store sqlite: another file"
         )
-    pending_upgrades(version, VERSION, UPGRADES, place)
+    pending_upgrades(version, VERSION, UPGRADES, path)
     if version == VERSION and not found >= _NAMES:
-        raise CassetteCorrupt(f"{place} lacks some of its tables: restore it from a copy")
+        raise CassetteCorrupt(f"{path} lacks some of its tables: restore it from a copy")
     return version
 
 
-def create(connection: apsw.Connection, place: str) -> None:
-    """Make the tables in an empty file, in one step, whoever else does the same."""
+def create(connection: apsw.Connection, path: str) -> None:
+    """Create the tables in an empty file; safe where several processes do so at once."""
     with immediate_transaction(connection):
-        if stored_version(connection, place) is None:
+        if stored_version(connection, path) is None:
             connection.execute(TABLES)
             connection.execute("INSERT INTO state VALUES (?, 0, 0)", (secrets.token_hex(8),))
             connection.pragma("application_id", APPLICATION)
             connection.pragma("user_version", VERSION)
 
 
-def upgrade(connection: apsw.Connection, place: str) -> None:
+def upgrade(connection: apsw.Connection, path: str) -> None:
     """Bring the tables of an older version to this one. Raises CassetteCorrupt."""
-    run_upgrades(connection, place, VERSION, UPGRADES)
+    run_upgrades(connection, path, VERSION, UPGRADES)
 
 
 def run_upgrades(
     connection: apsw.Connection,
-    place: str,
+    path: str,
     known: int,
     upgrades: Mapping[int, Callable[[apsw.Connection], None]],
 ) -> None:
@@ -139,11 +139,11 @@ def run_upgrades(
     with immediate_transaction(connection):
         found = user_version(connection)
         try:
-            for each in pending_upgrades(found, known, upgrades, place):
+            for each in pending_upgrades(found, known, upgrades, path):
                 each(connection)
         except (apsw.SQLError, apsw.ConstraintError) as exc:
             raise CassetteCorrupt(
-                f"{place}: its tables could not be upgraded from version {found} to {known} "
+                f"{path}: its tables could not be upgraded from version {found} to {known} "
                 f"({exc}): use the tapeway that wrote it; it was left as it is"
             ) from exc
         connection.pragma("user_version", known)

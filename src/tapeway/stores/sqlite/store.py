@@ -1,10 +1,11 @@
 """Cassettes in one SQLite file, shared by the processes of a machine.
 
-Every process has one thread that writes, some that read (so that no hit waits for an export), and
-one for what processes tell each other. Who replays waits for no sync, and the event loop for no disk.
+Each process has one thread that writes, three that read (so that no hit waits for an export), and
+one for the shared file with cursors, leases and the mode. A replay waits for no sync, and the event
+loop for no disk.
 
-A recording is durable before its key's turn moves on. Whoever looks in between sees an answer that
-somebody is being given at this moment, and replays it: what equal requests at the same time get.
+A recording is durable before the cursor of its key moves on. A request in between finds the
+recording and replays it, as equal requests at the same time do.
 """
 
 import asyncio
@@ -36,23 +37,23 @@ from tapeway.stores.sqlite import bodies, writes
 from tapeway.stores.sqlite.coordination import control, cursors, members
 from tapeway.stores.sqlite.location import StoreLocation
 from tapeway.stores.sqlite.runtime import Runtime
-from tapeway.stores.sqlite.transaction import CassetteRow, WriteTransaction
+from tapeway.stores.sqlite.transaction import CassetteRow
 
 APPLIED_WITHIN_S = 2.0
 """How long a change waits for the other processes to apply it."""
 
-_LOOK_S = 0.02
-_LAPSED_S = 1.0
-_MANY = 500
+_POLL_S = 0.02
+_LEASE_WAIT_S = 1.0
+_BATCH = 500
 
 
 class SqliteStore:
-    """A SQLite file. It is made by the first write; several stores of one file are fine."""
+    """A SQLite file. The first write creates it; several stores of one file are fine."""
 
     durability = "disk"
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` is one that all processes of the machine share."""
+        """`clock` is the same for all processes of the machine."""
         self.url = f"sqlite:{path}"
         self.capabilities = Capabilities(
             write_health=self,
@@ -66,201 +67,217 @@ class SqliteStore:
             checker=self,
             shared=self,
         )
-        self._place = StoreLocation(path)
+        self._location = StoreLocation(path)
         self._clock = clock
-        self._house: Runtime | None = None
+        self._runtime: Runtime | None = None
 
     @property
     def poisoned(self) -> bool:
         """Whether nothing is acknowledged until a cassette is ejected or the store reopened."""
-        return self._house is not None and self._house.writer.poisoned
+        return self._runtime is not None and self._runtime.writer.poisoned
 
     @property
     def scratch(self) -> str | None:
-        return self._open.scratch()
+        return self._opened.scratch()
 
     @property
     def in_touch(self) -> bool:
-        return self._house is not None and self._house.watch.in_touch
+        return self._runtime is not None and self._runtime.heartbeat.in_touch
 
     async def open(self) -> None:
-        if self._house is None:
-            self._place.refuse_network()
-            self._house = Runtime(self._place, self._clock)
+        if self._runtime is None:
+            self._location.refuse_network()
+            self._runtime = Runtime(self._location, self._clock)
             try:
-                # What cannot be read says so now.
+                # Fails now for a file that cannot be read.
                 await self.names()
             except BaseException:
                 await self.close()
                 raise
 
     async def close(self) -> None:
-        house, self._house = self._house, None
-        if house is not None:
-            await house.close()
+        runtime, self._runtime = self._runtime, None
+        if runtime is not None:
+            await runtime.close()
 
     # Whole cassettes.
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
-        house = self._named(name)
+        runtime = self._for_cassette(name)
         if writable:
-            house.place.refuse_read_only()
-            await house.writer.mend()
-        return await house.go_through(partial(house.reading.load, name), None)
+            runtime.location.refuse_read_only()
+            await runtime.writer.recover()
+        return await runtime.read_all(partial(runtime.queries.load, name), None)
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
-        await self._named(name).writer.append(name, head, recording)
+        await self._for_cassette(name).writer.append(name, head, recording)
 
     async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
-        house = self._named(name)
-        made = await asyncio.to_thread(_texts, items)
-        first = await self._reserve(name, len(made))
-        await house.write(lambda pen: writes.extend(pen, name, head, made, first))
+        runtime = self._for_cassette(name)
+        texts = await asyncio.to_thread(_with_texts, items)
+        first = await self._reserve(name, len(texts))
+        await runtime.write(
+            lambda transaction: writes.extend(transaction, name, head, texts, first)
+        )
 
     async def save(self, name: str, cassette: StoredCassette) -> None:
-        house = self._named(name)
-        shelf = await house.write(lambda pen: pen.new_shelf(None, cassette.head))
+        runtime = self._for_cassette(name)
+        row = await runtime.write(lambda transaction: transaction.add_cassette(None, cassette.head))
         try:
-            for start in range(0, len(cassette.interactions), _MANY):
-                some = cassette.interactions[start : start + _MANY]
-                made = await asyncio.to_thread(_texts, some)
-                await house.write(partial(_fill, shelf, made, start))
+            for start in range(0, len(cassette.interactions), _BATCH):
+                some = cassette.interactions[start : start + _BATCH]
+                texts = await asyncio.to_thread(_with_texts, some)
+                await runtime.write(
+                    partial(
+                        writes.add_at_end,
+                        cassette=replace(row, next=start, last_place=start),
+                        items=texts,
+                    )
+                )
         except BaseException:
-            await self._clear(shelf.id)
+            await self._remove_rows(row.id)
             raise
-        before = await house.write(lambda pen: writes.show(pen, name, shelf.id))
-        await house.tell(partial(cursors.forget, name))
+        before = await runtime.write(
+            lambda transaction: writes.give_name(transaction, name, row.id)
+        )
+        await runtime.run_shared(partial(cursors.forget, name))
         if before is not None:
-            await self._clear(before)
+            await self._remove_rows(before)
 
     async def supplant(self, name: str, by: str) -> None:
-        house = self._named(name)
-        if await house.read(partial(house.reading.outline, by), None) is None:
+        runtime = self._for_cassette(name)
+        if await runtime.read(partial(runtime.queries.outline, by), None) is None:
             return
-        before = await house.write(lambda pen: writes.supplant(pen, name, by))
+        before = await runtime.write(lambda transaction: writes.supplant(transaction, name, by))
         for each in (name, by):
-            await house.tell(partial(cursors.forget, each))
+            await runtime.run_shared(partial(cursors.forget, each))
         if before is not None:
-            await self._clear(before)
+            await self._remove_rows(before)
 
     async def release(self, name: str) -> None:
-        """Nothing is to be brought into a final form: what is recorded is in it."""
-        house = self._named(name)
-        await house.writer.mend()
-        await house.tidy_up()
+        """Recordings are in their final form at once: only what is left over is removed."""
+        runtime = self._for_cassette(name)
+        await runtime.writer.recover()
+        await runtime.sweep()
 
     async def remove(self, name: str) -> bool:
-        house = self._named(name)
-        if await house.read(partial(house.reading.outline, name), None) is None:
+        runtime = self._for_cassette(name)
+        if await runtime.read(partial(runtime.queries.outline, name), None) is None:
             return False
-        left = await house.write(lambda pen: writes.hide(pen, name))
+        left = await runtime.write(lambda transaction: writes.take_name(transaction, name))
         if left is None:
             return False
-        await house.tell(partial(cursors.forget, name))
-        await self._clear(left)
+        await runtime.run_shared(partial(cursors.forget, name))
+        await self._remove_rows(left)
         return True
 
     async def names(self) -> Sequence[str]:
-        house = self._open
-        return await house.read(house.reading.names, [])
+        runtime = self._opened
+        return await runtime.read(runtime.queries.names, [])
 
     async def stat(self, name: str) -> CassetteStat | None:
-        house = self._named(name)
-        return await house.read(partial(house.reading.stat, name), None)
+        runtime = self._for_cassette(name)
+        return await runtime.read(partial(runtime.queries.stat, name), None)
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
-        house = self._named(name)
-        house.place.refuse_read_only()
-        # Beside the writer's thread: what takes seconds does not hold up recordings.
-        file = await outcome(house.keepers.submit(bodies.keep, house.writer.now, pieces))
-        return replace(file, hold=bodies.SqliteBodyFile(house.library, file.digest))
+        runtime = self._for_cassette(name)
+        runtime.location.refuse_read_only()
+        # In its own thread: a body that takes seconds to arrive must not hold up recordings.
+        file = await outcome(
+            runtime.body_writers.submit(bodies.keep, runtime.writer.run_blocking, pieces)
+        )
+        return replace(file, hold=bodies.SqliteBodyFile(runtime.body_cache, file.digest))
 
     async def check(self) -> Sequence[str]:
-        house = self._open
-        return await house.go_through(house.reading.check, [])
+        runtime = self._opened
+        return await runtime.read_all(runtime.queries.check, [])
 
     # Single recordings.
 
     async def outline(self, name: str) -> Outline | None:
-        house = self._named(name)
-        return await house.read(partial(house.reading.outline, name), None)
+        runtime = self._for_cassette(name)
+        return await runtime.read(partial(runtime.queries.outline, name), None)
 
     async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
-        house = self._named(name)
-        return await house.read(partial(house.reading.find, name, keys), [])
+        runtime = self._for_cassette(name)
+        return await runtime.read(partial(runtime.queries.find, name, keys), [])
 
     async def get(self, name: str, index: int) -> TakenRecording | None:
-        house = self._named(name)
-        return await house.read(partial(house.reading.get, name, index), None)
+        runtime = self._for_cassette(name)
+        return await runtime.read(partial(runtime.queries.get, name, index), None)
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
-        house = self._named(name)
-        return await house.read(partial(house.library.find, name, digest), None)
+        runtime = self._for_cassette(name)
+        return await runtime.read(partial(runtime.body_cache.find, name, digest), None)
 
     async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[TakenRecording]:
-        house = self._named(name)
-        return await house.go_through(partial(house.reading.page, name, after, limit), [])
+        runtime = self._for_cassette(name)
+        return await runtime.read_all(partial(runtime.queries.page, name, after, limit), [])
 
     async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[TakenRecording]:
-        house = self._named(name)
-        return await house.look_through(partial(house.reading.near, name, method, path, limit), [])
+        runtime = self._for_cassette(name)
+        return await runtime.scan(partial(runtime.queries.near, name, method, path, limit), [])
 
     async def unused(self, name: str, take: int, limit: int) -> Sequence[Titled]:
-        house = self._named(name)
-        look = partial(house.reading.unused, name, take, limit)
-        found: Sequence[Titled] = await house.compare(look, [])
-        used = house.overflow.used_in(name, take)
+        runtime = self._for_cassette(name)
+        query = partial(runtime.queries.unused, name, take, limit)
+        found: Sequence[Titled] = await runtime.read_with_shared(query, [])
+        used = runtime.disk_full_cursors.used_in(name, take)
         return [each for each in found if each.index not in used]
 
     async def unused_count(self, name: str, take: int) -> int:
-        house = self._named(name)
-        count = await house.compare(partial(house.reading.unused_count, name, take), 0)
-        return count - len(house.overflow.used_in(name, take))
+        runtime = self._for_cassette(name)
+        count = await runtime.read_with_shared(partial(runtime.queries.unused_count, name, take), 0)
+        return count - len(runtime.disk_full_cursors.used_in(name, take))
 
     async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[Titled]]:
-        house = self._named(name)
-        return await house.look_through(partial(house.reading.duplicates, name, limit), [])
+        runtime = self._for_cassette(name)
+        return await runtime.scan(partial(runtime.queries.duplicates, name, limit), [])
 
     async def reserve(self, name: str) -> int:
-        self._named(name)
+        self._for_cassette(name)
         return await self._reserve(name, 1)
 
     async def edit(self, name: str, index: int, changed: AnyInteraction | None) -> bool:
-        house = self._named(name)
-        if await house.read(partial(house.reading.outline, name), None) is None:
+        runtime = self._for_cassette(name)
+        if await runtime.read(partial(runtime.queries.outline, name), None) is None:
             return False
         item = None if changed is None else replace(changed, index=index)
         text = "" if item is None else brought_in(item)
-        return await house.write(lambda pen: writes.edit(pen, name, index, item, text))
+        return await runtime.write(
+            lambda transaction: writes.edit(transaction, name, index, item, text)
+        )
 
     async def restate(self, name: str, head: CassetteHead) -> None:
-        house = self._named(name)
+        runtime = self._for_cassette(name)
         while True:
-            outline = await house.read(partial(house.reading.outline, name), None)
+            outline = await runtime.read(partial(runtime.queries.outline, name), None)
             if outline is None or outline.head == head:
                 return
-            begun = await house.write(lambda pen: writes.announce(pen, name, head))
+            begun = await runtime.write(
+                lambda transaction: writes.begin_rekey(transaction, name, head)
+            )
             if begun is None or await self._rekey(*begun, head):
                 return
-            # Another process does the same, or something else: what came out of it is looked at.
-            while await house.read(partial(house.reading.is_changing, name), otherwise=False):  # noqa: ASYNC110
-                await asyncio.sleep(_LOOK_S)
+            # Another process changes the rules: wait for its result, then compare again.
+            while await runtime.read(partial(runtime.queries.is_changing, name), otherwise=False):  # noqa: ASYNC110
+                await asyncio.sleep(_POLL_S)
 
-    # Turns and leases.
+    # Cursors and leases.
 
     async def turns(
         self, name: str, take: int, keys: Sequence[bytes]
     ) -> Mapping[bytes, CursorState]:
-        house = self._named(name)
-        found = await house.tell(partial(cursors.read, name, take, keys))
-        return house.overflow.over(name, take, keys, found)
+        runtime = self._for_cassette(name)
+        found = await runtime.run_shared(partial(cursors.read, name, take, keys))
+        return runtime.disk_full_cursors.overlay(name, take, keys, found)
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
     ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
-        house = self._named(name)
-        stand, found = await house.look(name, take, keys, digests)
-        return house.overflow.over(name, take, keys, stand), found
+        runtime = self._for_cassette(name)
+        stored, found = await runtime.cursors_and_recordings(name, take, keys, digests)
+        return runtime.disk_full_cursors.overlay(name, take, keys, stored), found
 
     async def advance(
         self,
@@ -271,128 +288,120 @@ class SqliteStore:
         state: bytes,
         touched: int,
     ) -> bool:
-        """Where the shared file is full, only this process knows until there is room."""
-        house, place = self._named(name), (name, take, key)
-        overflow = house.overflow
-        if overflow.knows_better(place, before):
+        """On a full disk only this process knows the new state, until there is room."""
+        runtime, cursor = self._for_cassette(name), (name, take, key)
+        disk_full = runtime.disk_full_cursors
+        if disk_full.is_newer(cursor, before):
             return False
-        stored = overflow.stored(place, before)
+        stored = disk_full.stored(cursor, before)
         try:
             work = partial(cursors.advance, name, take, key, stored, state, touched)
-            done = await house.tell(work)
+            done = await runtime.run_shared(work)
         except StoreFull as full:
             if (await self.turns(name, take, [key])).get(key) != before:
                 return False
-            overflow.keep(place, stored, state, touched, full)
+            disk_full.keep(cursor, stored, state, touched, full)
             return True
-        overflow.drop(place)
+        disk_full.drop(cursor)
         return done
 
     async def claim(self, name: str, key: bytes) -> Lease | None:
-        house = self._named(name)
+        runtime = self._for_cassette(name)
         now = self._clock()
-        claimed = await house.tell(partial(members.claim, house.instance, name, key, now))
-        house.watch.start()
+        claimed = await runtime.run_shared(partial(members.claim, runtime.instance, name, key, now))
+        runtime.heartbeat.start()
         if claimed is None:
             return None
         lease, taken_over = claimed
         if taken_over:
-            # From now on its owner before can record nothing, should it still be about to.
+            # From now on its former owner can record nothing under it.
             try:
-                await house.write(lambda pen: writes.fence(pen, name, key, lease.fence))
+                await runtime.write(
+                    lambda transaction: writes.fence(transaction, name, key, lease.fence)
+                )
             except StoreError:
                 await self.give_back(lease)
                 raise
         return lease
 
     async def lapsed(self, name: str, key: bytes) -> None:
-        house = self._named(name)
-        until = self._clock() + _LAPSED_S
+        runtime = self._for_cassette(name)
+        until = self._clock() + _LEASE_WAIT_S
         while self._clock() < until:
-            if not await house.tell(partial(members.is_held, name, key, self._clock())):
+            if not await runtime.run_shared(partial(members.is_held, name, key, self._clock())):
                 return
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
     async def give_back(self, lease: Lease) -> None:
-        await self._open.tell(partial(members.give_back, lease))
+        await self._opened.run_shared(partial(members.give_back, lease))
 
     async def fences(self, name: str) -> frozenset[int]:
-        return await self._named(name).tell(partial(members.fences, name, self._clock()))
+        return await self._for_cassette(name).run_shared(
+            partial(members.fences, name, self._clock())
+        )
 
     # Steering.
 
     async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:
-        house = self._open
-        takes = await house.read(house.reading.takes, 0)
-        work = partial(control.join, house.instance, wanted, takes, self._clock())
-        joined = await house.tell(work)
-        house.watch.follow(joined, apply)
-        await house.note_takes(joined.takes)
+        runtime = self._opened
+        takes = await runtime.read(runtime.queries.takes, 0)
+        work = partial(control.join, runtime.instance, wanted, takes, self._clock())
+        joined = await runtime.run_shared(work)
+        runtime.heartbeat.follow(joined, apply)
+        await runtime.note_takes(joined.takes)
         return joined
 
     async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
-        house = self._open
-        steered = await house.tell(partial(control.steer, change))
-        house.watch.take(steered)
-        await house.note_takes(steered.takes)
+        runtime = self._opened
+        steered = await runtime.run_shared(partial(control.steer, change))
+        runtime.heartbeat.apply(steered)
+        await runtime.note_takes(steered.takes)
         until = self._clock() + APPLIED_WITHIN_S
         while True:
             work = partial(control.laggards, steered.generation, self._clock())
-            laggards = await house.tell(work)
+            laggards = await runtime.run_shared(work)
             if not laggards or self._clock() >= until:
                 return steered, tuple(laggards)
-            await asyncio.sleep(_LOOK_S)
-
-    # How it does it.
+            await asyncio.sleep(_POLL_S)
 
     @property
-    def _open(self) -> Runtime:
-        if self._house is None:
+    def _opened(self) -> Runtime:
+        if self._runtime is None:
             raise closed(self.url)
-        return self._house
+        return self._runtime
 
-    def _named(self, name: str) -> Runtime:
-        house = self._open
+    def _for_cassette(self, name: str) -> Runtime:
+        runtime = self._opened
         check_cassette_name(name)
-        return house
+        return runtime
 
     async def _reserve(self, name: str, count: int) -> int:
-        house = self._open
-        above = await house.read(partial(house.reading.next_number, name), 0)
-        return await house.tell(partial(cursors.reserve, name, above, count))
+        runtime = self._opened
+        above = await runtime.read(partial(runtime.queries.next_number, name), 0)
+        return await runtime.run_shared(partial(cursors.reserve, name, above, count))
 
-    async def _clear(self, shelf_id: int) -> None:
-        await self._open.writer.until_done(lambda pen: writes.clear(pen, shelf_id))
+    async def _remove_rows(self, cassette_id: int) -> None:
+        await self._opened.writer.until_done(
+            lambda transaction: writes.remove_some(transaction, cassette_id)
+        )
 
-    async def _rekey(self, shelf: CassetteRow, generation: int, head: CassetteHead) -> bool:
-        """False where another change of the rules came in between."""
-        house = self._open
+    async def _rekey(self, row: CassetteRow, generation: int, head: CassetteHead) -> bool:
+        """Find the recordings under the head's rules; False where another change came in between."""
+        runtime = self._opened
         after = -1
         while True:
-            reached = await house.write(partial(_rekey, shelf.id, generation, head, after))
+            step = partial(
+                writes.rekey, cassette_id=row.id, generation=generation, head=head, after=after
+            )
+            reached = await runtime.write(step)
             if reached is None:
                 return False
             if reached < 0:
                 break
             after = reached
-        await house.writer.until_done(lambda pen: writes.forget_keys(pen, shelf.id))
+        await runtime.writer.until_done(lambda transaction: writes.forget_keys(transaction, row.id))
         return True
 
 
-def _texts(items: Sequence[AnyInteraction]) -> list[tuple[AnyInteraction, str]]:
+def _with_texts(items: Sequence[AnyInteraction]) -> list[tuple[AnyInteraction, str]]:
     return [(item, brought_in(item)) for item in items]
-
-
-def _fill(
-    shelf: CassetteRow,
-    items: Sequence[tuple[AnyInteraction, str]],
-    first: int,
-    pen: WriteTransaction,
-) -> None:
-    writes.fill(pen, replace(shelf, next=first, last_place=first), items)
-
-
-def _rekey(
-    shelf_id: int, generation: int, head: CassetteHead, after: int, pen: WriteTransaction
-) -> int | None:
-    return writes.rekey(pen, shelf_id, generation, head, after)

@@ -1,4 +1,4 @@
-"""One write transaction on the recordings, and how single ones are put in and taken out."""
+"""A write transaction on the recordings: add and remove single ones, and keep the counts."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +15,10 @@ from tapeway.paging import large_bodies
 from tapeway.stores.shared.columns import head_text, numbered, row_of, rules_of
 from tapeway.stores.sqlite.connection import immediate_transaction
 
-SPARED_S = 600
-"""How long something stays that nothing refers to: somebody may be about to."""
+GRACE_S = 600
+"""How long an unreferenced body or half-written cassette stays: its writer may still be at work."""
 
-_SHELF = """
+_CASSETTE = """
 SELECT id, meta, generation, coming_meta, coming_generation, next, last_place
 FROM cassette WHERE name = ?
 """
@@ -43,7 +43,7 @@ UPDATE body SET idle_since = ? WHERE id IN (SELECT body FROM usage WHERE interac
 
 @dataclass(frozen=True, slots=True)
 class CassetteRow:
-    """A cassette's row: what has to be known to put something into it."""
+    """The columns of a cassette that a write needs."""
 
     id: int
     meta: str
@@ -56,7 +56,7 @@ class CassetteRow:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where an interaction stands: its index, its place in the order, the take it was made in."""
+    """An interaction's index (`number`), its place in the order, and the take it was recorded in."""
 
     number: int
     place: int
@@ -65,10 +65,10 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class WriteTransaction:
-    """A transaction under way; `change` is its number among all there ever were."""
+    """A transaction under way; `change` numbers it among all there ever were."""
 
     connection: apsw.Connection
-    place: str
+    path: str
     change: int
     at: datetime
 
@@ -78,61 +78,62 @@ class WriteTransaction:
         return int(self.at.timestamp())
 
     @property
-    def written(self) -> str:
-        """The time as a list of cassettes shows it."""
+    def timestamp(self) -> str:
+        """The time as `modified_at` holds it."""
         return self.at.isoformat(timespec="microseconds")
 
-    def written_before(self, seconds: int) -> str:
+    def timestamp_before(self, seconds: int) -> str:
         """The time so many seconds ago, in the same form."""
         return (self.at - timedelta(seconds=seconds)).isoformat(timespec="microseconds")
 
-    def shelf(self, name: str) -> CassetteRow | None:
-        """A cassette."""
-        found = self.connection.execute(_SHELF, (name,)).fetchone()
+    def cassette(self, name: str) -> CassetteRow | None:
+        found = self.connection.execute(_CASSETTE, (name,)).fetchone()
         return None if found is None else CassetteRow(*found)
 
-    def new_shelf(self, name: str | None, head: CassetteHead) -> CassetteRow:
-        """A cassette that was not there; without a name it is not to be seen yet."""
+    def add_cassette(self, name: str | None, head: CassetteHead) -> CassetteRow:
+        """Add an empty cassette; one without a name is not visible yet."""
         meta = head_text(head)
         self.connection.execute(
             "INSERT INTO cassette (name, created_at, run_id, meta, changed, modified_at) "
             "VALUES (?, ?, ?, ?, ?, ?)",
-            (name, head.created_at, head.run_id, meta, self.change, self.written),
+            (name, head.created_at, head.run_id, meta, self.change, self.timestamp),
         )
         return CassetteRow(self.connection.last_insert_rowid(), meta, 0, None, None, 0, 0)
 
-    def put(self, shelf: CassetteRow, slot: Position, item: AnyInteraction, text: str) -> None:
-        """An interaction in its slot, found under the cassette's rules and those to come."""
-        row = row_of(item, text, rules_of(shelf.meta))
-        inside = (shelf.id, slot.number, slot.place, slot.take, row.exchange)
-        asked = (row.route, row.base, row.method, row.path, row.query)
+    def put(
+        self, cassette: CassetteRow, position: Position, item: AnyInteraction, text: str
+    ) -> None:
+        """Add an interaction with its keys, by the rules in force and by those to come."""
+        columns = row_of(item, text, rules_of(cassette.meta))
+        placed = (cassette.id, position.number, position.place, position.take, columns.exchange)
+        asked = (columns.route, columns.base, columns.method, columns.path, columns.query)
         size = len(text) + sum([file.size for file in large_bodies(item)])
-        values = (*inside, *asked, row.weight, size, text)
+        values = (*placed, *asked, columns.weight, size, text)
         id_ = self.connection.execute(_INSERT, values).get
-        self._find_under(shelf.id, shelf.generation, row.keys, id_)
+        self._add_keys(cassette.id, cassette.generation, columns.keys, id_)
         if (exchange := exchange_of(item)) is not None:
-            if shelf.coming_meta is not None and shelf.coming_generation is not None:
-                coming = index_keys(exchange, rules_of(shelf.coming_meta))
-                self._find_under(shelf.id, shelf.coming_generation, coming, id_)
-            self.connection.execute(_SOURCE, (shelf.id, row.route, row.base))
-        for digest in row.bodies:
+            if cassette.coming_meta is not None and cassette.coming_generation is not None:
+                coming = index_keys(exchange, rules_of(cassette.coming_meta))
+                self._add_keys(cassette.id, cassette.coming_generation, coming, id_)
+            self.connection.execute(_SOURCE, (cassette.id, columns.route, columns.base))
+        for digest in columns.bodies:
             self._use(id_, digest)
-        self._count(shelf.id, 1, row.exchange, size, slot)
+        self._count(cassette.id, 1, columns.exchange, size, position)
 
-    def take_out(self, shelf_id: int, number: int) -> Position | None:
-        """Where an interaction stood that is gone now, or None where there was none."""
+    def remove(self, cassette_id: int, number: int) -> Position | None:
+        """Remove an interaction; its position, None where there is none."""
         found = self.connection.execute(
             "SELECT id, place, take, exchange, route, base, size FROM interaction "
             "WHERE cassette = ? AND number = ?",
-            (shelf_id, number),
+            (cassette_id, number),
         ).fetchone()
         if found is None:
             return None
         id_, place, take, exchange, route, base, size = found
-        self.leave_bodies(id_)
+        self.release_bodies(id_)
         self.connection.execute("DELETE FROM interaction WHERE id = ?", (id_,))
         if exchange:
-            source = (shelf_id, route, base)
+            source = (cassette_id, route, base)
             self.connection.execute(
                 "UPDATE source SET count = count - 1 WHERE cassette = ? AND route = ? AND base = ?",
                 source,
@@ -141,36 +142,37 @@ class WriteTransaction:
                 "DELETE FROM source WHERE cassette = ? AND route = ? AND base = ? AND count = 0",
                 source,
             )
-        slot = Position(number, place, take)
-        self._count(shelf_id, -1, -exchange, -size, slot)
-        return slot
+        position = Position(number, place, take)
+        self._count(cassette_id, -1, -exchange, -size, position)
+        return position
 
-    def leave_bodies(self, id_: int) -> None:
-        """Note that an interaction that goes refers to its bodies no more."""
+    def release_bodies(self, id_: int) -> None:
+        """Mark the bodies as idle that only this interaction refers to."""
         self.connection.execute(_UNUSED_BODIES, (self.seconds, id_, id_))
 
-    def free_number(self, shelf: CassetteRow, wanted: int, text: str) -> tuple[int, str]:
-        """The number asked for, or where it is taken the next free one, and the text with it."""
+    def free_number(self, cassette: CassetteRow, wanted: int, text: str) -> tuple[int, str]:
+        """The wanted number, or the next free one where it is taken, and the document under it."""
         taken = self.connection.execute(
-            "SELECT 1 FROM interaction WHERE cassette = ? AND number = ?", (shelf.id, wanted)
+            "SELECT 1 FROM interaction WHERE cassette = ? AND number = ?", (cassette.id, wanted)
         ).fetchone()
         if taken is None:
             return wanted, text
-        return shelf.next, numbered(text, shelf.next)
+        return cassette.next, numbered(text, cassette.next)
 
-    def touch(self, shelf_id: int) -> None:
-        """Note that a cassette was changed."""
+    def touch(self, cassette_id: int) -> None:
+        """Mark a cassette as changed."""
         self.connection.execute(
             "UPDATE cassette SET changed = ?, modified_at = ? WHERE id = ?",
-            (self.change, self.written, shelf_id),
+            (self.change, self.timestamp, cassette_id),
         )
 
-    def _find_under(
-        self, shelf_id: int, generation: int, keys: tuple[bytes, ...], id_: int
+    def _add_keys(
+        self, cassette_id: int, generation: int, keys: tuple[bytes, ...], id_: int
     ) -> None:
         for each in keys:
             self.connection.execute(
-                "INSERT OR IGNORE INTO key VALUES (?, ?, ?, ?)", (shelf_id, generation, each, id_)
+                "INSERT OR IGNORE INTO key VALUES (?, ?, ?, ?)",
+                (cassette_id, generation, each, id_),
             )
 
     def _use(self, id_: int, digest: str) -> None:
@@ -179,19 +181,21 @@ class WriteTransaction:
         ).get
         if body is None:
             raise CassetteCorrupt(
-                f"{self.place} does not hold the large body {digest} that the recording refers to; "
+                f"{self.path} does not hold the large body {digest} that the recording refers to; "
                 "nothing was recorded"
             )
         self.connection.execute("INSERT OR IGNORE INTO usage VALUES (?, ?)", (id_, body))
 
-    def _count(self, shelf_id: int, count: int, exchanges: int, size: int, slot: Position) -> None:
-        behind = (slot.number + 1, slot.place, self.change, self.written, shelf_id)
-        self.connection.execute(_COUNT, (count, exchanges, size, *behind))
+    def _count(
+        self, cassette_id: int, count: int, exchanges: int, size: int, position: Position
+    ) -> None:
+        rest = (position.number + 1, position.place, self.change, self.timestamp, cassette_id)
+        self.connection.execute(_COUNT, (count, exchanges, size, *rest))
 
 
 @contextmanager
-def writing(connection: apsw.Connection, place: str) -> Iterator[WriteTransaction]:
-    """A transaction; durable when this ends without an exception, and else nothing of it."""
+def writing(connection: apsw.Connection, path: str) -> Iterator[WriteTransaction]:
+    """A transaction: durable when this ends without an exception, else rolled back."""
     with immediate_transaction(connection):
         change = connection.execute("UPDATE state SET changes = changes + 1 RETURNING changes").get
-        yield WriteTransaction(connection, place, change, datetime.now(UTC))
+        yield WriteTransaction(connection, path, change, datetime.now(UTC))

@@ -1,4 +1,4 @@
-"""A thread with a connection of its own: what it is given is done in order, off the event loop."""
+"""A thread with its own connection to a SQLite file: work runs in order, off the event loop."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,80 +14,77 @@ T = TypeVar("T")
 
 
 class WorkerThread:
-    """Connects when there is something to do. What fails is undone, and told as a StoreError.
+    """Connects at the first work. What fails is rolled back and raised as a StoreError.
 
-    Who waits for a result may leave: the work is done all the same.
+    A caller that stops waiting does not cancel its work.
     """
 
     def __init__(
         self,
-        place: str,
-        deed: str,
+        path: str,
+        action: str,
         connect: Callable[[], apsw.Connection],
-        which: Callable[[], object] = lambda: None,
+        identity: Callable[[], object] = lambda: None,
     ) -> None:
-        """Connects anew when `which` says that the file is another one."""
-        self._place = place
-        self._deed = deed
+        """`action` names the work in errors; where `identity` changes, it connects again."""
+        self._path = path
+        self._action = action
         self._connect = connect
-        self._which = which
-        self._seen: object = None
+        self._identity = identity
+        self._connected_to: object = None
         self._connection: apsw.Connection | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tapeway-sqlite")
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="tapeway-sqlite")
 
     @property
     def connected(self) -> bool:
         return self._connection is not None
 
     def submit(self, work: Callable[[apsw.Connection], T]) -> "Future[T]":
-        return self._thread.submit(self._do, work)
+        return self._executor.submit(self.run_here, work)
 
     async def run(self, work: Callable[[apsw.Connection], T]) -> T:
         return await outcome(self.submit(work))
 
-    def now(self, work: Callable[[apsw.Connection], T]) -> T:
-        """The same from a thread that may wait."""
+    def run_blocking(self, work: Callable[[apsw.Connection], T]) -> T:
+        """The same from a thread that may block."""
         return self.submit(work).result()
 
-    def in_turn(self, work: Callable[[], T]) -> "Future[T]":
-        """Work that connects by itself, or not."""
-        return self._thread.submit(work)
+    def submit_unconnected(self, work: Callable[[], T]) -> "Future[T]":
+        """Work that is not given the connection; it may call `run_here`."""
+        return self._executor.submit(work)
 
-    def do(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Work at once; call it only in the desk's own thread."""
-        return self._do(work)
-
-    def drop(self) -> None:
-        """Let go of the connection; call it only in the desk's own thread."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(apsw.Error):
-                connection.close()
-
-    async def close(self) -> None:
-        """Do what is waiting, and let go."""
-        await outcome(self._thread.submit(self.drop))
-        self._thread.shutdown()
-
-    def _do(self, work: Callable[[apsw.Connection], T]) -> T:
+    def run_here(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Run it at once; call this only in the worker's own thread."""
         number = 0
         try:
-            seen = self._which()
-            if seen != self._seen:
-                self.drop()
+            found = self._identity()
+            if found != self._connected_to:
+                self.disconnect()
             if self._connection is None:
-                self._connection, self._seen = self._connect(), seen
+                self._connection, self._connected_to = self._connect(), found
             try:
                 return work(self._connection)
             except apsw.Error:
                 number = self._connection.system_errno
                 raise
             finally:
-                self._undo(self._connection)
+                self._roll_back(self._connection)
         except apsw.Error as exc:
-            raise store_error(exc, self._place, self._deed, number) from exc
+            raise store_error(exc, self._path, self._action, number) from exc
 
-    def _undo(self, connection: apsw.Connection) -> None:
+    def disconnect(self) -> None:
+        """Close the connection; call this only in the worker's own thread."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(apsw.Error):
+                connection.close()
+
+    async def close(self) -> None:
+        """Finish the submitted work, then disconnect."""
+        await outcome(self._executor.submit(self.disconnect))
+        self._executor.shutdown()
+
+    def _roll_back(self, connection: apsw.Connection) -> None:
         if connection.in_transaction:
             with suppress(apsw.Error):
                 connection.execute("ROLLBACK")

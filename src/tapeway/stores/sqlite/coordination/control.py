@@ -1,4 +1,4 @@
-"""What is in force for all processes of a store, and which of them have applied it."""
+"""The mode and takes in force for all processes of a SQLite store, and which process applied them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,12 +16,12 @@ from tapeway.stores.sqlite.coordination.members import ProcessMember
 def join(
     instance: ProcessMember, wanted: Control, takes: int, now: float, connection: apsw.Connection
 ) -> Control:
-    """Become one that applies changes: what is in force, or what is wanted where nobody else is.
+    """Join the processes that apply changes; what is in force, or `wanted` where no other has joined.
 
-    `takes` is how many ever began, as far as the recordings tell.
+    `takes` is how many ever began, as stored with the recordings.
     """
     connection.execute("BEGIN IMMEDIATE")
-    members.bury(now, connection)
+    members.remove_dead(now, connection)
     control = read(connection)
     others = connection.execute(
         "SELECT count(*) FROM instance WHERE joined AND id <> ?", (instance.id,)
@@ -33,7 +33,7 @@ def join(
             wanted, takes=takes, since=takes, cassette_takes={}, generation=generation
         )
         _write(control, connection)
-    members.enter(instance, now, connection)
+    members.register(instance, now, connection)
     connection.execute(
         "UPDATE instance SET joined = 1, generation = ? WHERE id = ?",
         (control.generation, instance.id),
@@ -43,7 +43,7 @@ def join(
 
 
 def steer(change: Callable[[Control], Control], connection: apsw.Connection) -> Control:
-    """Put the change of what is in force in force."""
+    """Change what is in force for all processes; the result."""
     connection.execute("BEGIN IMMEDIATE")
     before = read(connection)
     if before is None:
@@ -56,7 +56,7 @@ def steer(change: Callable[[Control], Control], connection: apsw.Connection) -> 
 
 
 def read(connection: apsw.Connection) -> Control | None:
-    """What is in force, None as long as nobody joined."""
+    """What is in force; None as long as no process joined."""
     found = connection.execute("SELECT document, takes, generation FROM control").fetchone()
     if found is None:
         return None
@@ -65,16 +65,16 @@ def read(connection: apsw.Connection) -> Control | None:
 
 
 def generation(connection: apsw.Connection) -> int:
-    """Which change is in force."""
+    """The number of the last change."""
     return connection.execute("SELECT generation FROM control").get or 0
 
 
 def applied(
     instance: ProcessMember, generation: int, now: float, connection: apsw.Connection
 ) -> None:
-    """Say that an instance acts on a change, also one that was taken for gone."""
+    """Note that a process applied a change; it is registered again if it was removed as dead."""
     connection.execute("BEGIN IMMEDIATE")
-    members.enter(instance, now, connection)
+    members.register(instance, now, connection)
     connection.execute(
         "UPDATE instance SET seen = ?, joined = 1, generation = ? WHERE id = ?",
         (now, generation, instance.id),
@@ -83,8 +83,8 @@ def applied(
 
 
 def laggards(generation: int, now: float, connection: apsw.Connection) -> list[str]:
-    """Those alive that do not act on a change yet."""
-    members.bury(now, connection)
+    """The live processes that have not applied a change."""
+    members.remove_dead(now, connection)
     found = rows(
         connection,
         "SELECT id FROM instance WHERE joined AND generation < ? ORDER BY id",

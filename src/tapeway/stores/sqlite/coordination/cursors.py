@@ -1,9 +1,7 @@
-"""Where keys stand in a take, and which recordings it touched: kept in the shared file.
+"""The cursors of keys per take, and the recordings a take used, in the shared file.
 
-Turns that the shared file has no room for: known to this process alone until it has.
-
-A replay needs no room, so a full disk does not end it. What other processes are given meanwhile may
-be the same recordings.
+A replay must go on while the disk is full. Cursors that the shared file has no room for then stay
+in this process (`DiskFullCursors`), and other processes may replay the same recordings meanwhile.
 """
 
 import logging
@@ -20,22 +18,23 @@ _KEYS = 500
 _READ = "SELECT state, version FROM turn WHERE name = ? AND take = ? AND key = ?"
 log = logging.getLogger(__name__)
 
-MOST = 10_000
-"""Keys; then a replay is refused."""
-_Key = tuple[str, int, bytes]
+MAX_KEYS = 10_000
+"""Keys that this process remembers on a full disk; beyond them a replay is refused."""
+
+_CursorKey = tuple[str, int, bytes]
 
 
 def read(
     name: str, take: int, keys: Sequence[bytes], connection: apsw.Connection
 ) -> Mapping[bytes, CursorState]:
-    """The turns of those keys that were advanced at all."""
+    """The cursors of those keys that were advanced in this take."""
     found: dict[bytes, CursorState] = {}
     for start in range(0, len(keys), _KEYS):
         some = keys[start : start + _KEYS]
-        marks = ", ".join("?" * len(some))
+        placeholders = ", ".join("?" * len(some))
         rows = connection.execute(
-            "SELECT key, state, version FROM turn "  # noqa: S608 - question marks
-            f"WHERE name = ? AND take = ? AND key IN ({marks})",
+            "SELECT key, state, version FROM turn "  # noqa: S608 - only question marks
+            f"WHERE name = ? AND take = ? AND key IN ({placeholders})",
             (name, take, *some),
         )
         found |= {key: CursorState(state, version) for key, state, version in rows}
@@ -51,7 +50,7 @@ def advance(
     touched: int,
     connection: apsw.Connection,
 ) -> bool:
-    """Put a state in the place of the one that was seen; False where it is another by now."""
+    """Replace the state `before`; False where the cursor has moved on since."""
     connection.execute("BEGIN IMMEDIATE")
     now = connection.execute(_READ, (name, take, key)).fetchone()
     if now != (None if before is None else (before.state, before.version)):
@@ -64,7 +63,7 @@ def advance(
 
 
 def step(done: Iterable[tuple[str, int, CursorStep]], connection: apsw.Connection) -> None:
-    """Move on the turns of what was recorded under these indexes, whatever they are by now."""
+    """Advance the cursors of new recordings, given as cassette, index and step."""
     connection.execute("BEGIN IMMEDIATE")
     for name, index, each in done:
         now = connection.execute(_READ, (name, each.take, each.key)).fetchone()
@@ -74,7 +73,7 @@ def step(done: Iterable[tuple[str, int, CursorStep]], connection: apsw.Connectio
 
 
 def forget(name: str, connection: apsw.Connection) -> None:
-    """Nothing of a cassette was used yet: it was removed, or is another one."""
+    """Reset the cursors of a cassette that was removed or replaced."""
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("DELETE FROM turn WHERE name = ?", (name,))
     connection.execute("DELETE FROM touched WHERE name = ?", (name,))
@@ -82,7 +81,7 @@ def forget(name: str, connection: apsw.Connection) -> None:
 
 
 def forget_before(control: Control, connection: apsw.Connection) -> None:
-    """Remove what takes left that ended before the last change; inside a transaction."""
+    """Remove the cursors of takes that ended before this change; call it inside a transaction."""
     for table in ("turn", "touched"):
         found = rows(connection, f"SELECT DISTINCT name, take FROM {table}")  # noqa: S608
         for name, take in found:
@@ -94,17 +93,17 @@ def forget_before(control: Control, connection: apsw.Connection) -> None:
 
 
 def reserve(name: str, above: int, count: int, connection: apsw.Connection) -> int:
-    """The first of so many indexes nobody else gets, none of them below `above`."""
-    behind = connection.execute(
+    """The first of `count` indexes that no other process gets, at least `above`."""
+    end = connection.execute(
         "INSERT INTO numbering VALUES (?1, ?2 + ?3) "
         "ON CONFLICT DO UPDATE SET next = max(next, ?2) + ?3 RETURNING next",
         (name, above, count),
     ).get
-    return int(behind) - count
+    return int(end) - count
 
 
 def _put(connection: apsw.Connection, name: str, take: int, key: bytes, state: bytes) -> None:
-    # Never a number again: a turn that was forgotten and came back is another one.
+    # A version is never given twice, so that a reset cursor differs from the one before.
     version = connection.execute("UPDATE counter SET version = version + 1 RETURNING version").get
     connection.execute(
         "INSERT INTO turn VALUES (?1, ?2, ?3, ?4, ?5) "
@@ -118,75 +117,80 @@ def _touch(connection: apsw.Connection, name: str, take: int, index: int) -> Non
 
 
 class DiskFullCursors:
-    """Used on the event loop; `write_touched` is work for the shared file."""
+    """Cursors of this process that the full disk does not take. Use it on the event loop only."""
 
     def __init__(self) -> None:
-        self._kept: dict[_Key, tuple[CursorState | None, CursorState]] = {}
+        self._cursors: dict[_CursorKey, tuple[CursorState | None, CursorState]] = {}
         self._touched: dict[tuple[str, int, int], None] = {}
         self._versions = 0
 
     def __bool__(self) -> bool:
-        return bool(self._kept or self._touched)
+        return bool(self._cursors or self._touched)
 
-    def over(
+    def overlay(
         self, name: str, take: int, keys: Sequence[bytes], found: Mapping[bytes, CursorState]
     ) -> Mapping[bytes, CursorState]:
-        """What the file says of these keys, and of some of them what it had no room for."""
+        """The cursors as stored, replaced by those of this process where it moved them on."""
         now = dict(found)
         for key in keys:
-            kept = self._kept.get((name, take, key))
-            if kept is None:
+            own = self._cursors.get((name, take, key))
+            if own is None:
                 continue
-            if kept[0] == found.get(key):
-                now[key] = kept[1]
+            if own[0] == found.get(key):
+                now[key] = own[1]
             else:
-                # Another process has moved it on.
-                del self._kept[name, take, key]
+                # Another process has moved it on since.
+                del self._cursors[name, take, key]
         return now
 
-    def knows_better(self, place: _Key, seen: CursorState | None) -> bool:
-        """Whether this is not where a key stands, for all this process knows."""
-        kept = self._kept.get(place)
-        return kept is not None and kept[1] != seen
+    def is_newer(self, key: _CursorKey, seen: CursorState | None) -> bool:
+        """Whether this process has moved the cursor on since it was seen."""
+        own = self._cursors.get(key)
+        return own is not None and own[1] != seen
 
-    def stored(self, place: _Key, seen: CursorState | None) -> CursorState | None:
-        """What the file says where this was seen."""
-        kept = self._kept.get(place)
-        return seen if kept is None else kept[0]
+    def stored(self, key: _CursorKey, seen: CursorState | None) -> CursorState | None:
+        """The state in the file that a seen one stands for."""
+        own = self._cursors.get(key)
+        return seen if own is None else own[0]
 
     def keep(
-        self, place: _Key, stored: CursorState | None, state: bytes, touched: int, full: StoreFull
+        self,
+        key: _CursorKey,
+        stored: CursorState | None,
+        state: bytes,
+        touched: int,
+        full: StoreFull,
     ) -> None:
-        """Remember a turn. Raises the error where there are too many."""
-        if len(self._kept) >= MOST:
+        """Remember a cursor in memory. Raises `full` where there are too many."""
+        if len(self._cursors) >= MAX_KEYS:
             raise full
         if not self:
             log.warning("%s; replays go on, and count for this process alone", full.message)
-        # No version of the file's is below zero.
+        # Below zero, so that it differs from all versions in the file.
         self._versions -= 1
-        self._kept[place] = stored, CursorState(state, self._versions)
-        self._touched[(*place[:2], touched)] = None
+        self._cursors[key] = stored, CursorState(state, self._versions)
+        self._touched[(*key[:2], touched)] = None
 
-    def drop(self, place: _Key) -> None:
-        """The file says it by now."""
-        self._kept.pop(place, None)
+    def drop(self, key: _CursorKey) -> None:
+        """Forget a cursor that is stored now."""
+        self._cursors.pop(key, None)
 
     def used(self) -> list[tuple[str, int, int]]:
-        """Recordings that were used without the file saying so: cassette, take, index."""
+        """Recordings used and not stored as such: cassette, take, index."""
         return list(self._touched)
 
     def used_in(self, name: str, take: int) -> set[int]:
-        """The indexes of those of one take."""
+        """Their indexes in one take."""
         return {index for of, at, index in self._touched if (of, at) == (name, take)}
 
     def written(self, used: Sequence[tuple[str, int, int]]) -> None:
-        """The file says so of these."""
+        """Forget those that are stored now."""
         for each in used:
             self._touched.pop(each, None)
 
 
 def write_touched(used: Sequence[tuple[str, int, int]], connection: apsw.Connection) -> None:
-    """Let the file say which recordings were used."""
+    """Store which recordings were used."""
     connection.execute("BEGIN IMMEDIATE")
     connection.executemany("INSERT OR IGNORE INTO touched VALUES (?, ?, ?)", used)
     connection.execute("COMMIT")

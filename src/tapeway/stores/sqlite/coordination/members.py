@@ -1,8 +1,7 @@
-"""The processes that use a store now, each with a heartbeat in the shared file.
+"""The processes that use a store now, and the leases they hold, in the shared file.
 
-Time is the machine's own clock that no one sets, the same for all its processes.
-
-Who asks the upstream for all: leases in the shared file, each under a number of its own.
+A lease lives as long as its process: it has no expiry of its own. Times are of the machine's
+monotonic clock, the same for all processes.
 """
 
 import os
@@ -17,26 +16,26 @@ from tapeway.core.model.cassette import Lease
 from tapeway.stores.sqlite.connection import rows
 
 STALE_S = 15.0
-"""An instance not heard of for so long is taken for gone, and its leases with it."""
+"""A process without a heartbeat for so long is taken for dead, and its leases have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessMember:
-    """One that uses a store: its name, as people are told it, and its process."""
+    """A process that uses a store; `id` names it for people, `space` is its pid namespace."""
 
     id: str
     pid: int
     space: int
 
     @classmethod
-    def of_this_process(cls, mark: str) -> "ProcessMember":
-        """A new one in this process; `mark` tells it from others there."""
+    def of_this_process(cls, suffix: str) -> "ProcessMember":
+        """This process; `suffix` tells several stores in it apart."""
         pid = os.getpid()
-        return cls(f"{socket.gethostname()}:{pid}-{mark}", pid, _space())
+        return cls(f"{socket.gethostname()}:{pid}-{suffix}", pid, _pid_namespace())
 
 
-def enter(instance: ProcessMember, now: float, connection: apsw.Connection) -> None:
-    """Be one of them."""
+def register(instance: ProcessMember, now: float, connection: apsw.Connection) -> None:
+    """Add a process, if it is not registered."""
     connection.execute(
         "INSERT OR IGNORE INTO instance VALUES (?, ?, ?, ?, 0, 0)",
         (instance.id, instance.pid, instance.space, now),
@@ -44,7 +43,7 @@ def enter(instance: ProcessMember, now: float, connection: apsw.Connection) -> N
 
 
 def beat(instance: ProcessMember, now: float, connection: apsw.Connection) -> bool:
-    """Be heard of, which renews all its leases; False where it was taken for gone."""
+    """Report that a process is alive; False where it was removed as dead."""
     return bool(
         connection.execute(
             "UPDATE instance SET seen = ? WHERE id = ? RETURNING 1", (now, instance.id)
@@ -53,17 +52,17 @@ def beat(instance: ProcessMember, now: float, connection: apsw.Connection) -> bo
 
 
 def leave(instance: ProcessMember, connection: apsw.Connection) -> None:
-    """Be gone, and give back every lease."""
+    """Remove a process and its leases."""
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("DELETE FROM lease WHERE instance = ?", (instance.id,))
     connection.execute("DELETE FROM instance WHERE id = ?", (instance.id,))
     connection.execute("COMMIT")
 
 
-def bury(now: float, connection: apsw.Connection) -> None:
-    """Remove those that are gone, so that who is left is alive.
+def remove_dead(now: float, connection: apsw.Connection) -> None:
+    """Remove dead processes, so that those left are alive.
 
-    Their leases stay for who takes them over, under a higher number.
+    Their leases stay until another process takes them over, under a higher fence.
     """
     found = rows(connection, "SELECT id, pid, space, seen FROM instance")
     for id_, pid, space, seen in found:
@@ -71,14 +70,65 @@ def bury(now: float, connection: apsw.Connection) -> None:
             connection.execute("DELETE FROM instance WHERE id = ?", (id_,))
 
 
-def is_there(id_: str, connection: apsw.Connection) -> bool:
-    """Whether an instance was not buried."""
+def is_registered(id_: str, connection: apsw.Connection) -> bool:
+    """Whether a process was not removed."""
     return connection.execute("SELECT 1 FROM instance WHERE id = ?", (id_,)).get is not None
 
 
+def claim(
+    instance: ProcessMember, name: str, key: bytes, now: float, connection: apsw.Connection
+) -> tuple[Lease, bool] | None:
+    """The lease, and whether it was taken over from a dead process; None while a live one holds it."""
+    connection.execute("BEGIN IMMEDIATE")
+    remove_dead(now, connection)
+    holder = _holder(name, key, connection)
+    if holder is not None and is_registered(holder, connection):
+        connection.execute("COMMIT")
+        return None
+    # This process may itself have been removed as dead while it was suspended.
+    register(instance, now, connection)
+    fence = connection.execute("UPDATE counter SET fence = fence + 1 RETURNING fence").get
+    connection.execute(
+        "INSERT OR REPLACE INTO lease VALUES (?, ?, ?, ?)", (name, key, fence, instance.id)
+    )
+    connection.execute("COMMIT")
+    return Lease(name, key, fence), holder is not None
+
+
+def is_held(name: str, key: bytes, now: float, connection: apsw.Connection) -> bool:
+    """Whether a live process holds the lease."""
+    holder = _holder(name, key, connection)
+    if holder is None:
+        return False
+    remove_dead(now, connection)
+    return is_registered(holder, connection)
+
+
+def fences(name: str, now: float, connection: apsw.Connection) -> frozenset[int]:
+    """The fences of the leases that live processes hold for a cassette."""
+    remove_dead(now, connection)
+    sql = "SELECT fence FROM lease WHERE name = ? AND instance IN (SELECT id FROM instance)"
+    return frozenset([fence for (fence,) in rows(connection, sql, (name,))])
+
+
+def give_back(lease: Lease, connection: apsw.Connection) -> None:
+    """End a lease, unless another process took it over."""
+    connection.execute(
+        "DELETE FROM lease WHERE name = ? AND key = ? AND fence = ?",
+        (lease.name, lease.key, lease.fence),
+    )
+
+
+def _holder(name: str, key: bytes, connection: apsw.Connection) -> str | None:
+    found = connection.execute(
+        "SELECT instance FROM lease WHERE name = ? AND key = ?", (name, key)
+    ).get
+    return None if found is None else str(found)
+
+
 def _is_alive(pid: int, space: int) -> bool:
-    # In another container the same number is another process.
-    if space != _space():
+    # In another pid namespace (a container) the same number is another process.
+    if space != _pid_namespace():
         return True
     with suppress(PermissionError):
         try:
@@ -97,59 +147,8 @@ def _is_zombie(pid: int) -> bool:
     return text.rpartition(")")[2].split()[0] in ("Z", "X")
 
 
-def _space() -> int:
+def _pid_namespace() -> int:
     try:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         return 0
-
-
-def claim(
-    instance: ProcessMember, name: str, key: bytes, now: float, connection: apsw.Connection
-) -> tuple[Lease, bool] | None:
-    """The lease, and whether it was taken from one that is gone; None while one holds it."""
-    connection.execute("BEGIN IMMEDIATE")
-    bury(now, connection)
-    holder = _holder(name, key, connection)
-    if holder is not None and is_there(holder, connection):
-        connection.execute("COMMIT")
-        return None
-    # It may have been taken for gone itself, stopped for long.
-    enter(instance, now, connection)
-    fence = connection.execute("UPDATE counter SET fence = fence + 1 RETURNING fence").get
-    connection.execute(
-        "INSERT OR REPLACE INTO lease VALUES (?, ?, ?, ?)", (name, key, fence, instance.id)
-    )
-    connection.execute("COMMIT")
-    return Lease(name, key, fence), holder is not None
-
-
-def is_held(name: str, key: bytes, now: float, connection: apsw.Connection) -> bool:
-    """Whether somebody who is alive holds it."""
-    holder = _holder(name, key, connection)
-    if holder is None:
-        return False
-    bury(now, connection)
-    return is_there(holder, connection)
-
-
-def fences(name: str, now: float, connection: apsw.Connection) -> frozenset[int]:
-    """Those of the leases that processes which are alive hold for a cassette."""
-    bury(now, connection)
-    sql = "SELECT fence FROM lease WHERE name = ? AND instance IN (SELECT id FROM instance)"
-    return frozenset([fence for (fence,) in rows(connection, sql, (name,))])
-
-
-def give_back(lease: Lease, connection: apsw.Connection) -> None:
-    """End a lease, unless it is somebody else's by now."""
-    connection.execute(
-        "DELETE FROM lease WHERE name = ? AND key = ? AND fence = ?",
-        (lease.name, lease.key, lease.fence),
-    )
-
-
-def _holder(name: str, key: bytes, connection: apsw.Connection) -> str | None:
-    found = connection.execute(
-        "SELECT instance FROM lease WHERE name = ? AND key = ?", (name, key)
-    ).get
-    return None if found is None else str(found)

@@ -1,7 +1,8 @@
-"""The file beside a store in which its processes tell each other how they stand.
+"""`FILE.shared`: what the processes on a SQLite store share besides recordings.
 
-It need not survive a power loss, and outlives no process that uses it: each one holds a lock that
-the kernel lets go of at its end, and who finds nobody else makes the file anew.
+It need not survive a crash. Each process that uses it holds a shared lock on `FILE.lock`, which the
+kernel releases when the process ends. A process that gets the lock exclusively is the only one, and
+creates the file again.
 """
 
 import fcntl
@@ -53,7 +54,7 @@ VERSION = 1
 
 
 def upgrade_0_to_1(connection: apsw.Connection) -> None:
-    """Nothing but the number: at first these files had none."""
+    """Change no table: the first files had no version number."""
 
 
 UPGRADES: dict[int, Callable[[apsw.Connection], None]] = {0: upgrade_0_to_1}
@@ -64,21 +65,21 @@ _ATTEMPTS = 20
 
 
 class SharedFile:
-    """Open from the first use to `close`. Its connections belong to who asked for them."""
+    """Locked from the first connection to `close`. Callers close their connections."""
 
-    def __init__(self, place: StoreLocation, highest_fence: Callable[[], int]) -> None:
-        self._place = place
+    def __init__(self, location: StoreLocation, highest_fence: Callable[[], int]) -> None:
+        self._location = location
         self._highest_fence = highest_fence
         self._lock: int | None = None
-        self.path = place.beside(".shared")
+        self.path = location.beside(".shared")
 
     def connect(self) -> apsw.Connection:
-        """A connection to it, made anew where nobody uses it. Raises apsw.Error, StoreError."""
-        self._hold()
+        """A connection; the file is created again where no process uses it. Raises apsw.Error, StoreError."""
+        self._take_lock()
         return _connect(self.path)
 
     def close(self) -> None:
-        """Let go, and leave nothing where nobody else uses it."""
+        """Release the lock, and remove the file where no other process uses it."""
         lock, self._lock = self._lock, None
         if lock is not None:
             with suppress(OSError):
@@ -86,45 +87,45 @@ class SharedFile:
                 _remove(self.path)
             os.close(lock)
 
-    def _hold(self) -> None:
+    def _take_lock(self) -> None:
         if self._lock is not None:
             return
         try:
-            path = self._place.lock
-            if self._place.writable:
-                make_root(self._place.folder)
+            path = self._location.lock
+            if self._location.writable:
+                make_root(self._location.folder)
             else:
-                # What cannot be written can be replayed all the same, by several processes.
-                path = _elsewhere(self._place.path)
+                # A store on a read-only disk can be replayed by several processes all the same.
+                path = _temporary_lock(self._location.path)
                 self.path = path.with_name("shared")
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             lock = os.open(path, flags, FILE_MODE)
         except OSError as exc:
-            raise store_error(exc, str(self._place), "take the lock beside it") from exc
+            raise store_error(exc, str(self._location), "take the lock beside it") from exc
         try:
             os.fchmod(lock, FILE_MODE)
-            self._enter(lock)
+            self._open_whole(lock)
         except BaseException:
             os.close(lock)
             raise
         self._lock = lock
 
-    def _enter(self, lock: int) -> None:
+    def _open_whole(self, lock: int) -> None:
         for _ in range(_ATTEMPTS):
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 pass
             else:
-                self._make()
-            # Between the two locks another one may make it anew: nobody has used it until then.
+                self._create()
+            # Between the two locks another process may create it again: none has used it until then.
             fcntl.flock(lock, fcntl.LOCK_SH)
             if self._is_whole():
                 return
             fcntl.flock(lock, fcntl.LOCK_UN)
         raise StoreError(f"{self.path} cannot be read: remove it and start again", status=503)
 
-    def _make(self) -> None:
+    def _create(self) -> None:
         _remove(self.path)
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
         os.chmod(self.path, FILE_MODE)
@@ -159,7 +160,7 @@ def _connect(path: Path) -> apsw.Connection:
     connection = apsw.Connection(str(plain), flags=flags)
     try:
         connection.set_busy_timeout(BUSY_MS)
-        # Where there is no such log, who reads waits for who writes.
+        # Not checked: without WAL, readers wait for writers.
         connection.pragma("journal_mode", "wal")
         set_and_check(connection, "synchronous", 0)
         set_and_check(connection, "trusted_schema", 0)
@@ -175,8 +176,8 @@ def _remove(path: Path) -> None:
             os.unlink(path.with_name(path.name + ending))
 
 
-def _elsewhere(path: Path) -> Path:
-    """A lock in a folder of this user alone, the same for all processes that use this file."""
+def _temporary_lock(path: Path) -> Path:
+    """A lock in a private temporary folder, the same for all processes that use this file."""
     name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"tapeway-{os.getuid()}-{name}"
     with suppress(FileExistsError):
