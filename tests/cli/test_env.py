@@ -125,7 +125,7 @@ def test_a_route_without_variables_prints_its_base_url_as_a_comment(
         ),
         (["--cassette", "../x"], "--cassette: '../x' is no name of a cassette"),
         (["--listen", "127.0.0.1:0"], "--listen: port 0 is chosen when the proxy starts"),
-        (["--listen", "nowhere"], "--listen: 'nowhere' is no address"),
+        (["--listen", "nowhere"], "--listen: 'nowhere' is not an address"),
         (["--config", "no.toml"], "--config: there is no file no.toml"),
         (["--what"], "No such option '--what'."),
     ],

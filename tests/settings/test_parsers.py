@@ -14,14 +14,14 @@ READERS: list[Callable[[object], object]] = [
     parsers.host_port_or_off,
     parsers.size,
     parsers.seconds,
-    parsers.truth,
+    parsers.boolean,
     parsers.url,
     parsers.route,
     parsers.statuses,
     parsers.network,
     parsers.pace,
     parsers.token,
-    parsers.word,
+    parsers.text,
 ]
 
 
@@ -122,12 +122,12 @@ def test_no_wait_at_all_is_a_duration_where_it_may_be() -> None:
 @pytest.mark.parametrize("value", ["399", "600", "x", "424.0", 424.5, True, ""])
 def test_a_number_out_of_bounds_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="from 400 to 599"):
-        parsers.whole(value, least=400, most=599)
+        parsers.integer(value, least=400, most=599)
 
 
 @pytest.mark.parametrize("value", ["400", 599, "424"])
 def test_a_number_within_bounds_is_read(value: object) -> None:
-    assert parsers.whole(value, least=400, most=599) == int(str(value))
+    assert parsers.integer(value, least=400, most=599) == int(str(value))
 
 
 @pytest.mark.parametrize(
@@ -138,13 +138,13 @@ def test_a_number_within_bounds_is_read(value: object) -> None:
     ],
 )
 def test_truth_has_the_usual_spellings(value: object, expected: bool) -> None:
-    assert parsers.truth(value) is expected
+    assert parsers.boolean(value) is expected
 
 
 @pytest.mark.parametrize("value", ["", "maybe", 2, None])
 def test_anything_else_is_neither_true_nor_false(value: object) -> None:
     with pytest.raises(ValueError, match="give true or false"):
-        parsers.truth(value)
+        parsers.boolean(value)
 
 
 @pytest.mark.parametrize(
@@ -260,9 +260,9 @@ def test_a_token_that_no_header_can_carry_is_refused_and_not_repeated(value: obj
 
 
 def test_a_word_is_one_of_those_there_are() -> None:
-    assert parsers.one_of("stream", ("buffer", "stream")) == "stream"
+    assert parsers.choice("stream", ("buffer", "stream")) == "stream"
     with pytest.raises(ValueError, match=r"'flow' is not accepted; use buffer, stream"):
-        parsers.one_of("flow", ("buffer", "stream"))
+        parsers.choice("flow", ("buffer", "stream"))
 
 
 @pytest.mark.parametrize(
@@ -275,12 +275,12 @@ def test_a_pace_is_how_long_a_recorded_second_takes(written: object, read: float
 
 @pytest.mark.parametrize("value", ["", "x", "2", 2.0, "0x", "1001x", "-1x", "2 x", "1e3x", None])
 def test_what_is_no_pace_is_refused(value: object) -> None:
-    with pytest.raises(ValueError, match="is no pace; give none, recorded, or how many times"):
+    with pytest.raises(ValueError, match="is not a pace; give none, recorded, or a speed"):
         parsers.pace(value)
 
 
 def test_a_list_is_cut_at_commas_only_where_it_is_one_text() -> None:
-    read = parsers.several(parsers.word)
+    read = parsers.list_of(parsers.text)
 
     assert read("a, b,,c") == ("a", "b", "c")
     assert read(["a,b", "c"]) == ("a,b", "c")

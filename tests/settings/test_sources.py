@@ -84,7 +84,7 @@ def test_rules_are_a_table_of_the_file(tmp_path: Path) -> None:
 
     assert loaded.settings.rules == Rules(ignore=("body.seed",), rewrite=(("/v1beta/", "/v1/"),))
     assert loaded.warnings == (
-        "unknown variable TAPEWAY_RULES is ignored, [rules] stands in the file alone",
+        "unknown variable TAPEWAY_RULES is ignored, [rules] can be set in the file only",
     )
 
 
@@ -95,11 +95,11 @@ def test_an_empty_variable_counts_as_not_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"flags": {"listen": "x"}}, "--listen: 'x' is no address"),
-        ({"flags": {"admin_listen": "x"}}, "--admin-listen: 'x' is no address"),
-        ({"environ": {"TAPEWAY_LISTEN": "x"}}, "TAPEWAY_LISTEN: 'x' is no address"),
-        ({"toml": 'listen = "x"'}, "tapeway.toml: listen: 'x' is no address"),
-        ({"toml": "max-body = true"}, "tapeway.toml: max-body: 'True' is no size"),
+        ({"flags": {"listen": "x"}}, "--listen: 'x' is not an address"),
+        ({"flags": {"admin_listen": "x"}}, "--admin-listen: 'x' is not an address"),
+        ({"environ": {"TAPEWAY_LISTEN": "x"}}, "TAPEWAY_LISTEN: 'x' is not an address"),
+        ({"toml": 'listen = "x"'}, "tapeway.toml: listen: 'x' is not an address"),
+        ({"toml": "max-body = true"}, "tapeway.toml: max-body: 'True' is not a size"),
         ({"toml": 'lisen = "x"'}, "tapeway.toml: unknown key lisen, did you mean listen?"),
         ({"toml": "zzz = 1"}, "tapeway.toml: unknown key zzz"),
         ({"toml": "[serve]\nmode = 1"}, "tapeway.toml: unknown key serve"),
@@ -121,7 +121,7 @@ def test_an_empty_variable_counts_as_not_set(tmp_path: Path) -> None:
         ({"toml": 'config = "x"'}, "tapeway.toml: unknown key config"),
         (
             {"toml": "max_body = 1\nmax-body = 2"},
-            "tapeway.toml: max-body is there twice, as tapeway.toml: max_body",
+            "tapeway.toml: max_body is also given as max-body",
         ),
         ({"toml": "mode = "}, "tapeway.toml is not TOML: Invalid value (at end of document)"),
         ({"flags": {"config": "no.toml"}}, "--config: there is no file no.toml"),

@@ -18,7 +18,7 @@ from tapeway.cli import terminal
 from tapeway.core.redaction.credentials import environment_credentials
 from tapeway.errors import CassetteLocked, StoreAway, TapewayError
 from tapeway.logs import configure
-from tapeway.settings.options import Settings, Written, known_secrets
+from tapeway.settings.options import OptionSyntax, Settings, known_secrets
 from tapeway.settings.sources import OPTIONS, LoadedSettings, flag_of, load_settings
 
 OutputFormat = Literal["text", "json"]
@@ -100,9 +100,9 @@ def prepare(flags: Mapping[str, object]) -> Settings:
     return settings
 
 
-def written(field: FieldInfo) -> Written:
+def syntax_of(field: FieldInfo) -> OptionSyntax:
     """How the values of a field are written."""
-    return next(entry for entry in field.metadata if isinstance(entry, Written))
+    return next(entry for entry in field.metadata if isinstance(entry, OptionSyntax))
 
 
 def _flags(names: tuple[str, ...], but: str | None = None) -> list[click.Parameter]:
@@ -117,7 +117,7 @@ def _flags(names: tuple[str, ...], but: str | None = None) -> list[click.Paramet
 
 
 def _flag(name: str, field: FieldInfo) -> click.Option:
-    notation, flag = written(field), flag_of(name)
+    notation, flag = syntax_of(field), flag_of(name)
     default = f" [{field.default}]" if field.default else ""
     description = f"{field.description}{default}".replace("`", "")
     if notation.flag:

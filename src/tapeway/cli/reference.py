@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pydantic.fields import FieldInfo
 
-from tapeway.cli.options import written
+from tapeway.cli.options import syntax_of
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.settings.options import Settings
 from tapeway.settings.sources import OPTIONS, flag_of, variable_of
@@ -73,7 +73,7 @@ def _rows() -> Iterator[str]:
 
 
 def _flag(name: str, field: FieldInfo) -> str:
-    notation = written(field)
+    notation = syntax_of(field)
     if notation.flag:
         return f"--[no-]{flag_of(name)[2:]}"
     times = "…" if notation.repeatable else ""

@@ -1,7 +1,7 @@
-"""Every option of `tapeway serve`, once: name, type, default and what it is for.
+"""Every option of `tapeway serve`: name, type, default and description.
 
-The flags, the `TAPEWAY_…` variables, the keys of tapeway.toml and docs/configuration.md are all
-derived from the fields of Settings.
+The flags, the `TAPEWAY_…` variables, the keys of tapeway.toml and docs/configuration.md all derive
+from the fields of Settings.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,10 +32,10 @@ from tapeway.settings.parsers import HostPort, RouteChoice
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """How a value is written. Repeatable ones are lists; a flag takes no value.
+class OptionSyntax:
+    """How an option is written.
 
-    A table stands in the file alone.
+    A repeatable one is a list, a `flag` takes no value, and a `table` is set in the file only.
     """
 
     metavar: str = ""
@@ -47,8 +47,8 @@ class Written:
 _REPEATS = ("last", "miss", "cycle")
 
 
-def _one_of(*accepted: str) -> PlainValidator:
-    return PlainValidator(partial(parsers.one_of, accepted=accepted))
+def _choice(*accepted: str) -> PlainValidator:
+    return PlainValidator(partial(parsers.choice, accepted=accepted))
 
 
 def _token(value: object) -> SecretStr:
@@ -68,7 +68,7 @@ def _route(value: object) -> RouteChoice:
     choice = parsers.route(value)
     if choice.url is None and choice.name not in PROVIDERS and choice.name != "all":
         raise ValueError(
-            f"'{choice.name}' is no built-in route; give {choice.name}=URL, or one of "
+            f"'{choice.name}' is not a built-in route; give {choice.name}=URL, or one of "
             f"{', '.join(PROVIDERS)}"
         )
     return choice
@@ -78,171 +78,180 @@ def _rules(value: object) -> Rules:
     if isinstance(value, Rules):
         return value
     try:
-        return rules.parse_rules(value)  # type: ignore[arg-type] # it looks at every value itself
+        return rules.parse_rules(value)  # type: ignore[arg-type] # it checks every value itself
     except RulesFault as exc:
         raise ValueError(str(exc).removeprefix("rules.").removeprefix("rules: ")) from exc
 
 
-Address = Annotated[HostPort, PlainValidator(parsers.host_port), Written("HOST:PORT")]
+Address = Annotated[HostPort, PlainValidator(parsers.host_port), OptionSyntax("HOST:PORT")]
 AddressOrOff = Annotated[
-    HostPort | None, PlainValidator(parsers.host_port_or_off), Written("HOST:PORT|off")
+    HostPort | None, PlainValidator(parsers.host_port_or_off), OptionSyntax("HOST:PORT|off")
 ]
-Token = Annotated[SecretStr | None, PlainValidator(parsers.optional(_token)), Written("TOKEN")]
-Url = Annotated[str | None, PlainValidator(parsers.optional(parsers.url)), Written("URL")]
+Token = Annotated[SecretStr | None, PlainValidator(parsers.optional(_token)), OptionSyntax("TOKEN")]
+Url = Annotated[str | None, PlainValidator(parsers.optional(parsers.url)), OptionSyntax("URL")]
 Routes = Annotated[
     tuple[RouteChoice, ...],
-    PlainValidator(parsers.several(_route)),
-    Written("NAME=URL|NAME|all|NAME=off", repeatable=True),
+    PlainValidator(parsers.list_of(_route)),
+    OptionSyntax("NAME=URL|NAME|all|NAME=off", repeatable=True),
 ]
 Networks = Annotated[
     tuple[Network, ...],
-    PlainValidator(parsers.several(parsers.network)),
-    Written("CIDR", repeatable=True),
+    PlainValidator(parsers.list_of(parsers.network)),
+    OptionSyntax("CIDR", repeatable=True),
 ]
-Store = Annotated[str, PlainValidator(parsers.word), Written("URL")]
-File = Annotated[str | None, PlainValidator(parsers.optional(parsers.word)), Written("FILE")]
-CassetteName = Annotated[str, PlainValidator(_cassette_name), Written("NAME")]
-Size = Annotated[int, PlainValidator(parsers.size), Written("SIZE")]
-Statuses = Annotated[frozenset[int], PlainValidator(parsers.statuses), Written("RANGES")]
-Timeout = Annotated[float, PlainValidator(parsers.seconds), Written("SECONDS")]
-RulesTable = Annotated[Rules, PlainValidator(_rules), Written("TABLE", table=True)]
-Flag = Annotated[bool, PlainValidator(parsers.truth), Written(flag=True)]
+Store = Annotated[str, PlainValidator(parsers.text), OptionSyntax("URL")]
+File = Annotated[str | None, PlainValidator(parsers.optional(parsers.text)), OptionSyntax("FILE")]
+CassetteName = Annotated[str, PlainValidator(_cassette_name), OptionSyntax("NAME")]
+Size = Annotated[int, PlainValidator(parsers.size), OptionSyntax("SIZE")]
+Statuses = Annotated[frozenset[int], PlainValidator(parsers.statuses), OptionSyntax("RANGES")]
+Timeout = Annotated[float, PlainValidator(parsers.seconds), OptionSyntax("SECONDS")]
+RulesTable = Annotated[Rules, PlainValidator(_rules), OptionSyntax("TABLE", table=True)]
+Flag = Annotated[bool, PlainValidator(parsers.boolean), OptionSyntax(flag=True)]
 
 
 def _option(default: str | None, description: str, *, hidden: bool = False) -> Any:
-    # A default is written as people write it, and read by the same reader.
+    # A default is written as users write it, and goes through the same parser.
     return Field(default, validate_default=True, description=description, repr=not hidden)
 
 
 class Settings(BaseModel):
-    """What `tapeway serve` runs with. Its text form shows no value that may hold a secret."""
+    """The options of `tapeway serve`. Their repr shows no value that may hold a secret."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
-    listen: Address = _option("127.0.0.1:8080", "Where the app connects. Port 0 takes a free one.")
+    listen: Address = _option(
+        "127.0.0.1:8080", "The address the app connects to. Port 0 takes a free port."
+    )
     admin_listen: AddressOrOff = _option(
         "127.0.0.1:8081",
-        "Where the admin API listens. Beyond loopback it needs a token. `off` turns it off.",
+        "The address of the admin API. Beyond loopback it needs a token. `off` disables the API.",
     )
-    admin_token: Token = _option(None, "The bearer token every admin call must carry.", hidden=True)
+    admin_token: Token = _option(None, "The bearer token that admin calls must send.", hidden=True)
     upstream: Url = _option(
         None,
-        "The service that owns every path. It switches the built-in routes off.",
+        "The service that all paths go to. This disables the built-in routes.",
         hidden=True,
     )
     route: Routes = _option(
         "",
-        "Add a route or give a built-in one another URL (NAME=URL), bring built-in ones back "
-        "beside an upstream (NAME, all), or take one away (NAME=off).",
+        "Add a route or change the URL of a built-in one (NAME=URL), enable built-in routes beside "
+        "--upstream (NAME, all), or disable one (NAME=off).",
         hidden=True,
     )
     mode: Annotated[
         Mode,
-        _one_of("replay", "record", "auto", "passthrough"),
-        Written("replay|record|auto|passthrough"),
+        _choice("replay", "record", "auto", "passthrough"),
+        OptionSyntax("replay|record|auto|passthrough"),
     ] = _option(
         "auto",
-        "What is answered from the cassette, and what is asked and recorded.",
+        "`replay`: only recordings answer. `record`: call the upstream and record. `auto`: replay, "
+        "and record what is missing. `passthrough`: call the upstream, record nothing.",
     )
     store: Store = _option(
         "./cassettes",
-        "Where cassettes are kept: DIR, file:DIR, memory:, sqlite:FILE, postgresql://…, or another "
-        "tapeway's admin API, http(s)://…. DIR?format=yaml writes new ones in YAML.",
+        "Where cassettes are stored: DIR, file:DIR, memory:, sqlite:FILE, postgresql://…, or another "
+        "tapeway's admin API, http(s)://…. DIR?format=yaml writes new cassettes as YAML.",
         hidden=True,
     )
     store_token: Token = _option(
         None,
-        "The bearer token of another tapeway that is the store. The environment shows it to fewer "
-        "than a flag.",
+        "The bearer token for another tapeway as the store. Prefer the variable: other users can "
+        "see flags in the process list.",
         hidden=True,
     )
     store_ca: File = _option(
-        None, "A PEM bundle of further authorities that may vouch for another tapeway as the store."
+        None,
+        "A PEM file of extra certificate authorities to trust for another tapeway as the store.",
     )
-    cassette: CassetteName = _option(
-        "default", "The cassette of requests that name none themselves."
+    cassette: CassetteName = _option("default", "The cassette for requests that do not name one.")
+    delivery: Annotated[Delivery, _choice("buffer", "stream"), OptionSyntax("buffer|stream")] = (
+        _option(
+            "buffer",
+            "`buffer`: store a live response durably before sending its first byte. `stream`: send it "
+            "as it arrives; only its end waits until it is stored.",
+        )
     )
-    delivery: Annotated[Delivery, _one_of("buffer", "stream"), Written("buffer|stream")] = _option(
-        "buffer",
-        "`buffer`: a live answer is durable in the store before its first byte is sent. `stream`: "
-        "it is passed on as it comes, and only its end waits for that.",
-    )
-    pace: Annotated[Pace, PlainValidator(parsers.pace), Written("none|recorded|FACTORx")] = _option(
-        "none",
-        "`none`: a replayed answer is sent as fast as it is read. `recorded`: its pieces come when "
-        "they came; `2x` is twice as fast, `0.5x` half as fast.",
+    pace: Annotated[Pace, PlainValidator(parsers.pace), OptionSyntax("none|recorded|FACTORx")] = (
+        _option(
+            "none",
+            "`none`: send replayed responses as fast as the client reads. `recorded`: send chunks at "
+            "their recorded times; `2x` is twice as fast, `0.5x` half as fast.",
+        )
     )
     repeats: Annotated[
         Repeats | None,
-        PlainValidator(parsers.optional(partial(parsers.one_of, accepted=_REPEATS))),
-        Written("|".join(_REPEATS)),
+        PlainValidator(parsers.optional(partial(parsers.choice, accepted=_REPEATS))),
+        OptionSyntax("|".join(_REPEATS)),
     ] = _option(
         None,
-        "What answers an equal request when its recordings are used up: the last one again, a miss, "
-        "or the first one again. Not given, it is what the cassette's `meta.repeats` says, or else "
+        "What answers a request whose recordings are used up: the last recording again, a miss, or "
+        "all recordings from the first again. By default the cassette's `meta.repeats`, or else "
         "`last`.",
     )
     record_failures: Flag = _option(
         "false",
-        "Record answers that were cut, connections that were reset and timeouts, and replay them "
-        "as what they were.",
+        "Also record truncated responses, connection resets and timeouts, and replay them as such.",
     )
     record_statuses: Statuses = _option(
-        "200-299", "The statuses that mode auto records, such as 200-299,404."
+        "200-299", "The statuses that mode `auto` records, such as 200-299,404."
     )
     miss_status: Annotated[
-        int, PlainValidator(partial(parsers.whole, least=400, most=599)), Written("STATUS")
-    ] = _option("424", "The status of a miss. SDKs repeat a call that gets 408, 409, 429 or 5xx.")
-    max_body: Size = _option("64MiB", "The largest body of a request or answer.")
-    config: File = _option(None, "The file to read options from. ./tapeway.toml if that exists.")
+        int, PlainValidator(partial(parsers.integer, least=400, most=599)), OptionSyntax("STATUS")
+    ] = _option("424", "The status of a miss. SDKs retry calls that get 408, 409, 429 or 5xx.")
+    max_body: Size = _option("64MiB", "The largest body of a request or response.")
+    config: File = _option(
+        None, "The file to read options from. By default ./tapeway.toml, if it exists."
+    )
     workers: Annotated[
-        int, PlainValidator(partial(parsers.whole, least=1, most=256)), Written("N")
+        int, PlainValidator(partial(parsers.integer, least=1, most=256)), OptionSyntax("N")
     ] = _option(
         "1",
-        "How many processes serve the port. More than one need a store they can share, "
-        "`sqlite:FILE` or `postgresql://…`.",
+        "How many processes serve the port. More than one need a shared store, `sqlite:FILE` or "
+        "`postgresql://…`.",
     )
     drain_timeout: Annotated[
-        float, PlainValidator(partial(parsers.seconds, least=0)), Written("SECONDS")
-    ] = _option("8", "How long a stop waits for calls in flight.")
+        float, PlainValidator(partial(parsers.seconds, least=0)), OptionSyntax("SECONDS")
+    ] = _option("8", "How long to wait for calls in flight when stopping.")
     rewrite_location: Flag = _option(
-        "true", "Make a Location that points to the upstream point to the proxy."
+        "true",
+        "Rewrite a Location header that points to the upstream, so that it points to the proxy.",
     )
     log_format: Annotated[
         Literal["auto", "human", "json"],
-        _one_of("auto", "human", "json"),
-        Written("auto|human|json"),
-    ] = _option("auto", "`auto`: text on a terminal, otherwise one JSON object a line.")
+        _choice("auto", "human", "json"),
+        OptionSyntax("auto|human|json"),
+    ] = _option("auto", "`auto`: text on a terminal, otherwise one JSON object per line.")
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        _one_of("debug", "info", "warning", "error"),
-        Written("debug|info|warning|error"),
+        _choice("debug", "info", "warning", "error"),
+        OptionSyntax("debug|info|warning|error"),
     ] = _option("info", "The least severe messages to log.")
     connect_timeout: Timeout = _option("10", "How long connecting to an upstream may take.")
-    upstream_timeout: Timeout = _option("600", "How long an upstream may send nothing.")
-    body_timeout: Timeout = _option("30", "How long a client may pause inside a request's body.")
+    upstream_timeout: Timeout = _option("600", "How long an upstream may be silent.")
+    body_timeout: Timeout = _option("30", "How long a client may pause within a request body.")
     allow_address: Networks = _option(
         "",
-        "Addresses that the name of an upstream may stand for although they are loopback, "
-        "link-local or, for a built-in route, private.",
+        "Loopback, link-local or, for a built-in route, private ranges that an upstream's name may "
+        "resolve to.",
     )
     journal_size: Annotated[
-        int, PlainValidator(partial(parsers.whole, least=1, most=1_000_000)), Written("N")
-    ] = _option("1000", "How many of the last requests the journal holds.")
+        int, PlainValidator(partial(parsers.integer, least=1, most=1_000_000)), OptionSyntax("N")
+    ] = _option("1000", "How many requests the journal keeps.")
     upstream_ca: File = _option(
-        None, "A PEM bundle of further authorities that may vouch for an upstream."
+        None, "A PEM file of extra certificate authorities to trust for upstreams."
     )
     insecure_upstream: Flag = _option(
-        "false", "Accept any certificate of an upstream. Whoever is in between can read keys."
+        "false",
+        "Accept any certificate from an upstream. Anyone on the network path can then read API keys.",
     )
 
     rules: RulesTable = Field(
         rules.NO_RULES,
-        description="What requests may differ in and still be equal, and which headers count.",
+        description="Which differences between requests to ignore, and which headers to compare.",
     )
 
     @model_validator(mode="after")
-    def _admin_is_guarded(self) -> Self:
+    def _admin_needs_token(self) -> Self:
         admin = self.admin_listen
         if admin is not None and not admin.loopback and self.admin_token is None:
             raise ValueError(
@@ -260,31 +269,31 @@ class Settings(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _store_is_another(self) -> Self:
+    def _store_is_not_this_process(self) -> Self:
         for own in (self.listen, self.admin_listen):
-            if own is not None and _store_leads_to(self.store, own):
+            if own is not None and _is_own_store(self.store, own):
                 raise ValueError(
-                    f"the store leads to tapeway's own listener {own}: give another tapeway's"
+                    f"the store is tapeway's own listener {own}: give the URL of another tapeway"
                 )
         return self
 
     @model_validator(mode="after")
-    def _upstreams_are_others(self) -> Self:
+    def _upstreams_are_not_this_process(self) -> Self:
         for own in (self.listen, self.admin_listen):
             for url in _urls(self):
-                if own is not None and _leads_to(url, own):
+                if own is not None and _is_own_listener(url, own):
                     raise ValueError(
                         f"the upstream {without_userinfo(url)} is tapeway's own listener {own}: "
-                        "requests would go round in circles, so give another one"
+                        "requests would loop, so give another one"
                     )
         return self
 
 
 def resolve_routes(settings: Settings) -> RouteTable:
-    """The routes there are.
+    """The enabled routes.
 
-    All built-in ones unless an upstream owns every path; then those brought back. `NAME=URL` wins
-    over `all`, wherever they stand.
+    All built-in ones, or with --upstream those that are enabled by name. `NAME=URL` wins over
+    `all`, in any order.
     """
     names = {choice.name for choice in settings.route}
     routes: dict[str, Route] = {}
@@ -301,7 +310,7 @@ def resolve_routes(settings: Settings) -> RouteTable:
 
 
 def known_secrets(settings: Settings) -> tuple[str, ...]:
-    """The values in the settings that no log line may show."""
+    """The secret values in the settings, which no log line may show."""
     tokens = (settings.admin_token, settings.store_token)
     found = [each.get_secret_value() for each in tokens if each is not None]
     for url in (*_urls(settings), settings.store):
@@ -310,14 +319,14 @@ def known_secrets(settings: Settings) -> tuple[str, ...]:
 
 
 def process_secrets(settings: Settings, environ: Mapping[str, str]) -> tuple[Secret, ...]:
-    """What no cassette may hold whatever a request shows: the environment's credentials, and ours."""
-    given = [value for value in known_secrets(settings) if len(value) >= MIN_VALUE]
+    """The secrets that no cassette may hold: the environment's credentials and those of the settings."""
+    configured = [value for value in known_secrets(settings) if len(value) >= MIN_VALUE]
     return (
         *[
             Secret(name.lower().replace("_", "-"), value.encode())
             for name, value in environment_credentials(environ)
         ],
-        *[Secret("configured", value.encode()) for value in given],
+        *[Secret("configured", value.encode()) for value in configured],
     )
 
 
@@ -336,18 +345,18 @@ def _urls(settings: Settings) -> Iterator[str]:
     yield from (choice.url for choice in settings.route if choice.url is not None)
 
 
-def _store_leads_to(url: str, own: HostPort) -> bool:
+def _is_own_store(url: str, own: HostPort) -> bool:
     scheme, _, rest = url.partition("://")
     if scheme.lower() not in ("http", "https"):
         return False
     try:
-        return _leads_to(f"{scheme.lower()}://{rest.rpartition('@')[2]}", own)
+        return _is_own_listener(f"{scheme.lower()}://{rest.rpartition('@')[2]}", own)
     except ValueError:
-        # Its text would show what it stumbled over; whoever opens the store says so without.
+        # Opening the store reports a bad URL; this error's text could show a password.
         return False
 
 
-def _leads_to(url: str, own: HostPort) -> bool:
+def _is_own_listener(url: str, own: HostPort) -> bool:
     parts = urlsplit(url)
     host = parts.hostname or ""
     port = parts.port or {"http": 80, "https": 443}[parts.scheme]

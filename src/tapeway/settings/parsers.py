@@ -1,7 +1,7 @@
-"""How option values are written: `127.0.0.1:8080`, `64MiB`, `200-299`, `openai=https://host`.
+"""Parsers of option values: `127.0.0.1:8080`, `64MiB`, `200-299`, `openai=https://host`.
 
-Each reader takes what a flag, a variable or a TOML file can hold, gives back a value that is
-already read as it is, and raises ValueError with a sentence that says what is accepted.
+Each takes what a flag, a variable or a TOML file can hold, returns a value that is already parsed
+as it is, and raises ValueError with a sentence that says what is accepted.
 """
 
 import math
@@ -28,7 +28,7 @@ _NOT_IN_URL = re.compile(r"[^\x21-\x7e]|[?#\\]")
 _PACES: Mapping[str, Pace] = {"none": AT_ONCE, "recorded": AS_RECORDED}
 _FACTOR = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,4})?)x", re.ASCII)
 _SLOWEST, _FASTEST = 0.001, 1000
-_TRUTHS: Mapping[str, bool] = {
+_BOOLEANS: Mapping[str, bool] = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
     **dict.fromkeys(("false", "no", "off", "0"), False),
 }
@@ -36,7 +36,7 @@ _TRUTHS: Mapping[str, bool] = {
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """Where to listen; port 0 takes a free one."""
+    """An address to listen on; port 0 takes a free port."""
 
     host: str
     port: int
@@ -47,13 +47,13 @@ class HostPort:
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can connect."""
         return is_loopback(self.host)
 
 
 @dataclass(frozen=True, slots=True)
 class RouteChoice:
-    """A route added (`url`), brought back (neither) or taken away (`off`)."""
+    """A route that is added (`url`), disabled (`off`) or enabled (neither)."""
 
     name: str
     url: str | None = field(default=None, repr=False)  # it may hold a password
@@ -61,7 +61,7 @@ class RouteChoice:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine by every reading; a name other than localhost is not."""
+    """Whether a host is certainly this machine; no name but localhost is."""
     if host.lower() == "localhost":
         return True
     try:
@@ -81,14 +81,14 @@ def host_port(value: object) -> HostPort:
         host = ""
     if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
         raise ValueError(
-            f"{_quoted(value)} is no address to listen on; "
+            f"{_quoted(value)} is not an address to listen on; "
             "give HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:8080"
         )
     return HostPort(host, int(port))
 
 
 def host_port_or_off(value: object) -> HostPort | None:
-    """The same, or `off`."""
+    """`HOST:PORT`, or `off` for None."""
     if value is None or value == "off":
         return None
     try:
@@ -103,7 +103,7 @@ def size(value: object) -> int:
     unit = None if match is None else _UNITS.get(match[2])
     if match is None or unit is None or int(match[1]) == 0:
         raise ValueError(
-            f"{_quoted(value)} is no size; "
+            f"{_quoted(value)} is not a size; "
             "give a number of bytes, or one with KiB, MiB or GiB, such as 64MiB"
         )
     return int(match[1]) * unit
@@ -117,28 +117,28 @@ def seconds(value: object, *, least: float = 0.001) -> float:
         number = math.nan
     if not least <= number < math.inf:
         bound = "from 0" if least == 0 else "above 0"
-        raise ValueError(f"{_quoted(value)} is no duration; give seconds {bound}, such as 10")
+        raise ValueError(f"{_quoted(value)} is not a duration; give seconds {bound}, such as 10")
     return number
 
 
-def whole(value: object, *, least: int, most: int) -> int:
-    """A whole number between two bounds."""
+def integer(value: object, *, least: int, most: int) -> int:
+    """A whole number from `least` to `most`."""
     text = "" if isinstance(value, bool) else str(value).strip()
     if not re.fullmatch(r"[0-9]{1,12}", text) or not least <= int(text) <= most:
         raise ValueError(f"{_quoted(value)} is not accepted; give a number from {least} to {most}")
     return int(text)
 
 
-def truth(value: object) -> bool:
-    """`true`, `yes`, `on`, `1` and their contraries."""
-    found = _TRUTHS.get(str(value).strip().lower())
+def boolean(value: object) -> bool:
+    """`true`, `yes`, `on`, `1` or `false`, `no`, `off`, `0`."""
+    found = _BOOLEANS.get(str(value).strip().lower())
     if found is None:
         raise ValueError(f"{_quoted(value)} is not accepted; give true or false")
     return found
 
 
 def pace(value: object) -> Pace:
-    """`none`, `recorded`, or how many times as fast."""
+    """`none`, `recorded`, or a speed such as `2x`."""
     if isinstance(value, Pace):
         return value
     text = str(value).strip()
@@ -148,14 +148,13 @@ def pace(value: object) -> Pace:
     factor = float(found[1]) if found else 0.0
     if not _SLOWEST <= factor <= _FASTEST:
         raise ValueError(
-            f"{_quoted(value)} is no pace; give none, recorded, or how many times as fast, such as "
-            "2x or 0.5x"
+            f"{_quoted(value)} is not a pace; give none, recorded, or a speed, such as 2x or 0.5x"
         )
     return Pace(1 / factor)
 
 
-def one_of(value: object, accepted: tuple[str, ...]) -> str:
-    """One of the words accepted."""
+def choice(value: object, accepted: tuple[str, ...]) -> str:
+    """One of the accepted words."""
     words = ", ".join(accepted)
     if not isinstance(value, str) or value not in accepted:
         raise ValueError(f"{_quoted(value)} is not accepted; use {words}")
@@ -172,7 +171,7 @@ def url(value: object) -> str:
         usable = False
     if not usable or parts.netloc.endswith(":") or _NOT_IN_URL.search(text):
         raise ValueError(
-            f"{_quoted(re.split(r'[?#]', text)[0])} is no upstream URL; give http:// or https://, "
+            f"{_quoted(re.split(r'[?#]', text)[0])} is not an upstream URL; give http:// or https://, "
             "a host and at most a path, such as https://api.example.com"
         )
     return text
@@ -185,7 +184,7 @@ def route(value: object) -> RouteChoice:
     name, equals, target = str(value).partition("=")
     if not _ROUTE_NAME.fullmatch(name) or (name == "all" and equals):
         raise ValueError(
-            f"{_quoted(name)} is no route; give NAME=URL, NAME=off, NAME or all, where a name is "
+            f"{_quoted(name)} is not a route; give NAME=URL, NAME=off, NAME or all, where a name is "
             "made of letters, digits, '.', '_' and '-'"
         )
     if name == "default":
@@ -200,13 +199,13 @@ def statuses(value: object) -> frozenset[int]:
     if isinstance(value, frozenset):
         return value
     found: set[int] = set()
-    for piece in pieces(value):
-        match = _STATUSES.fullmatch(str(piece).strip())
+    for item in list_items(value):
+        match = _STATUSES.fullmatch(str(item).strip())
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
         if not 200 <= first <= last <= 599:
             raise ValueError(
-                f"{_quoted(piece)} is no status or range of statuses; "
-                "give some from 200 to 599, such as 200-299,404"
+                f"{_quoted(item)} is not a status or range of statuses; "
+                "give statuses from 200 to 599, such as 200-299,404"
             )
         found.update(range(first, last + 1))
     return frozenset(found)
@@ -218,7 +217,7 @@ def network(value: object) -> Network:
         return ip_network(str(value).strip())
     except ValueError:
         raise ValueError(
-            f"{_quoted(value)} is no block of addresses; give one such as 10.0.0.0/8"
+            f"{_quoted(value)} is not a range of addresses; give one such as 10.0.0.0/8"
         ) from None
 
 
@@ -229,36 +228,36 @@ def token(value: object) -> str:
     return value
 
 
-def word(value: object) -> str:
+def text(value: object) -> str:
     """Any text that is not empty."""
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise ValueError("it must not be empty")
     return value
 
 
-def pieces(value: object) -> list[object]:
-    """The members of a list; text is cut at its commas."""
+def list_items(value: object) -> list[object]:
+    """The items of a list, or of a text that separates them by commas."""
     if isinstance(value, str):
         return [piece.strip() for piece in value.split(",") if piece.strip()]
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def several(read: Callable[[object], T]) -> Callable[[object], tuple[T, ...]]:
-    """A reader of lists out of one of members."""
-    return lambda value: tuple([read(piece) for piece in pieces(value)])
+def list_of(parse: Callable[[object], T]) -> Callable[[object], tuple[T, ...]]:
+    """A parser of lists from a parser of their items."""
+    return lambda value: tuple([parse(item) for item in list_items(value)])
 
 
-def optional(read: Callable[[object], T]) -> Callable[[object], T | None]:
-    """A reader that lets None through."""
-    return lambda value: None if value is None else read(value)
+def optional(parse: Callable[[object], T]) -> Callable[[object], T | None]:
+    """A parser that returns None for None."""
+    return lambda value: None if value is None else parse(value)
 
 
-def _is_host(text: str | None) -> bool:
-    return text is not None and (":" in text or _HOST.fullmatch(text) is not None)
+def _is_host(name: str | None) -> bool:
+    return name is not None and (":" in name or _HOST.fullmatch(name) is not None)
 
 
 def _quoted(value: object) -> str:
     text = ascii(str(value)) if not isinstance(value, str) or not value.isprintable() else value
-    # What is not accepted may be a URL in the wrong place: whatever may be a password goes.
+    # It may be a URL in the wrong place: whatever may be a password is left out.
     before, at, rest = text.strip("'").rpartition("@")
     return f"'{'…' if before else ''}{at}{rest[:200]}'"

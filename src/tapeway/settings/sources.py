@@ -1,4 +1,4 @@
-"""Where option values come from: flags, `TAPEWAY_…` variables and tapeway.toml, in that order."""
+"""Loads the settings from flags, `TAPEWAY_…` variables and tapeway.toml, in that precedence."""
 
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tapeway.errors import ConfigError
-from tapeway.settings.options import Settings, Written
+from tapeway.settings.options import OptionSyntax, Settings
 from tapeway.stores.opening import call_with
 
 PREFIX = "TAPEWAY_"
@@ -17,21 +17,21 @@ DEFAULT_FILE = "tapeway.toml"
 TABLES = tuple(
     name
     for name, field in Settings.model_fields.items()
-    if any(isinstance(entry, Written) and entry.table for entry in field.metadata)
+    if any(isinstance(entry, OptionSyntax) and entry.table for entry in field.metadata)
 )
 OPTIONS = tuple(name for name in Settings.model_fields if name not in TABLES)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """Settings, and what is to be said about where they came from."""
+    """Settings, and warnings about their sources."""
 
     settings: Settings
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _SourcedValue:
     value: object
     source: str
 
@@ -49,11 +49,11 @@ def variable_of(option: str) -> str:
 def load_settings(
     flags: Mapping[str, object], environ: Mapping[str, str], directory: Path
 ) -> LoadedSettings:
-    """The settings out of all sources; `flags` may hold None and empty tuples for what was not given.
+    """The settings from all sources; None and empty tuples in `flags` count as not given.
 
-    An empty variable counts as not set, as an unset one arrives through compose files.
-    Stores that are opened from here on are called with what it says. Raises ConfigError, naming the
-    flag, variable or file and key that cannot be used.
+    An empty variable counts as not set, because compose files pass unset variables that way. Stores
+    opened from now on use the store token and certificates. Raises ConfigError that names the flag,
+    the variable or the file and key that cannot be used.
     """
     given = dict([*_of_environment(environ), *_of_flags(flags)])
     given = _of_file(given.get("config"), directory) | given
@@ -66,19 +66,19 @@ def load_settings(
     return LoadedSettings(settings, tuple(_unknown_variables(environ)))
 
 
-def _of_flags(flags: Mapping[str, object]) -> Iterator[tuple[str, _Given]]:
+def _of_flags(flags: Mapping[str, object]) -> Iterator[tuple[str, _SourcedValue]]:
     for option, value in flags.items():
         if value is not None and value != ():
-            yield option, _Given(value, flag_of(option))
+            yield option, _SourcedValue(value, flag_of(option))
 
 
-def _of_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, _Given]]:
+def _of_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, _SourcedValue]]:
     for option in OPTIONS:
         if value := environ.get(variable_of(option)):
-            yield option, _Given(value, variable_of(option))
+            yield option, _SourcedValue(value, variable_of(option))
 
 
-def _of_file(config: _Given | None, directory: Path) -> dict[str, _Given]:
+def _of_file(config: _SourcedValue | None, directory: Path) -> dict[str, _SourcedValue]:
     path = directory / (DEFAULT_FILE if config is None else str(config.value))
     shown = DEFAULT_FILE if config is None else str(config.value)
     try:
@@ -93,14 +93,14 @@ def _of_file(config: _Given | None, directory: Path) -> dict[str, _Given]:
         raise ConfigError(f"{shown} is not UTF-8 at byte {exc.start}") from None
     except tomllib.TOMLDecodeError as exc:
         raise ConfigError(f"{shown} is not TOML: {exc}") from None
-    given: dict[str, _Given] = {}
+    given: dict[str, _SourcedValue] = {}
     for key, value in keys.items():
         option = key.replace("-", "_")
         if option not in (*OPTIONS, *TABLES) or option == "config":
             raise ConfigError(f"{shown}: unknown key {key}{_nearest(option)}")
         if option in given:
-            raise ConfigError(f"{shown}: {key} is there twice, as {given[option].source}")
-        given[option] = _Given(value, f"{shown}: {key}")
+            raise ConfigError(f"{given[option].source} is also given as {key}")
+        given[option] = _SourcedValue(value, f"{shown}: {key}")
     return given
 
 
@@ -109,7 +109,7 @@ def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known:
             option = name.removeprefix(PREFIX).lower()
-            hint = f", [{option}] stands in the file alone" if option in TABLES else ""
+            hint = f", [{option}] can be set in the file only" if option in TABLES else ""
             yield f"unknown variable {name} is ignored{hint or _nearest(option, variable_of)}"
 
 
@@ -119,8 +119,8 @@ def _nearest(option: str, shown: Callable[[str], str] = str) -> str:
     return f", did you mean {shown(matches[0])}?" if matches else ""
 
 
-def _message(exc: ValidationError, given: Mapping[str, _Given]) -> str:
-    # One fault is enough to act on, and pydantic's own text would repeat the input, a token too.
+def _message(exc: ValidationError, given: Mapping[str, _SourcedValue]) -> str:
+    # One error is enough to act on. pydantic's own text would repeat the input, even a token.
     error = exc.errors(include_url=False, include_input=False)[0]
     cause = error.get("ctx", {}).get("error", error["msg"])
     option = str(error["loc"][0]) if error["loc"] else ""
