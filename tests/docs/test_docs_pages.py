@@ -50,6 +50,22 @@ def test_every_code_of_an_error_is_explained() -> None:
     assert sorted(code for code in codes if f"`{code}`" not in explained) == []
 
 
+def test_the_first_screen_shows_a_drawing_three_commands_and_the_mode_table() -> None:
+    screen = (ROOT / "README.md").read_text("utf-8").partition("## ")[0]
+    assert screen.count("```sh") == 3
+    assert "┌──" in screen
+    for mode in ("replay", "record", "auto", "passthrough"):
+        assert f"| `{mode}`" in screen
+    assert "What it does not do" in screen
+
+
+def test_every_document_the_readme_links_to_exists() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    targets = {part.partition(")")[0] for part in text.split("](")[1:]}
+    for target in targets:
+        assert (ROOT / target.partition("#")[0]).exists(), target
+
+
 def _leads_somewhere(page: Path, link: str) -> bool:
     path, _, heading = link.partition("#")
     target = (page.parent / path).resolve() if path else page

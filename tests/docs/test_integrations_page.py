@@ -1,52 +1,45 @@
-"""The page on integrations: its programs run as shown."""
+"""The page on integrations: its programs run as shown, and run again on what they recorded."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tapeway.testing.stand_in import ThreadedStandIn
+from tests.docs.test_examples import run_python
 from tests.integrations.dspy.test_replay_cache import KEY, PYTHON
-from tests.support.markdown import ROOT
-
-_TEXT = (ROOT / "docs" / "integrations.md").read_text("utf-8")
+from tests.support.markdown import blocks
 
 
 def program(section: str) -> str:
-    """The first block below a heading."""
-    return _TEXT.partition(f"\n## {section}\n")[2].partition("```python\n")[2].partition("```")[0]
+    (block,) = [
+        each for each in blocks("docs/integrations.md", section) if each.language == "python"
+    ]
+    return block.text
 
 
-def run(python: str, section: str, folder: Path, **environment: str) -> str:
-    done = subprocess.run(
-        [python, "-W", "ignore", "-c", program(section)],
-        cwd=folder,
-        env={"PATH": os.environ["PATH"], "HOME": str(folder), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_interpositions_broker_runs_as_shown(tmp_path: Path) -> None:
-    assert run(sys.executable, "interposition", tmp_path) == "b'hello'\n"
-    before = (tmp_path / "cassettes" / "smoke.json").read_bytes()
-    assert run(sys.executable, "interposition", tmp_path) == "b'hello'\n"
-    assert (tmp_path / "cassettes" / "smoke.json").read_bytes() == before
+def test_interpositions_broker_runs_as_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_python(program("interposition"), warnings="ignore") == "b'hello'\n"
+    before = Path("cassettes/smoke.json").read_bytes()
+    assert run_python(program("interposition"), warnings="ignore") == "b'hello'\n"
+    assert Path("cassettes/smoke.json").read_bytes() == before
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not PYTHON.exists(), reason="`make setup` makes DSPy's environment")
-def test_dspys_program_runs_as_shown(tmp_path: Path) -> None:
+def test_dspys_program_runs_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def run(**environ: str) -> str:
+        offline = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+        return run_python(program("DSPy"), str(PYTHON), "ignore", **environ, **offline)
+
     with ThreadedStandIn() as service:
         where = {"OPENAI_API_BASE": service.url + "/v1", "OPENAI_API_KEY": KEY}
-        offline = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-        recorded = run(str(PYTHON), "DSPy", tmp_path, CACHE_MODE="record", **where, **offline)
-    replayed = run(str(PYTHON), "DSPy", tmp_path, **where, **offline)
+        recorded = run(CACHE_MODE="record", **where)
+    replayed = run(**where)
 
     assert "What is 2+2?" in recorded
     assert replayed == recorded

@@ -8,9 +8,10 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
 
-from tests.support.markdown import ROOT, Block
+from tests.support.markdown import ROOT
 
 UPSTREAM = "https://api.openai.com"
 
@@ -24,8 +25,6 @@ class Shell:
     def __init__(self, stack: ExitStack, store: Path, *, folder: Path = ROOT) -> None:
         self._stack = stack
         self._folder = folder
-        stand_in = f"{sys.executable} -m tapeway.testing --port 0"
-        self._upstream = stack.enter_context(background(stand_in, os.environ))["url"]
         ports = {port: free_port() for port in ("8080", "8081", "8090", "8091")}
         self._ports = {f"127.0.0.1:{port}": f"127.0.0.1:{free}" for port, free in ports.items()}
         listen = f"--listen 127.0.0.1:{ports['8080']} --admin-listen 127.0.0.1:{ports['8081']}"
@@ -39,8 +38,11 @@ class Shell:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
 
-    def run(self, block: Block) -> str:
-        command = block.text.strip().replace(UPSTREAM, self._upstream)
+    def run(self, text: str) -> str:
+        """What a block prints. Raises CalledProcessError where a command of it fails."""
+        command = text.strip()
+        if UPSTREAM in command:
+            command = command.replace(UPSTREAM, self._upstream)
         for shown, used in self._ports.items():
             command = command.replace(shown, used)
         if command.endswith("&"):
@@ -62,6 +64,11 @@ class Shell:
         for shown, used in self._ports.items():
             output = output.replace(used, shown)
         return output
+
+    @cached_property
+    def _upstream(self) -> str:
+        stand_in = f"{sys.executable} -m tapeway.testing --port 0"
+        return self._stack.enter_context(background(stand_in, os.environ))["url"]
 
 
 @contextmanager

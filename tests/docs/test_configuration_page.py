@@ -1,10 +1,11 @@
-from pathlib import Path
+"""The page on configuration is written by the program."""
 
 from tapeway.cli.reference import page
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.settings.sources import OPTIONS, variable_of
+from tests.support.markdown import ROOT
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
+DOCUMENT = ROOT / "docs" / "configuration.md"
 
 
 def test_the_page_is_what_the_settings_say() -> None:
