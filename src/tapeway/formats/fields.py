@@ -1,4 +1,4 @@
-"""A JSON object read field by field, each wrong one named with its place."""
+"""A JSON object read field by field; a wrong field is reported with its place."""
 
 import base64
 import binascii
@@ -17,7 +17,10 @@ T = TypeVar("T")
 
 
 class Fields:
-    """The fields of one object. Every reader raises FormatFault on a value of another type."""
+    """The fields of one object. A field that is missing or null has the default value.
+
+    Every method that reads a field raises FormatFault for a value of another type.
+    """
 
     def __init__(self, values: Mapping[str, Json], at: Pointer) -> None:
         self.values = values
@@ -36,7 +39,7 @@ class Fields:
         return FormatFault(reason, (*self.at, name))
 
     def only(self, known: Iterable[str]) -> None:
-        """Refuse any field but these, naming the nearest for one that was misspelt."""
+        """Raise FormatFault for any field but these, suggesting the nearest name."""
         names = list(known)
         for name in self.values:
             if name not in names:
@@ -66,6 +69,13 @@ class Fields:
     def texts(self, name: str) -> tuple[str, ...]:
         return tuple(self._texts(name))
 
+    def choice(self, name: str, known: Mapping[str, T], default: str = "") -> T:
+        """The value that a text stands for, the default text where the field is missing."""
+        written = self.text(name, default)
+        if written not in known:
+            raise self.fault(name, f"must be one of {', '.join(known)}, not '{written}'")
+        return known[written]
+
     def integer(self, name: str, *, low: int, high: int) -> int:
         value = self.values.get(name)
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
@@ -75,7 +85,7 @@ class Fields:
         return value
 
     def number(self, name: str) -> float:
-        """A number from 0 on; 0 where there is none."""
+        """A number of at least 0; 0 where there is none."""
         value = self.values.get(name)
         if value is None:
             return 0.0
@@ -106,7 +116,7 @@ class Fields:
 
 
 def millis(value: float) -> float:
-    """A duration as it is written: to the microsecond, 0 for what is no duration."""
+    """A duration in milliseconds as it is written: to the microsecond, 0 for an invalid one."""
     return round(value, 3) if math.isfinite(value) and value > 0 else 0.0
 
 

@@ -208,7 +208,7 @@ def test_a_body_under_a_length_came_when_its_last_piece_came() -> None:
         ({"body_file": {"sha256": "a" * 64, "size": -1}}, "size: must be a whole number"),
         ({"body_file": {"sha256": "a" * 64, "size": 4, "path": "x"}}, "there is no such field"),
         ({"body_file": "a" * 64}, "body_file: must be an object"),
-        ({"text": "four"}, "stands there twice, as 'text' and 'body_file'"),
+        ({"text": "four"}, "is there twice, as 'text' and 'body_file'"),
         ({"chunks": [[1, 2], [1, 3]]}, "they are 5 bytes together, the file has 4"),
         ({"chunks": "1+2 1+2x"}, "must be milliseconds[+]bytes at '1[+]2x'"),
         ({"chunks": "1+2 1+2", "framing": "length"}, "needs a 'framing' of chunked or close"),

@@ -1,10 +1,8 @@
-"""A body's bytes and the fields that hold them: `json`, `form`, `text`, `body_b64`.
+"""A body and the fields that hold it: `json`, `form`, `text` or `body_b64`.
 
-JSON and forms are stored parsed, for people to read and edit, with what it takes to give back the
-same bytes: a `json_layout`, or else AgentTape's `raw_b64`. A raw copy counts only as long as it
-says what the parsed field says: an edit wins.
-
-How a JSON body was laid out, so that its parsed value gives back the same bytes.
+JSON and forms are stored parsed, for people to read and edit, together with what gives back the
+same bytes: a `json_layout` (indent, separators, escapes), or else AgentTape's `raw_b64`. The raw
+copy counts only while it has the same value as the parsed field: an edit wins.
 """
 
 import base64
@@ -20,106 +18,19 @@ from tapeway.core.text import decode_utf8
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields
 
-_BLANK = " \t\r\n"
+_WHITE_SPACE = " \t\r\n"
 _FIRST_INDENT = re.compile(r"[\[{]\n( +|\t+)")
-_LONGEST_BLANK = 64
+_MAX_WHITE_SPACE = 64
 
 NAMES = ("json", "json_layout", "form", "text", "content", "body_b64", "raw_b64", "body_file")
-"""All fields that speak of a body; `content` is what AgentTape once called `text`."""
-_FORMS = ("json", "form", "text", "content", "body_b64", "body_file")
+"""All fields about a body; `content` is an older name for `text` in AgentTape."""
+_BODY_FIELDS = ("json", "form", "text", "content", "body_b64", "body_file")
 
-# The cassette's own levels come on top of a body's.
+# The levels of the cassette are added to those of the body.
 _MAX_BODY_DEPTH = MAX_DEPTH - 8
 
-# AgentTape takes an object with such a key for a reference of its own.
-_MARKER = b"__agenttape_"
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Indent, separators, escapes and the blanks around; the default is `json.dumps`' own.
-
-    Compact leaves out the blank after a colon, and after a comma where nothing is indented.
-    """
-
-    indent: str = ""
-    compact: bool = False
-    ascii: bool = False
-    before: str = ""
-    after: str = ""
-
-    def dump(self, value: Json) -> bytes:
-        colon = ":" if self.compact else ": "
-        comma = "," if self.compact or self.indent else ", "
-        text = json.dumps(
-            value,
-            ensure_ascii=self.ascii,
-            indent=self.indent or None,
-            separators=(comma, colon),
-        )
-        return f"{self.before}{text}{self.after}".encode()
-
-    def document(self) -> dict[str, Json]:
-        """What is stored of it: only what differs from the default."""
-        fields: dict[str, Json] = {
-            "indent": len(self.indent) if self.indent.strip(" ") == "" else self.indent,
-            "compact": self.compact,
-            "ascii": self.ascii,
-            "before": self.before,
-            "after": self.after,
-        }
-        return {name: value for name, value in fields.items() if value}
-
-
-PLAIN = Layout()
-
-
-def detect(text: str, value: Json) -> Layout | None:
-    """The layout in which the value is exactly this text, or None where there is none."""
-    core = text.strip(_BLANK)
-    before, _, after = text.partition(core)
-    if len(before) + len(after) > _LONGEST_BLANK:
-        return None
-    wanted = text.encode()
-    indent = _FIRST_INDENT.match(core)
-    for layout in _candidates(core, indent[1] if indent else "", before, after):
-        if layout.dump(value) == wanted:
-            return layout
-    return None
-
-
-def read(fields: Fields) -> Layout:
-    """A stored layout. Raises FormatFault."""
-    fields.only(("indent", "compact", "ascii", "before", "after"))
-    indent = fields.values.get("indent")
-    if isinstance(indent, str):
-        blank = fields.text("indent")
-    elif indent is None:
-        blank = ""
-    else:
-        blank = " " * fields.integer("indent", low=0, high=_LONGEST_BLANK)
-    layout = Layout(
-        indent=blank,
-        compact=fields.flag("compact"),
-        ascii=fields.flag("ascii"),
-        before=fields.text("before"),
-        after=fields.text("after"),
-    )
-    for name, blanks in (("indent", blank), ("before", layout.before), ("after", layout.after)):
-        if blanks.strip(_BLANK):
-            raise fields.fault(name, "may hold only blanks")
-    return layout
-
-
-def _candidates(core: str, indent: str, before: str, after: str) -> Iterator[Layout]:
-    # What the first line shows is tried first: a dump costs as much as the parse did.
-    first = core[:512]
-    likely = ("," in first or ":" in first) and '": ' not in first
-    for ascii_only in (False, True):
-        if ascii_only and not (core.isascii() and "\\u" in core):
-            return
-        for compact in (likely, not likely):
-            yield Layout(indent, compact, ascii_only, before, after)
+# AgentTape takes an object with such a name for a reference to an asset.
+_REFERENCE = b"__agenttape_"
 
 
 def encode(body: bytes, content_type: str) -> dict[str, Json]:
@@ -135,15 +46,15 @@ def encode(body: bytes, content_type: str) -> dict[str, Json]:
 
 
 def decode(fields: Fields) -> bytes:
-    """The body a request's or response's fields say, empty where a file has it. Raises FormatFault."""
-    present = [name for name in _FORMS if name in fields.values]
+    """The body in a request's or response's fields, empty where it is in a file. Raises FormatFault."""
+    present = [name for name in _BODY_FIELDS if name in fields.values]
     if len(present) > 1:
-        reason = f"the body stands there twice, as '{present[0]}' and '{present[1]}': keep one"
+        reason = f"the body is there twice, as '{present[0]}' and '{present[1]}': keep one"
         raise fields.fault(present[1], reason)
     raw = fields.base64("raw_b64") if "raw_b64" in fields else None
     match present:
         case ["json"]:
-            return _written(fields, fields.values["json"], raw)
+            return _json_bytes(fields, fields.values["json"], raw)
         case ["form"]:
             form = _checked_form(fields.object("form"))
             return raw if raw is not None and _form_of(raw) == form else forms.dump(form)
@@ -157,14 +68,14 @@ def decode(fields: Fields) -> bytes:
             return raw or b""
 
 
-def _written(fields: Fields, value: Json, raw: bytes | None) -> bytes:
-    if raw is not None and _says(raw, value):
+def _json_bytes(fields: Fields, value: Json, raw: bytes | None) -> bytes:
+    if raw is not None and _has_value(raw, value):
         return raw
-    text = read(fields.object("json_layout")).dump(value)
+    text = _read_layout(fields.object("json_layout")).dump(value)
     if json_text.NON_FINITE_KEY.encode() not in text:
         return text
     restored = json_text.restore_non_finite(value)
-    return text if restored == value else _written(fields, restored, raw)
+    return text if restored == value else _json_bytes(fields, restored, raw)
 
 
 def _json(body: bytes) -> dict[str, Json]:
@@ -172,19 +83,19 @@ def _json(body: bytes) -> dict[str, Json]:
         value = parse(body)
     except NotJson:
         return {}
-    if _MARKER in body or _deeper(value, _MAX_BODY_DEPTH):
+    if _REFERENCE in body or _deeper(value, _MAX_BODY_DEPTH):
         return {}
-    layout = detect(body.decode(), value)
+    layout = _detect_layout(body.decode(), value)
     if layout is None:
         return {"json": value, "raw_b64": _base64(body)}
-    if layout == PLAIN:
+    if layout == _DEFAULT_LAYOUT:
         return {"json": value}
-    return {"json": value, "json_layout": layout.document()}
+    return {"json": value, "json_layout": layout.fields()}
 
 
 def _form(body: bytes) -> dict[str, Json]:
     form = _form_of(body)
-    if form is None or _MARKER in body:
+    if form is None or _REFERENCE in body:
         return {}
     if forms.dump(form) == body:
         return {"form": form}
@@ -196,8 +107,8 @@ def _text(body: bytes) -> dict[str, Json]:
     return {"body_b64": _base64(body)} if text is None else {"text": text}
 
 
-def _says(raw: bytes, value: Json) -> bool:
-    # As leniently as AgentTape read it, so that its copy of odd JSON counts too.
+def _has_value(raw: bytes, value: Json) -> bool:
+    # As lenient as AgentTape, so that its copy of unusual JSON counts too.
     try:
         return same_json(json.loads(raw.decode()), value)
     except (ValueError, RecursionError):
@@ -236,3 +147,90 @@ def _deeper(value: Json, limit: int) -> bool:
         if not level:
             return False
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLayout:
+    """Indent, separators, escapes and surrounding white space; the default is that of `json.dumps`.
+
+    Compact leaves out the blank after a colon, and after a comma where nothing is indented.
+    """
+
+    indent: str = ""
+    compact: bool = False
+    ascii: bool = False
+    before: str = ""
+    after: str = ""
+
+    def dump(self, value: Json) -> bytes:
+        colon = ":" if self.compact else ": "
+        comma = "," if self.compact or self.indent else ", "
+        text = json.dumps(
+            value,
+            ensure_ascii=self.ascii,
+            indent=self.indent or None,
+            separators=(comma, colon),
+        )
+        return f"{self.before}{text}{self.after}".encode()
+
+    def fields(self) -> dict[str, Json]:
+        """The fields that differ from the default."""
+        values: dict[str, Json] = {
+            "indent": len(self.indent) if self.indent.strip(" ") == "" else self.indent,
+            "compact": self.compact,
+            "ascii": self.ascii,
+            "before": self.before,
+            "after": self.after,
+        }
+        return {name: value for name, value in values.items() if value}
+
+
+_DEFAULT_LAYOUT = JsonLayout()
+
+
+def _detect_layout(text: str, value: Json) -> JsonLayout | None:
+    """The layout in which the value is written as exactly this text, None where there is none."""
+    core = text.strip(_WHITE_SPACE)
+    before, _, after = text.partition(core)
+    if len(before) + len(after) > _MAX_WHITE_SPACE:
+        return None
+    wanted = text.encode()
+    indent = _FIRST_INDENT.match(core)
+    for layout in _likely_layouts(core, indent[1] if indent else "", before, after):
+        if layout.dump(value) == wanted:
+            return layout
+    return None
+
+
+def _read_layout(fields: Fields) -> JsonLayout:
+    """The layout in a `json_layout`. Raises FormatFault."""
+    fields.only(("indent", "compact", "ascii", "before", "after"))
+    indent = fields.values.get("indent")
+    if isinstance(indent, str):
+        blank = fields.text("indent")
+    elif indent is None:
+        blank = ""
+    else:
+        blank = " " * fields.integer("indent", low=0, high=_MAX_WHITE_SPACE)
+    layout = JsonLayout(
+        indent=blank,
+        compact=fields.flag("compact"),
+        ascii=fields.flag("ascii"),
+        before=fields.text("before"),
+        after=fields.text("after"),
+    )
+    for name, blanks in (("indent", blank), ("before", layout.before), ("after", layout.after)):
+        if blanks.strip(_WHITE_SPACE):
+            raise fields.fault(name, "may hold only blanks")
+    return layout
+
+
+def _likely_layouts(core: str, indent: str, before: str, after: str) -> Iterator[JsonLayout]:
+    # The likelier layout first: each attempt costs as much as parsing did.
+    first = core[:512]
+    likely = ("," in first or ":" in first) and '": ' not in first
+    for ascii_only in (False, True):
+        if ascii_only and not (core.isascii() and "\\u" in core):
+            return
+        for compact in (likely, not likely):
+            yield JsonLayout(indent, compact, ascii_only, before, after)

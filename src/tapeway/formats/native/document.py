@@ -142,7 +142,7 @@ def decode(
     if kind != "http" or _is_custom(document.get("request")):
         return ForeignInteraction(index, document, sdk_calls.exchange_of(document, index, at))
     if "error" in fields and not http_exchange.is_ours(document.get("error")):
-        return ForeignInteraction(index, document, sdk_calls.failed(document, index, at))
+        return ForeignInteraction(index, document, sdk_calls.exchange_of_error(document, index, at))
     return http_exchange.decode(document, index, at)
 
 

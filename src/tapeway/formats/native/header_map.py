@@ -1,4 +1,4 @@
-"""Header fields and the map that holds them, `{name: value or [values]}`, order and bytes exact."""
+"""Headers as a JSON object `{name: value or [values]}` that gives back their order and bytes."""
 
 import re
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields
 
 NAMES = ("headers", "header_order", "latin1")
-"""All fields that speak of headers.
+"""All fields about headers.
 
-`header_order` stands there only where the map cannot give back order and case (a name that comes
-again later, or in another case); `latin1` names the headers whose octets are no UTF-8.
+`header_order` is written only where the object alone cannot give back order and case (a name that
+comes again later, or in another case); `latin1` names the headers whose values are not UTF-8.
 """
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -24,7 +24,7 @@ _Left = dict[str, list[tuple[bytes, bytes]]]
 
 
 def encode(headers: Headers, at: str) -> dict[str, Json]:
-    """The fields that give back exactly these headers. Raises FormatFault for illegal ones."""
+    """The fields that give back exactly these headers. Raises FormatFault for invalid ones."""
     latin1 = _not_utf8(headers)
     shown: _Shown = {}
     keys: dict[str, str] = {}
@@ -45,7 +45,7 @@ def encode(headers: Headers, at: str) -> dict[str, Json]:
 
 
 def decode(fields: Fields) -> Headers:
-    """The headers these fields say, an edited map going before a `header_order` it no longer fits."""
+    """The headers in these fields. An edited object wins over a `header_order` that no longer fits."""
     found = fields.object("headers")
     latin1 = {name.lower() for name in fields.texts("latin1")}
     values: _Left = {}
