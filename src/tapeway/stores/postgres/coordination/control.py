@@ -10,10 +10,10 @@ from functools import partial
 from math import inf
 from uuid import UUID
 
-from tapeway.core.json_text import NotJson, dump, parse
-from tapeway.core.model.control import MODE_POLICIES, Control, Mode
+from tapeway.core.model.control import Control
 from tapeway.errors import CassetteCorrupt, describe
 from tapeway.stores.postgres.pool import DriverRow, Session
+from tapeway.stores.shared.control_document import decode_control, encode_control
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Member:
             now = replace(
                 wanted, takes=takes, since=takes, cassette_takes={}, generation=generation
             )
-            await session.run(_WRITE, generation, attempt, _written(now))
+            await session.run(_WRITE, generation, attempt, encode_control(now))
         await session.run(_BEAT, self._id, self._name, now.generation)
         self._applied, self._heard = now.generation, asked_at
         return now
@@ -112,7 +112,7 @@ async def change_control(
     if line["attempt"] == attempt:
         return now
     after = replace(change(now), generation=now.generation + 1)
-    await session.run(_WRITE, after.generation, attempt, _written(after))
+    await session.run(_WRITE, after.generation, attempt, encode_control(after))
     return after
 
 
@@ -134,49 +134,10 @@ async def _locked(session: Session) -> DriverRow:
     return line
 
 
-def _written(control: Control) -> bytes:
-    return dump(
-        {
-            "mode": control.mode,
-            "active": control.active,
-            "takes": control.takes,
-            "since": control.since,
-            "modes": dict(control.modes),
-            "cassette_takes": dict(control.cassette_takes),
-        }
-    )
-
-
 def _read(line: DriverRow) -> Control | None:
     if line["document"] is None:
         return None
     try:
-        value = parse(line["document"])
-    except NotJson as exc:
+        return decode_control(line["document"], line["generation"])
+    except ValueError as exc:
         raise CassetteCorrupt(f"the table 'control' cannot be read: {exc}") from exc
-    match value:
-        case {
-            "mode": str(mode),
-            "active": str(active),
-            "takes": int(takes),
-            "since": int(since),
-            "modes": dict(modes),
-            "cassette_takes": dict(cassette_takes),
-        }:
-            return Control(
-                _mode(mode),
-                active,
-                takes,
-                since,
-                {name: _mode(each) for name, each in modes.items()},
-                {name: each for name, each in cassette_takes.items() if isinstance(each, int)},
-                line["generation"],
-            )
-    raise CassetteCorrupt("the table 'control' holds something else")
-
-
-def _mode(text: object) -> Mode:
-    for mode in MODE_POLICIES:
-        if mode == text:
-            return mode
-    raise CassetteCorrupt(f"the table 'control' names a mode that there is not: {text!r}")

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import apsw
 
-from tapeway.core.json_text import Json, dump, parse
-from tapeway.core.model.control import MODE_POLICIES, Control, Mode
+from tapeway.core.model.control import Control
 from tapeway.errors import StoreError
+from tapeway.stores.shared.control_document import decode_control, encode_control
 from tapeway.stores.sqlite.connection import rows
 from tapeway.stores.sqlite.coordination import cursors, members
 from tapeway.stores.sqlite.coordination.members import ProcessMember
@@ -61,7 +61,12 @@ def read(connection: apsw.Connection) -> Control | None:
     if found is None:
         return None
     document, takes, generation = found
-    return _control(parse(document), takes, generation)
+    try:
+        return decode_control(document, generation, takes=takes)
+    except ValueError as exc:
+        raise StoreError(
+            f"what is in force in this store cannot be read: {exc}", status=503
+        ) from exc
 
 
 def generation(connection: apsw.Connection) -> int:
@@ -94,43 +99,8 @@ def laggards(generation: int, now: float, connection: apsw.Connection) -> list[s
 
 
 def _write(control: Control, connection: apsw.Connection) -> None:
-    document: Json = {
-        "mode": control.mode,
-        "active": control.active,
-        "since": control.since,
-        "modes": dict(control.modes),
-        "cassette_takes": dict(control.cassette_takes),
-    }
     connection.execute("DELETE FROM control")
     connection.execute(
         "INSERT INTO control VALUES (?, ?, ?)",
-        (control.generation, control.takes, dump(document).decode()),
+        (control.generation, control.takes, encode_control(control, without=["takes"]).decode()),
     )
-
-
-def _control(document: Json, takes: int, generation: int) -> Control:
-    match document:
-        case {
-            "mode": str(mode),
-            "active": str(active),
-            "since": int(since),
-            "modes": dict(modes),
-            "cassette_takes": dict(cassette_takes),
-        }:
-            return Control(
-                _mode(mode),
-                active,
-                takes,
-                since,
-                {name: _mode(each) for name, each in modes.items()},
-                {name: each for name, each in cassette_takes.items() if isinstance(each, int)},
-                generation,
-            )
-        case _:
-            raise StoreError("what is in force in this store cannot be read", status=503)
-
-
-def _mode(text: Json) -> Mode:
-    if text not in MODE_POLICIES:
-        raise StoreError(f"there is no mode '{text}': another tapeway set it", status=503)
-    return text

@@ -1,0 +1,51 @@
+"""What is in force for all instances of a store, as the store keeps it: a JSON document."""
+
+from collections.abc import Collection
+
+from tapeway.core.json_text import Json, dump, parse
+from tapeway.core.model.control import MODE_POLICIES, Control, Mode
+
+
+def encode_control(control: Control, *, without: Collection[str] = ()) -> bytes:
+    """The document, `without` what has a column of its own; the generation always has one."""
+    document: dict[str, Json] = {
+        "mode": control.mode,
+        "active": control.active,
+        "takes": control.takes,
+        "since": control.since,
+        "modes": dict(control.modes),
+        "cassette_takes": dict(control.cassette_takes),
+    }
+    return dump({name: value for name, value in document.items() if name not in without})
+
+
+def decode_control(text: bytes | str, generation: int, **columns: Json) -> Control:
+    """The control again, with what stands in columns of its own. Raises ValueError."""
+    document = parse(text)
+    match {**document, **columns} if isinstance(document, dict) else None:
+        case {
+            "mode": str(mode),
+            "active": str(active),
+            "takes": int(takes),
+            "since": int(since),
+            "modes": dict(modes),
+            "cassette_takes": dict(cassette_takes),
+        }:
+            return Control(
+                _mode(mode),
+                active,
+                takes,
+                since,
+                {name: _mode(each) for name, each in modes.items()},
+                {name: each for name, each in cassette_takes.items() if isinstance(each, int)},
+                generation,
+            )
+        case _:
+            raise ValueError("it is not what this tapeway writes")
+
+
+def _mode(text: Json) -> Mode:
+    for mode in MODE_POLICIES:
+        if mode == text:
+            return mode
+    raise ValueError(f"there is no mode {text!r}: another tapeway set it")

@@ -1,0 +1,36 @@
+"""The document of what is in force: written by one instance, read by another."""
+
+import json
+
+import pytest
+
+from tapeway.core.model.control import Control
+from tapeway.stores.shared.control_document import decode_control, encode_control
+
+CONTROL = Control("auto", "smoke", 7, 5, {"a": "replay"}, {"a": 6, "b": 3}, generation=9)
+
+
+def test_what_was_written_is_read() -> None:
+    assert decode_control(encode_control(CONTROL), 9) == CONTROL
+
+
+def test_what_has_a_column_of_its_own_is_not_in_the_document() -> None:
+    text = encode_control(CONTROL, without=["takes"])
+
+    assert "takes" not in json.loads(text)
+    assert decode_control(text, 9, takes=7) == CONTROL
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"{", "."),
+        (b"[]", "not what this tapeway writes"),
+        (b'{"mode":"auto"}', "not what this tapeway writes"),
+        (encode_control(CONTROL).replace(b'"auto"', b'"other"'), "no mode 'other'"),
+        (encode_control(CONTROL).replace(b'"replay"', b'"other"'), "no mode 'other'"),
+    ],
+)
+def test_what_cannot_be_read_says_why(text: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        decode_control(text, 1)
