@@ -59,21 +59,21 @@ ROWS: dict[str, tuple[str, ...]] = {
     "engine.response_buffer": ("body_files",),
     "engine.correlation": ("ports",),
     "engine.large_bodies": ("ports", "body_files"),
-    "engine.report": ("core",),
     "engine.journal": ("core",),
+    "engine.report": ("engine.journal",),
     "engine.editing": ("formats", "paging", "body_files"),
     "engine.decision": ("engine.large_bodies",),
-    "engine.recorder": ("engine.large_bodies", "engine.response_buffer", "providers"),
-    "engine.single_flight": ("engine.recorder",),
+    "engine.single_flight": ("engine.response_buffer",),
     "engine.cassette_context": (
         *("engine.correlation", "engine.decision", "engine.report", "engine.single_flight"),
     ),
     "engine.memory_cassettes": ("engine.cassette_context", "watching"),
     "engine.shared_cassettes": ("engine.cassette_context",),
-    "engine.broker": (
-        *("engine.memory_cassettes", "engine.shared_cassettes", "engine.editing"),
-        "engine.journal",
+    "engine.recorder": (
+        *("engine.memory_cassettes", "engine.shared_cassettes"),
+        *("engine.large_bodies", "engine.response_buffer", "providers"),
     ),
+    "engine.broker": ("engine.recorder", "engine.editing"),
     "admin": ("engine", "conversations", "settings.options"),
     "server": ("engine", "settings.options"),
     # What Python programs import: for them it has to be small.

@@ -169,6 +169,7 @@ async def world(
                 routes=RouteTable({}, Route("default", UPSTREAM)),
                 policy=Policy(),
                 new_head=_new_head,
+                journal=journal,
             )
         )
         application = make_application(

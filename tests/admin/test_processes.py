@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tapeway.core.http.sdk_conventions import Attempt
+from tapeway.core.model.control import Outcome
 from tapeway.engine.broker import Broker
-from tapeway.engine.journal import RequestJournal, ServedRequest
-from tapeway.engine.report import Noted
+from tapeway.engine.journal import RequestJournal, ServedRequest, Tally
 from tapeway.errors import TapewayError
 from tests.admin.admin_and_proxy import World, world
 from tests.support.fakes.store_instances import Common, InstanceStore
@@ -27,7 +26,7 @@ class Others:
         self.connections = 7
         self.in_flight = 3
         self.fault: TapewayError | None = None
-        self.untold: list[Noted | ServedRequest] = []
+        self.untold: list[ServedRequest] = []
         self.ended = asyncio.Event()
         self.ended.set()
         self.asked: asyncio.Queue[str] = asyncio.Queue()
@@ -38,10 +37,8 @@ class Others:
     async def sync(self) -> None:
         untold, self.untold = self.untold, []
         for each in untold:
-            if isinstance(each, ServedRequest):
-                self._journal.add(each)
-            else:
-                self._broker.count(each)
+            self._journal.tallies.setdefault(each.cassette, Tally())
+            self._journal.add(each)
 
     async def wait_for_recordings(self, cassette: str) -> None:
         self.asked.put_nowait(cassette)
@@ -60,15 +57,19 @@ async def others() -> AsyncIterator[tuple[World, Others]]:
         yield found, made[0]
 
 
+def served(outcome: Outcome) -> ServedRequest:
+    return ServedRequest("o", 0.0, "there", "r", "GET", "/x", outcome, 200, None, 0.0, None)
+
+
 def entry(number: int) -> ServedRequest:
     return ServedRequest(f"o-{number}", 0.0, "c", "r", "GET", "/x", "miss", 424, None, 0.0, None)
 
 
 async def test_what_they_served_is_in_every_answer(others: tuple[World, Others]) -> None:
     open_world, crew = others
-    crew.untold = [Noted("replayed", "there", (1, 2, 3)), Noted("miss", "there", (), "GET /x")]
+    crew.untold = [served("replayed")._replace(tokens=(1, 2, 3)), served("miss")]
     status = await open_world.got("/api/v1/status")
-    crew.untold = [Noted("live", "there")]
+    crew.untold = [served("live")]
     report = await open_world.got("/api/v1/report")
     crew.untold = [entry(1), entry(2)]
     journal = await open_world.got("/api/v1/journal?outcome=miss&limit=1")
@@ -86,8 +87,8 @@ async def test_a_call_that_was_repeated_to_another_process_is_one(
 ) -> None:
     open_world, crew = others
     crew.untold = [
-        Noted("live", "there", attempt=Attempt(b"key", 1)),
-        Noted("recorded", "there", attempt=Attempt(b"key", 2)),
+        served("live")._replace(key=b"key", attempt=1),
+        served("recorded")._replace(key=b"key", attempt=2),
     ]
     report = await open_world.got("/api/v1/report")
 

@@ -125,9 +125,9 @@ async def test_passthrough_keeps_nothing_and_relays_pieces() -> None:
     async with world("passthrough") as around:
         broker = around.broker
         request = Request("openai", "GET", "/", base="https://up")
-        _, plan = await broker.decide("default", Incoming(request))
+        plan = await broker.decide("default", Incoming(request))
         assert isinstance(plan, Ask)
-        async with broker.relay(plan) as live:
+        async with broker.recorder.relay(plan) as live:
             assert [piece async for piece in live.pieces()] == [b"answer 1"]
         assert await around.stored() == []
 
@@ -220,9 +220,9 @@ async def test_a_route_that_came_with_an_upstream_is_asked_there() -> None:
     routes = RouteTable({}, Route(DEFAULT, "http://mine/base"))
     async with world(routes=routes) as around:
         request = Request(DEFAULT, "GET", "/x", base="http://mine/base")
-        _, plan = await around.broker.decide("default", Incoming(request))
+        plan = await around.broker.decide("default", Incoming(request))
         assert isinstance(plan, Ask)
-        await around.broker.perform(plan)
+        await around.broker.recorder.perform(plan)
 
         assert around.responder.asked[0].url == "http://mine/base/x"
 

@@ -224,10 +224,10 @@ async def test_draining_refuses_to_relay() -> None:
         with pytest.raises(Draining):
             await around.get()
         request = Request("openai", "GET", "/", base="https://up")
-        _, plan = await around.broker.decide("default", Incoming(request))
+        plan = await around.broker.decide("default", Incoming(request))
         assert isinstance(plan, Ask)
         with pytest.raises(Draining):
-            around.broker.relay(plan)
+            around.broker.recorder.relay(plan)
 
 
 async def test_cancelling_breaks_calls_off_and_tells_all_who_wait() -> None:

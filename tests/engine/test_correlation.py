@@ -142,7 +142,7 @@ async def test_what_is_recorded_in_this_take_is_recognised_too() -> None:
 
 async def plan(around: World, body: bytes) -> Replay | Ask:
     request = Request("openai", "POST", "/v1/chat", JSON, body, "https://up")
-    _, found = await around.broker.decide("default", Incoming(request))
+    found = await around.broker.decide("default", Incoming(request))
     assert isinstance(found, Replay | Ask)
     return found
 

@@ -3,9 +3,11 @@
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tapeway.core.matching.key import key_text
-from tapeway.engine.journal import Feed, RequestJournal, ServedRequest
+from tapeway.engine.journal import MOST_TRIES, Attempts, Feed, RequestJournal, ServedRequest
 
 
 def make_entry(number: int) -> ServedRequest:
@@ -131,3 +133,51 @@ def test_two_equal_entries_are_both_kept() -> None:
         journal.add(make_entry(1))
 
     assert ids(journal) == [1, 1]
+
+
+def test_a_try_repeats_the_one_before_it_of_the_same_request() -> None:
+    attempts = Attempts()
+
+    assert attempts.follow(b"a", 1, "live") is None
+    assert attempts.follow(b"b", 2, "recorded") is None
+    assert attempts.follow(b"a", 2, "error") == "live"
+    assert attempts.follow(b"a", 3, "recorded") == "error"
+    assert attempts.follow(b"a", 1, "replayed") is None
+
+
+def test_equal_calls_at_the_same_time_are_each_repeated_once() -> None:
+    attempts = Attempts()
+    for _ in range(2):
+        attempts.follow(b"a", 1, "live")
+
+    assert [attempts.follow(b"a", 2, "replayed") for _ in range(3)] == [
+        "live",
+        "live",
+        None,
+    ]
+
+
+def test_calls_that_are_never_repeated_do_not_pile_up() -> None:
+    attempts = Attempts()
+    for at in range(3 * MOST_TRIES):
+        attempts.follow(b"%d" % at, 1, "replayed")
+        attempts.follow(b"same", 1, "replayed")
+
+    assert len(attempts._ended) == MOST_TRIES
+    assert max(map(len, attempts._ended.values())) < 20
+    assert attempts.follow(b"0", 2, "replayed") is None
+    assert attempts.follow(b"same", 2, "replayed") == "replayed"
+
+
+@given(st.lists(st.tuples(st.sampled_from([b"a", b"b"]), st.integers(1, 4)), max_size=14))
+def test_a_try_is_repeated_at_most_once(tries: list[tuple[bytes, int]]) -> None:
+    attempts = Attempts()
+    repeats = [attempts.follow(*each, "live") is not None for each in tries]
+
+    for key in (b"a", b"b"):
+        for tried in range(2, 5):
+            found = [
+                repeat for repeat, each in zip(repeats, tries, strict=True) if each == (key, tried)
+            ]
+            assert sum(found) <= tries.count((key, tried - 1))
+            assert sum(found) <= len(found)

@@ -14,11 +14,11 @@ from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tapeway.engine.broker import Broker
-from tapeway.engine.memory_cassettes import LoadedCassettes
+from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.recorder import Policy
 from tapeway.errors import CassetteCorrupt, CassetteEdited, StoreError
 from tapeway.stores.file.store import FileStore
-from tests.support.fakes.broker import HEAD, ROUTES, until
+from tests.support.fakes.broker import HEAD, ROUTES, note, until
 from tests.support.fakes.live_service import FakeResponder
 
 ASKED = Request("openai", "GET", "/v1/x", base="https://up")
@@ -51,9 +51,9 @@ async def serving(file: Path, mode: Mode = "replay") -> AsyncIterator[Broker]:
 
 
 async def replayed(broker: Broker) -> bytes:
-    _, plan = await broker.decide("x", Incoming(ASKED))
+    plan = await broker.decide("x", Incoming(ASKED))
     assert isinstance(plan, Replay)
-    broker.note("replayed", "x", interaction=plan.interaction)
+    note(broker, "replayed", "x", plan)
     return plan.interaction.response.body
 
 
@@ -62,7 +62,7 @@ def edit(file: Path) -> None:
 
 
 async def look_twice(broker: Broker) -> None:
-    assert isinstance(broker.cassettes, LoadedCassettes)
+    assert isinstance(broker.cassettes, MemoryCassettes)
     await broker.cassettes.refresh()
     await broker.cassettes.refresh()
 
@@ -134,12 +134,12 @@ async def test_a_change_seen_while_nothing_records_is_not_overwritten_later(file
         await broker.set_mode("auto")
         edit(file)
         await look_twice(broker)
-        _, plan = await broker.decide(
+        plan = await broker.decide(
             "x", Incoming(Request("openai", "GET", "/new", base="https://up"))
         )
 
         with pytest.raises(CassetteEdited):
-            await broker.perform(plan)  # type: ignore[arg-type]  # a new request is asked
+            await broker.recorder.perform(plan)  # type: ignore[arg-type]  # a new request is asked
     assert "edited" in file.read_text()
 
 

@@ -8,19 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.http.sdk_conventions import Attempt
 from tapeway.core.json_text import Json
 from tapeway.core.matching.key import request_key
-from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
+from tapeway.engine.journal import MOST_MISSES, ServedRequest, Tally, tokens_of
 from tapeway.engine.report import (
-    MOST_MISSES,
     CassetteReport,
     Item,
-    Tally,
     junit,
     markdown,
     of_cassette,
@@ -39,8 +36,14 @@ def make_cassette(*interactions: AnyInteraction) -> CassetteIndex:
     return CassetteIndex("c", StoredCassette(CassetteHead("", ""), interactions), take=1)
 
 
-def miss(target: str) -> Miss:
-    return Miss("c", Request("r", "GET", target), b"r\0key")
+def served(
+    outcome: Outcome, path: str = "/", *, usage: Mapping[str, Json] | None = None
+) -> ServedRequest:
+    """A request that ended so; `usage` is that of the recording that answered."""
+    tokens = () if usage is None else tokens_of(usage)
+    return ServedRequest(
+        *("tw-1", 0.0, "c", "r", "GET", path, outcome, 200, None, 0.0, None), tokens=tokens
+    )
 
 
 USAGE: Mapping[str, Json] = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
@@ -48,9 +51,10 @@ USAGE: Mapping[str, Json] = {"prompt_tokens": 3, "completion_tokens": 4, "total_
 
 def test_each_outcome_is_counted_as_what_it_was() -> None:
     tally = Tally()
-    for outcome in ("replayed", "replayed", "recorded", "live", "error"):
-        tally.note(outcome, None, None)
-    tally.note("miss", None, miss("/a"))
+    outcomes: tuple[Outcome, ...] = ("replayed", "replayed", "recorded", "live", "error")
+    for outcome in outcomes:
+        tally.add(served(outcome))
+    tally.add(served("miss", "/a"))
     report = of_cassette(make_cassette(), tally)
 
     assert (report.replayed, report.recorded, report.live) == (2, 1, 1)
@@ -60,8 +64,8 @@ def test_each_outcome_is_counted_as_what_it_was() -> None:
 def test_the_tokens_of_a_hit_are_saved() -> None:
     tally = Tally()
     for _ in range(2):
-        tally.note("replayed", make_interaction(0, usage=USAGE), None)
-    tally.note("replayed", make_interaction(1), None)
+        tally.add(served("replayed", usage=USAGE))
+    tally.add(served("replayed"))
 
     assert of_cassette(make_cassette(), tally).usage == {
         "prompt_tokens": 6,
@@ -76,7 +80,7 @@ def test_the_tokens_of_a_hit_are_saved() -> None:
 )
 def test_counts_that_are_none_count_for_nothing(usage: Mapping[str, Json]) -> None:
     tally = Tally()
-    tally.note("replayed", make_interaction(0, usage=usage), None)
+    tally.add(served("replayed", usage=usage))
 
     assert set(of_cassette(make_cassette(), tally).usage.values()) == {0}
 
@@ -97,10 +101,10 @@ def test_what_went_unused_and_what_stands_twice_is_named() -> None:
 
 def test_a_report_does_not_change_afterwards() -> None:
     tally = Tally()
-    tally.note("miss", None, miss("/a"))
+    tally.add(served("miss", "/a"))
     report = of_cassette(make_cassette(), tally)
-    tally.note("miss", None, miss("/b"))
-    tally.note("replayed", make_interaction(0, usage=USAGE), None)
+    tally.add(served("miss", "/b"))
+    tally.add(served("replayed", usage=USAGE))
 
     assert (report.misses, report.replayed, report.usage["total_tokens"]) == (("GET /a",), 0, 0)
 
@@ -108,7 +112,7 @@ def test_a_report_does_not_change_afterwards() -> None:
 def test_a_client_that_goes_on_missing_does_not_fill_the_memory() -> None:
     tally = Tally()
     for number in range(2 * MOST_MISSES):
-        tally.note("miss", None, miss(f"/{number}"))
+        tally.add(served("miss", f"/{number}"))
     named = of_cassette(make_cassette(), tally).misses
 
     assert (named[0], len(named)) == ("GET /0", MOST_MISSES)
@@ -118,8 +122,7 @@ def tried(*outcomes: Outcome) -> CassetteReport:
     """The report after the tries of one call."""
     tally = Tally()
     for at, outcome in enumerate(outcomes):
-        missed = miss("/a") if outcome == "miss" else None
-        tally.note(outcome, None, missed, Attempt(b"r\0key", at + 1))
+        tally.add(served(outcome, "/a")._replace(key=b"r\0key", attempt=at + 1))
     return of_cassette(make_cassette(), tally)
 
 
@@ -155,7 +158,7 @@ def test_a_call_that_its_sdk_repeated_counts_once_as_what_its_last_try_got(
 def test_a_client_that_does_not_number_its_tries_makes_a_call_each_time() -> None:
     tally = Tally()
     for _ in range(2):
-        tally.note("miss", None, miss("/a"))
+        tally.add(served("miss", "/a"))
     report = of_cassette(make_cassette(), tally)
 
     assert (len(report.misses), report.retries) == (2, 0)

@@ -277,11 +277,12 @@ async def test_a_cassette_that_another_instance_began_is_gone_on_with() -> None:
     async with fleet() as found:
         one, other = found.instances
         asked = Request("openai", "GET", "/new", base="https://up")
-        before, _ = await other.broker.decide("default", Incoming(asked))
+        before = await other.broker.decide("default", Incoming(asked))
         await one.get()
 
-        cassette, plan = await other.broker.decide("default", Incoming(asked))
+        plan = await other.broker.decide("default", Incoming(asked))
 
+        assert isinstance(before, Ask)
         assert isinstance(plan, Ask)
-        assert cassette.head == found.common.heads["default"]
-        assert before.head.run_id == cassette.head.run_id
+        assert plan.cassette.head == found.common.heads["default"]
+        assert before.cassette.head.run_id == plan.cassette.head.run_id

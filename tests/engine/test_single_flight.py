@@ -178,11 +178,11 @@ async def test_a_stream_that_was_begun_is_broken_off_when_its_owner_is_fenced_ou
     async with fleet() as found:
         one = found.instances[0]
         asked = Request("openai", "GET", "/v1/x", base="https://up")
-        _, plan = await one.broker.decide("default", Incoming(asked))
+        plan = await one.broker.decide("default", Incoming(asked))
         assert isinstance(plan, Ask)
         found.responder.gate.clear()
         feed = ResponseReader()
-        pending = one.broker.follow(plan, feed)
+        pending = one.broker.recorder.follow(plan, feed)
         await found.responder.reached(1)
         one.store.steal(plan.key)
         found.responder.gate.set()

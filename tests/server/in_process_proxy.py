@@ -85,7 +85,7 @@ async def stand(
     store: MemoryStore | None = None,
     policy: Policy | None = None,
     limits: Limits | None = None,
-    manners: ProxyOptions | None = None,
+    options: ProxyOptions | None = None,
     tls: SSLContext | bool = True,
     guard: AddressGuard | None = None,
     wrap: Callable[[UpstreamClient], UpstreamClient] = lambda client: client,
@@ -113,6 +113,7 @@ async def stand(
             routes=table,
             policy=policy or Policy(),
             new_head=lambda: CassetteHead("2026-01-01T00:00:00+00:00", "run"),
+            journal=journal,
         ) as broker,
     ):
         ids = (f"tw-{number}" for number in itertools.count(1))
@@ -120,7 +121,7 @@ async def stand(
             broker,
             journal,
             owner,
-            manners or ProxyOptions(max_body=8 * MIB, body_idle_s=10),
+            options or ProxyOptions(max_body=8 * MIB, body_idle_s=10),
             clock=time.monotonic,
             now=time.monotonic,
             new_id=lambda: next(ids),

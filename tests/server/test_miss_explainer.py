@@ -25,9 +25,9 @@ def make_cassette(*requests: Request) -> CassetteIndex:
     )
 
 
-def miss(content: str = "b") -> Miss:
+def miss(cassette: CassetteIndex, content: str = "b") -> Miss:
     request = asked(chat(content))
-    return Miss("c", request, request_key(request))
+    return Miss("c", request, request_key(request), searched=cassette)
 
 
 class Counting:
@@ -55,7 +55,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
 
 
 async def test_a_miss_comes_back_explained() -> None:
-    found = await Explainer(RequestRedaction()).explain(make_cassette(asked(chat("a"))), miss())
+    found = await Explainer(RequestRedaction()).explain(miss(make_cassette(asked(chat("a")))))
 
     assert found.message == (
         "replay miss: POST /v1/chat/completions is not in cassette 'c'; "
@@ -67,7 +67,7 @@ async def test_a_miss_comes_back_explained() -> None:
 async def test_equal_misses_at_the_same_time_are_explained_once(counting: Counting) -> None:
     explainer, cassette = Explainer(RequestRedaction()), make_cassette()
     async with asyncio.TaskGroup() as group:
-        burst = [group.create_task(explainer.explain(cassette, miss())) for _ in range(100)]
+        burst = [group.create_task(explainer.explain(miss(cassette))) for _ in range(100)]
         await until(lambda: counting.calls)
         counting.gate.set()
 
@@ -79,7 +79,7 @@ async def test_different_misses_are_explained_one_at_a_time(counting: Counting) 
     explainer, cassette = Explainer(RequestRedaction()), make_cassette()
     async with asyncio.TaskGroup() as group:
         for number in range(MOST_WAITING):
-            group.create_task(explainer.explain(cassette, miss(str(number))))
+            group.create_task(explainer.explain(miss(cassette, str(number))))
         await until(lambda: counting.calls)
         for _ in range(100):  # steps in which a second one could begin
             await asyncio.sleep(0)
@@ -93,13 +93,13 @@ async def test_one_too_many_is_answered_at_once_and_says_so(counting: Counting) 
     explainer, cassette = Explainer(RequestRedaction()), make_cassette()
     async with asyncio.TaskGroup() as group:
         for number in range(MOST_WAITING):
-            group.create_task(explainer.explain(cassette, miss(str(number))))
+            group.create_task(explainer.explain(miss(cassette, str(number))))
         await until(lambda: counting.calls)
 
-        assert (await explainer.explain(cassette, miss("more"))).explanation == BUSY
+        assert (await explainer.explain(miss(cassette, "more"))).explanation == BUSY
         counting.gate.set()
 
-    assert (await explainer.explain(cassette, miss("more"))).explanation == MissExplanation()
+    assert (await explainer.explain(miss(cassette, "more"))).explanation == MissExplanation()
 
 
 async def test_an_explanation_is_remembered_until_the_cassette_changes(counting: Counting) -> None:
@@ -107,7 +107,7 @@ async def test_an_explanation_is_remembered_until_the_cassette_changes(counting:
     counting.gate.set()
 
     async def calls() -> int:
-        await explainer.explain(cassette, miss())
+        await explainer.explain(miss(cassette))
         return counting.calls
 
     assert [await calls(), await calls()] == [1, 1]
@@ -116,7 +116,7 @@ async def test_an_explanation_is_remembered_until_the_cassette_changes(counting:
     assert [await calls(), await calls()] == [2, 2]
     cassette.apply_rules(Rules(ignore=("body.user",)))
     assert [await calls(), await calls()] == [3, 3]
-    await explainer.explain(make_cassette(asked(chat("a"))), miss())
+    await explainer.explain(miss(make_cassette(asked(chat("a")))))
     assert counting.calls == 4
 
 
@@ -127,7 +127,7 @@ async def test_no_more_than_some_are_remembered(
     explainer, cassette = Explainer(RequestRedaction()), make_cassette()
     counting.gate.set()
     for content in ("a", "b", "c", "b", "a"):
-        await explainer.explain(cassette, miss(content))
+        await explainer.explain(miss(cassette, content))
 
     assert counting.calls == 4
 
@@ -135,15 +135,15 @@ async def test_no_more_than_some_are_remembered(
 async def test_a_client_that_leaves_does_not_leave_the_others_waiting(counting: Counting) -> None:
     explainer, cassette = Explainer(RequestRedaction()), make_cassette()
     async with asyncio.TaskGroup() as group:
-        first = group.create_task(explainer.explain(cassette, miss()))
+        first = group.create_task(explainer.explain(miss(cassette)))
         await until(lambda: counting.calls)
-        second = group.create_task(explainer.explain(cassette, miss()))
+        second = group.create_task(explainer.explain(miss(cassette)))
         await asyncio.sleep(0)
         first.cancel()
         assert (await second).explanation == BUSY
         counting.gate.set()
 
-    assert (await explainer.explain(cassette, miss())).explanation == MissExplanation()
+    assert (await explainer.explain(miss(cassette))).explanation == MissExplanation()
 
 
 async def test_a_failure_leaves_the_miss_a_miss(
@@ -156,8 +156,8 @@ async def test_a_failure_leaves_the_miss_a_miss(
     counting.gate.set()
     explainer, cassette = Explainer(RequestRedaction()), make_cassette()
 
-    assert (await explainer.explain(cassette, miss())).explanation == FAILED
-    assert (await explainer.explain(cassette, miss())).explanation == FAILED
+    assert (await explainer.explain(miss(cassette))).explanation == FAILED
+    assert (await explainer.explain(miss(cassette))).explanation == FAILED
     assert counting.calls == 2
     assert "a miss could not be explained: ValueError at test_miss_explainer.py" in caplog.text
     assert "sk-secret" not in caplog.text
@@ -175,7 +175,7 @@ async def test_a_field_that_a_rule_makes_count_is_no_difference_where_it_is_the_
     cassette = make_cassette(recorded)
     cassette.apply_rules(rules)
     found = await Explainer(redaction).explain(
-        cassette, Miss("c", wanted, request_key(wanted, rules))
+        Miss("c", wanted, request_key(wanted, rules), searched=cassette)
     )
 
     [near] = found.explanation.nearest

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tapeway.engine.journal import ServedRequest
-from tapeway.engine.report import Noted
 from tapeway.workers import pipe as worker_pipe
 from tapeway.workers.pipe import Channel, PipeReader, PipeWriter
 
@@ -50,9 +49,7 @@ class Pipe:
     def told(self) -> list[object]:
         found = self.inlet.read()
         self.opened += [each.connections for each in found]
-        return [
-            each for _, noted, entry, _ in found for each in (*noted, entry) if each is not None
-        ]
+        return [each.served for each in found]
 
 
 @pytest.fixture
@@ -63,14 +60,10 @@ async def pipe() -> AsyncIterator[Pipe]:
     os.close(made.write_end)
 
 
-async def test_what_was_entered_can_be_read_at_once_with_what_was_counted_before(
-    pipe: Pipe,
-) -> None:
-    pipe.outlet.note(Noted("live", "c"))
-    assert pipe.told() == []
+async def test_what_was_told_can_be_read_at_once(pipe: Pipe) -> None:
     pipe.outlet.add(entry(1))
 
-    assert pipe.told() == [Noted("live", "c"), entry(1)]
+    assert pipe.told() == [entry(1)]
     assert pipe.told() == []
 
 
@@ -80,14 +73,6 @@ async def test_it_is_read_to_the_end_when_the_worker_is_no_more(pipe: Pipe) -> N
     os.dup2(os.open(os.devnull, os.O_WRONLY), pipe.write_end)
 
     assert pipe.told() == [entry(1)]
-
-
-async def test_what_was_counted_and_never_entered_is_told_as_well(pipe: Pipe) -> None:
-    pipe.outlet.note(Noted("live", "c"))
-    async with asyncio.timeout(DEADLINE_S):
-        await pipe.hinted.wait()
-
-    assert pipe.told() == [Noted("live", "c")]
 
 
 async def test_connections_are_told_with_all_else(pipe: Pipe) -> None:

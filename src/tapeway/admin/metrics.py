@@ -105,7 +105,7 @@ class _BrokerCollector(Collector):
             "tapeway_requests", "Proxied requests by outcome", labels=["outcome"]
         )
         for outcome in _OUTCOMES:
-            family.add_metric([outcome], self._broker.counts[outcome])
+            family.add_metric([outcome], self._broker.journal.counts[outcome])
         return family
 
     def _mode(self) -> Metric:

@@ -54,7 +54,7 @@ class SingleProcess:
 
     @property
     def connections(self) -> int:
-        return self._broker.responder.connections
+        return self._broker.recorder.responder.connections
 
     @property
     def in_flight(self) -> int:

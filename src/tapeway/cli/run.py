@@ -131,7 +131,7 @@ async def _run_with_proxy(
     except ExceptionGroup as group:
         # The task raises nothing, so this is the error that ended it.
         raise group.exceptions[0] from None
-    connections = service.broker.responder.connections
+    connections = service.broker.recorder.responder.connections
     return FinishedCommand(code, reports, cassettes, tuple(failures), connections)
 
 

@@ -1,30 +1,22 @@
-"""Where a request meets the cassette and the live service.
+"""Where a request meets the cassettes: what is done with it is decided here, and steered.
 
-A decision (`decide`) is taken in the mode in force when the request came; the act (`perform`)
-waits: ask the upstream, take in its whole answer, make it durable, and only then hand it out. The
-act belongs to the broker and not to the client, so it is carried to its end when the client has
-left.
-
-The editor for the cassettes there are.
+A request is decided on in the mode in force when it came. What no recording answers, the recorder
+asks the live service.
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Answer, Ask, Incoming, Plan
+from tapeway.core.cassette.plan import Incoming, Plan, Replay
 from tapeway.core.http.routing import RouteTable
-from tapeway.core.http.sdk_conventions import Attempt
 from tapeway.core.matching.key import RequestRedaction
 from tapeway.core.matching.rules import NO_RULES, Rules
-from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.core.model.control import Control, Mode, Outcome, with_active, with_mode, with_take
-from tapeway.core.model.interaction import AnyInteraction, Interaction
+from tapeway.core.model.control import Control, Mode, with_active, with_mode, with_take
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, NewHead
@@ -32,36 +24,20 @@ from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner
 from tapeway.engine.editing.editor import Editor
 from tapeway.engine.editing.shared_editor import SharedEditor
-from tapeway.engine.memory_cassettes import LoadedCassettes
-from tapeway.engine.recorder import LiveCall, Policy
-from tapeway.engine.report import CassetteReport, Noted, Tally
-from tapeway.engine.response_buffer import ResponseReader
+from tapeway.engine.journal import RequestJournal
+from tapeway.engine.memory_cassettes import MemoryCassettes
+from tapeway.engine.recorder import Policy, Recorder, scratch_of
+from tapeway.engine.report import CassetteReport
 from tapeway.engine.shared_cassettes import SharedCassettes
-from tapeway.engine.single_flight import LiveCalls, Pending, settled
-from tapeway.errors import TapewayError
-from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
-
-AnyEditor = Editor | SharedEditor
-
-
-def editor_of(
-    cassettes: LoadedCassettes | SharedCassettes,
-    store: CassetteStore,
-    known: KnownValues,
-    routes: RouteTable,
-    new_head: NewHead,
-) -> AnyEditor:
-    """The one for cassettes that are in memory, or for those of a shared store."""
-    shared = store.capabilities.shared
-    if isinstance(cassettes, SharedCassettes) and shared is not None:
-        return SharedEditor(shared, known, new_head, lambda: cassettes.steer(lambda now: now))
-    if isinstance(cassettes, LoadedCassettes):
-        return Editor(cassettes, store, known, routes)
-    raise TypeError("a store and what is made of it are of two kinds")
+from tapeway.engine.single_flight import LiveCalls
+from tapeway.ports import CassetteStore, LiveResponder
 
 
 class Broker:
-    """Routes each request to a recording or to the live service. Use it as a context manager."""
+    """Routes each request to a recording or to the live service. Use it as a context manager.
+
+    `recorder` performs what `decide` leaves to be asked; `editor` changes cassettes meanwhile.
+    """
 
     def __init__(
         self,
@@ -75,46 +51,50 @@ class Broker:
         new_head: NewHead,
         known: Sequence[Secret] = (),
         rules: Rules = NO_RULES,
-        witness: Callable[[Noted], None] | None = None,
+        journal: RequestJournal | None = None,
     ) -> None:
-        """`witness` is told how each request ended, where counts are kept elsewhere."""
+        """`known` are secrets of the process; without a `journal`, requests are only counted."""
         self.store = store
-        self.responder = responder
         self.routes = routes
-        self.policy = policy
-        self.counts: Counter[Outcome] = Counter()
+        self.journal = RequestJournal(0) if journal is None else journal
         self.scratch: str | None = None
         self.redaction = RequestRedaction(known)
-        self._witness = witness
-        self._tallies: dict[str, Tally] = {}
+        self._planner = Planner(self.redaction, routes, policy.repeats)
         self._tasks = asyncio.TaskGroup()
+        self._calls = LiveCalls(self._tasks)
         self._fresh: asyncio.Task[None] | None = None
-        self._calls = LiveCalls(self._tasks, self._call)
-        desk = CassetteContext(
+        context = CassetteContext(
             routes,
-            Planner(self.redaction, routes, policy.repeats),
+            self._planner,
             Correlation(policy.repeats),
             self._calls,
             self._tasks,
-            self._tallies,
+            self.journal.tallies,
             new_head,
             rules,
         )
         control = Control(mode, cassette, takes=1, since=1)
-        self.cassettes: LoadedCassettes | SharedCassettes
+        values = KnownValues(known)
+        self.cassettes: MemoryCassettes | SharedCassettes
+        self.editor: Editor | SharedEditor
+        self._memory: MemoryCassettes | None = None
         if (shared := store.capabilities.shared) is not None:
-            self.cassettes = SharedCassettes(shared, control, desk)
+            cassettes = SharedCassettes(shared, control, context)
+            self.cassettes = cassettes
+            self.editor = SharedEditor(shared, values, new_head, cassettes.announce)
         else:
-            self.cassettes = LoadedCassettes(store, control, desk)
-        self.editor = editor_of(self.cassettes, store, KnownValues(known), routes, new_head)
+            self.cassettes = self._memory = MemoryCassettes(store, control, context)
+            self.editor = Editor(self._memory, store, values, routes)
+        self.recorder = Recorder(
+            self.cassettes, self._calls, responder, store, policy, self.redaction
+        )
 
     async def __aenter__(self) -> Self:
         await self.cassettes.open()
-        bodies = self.store.capabilities.bodies
-        self.scratch = None if bodies is None else bodies.scratch
+        self.scratch = scratch_of(self.store)
         await self._tasks.__aenter__()
-        if isinstance(self.cassettes, LoadedCassettes):
-            self._fresh = self._tasks.create_task(self.cassettes.keep_fresh())
+        if self._memory is not None:
+            self._fresh = self._tasks.create_task(self._memory.keep_fresh())
         return self
 
     async def __aexit__(
@@ -133,59 +113,32 @@ class Broker:
         finally:
             await self.cassettes.close()
 
-    # The hot path.
+    # Deciding.
 
-    def decide(self, name: str, incoming: Incoming) -> Awaitable[tuple[CassetteIndex, Plan]]:
-        """What is to be done with a request, and the cassette, or part of one, that was decided on.
+    def in_force(self, cassette: str | None) -> tuple[str, Mode]:
+        """The cassette of a request that names this one, or none, and the mode it is served in."""
+        control = self.cassettes.control
+        name = cassette or control.active
+        return name, control.modes.get(name, control.mode)
+
+    async def decide(self, name: str, incoming: Incoming) -> Plan:
+        """What is to be done with a request.
 
         Raises NoRoute where no recording answers and nobody could be asked, StoreError for a
         cassette that cannot be read.
         """
         mode = incoming.mode or self.mode_of(name)
-        return self.cassettes.decide(name, incoming, mode)
+        memory = self._memory
+        cassette = None if memory is None else memory.loaded.get(name)
+        if memory is None or cassette is None or incoming.request.file is not None:
+            return await self.cassettes.decide(name, incoming, mode)
+        # What most requests are: one for a cassette in memory is decided on without waiting.
+        plan = self._planner.plan(cassette, incoming, mode)
+        if isinstance(plan, Replay):
+            return plan
+        return await memory.reconsider(cassette, incoming, mode, plan)
 
-    async def perform(self, ask: Ask) -> Answer:
-        """Ask the live service and record what it says, once for all who ask the same now.
-
-        Raises UpstreamError or StoreError; an answer that could not be made durable is not given.
-        """
-        return await self._calls.join(ask).answer()
-
-    def follow(self, ask: Ask, feed: ResponseReader) -> Pending:
-        """The same for who is to have the answer as it comes, unless another one asked first.
-
-        Raises Draining.
-        """
-        return self._calls.join(ask, feed)
-
-    def relay(self, ask: Ask) -> AbstractAsyncContextManager[LiveAnswer]:
-        """The live answer as it comes, nothing recorded."""
-        self._calls.refuse_when_draining()
-        return self.responder.ask(ask.request)
-
-    def note(
-        self,
-        outcome: Outcome,
-        cassette: str,
-        *,
-        interaction: Interaction | None = None,
-        miss: Miss | None = None,
-        attempt: Attempt | None = None,
-    ) -> None:
-        """Count how a request ended."""
-        if self._witness is not None:
-            self._witness(Noted.of(outcome, cassette, interaction, miss, attempt))
-            return
-        self.counts[outcome] += 1
-        if (tally := self._tallies.get(cassette)) is not None:
-            tally.note(outcome, interaction, miss, attempt)
-
-    def count(self, noted: Noted) -> None:
-        """Count what another process of ours served; its cassette is in from then on."""
-        self.counts[noted.outcome] += 1
-        self._tallies.setdefault(noted.cassette, Tally()).count(noted)
-
-    # Steering. What others have not applied in time is named; on its own, a process applies at once.
+    # Steering: those instances that have not applied it in time are named.
 
     @property
     def mode(self) -> Mode:
@@ -215,9 +168,9 @@ class Broker:
 
     async def insert(self, name: str, mode: Mode | None = None) -> Sequence[str]:
         """Make a cassette the active one, in a new take. Raises StoreError if it cannot be read."""
-        if isinstance(self.cassettes, LoadedCassettes):
+        if self._memory is not None:
             # In the mode to come, so that what is to be recorded on is claimed now or not inserted.
-            await self.cassettes.load(name, mode or self.mode_of(name))
+            await self._memory.load(name, mode or self.mode_of(name))
         else:
             await self.cassettes.prepare(name)
         return await self.cassettes.steer(lambda now: with_active(now, name, mode))
@@ -251,11 +204,11 @@ class Broker:
 
     async def loaded(self) -> list[CassetteCounts]:
         """The cassettes that are in."""
-        return await self.cassettes.loaded()
+        return await self.cassettes.counts()
 
     def is_in(self, name: str) -> bool:
         """Whether a cassette is in: asked for something, or inserted, and not ejected since."""
-        return name in self._tallies
+        return name in self.journal.tallies
 
     def cassette(self, name: str | None = None) -> CassetteIndex | None:
         """The named or else the active cassette, if it is in memory."""
@@ -291,14 +244,3 @@ class Broker:
     def cancel(self) -> None:
         """Break off the live calls under way; those who wait for them get Draining."""
         self._calls.cancel()
-
-    async def _call(self, ask: Ask, feed: ResponseReader | None) -> Answer | TapewayError:
-        return await settled(self.cassettes.call(ask, feed, self._live))
-
-    async def _live(self, ask: Ask, feed: ResponseReader | None) -> Answer | TapewayError:
-        call = LiveCall(
-            *(ask, self.responder, self.store, self.policy, self.redaction),
-            feed,
-            self.scratch,
-        )
-        return await call.run()

@@ -23,7 +23,7 @@ from tapeway.core.matching.rules import (
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner
-from tapeway.engine.report import Tally
+from tapeway.engine.journal import Tally
 from tapeway.engine.single_flight import LiveCalls, settled
 from tapeway.errors import AdminError, CassetteCorrupt, TapewayError
 from tapeway.ports import CassetteStore
@@ -119,11 +119,11 @@ class CassetteCounts:
 
 @dataclass(frozen=True, slots=True)
 class CassetteContext:
-    """What both sorts of cassettes work with."""
+    """What cassettes in memory and those of a shared store work with alike."""
 
     routes: RouteTable
     planner: Planner
-    second_look: Correlation
+    correlation: Correlation
     calls: LiveCalls
     tasks: asyncio.TaskGroup
     tallies: dict[str, Tally]

@@ -148,7 +148,8 @@ class Planner:
                 redacted = replace(redacted, route=DEFAULT)
             elif redacted.route == DEFAULT:
                 raise no_route_error(self._routes, redacted.route, redacted.target)
-        return Miss(cassette.name, redacted, key, seen.variant, cassette.indexes(key, seen.variant))
+        used_up = cassette.indexes(key, seen.variant)
+        return Miss(cassette.name, redacted, key, seen.variant, used_up, searched=cassette)
 
 
 def _known(incoming: Incoming) -> Request:

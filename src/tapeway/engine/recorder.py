@@ -1,11 +1,14 @@
-"""One call to the live service: asked once, taken in whole, durable before it is handed out."""
+"""What no recording answers: the live service is asked once, its answer taken in whole and durable
+before it is handed out.
+"""
 
 import asyncio
 import logging
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
 
 from tapeway.body_files import recalled
-from tapeway.core.cassette.plan import Answer, Ask
+from tapeway.core.cassette.plan import Answer, Ask, Replay
 from tapeway.core.http.content_codings import content_coding, readable_response
 from tapeway.core.json_text import Json
 from tapeway.core.matching.body_digest import is_looked_into
@@ -17,9 +20,13 @@ from tapeway.core.redaction.credentials import response_credentials
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.streams.end_marks import has_no_body
 from tapeway.engine.large_bodies import BodyRedaction
+from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.response_buffer import ResponseBuffer, ResponseReader
+from tapeway.engine.shared_cassettes import SharedCassettes
+from tapeway.engine.single_flight import BROKEN_OFF, LiveCalls, Pending, settled
 from tapeway.errors import (
     Draining,
+    Fenced,
     StoreAway,
     TapewayError,
     UpstreamError,
@@ -36,7 +43,6 @@ log = logging.getLogger(__name__)
 MIB = 1024 * 1024
 _QUICKLY_READ = 128 * 1024
 """Larger answers are looked into in a thread."""
-BROKEN_OFF = "tapeway is stopping and broke off this live call; ask again when it is back"
 TRUNCATED = (
     "the stream ended without the mark its protocol ends with: it was passed on as it came, and not "
     "stored; --record-failures stores such streams"
@@ -58,10 +64,86 @@ class Policy:
     record_failures: bool = False
 
 
+class Recorder:
+    """Asks the live service for what no recording answers, and makes what it says durable."""
+
+    def __init__(
+        self,
+        cassettes: MemoryCassettes | SharedCassettes,
+        calls: LiveCalls,
+        responder: LiveResponder,
+        store: CassetteStore,
+        policy: Policy,
+        redaction: RequestRedaction,
+    ) -> None:
+        self.responder = responder
+        self._cassettes = cassettes
+        self._calls = calls
+        self._store = store
+        self._policy = policy
+        self._redaction = redaction
+
+    async def perform(self, ask: Ask) -> Answer:
+        """Ask the live service and record what it says, once for all who ask the same now.
+
+        Raises UpstreamError or StoreError; an answer that could not be made durable is not given.
+        """
+        return await self._joined(ask, None).answer()
+
+    def follow(self, ask: Ask, reader: ResponseReader) -> Pending:
+        """The same for who is to have the answer as it comes, unless another one asked first.
+
+        Raises Draining.
+        """
+        return self._joined(ask, reader)
+
+    def relay(self, ask: Ask) -> AbstractAsyncContextManager[LiveAnswer]:
+        """The live answer as it comes, nothing recorded. Raises Draining."""
+        self._calls.refuse_when_draining()
+        return self.responder.ask(ask.request)
+
+    def _joined(self, ask: Ask, reader: ResponseReader | None) -> Pending:
+        if (pending := self._calls.joined(ask)) is not None:
+            if reader is not None:
+                reader.close()
+            return pending
+        self._calls.refuse_when_draining()
+        return self._calls.start(ask, self._performed(ask, reader), reader)
+
+    async def _performed(self, ask: Ask, reader: ResponseReader | None) -> Answer | TapewayError:
+        return await settled(self._answered(ask, reader))
+
+    async def _answered(self, ask: Ask, reader: ResponseReader | None) -> Answer | TapewayError:
+        while True:
+            async with self._cassettes.asking(ask) as allowed:
+                if isinstance(allowed, Replay):
+                    return _recorded_elsewhere(allowed)
+                call = LiveCall(
+                    *(allowed, self.responder, self._store, self._policy, self._redaction), reader
+                )
+                answer = await call.run()
+            # One that lost its lease asks again, unless its client has had a part already.
+            if not isinstance(answer, Fenced) or (reader is not None and reader.begun):
+                return answer
+
+
+def scratch_of(store: CassetteStore) -> str | None:
+    """A folder with room for large bodies on their way into an open store, if it has one."""
+    bodies = store.capabilities.bodies
+    return None if bodies is None else bodies.scratch
+
+
+def _recorded_elsewhere(replay: Replay) -> Answer | TapewayError:
+    item = replay.interaction
+    if item.failure is not None:
+        return UpstreamError(f"another instance asked, and {item.failure.message}")
+    return Answer("replayed", replay.cassette.name, item.response, item.index, replay.key)
+
+
 class LiveCall:
     """A call on behalf of one request, or of all equal requests at the time.
 
-    `feed` is for a client that is to have the answer as it comes, `scratch` a folder for large ones.
+    `reader` is for a client that is to have the answer as it comes.
     """
 
     def __init__(
@@ -71,18 +153,16 @@ class LiveCall:
         store: CassetteStore,
         policy: Policy,
         redaction: RequestRedaction,
-        feed: ResponseReader | None = None,
-        scratch: str | None = None,
+        reader: ResponseReader | None = None,
     ) -> None:
         self._ask = ask
         self._responder = responder
         self._store = store
         self._policy = policy
         self._redaction = redaction
-        self._feed = feed
-        self._scratch = scratch
+        self._reader = reader
         self._call = describe_call(ask.request.route, ask.redacted)
-        self._tape: ResponseBuffer | None = None
+        self._buffer: ResponseBuffer | None = None
         self._index: int | None = None
 
     async def run(self) -> Answer | TapewayError:
@@ -90,8 +170,8 @@ class LiveCall:
         try:
             response = await self._collect()
             answer = await self._kept(response)
-            if self._feed is not None and self._tape is not None:
-                self._feed.release(self._tape.size)
+            if self._reader is not None and self._buffer is not None:
+                self._reader.release(self._buffer.size)
             return answer
         except TapewayError as exc:
             return exc
@@ -116,27 +196,27 @@ class LiveCall:
     async def _take_in(self, live: LiveAnswer) -> Response:
         if (live.head.length or 0) > self._policy.max_body:
             raise too_large(self._policy.max_body)
-        self._tape = tape = ResponseBuffer(live.head, self._scratch)
+        self._buffer = buffer = ResponseBuffer(live.head, scratch_of(self._store))
         ending = end_of(self._call, live.head)
-        feed = self._begin(tape)
+        reader = self._begin(buffer)
         async for chunk in live.chunks(self._policy.max_body):
-            tape.add(chunk)
-            if tape.heavy:
-                await tape.spill()
+            buffer.add(chunk)
+            if buffer.heavy:
+                await buffer.spill()
             ending.feed(chunk.data)
-            if feed is not None:
-                feed.release(ending.releasable)
-        return tape.finish(live.elapsed_ms(), ending.finish())
+            if reader is not None:
+                reader.release(ending.releasable)
+        return buffer.finish(live.elapsed_ms(), ending.finish())
 
-    def _begin(self, tape: ResponseBuffer) -> ResponseReader | None:
+    def _begin(self, buffer: ResponseBuffer) -> ResponseReader | None:
         """Let the client have the head, unless that is the whole answer and so has to wait."""
-        head = tape.head
-        if self._feed is None or has_no_body(self._ask.request.method, head):
+        head = buffer.head
+        if self._reader is None or has_no_body(self._ask.request.method, head):
             return None
         if self._keeps(head.status):
             self._index = self._ask.cassette.reserve()
-        self._feed.begin(tape, "live" if self._index is None else "recorded", self._index)
-        return self._feed
+        self._reader.begin(buffer, "live" if self._index is None else "recorded", self._index)
+        return self._reader
 
     async def _kept(self, response: Response) -> Answer:
         note = self._objection(response.verdict)
@@ -165,7 +245,7 @@ class LiveCall:
 
     def _trouble(self, error: UpstreamError) -> Failure | None:
         """The failure to record for an error, if it is one and is to be recorded."""
-        head = self._tape.head if self._tape is not None else None
+        head = self._buffer.head if self._buffer is not None else None
         if not (self._policy.record_failures and self._ask.policy.records):
             return None
         if head is not None and not self._keeps(head.status):
@@ -174,9 +254,9 @@ class LiveCall:
 
     def _part(self, latency_ms: float) -> Response:
         """What came before it failed."""
-        if self._tape is None:
+        if self._buffer is None:
             return Response(ResponseHead(0), latency_ms=latency_ms)
-        return self._tape.finish(latency_ms, "truncated")
+        return self._buffer.finish(latency_ms, "truncated")
 
     async def _record(self, response: Response, failure: Failure | None = None) -> Interaction:
         ask = self._ask
@@ -205,7 +285,7 @@ class LiveCall:
         self, response: Response, failure: Failure | None, redactor: Redactor
     ) -> Interaction:
         """The exchange looked into: a text as a whole, even where it is kept in a file."""
-        if self._tape is None or self._tape.size <= _QUICKLY_READ:
+        if self._buffer is None or self._buffer.size <= _QUICKLY_READ:
             return self._interaction(response, failure, redactor)
         if response.file is not None and is_looked_into(response.headers, response.file.size):
             text = await recalled(response)

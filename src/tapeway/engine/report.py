@@ -5,19 +5,12 @@ A report as people and build servers read it: plain text, Markdown, JUnit's XML.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
 from xml.sax.saxutils import quoteattr
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.http.sdk_conventions import Attempt, AttemptHistory
-from tapeway.core.misses.miss import Miss
-from tapeway.core.model.control import Outcome
 from tapeway.core.model.interaction import Interaction, fingerprint
 from tapeway.core.text import escape_surrogates
-
-MOST_MISSES = 10_000
-"""Further ones are not named: a client that goes on missing must not fill the memory."""
-TOKENS = ("prompt_tokens", "completion_tokens", "total_tokens")
+from tapeway.engine.journal import Tally
 
 _MOST_NAMED = 20
 """Misses and unused recordings that a person is shown; the JSON has them all."""
@@ -25,81 +18,6 @@ _NO_XML = {each: "\ufffd" for each in range(0x20) if each not in (0x9, 0xA, 0xD)
     0xFFFE: "\ufffd",
     0xFFFF: "\ufffd",
 }
-
-
-class Noted(NamedTuple):
-    """How a request ended, as far as it counts: `tokens` those of a hit, `missed` what was missed."""
-
-    outcome: Outcome
-    cassette: str
-    tokens: tuple[int, ...] = ()
-    missed: str | None = None
-    attempt: Attempt | None = None
-
-    @classmethod
-    def of(
-        cls,
-        outcome: Outcome,
-        cassette: str,
-        interaction: Interaction | None,
-        miss: Miss | None,
-        attempt: Attempt | None,
-    ) -> Self:
-        """The same of what it was answered with."""
-        missed = None if miss is None else f"{miss.method} {miss.target}"
-        return cls(outcome, cassette, _tokens(interaction), missed, attempt)
-
-
-@dataclass(slots=True)
-class Tally:
-    """Counts for one cassette since it was loaded.
-
-    A call that its SDK repeated is one call, counted as what its last try got. A miss stays listed
-    whatever came of a later try.
-    """
-
-    replayed: int = 0
-    recorded: int = 0
-    live: int = 0
-    retries: int = 0
-    misses: list[str] = field(default_factory=list)
-    tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOKENS, 0))
-    attempts: AttemptHistory = field(default_factory=AttemptHistory)
-
-    def note(
-        self,
-        outcome: Outcome,
-        interaction: Interaction | None,
-        miss: Miss | None,
-        attempt: Attempt | None = None,
-    ) -> None:
-        """Count a request, and for a hit the tokens the upstream would have charged for it."""
-        if attempt is None and miss is None and (interaction is None or interaction.usage is None):
-            # What most requests are, counted in a third of the time.
-            self._count(outcome, 1)
-            return
-        self.count(Noted.of(outcome, "", interaction, miss, attempt))
-
-    def count(self, noted: Noted) -> None:
-        """The same for one of which this much is known."""
-        outcome, _, tokens, missed, attempt = noted
-        before = self.attempts.follow(attempt, outcome) if attempt is not None else None
-        if before is not None:
-            self.retries += 1
-            self._count(before, -1)
-        self._count(outcome, 1)
-        if missed is not None and before != "miss" and len(self.misses) < MOST_MISSES:
-            self.misses.append(missed)
-        for name, count in zip(TOKENS, tokens, strict=False):
-            self.tokens[name] += count
-
-    def _count(self, outcome: Outcome, by: int) -> None:
-        if outcome == "replayed":
-            self.replayed += by
-        elif outcome == "recorded":
-            self.recorded += by
-        elif outcome == "live":
-            self.live += by
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +87,6 @@ def _items(
         for each in found
         if isinstance(each, Interaction)
     )
-
-
-def _tokens(interaction: Interaction | None) -> tuple[int, ...]:
-    if interaction is None or interaction.usage is None:
-        return ()
-    counts = map(interaction.usage.get, TOKENS)
-    # People edit usage by hand, and `true` is an int too.
-    return tuple([count if type(count) is int else 0 for count in counts])
 
 
 def text(reports: Sequence[CassetteReport]) -> str:

@@ -10,7 +10,8 @@ What a shared store says of a cassette as a whole: what is in it, used and unuse
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from uuid import UUID, uuid5
@@ -18,7 +19,7 @@ from weakref import WeakValueDictionary
 
 from tapeway.core.agenttape.lookup import origin_of_url
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Answer, Ask, Incoming, Plan, Replay
+from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
 from tapeway.core.correlation.index import carries_links
 from tapeway.core.http.routing import assign_route, with_route
 from tapeway.core.matching.key import key_digest
@@ -31,10 +32,10 @@ from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import Request
 from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, applied, not_in
 from tapeway.engine.correlation import agree, recall
-from tapeway.engine.report import CassetteReport, Item, Tally, of_counts
-from tapeway.engine.response_buffer import ResponseReader
-from tapeway.engine.single_flight import Flights, Live
-from tapeway.errors import AdminError, Fenced, StoreAway, StoreError, TapewayError, UpstreamError
+from tapeway.engine.journal import Tally
+from tapeway.engine.report import CassetteReport, Item, of_counts
+from tapeway.engine.single_flight import LiveCalls
+from tapeway.errors import AdminError, Draining, StoreAway, StoreError
 from tapeway.ports import SharedStore
 
 MOST_LISTED = 10_000
@@ -44,6 +45,7 @@ NEAR = 1000
 """Of a large cassette, so many of the newest recordings are looked through for what is nearest."""
 _TRIES = 1000
 _HEARD_S = 0.05
+_LOOK_S = 0.05
 _HEARD_TRIES = 60
 _CASSETTES = UUID("6a3f3d0c-9d0e-4d4c-8a53-7f0f4f4b5d11")
 
@@ -107,15 +109,55 @@ async def in_use(store: SharedStore, control: Control, name: str) -> bool:
     return now.unused < now.interactions or bool(await store.fences(name))
 
 
+class RecordingLeases:
+    """Recordings in flight among all instances of a store: each holds a lease until it is durable."""
+
+    def __init__(self, store: SharedStore, calls: LiveCalls) -> None:
+        self._store = store
+        self._calls = calls
+
+    @asynccontextmanager
+    async def held(self, name: str, key: bytes) -> AsyncIterator[None]:
+        """Let others see a recording that no other one is like; none of them takes it over."""
+        lease = await self._store.claim(name, key)
+        try:
+            yield
+        finally:
+            if lease is not None:
+                await self.end(lease)
+
+    async def end(self, lease: Lease) -> None:
+        """Give it back if the store can be reached."""
+        try:
+            await self._store.give_back(lease)
+        except StoreError:
+            # It ends by itself.
+            return
+
+    async def ended(self, name: str) -> None:
+        """Wait for all that are held now, on any instance.
+
+        One whose instance is gone is waited for until its lease ends. Raises Draining, StoreError.
+        """
+        held = await self._store.fences(name)
+        await self._calls.ended(name)
+        while held & await self._store.fences(name):
+            if self._calls.draining:
+                raise Draining(
+                    "tapeway is stopping while other instances still record; eject again"
+                )
+            await asyncio.sleep(_LOOK_S)
+
+
 class SharedCassettes:
     """The cassettes of a shared store, as one of its instances serves them."""
 
-    def __init__(self, store: SharedStore, control: Control, desk: CassetteContext) -> None:
+    def __init__(self, store: SharedStore, control: Control, context: CassetteContext) -> None:
         self.control = control
         self._store = store
-        self._desk = desk
-        self._flights = Flights(store, desk.calls)
-        self._shelves: dict[str, CassetteInfo] = {}
+        self._context = context
+        self._leases = RecordingLeases(store, context.calls)
+        self._infos: dict[str, CassetteInfo] = {}
         self._turns: WeakValueDictionary[tuple[str, bytes], asyncio.Lock] = WeakValueDictionary()
 
     async def open(self) -> None:
@@ -134,116 +176,125 @@ class SharedCassettes:
 
     async def prepare(self, name: str) -> None:
         """See that it can be read. Raises StoreError."""
-        await self._shelf(name)
+        await self._info(name)
 
     # Deciding.
 
-    async def decide(self, name: str, incoming: Incoming, mode: Mode) -> tuple[CassetteIndex, Plan]:
-        """What is to be done, and what of the cassette it was decided on.
-
-        Raises NoRoute, StoreError.
-        """
-        shelf = await self._shelf(name)
-        incoming = await self._desk.planner.digested(shelf.head, incoming)
+    async def decide(self, name: str, incoming: Incoming, mode: Mode) -> Plan:
+        """What is to be done. Raises NoRoute, StoreError."""
+        info = await self._info(name)
+        incoming = await self._context.planner.digested(info.head, incoming)
         if not (MODE_POLICIES[mode].replays or MODE_POLICIES[mode].records):
-            return self._planned(self._made(name, shelf, (), {}), incoming, mode)
-        keys = list(self._desk.planner.keys(shelf.head, shelf.rules, incoming))
+            return self._planned(self._made(name, info, (), {}), incoming, mode)
+        keys = list(self._context.planner.keys(info.head, info.rules, incoming))
         async with self._turn(name, keys[0]):
             for _ in range(_TRIES):
-                view, plan = await self._looked_up(name, shelf, keys, incoming, mode)
+                view, plan = await self._looked_up(name, info, keys, incoming, mode)
                 if not isinstance(plan, Replay):
                     break
                 if await self._advance(view, plan):
-                    return view.cassette, plan
+                    return plan
             else:
                 raise _contended(name)
-        return await self._reconsider(name, shelf, view, incoming, plan)
+        return await self._reconsider(name, info, view, incoming, plan)
 
-    def _planned(self, view: View, incoming: Incoming, mode: Mode) -> tuple[CassetteIndex, Plan]:
-        plan = self._desk.planner.plan(view.cassette, incoming, mode)
-        return view.cassette, replace(plan, shared=True) if isinstance(plan, Ask) else plan
+    def _planned(self, view: View, incoming: Incoming, mode: Mode) -> Plan:
+        plan = self._context.planner.plan(view.cassette, incoming, mode)
+        return replace(plan, shared=True) if isinstance(plan, Ask) else plan
 
     async def _looked_up(
-        self, name: str, shelf: CassetteInfo, keys: Sequence[bytes], incoming: Incoming, mode: Mode
+        self, name: str, info: CassetteInfo, keys: Sequence[bytes], incoming: Incoming, mode: Mode
     ) -> tuple[View, Plan]:
-        view = await self._view(name, shelf, keys, incoming)
-        _, plan = self._planned(view, incoming, mode)
+        view = await self._view(name, info, keys, incoming)
+        plan = self._planned(view, incoming, mode)
         known = isinstance(plan, Replay) and plan.key in keys
-        if known or not (shelf.unrouted and MODE_POLICIES[mode].replays):
+        if known or not (info.unrouted and MODE_POLICIES[mode].replays):
             return view, plan
         # What has further names may have been met by its digest: where it stands is not known yet.
-        planner, store = self._desk.planner, self._store
-        names = planner.names(shelf.head, shelf.rules, incoming, shelf.origins)
+        planner, store = self._context.planner, self._store
+        names = planner.names(info.head, info.rules, incoming, info.origins)
         if names and (found := await store.find(name, names)):
-            others = self._made(name, shelf, found, {}).cassette
+            others = self._made(name, info, found, {}).cassette
             keys = [*keys, *[others.key_of(each.item.index) for each in found]]
-            view = await self._view(name, shelf, keys, incoming, names)
-            _, plan = self._planned(view, incoming, mode)
+            view = await self._view(name, info, keys, incoming, names)
+            plan = self._planned(view, incoming, mode)
         return view, plan
 
     async def _reconsider(
-        self, name: str, shelf: CassetteInfo, view: View, incoming: Incoming, plan: Ask | Miss
-    ) -> tuple[CassetteIndex, Plan]:
+        self, name: str, info: CassetteInfo, view: View, incoming: Incoming, plan: Ask | Miss
+    ) -> Plan:
         """The plan, or the replay of a recording that differs in names of identifiers alone."""
         asked = plan.redacted if isinstance(plan, Ask) else plan.request
-        if isinstance(plan, Ask) and not (
-            plan.policy.replays and carries_links(asked, shelf.rules)
-        ):
-            return view.cassette, plan
-        near = await self._near(name, asked, shelf.rules)
-        wide = self._made(name, shelf, united(view, near), view.turns)
+        if isinstance(plan, Ask) and not (plan.policy.replays and carries_links(asked, info.rules)):
+            return plan
+        near = await self._near(name, asked, info.rules)
+        wide = self._made(name, info, united(view, near), view.turns)
         plan = replace(plan, cassette=wide.cassette) if isinstance(plan, Ask) else plan
-        seen = await self._desk.second_look.look(wide.cassette, incoming, plan)
+        seen = await self._context.correlation.look(wide.cassette, incoming, plan)
         keys = {wide.cassette.key_of(match.interaction.index) for match in seen.matches}
         for _ in range(_TRIES):
-            other = await self._view(name, shelf, sorted(keys)) if keys else wide
-            both = self._made(name, shelf, united(wide, items(other)), other.turns)
+            other = await self._view(name, info, sorted(keys)) if keys else wide
+            both = self._made(name, info, united(wide, items(other)), other.turns)
             named = await recall(self._store, both.cassette, seen)
-            settled = self._desk.second_look.settle(both.cassette, plan, seen)
+            settled = self._context.correlation.settle(both.cassette, plan, seen)
             if not isinstance(settled, Replay):
-                return both.cassette, settled
+                if isinstance(settled, Miss):
+                    return replace(settled, searched=both.cassette)
+                return settled
             index = settled.interaction.index
             agreed = await agree(self._store, both.cassette, named, index)
             if agreed and await self._advance(both, settled):
-                return both.cassette, settled
+                return settled
         raise _contended(name)
 
     # Calling.
 
-    async def call(
-        self, ask: Ask, feed: ResponseReader | None, live: Live
-    ) -> Answer | TapewayError:
-        """Ask the upstream once among all instances, or answer with what another one recorded."""
-        name, key = ask.cassette.name, ask.key + ask.variant
+    @asynccontextmanager
+    async def asking(self, ask: Ask) -> AsyncIterator[Ask | Replay]:
+        """Hold the right to ask for this and to record it: one instance has it at a time.
+
+        Yields the request as it is to be asked now, or the replay of what another instance has
+        recorded meanwhile. Raises StoreError.
+        """
         if not ask.policy.replays:
-            return await self._asked_again(ask, feed, live)
-        while True:
-            if (lease := await self._store.claim(name, key)) is None:
-                await self._store.lapsed(name, key)
-            try:
-                # Whoever had the lease until now may have recorded it.
-                again = await self._again(ask)
-                if isinstance(again, Replay):
-                    return _given(again)
-                if lease is None:
-                    continue
-                answer = await self._asked(again, feed, live, lease)
-            finally:
-                if lease is not None:
-                    await self._flights.end(lease)
-            if not isinstance(answer, Fenced) or (feed is not None and feed.begun):
-                return answer
+            async with self._numbered(ask) as numbered:
+                yield numbered
+            return
+        name, key = ask.cassette.name, ask.key + ask.variant
+        while (lease := await self._store.claim(name, key)) is None:
+            await self._store.lapsed(name, key)
+            # Whoever had the lease until now may have recorded it.
+            if isinstance(again := await self._again(ask), Replay):
+                yield again
+                return
+        try:
+            again = await self._again(ask)
+            if isinstance(again, Ask):
+                again.cassette.set_next_index(await self._store.reserve(name))
+                again = replace(again, lease=lease)
+            yield again
+        finally:
+            await self._leases.end(lease)
+
+    @asynccontextmanager
+    async def _numbered(self, ask: Ask) -> AsyncIterator[Ask]:
+        """Whoever else asks the same: its recording is no other one's, so that nothing fences it."""
+        name = ask.cassette.name
+        number = await self._store.reserve(name)
+        ask.cassette.set_next_index(number)
+        async with self._leases.held(name, ask.key + b"#%d" % number):
+            yield ask
 
     async def _again(self, ask: Ask) -> Ask | Replay:
         if ask.incoming is None:
             raise ValueError("an ask of a shared store says what came")
         name, mode = ask.cassette.name, ask.incoming.mode or self.control.mode_of(ask.cassette.name)
         await self._heard()
-        shelf = await self._shelf(name)
-        keys = list(self._desk.planner.keys(shelf.head, shelf.rules, ask.incoming))
+        info = await self._info(name)
+        keys = list(self._context.planner.keys(info.head, info.rules, ask.incoming))
         async with self._turn(name, keys[0]):
             for _ in range(_TRIES):
-                view, plan = await self._looked_up(name, shelf, keys, ask.incoming, mode)
+                view, plan = await self._looked_up(name, info, keys, ask.incoming, mode)
                 if isinstance(plan, Ask):
                     return replace(plan, replayed_ids=ask.replayed_ids)
                 if isinstance(plan, Replay) and await self._advance(view, plan):
@@ -257,22 +308,6 @@ class SharedCassettes:
                 return
             await asyncio.sleep(_HEARD_S)
 
-    async def _asked(
-        self, ask: Ask, feed: ResponseReader | None, live: Live, lease: Lease
-    ) -> Answer | TapewayError:
-        ask.cassette.set_next_index(await self._store.reserve(ask.cassette.name))
-        return await live(replace(ask, lease=lease), feed)
-
-    async def _asked_again(
-        self, ask: Ask, feed: ResponseReader | None, live: Live
-    ) -> Answer | TapewayError:
-        """Whoever else asks the same: its recording is no other one's, so that nothing fences it."""
-        name = ask.cassette.name
-        number = await self._store.reserve(name)
-        ask.cassette.set_next_index(number)
-        async with self._flights.flight(name, ask.key + b"#%d" % number):
-            return await live(ask, feed)
-
     # Steering.
 
     async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
@@ -281,20 +316,26 @@ class SharedCassettes:
         self._apply(control)
         return laggards
 
+    async def announce(self) -> Sequence[str]:
+        """Have all instances look anew at what the cassettes' heads say."""
+        return await self.steer(lambda now: now)
+
     async def eject(self, name: str, *, prune: bool) -> CassetteReport:
         """Wait for the recordings in flight on all instances, report, begin a new take for all."""
-        return await self._desk.carry(self._eject(name, prune=prune))
+        return await self._context.carry(self._eject(name, prune=prune))
 
     async def add_rules(self, name: str, rules: Rules) -> Rules:
         """Put further rules in force for a cassette, for all instances, and tell all that are."""
-        return await self._desk.carry(self._add_rules(name, rules))
+        return await self._context.carry(self._add_rules(name, rules))
 
     async def reports(self) -> list[CassetteReport]:
         """A report for every cassette this instance was asked for something in."""
-        return [await self._report(name) for name in list(self._desk.tallies)]
+        return [await self._report(name) for name in list(self._context.tallies)]
 
-    async def loaded(self) -> list[CassetteCounts]:
-        return [await listed(self._store, self.control, name) for name in list(self._desk.tallies)]
+    async def counts(self) -> list[CassetteCounts]:
+        return [
+            await listed(self._store, self.control, name) for name in list(self._context.tallies)
+        ]
 
     async def read(self, name: str) -> StoredCassette | None:
         """What a cassette holds."""
@@ -306,9 +347,9 @@ class SharedCassettes:
         return None if found is None else found.item
 
     async def _eject(self, name: str, *, prune: bool) -> CassetteReport:
-        if name not in self._desk.tallies and not await self._in_use(name):
+        if name not in self._context.tallies and not await self._in_use(name):
             raise not_in(name)
-        await self._flights.landed(name)
+        await self._leases.ended(name)
         report = await self._report(name)
         if prune:
             while unused := await self._store.unused(name, self.control.take_of(name), MOST_LISTED):
@@ -316,69 +357,68 @@ class SharedCassettes:
                     await self._store.edit(name, each.index, None)
         await self._store.release(name)
         laggards = await self.steer(lambda now: with_take(now, name))
-        self._desk.tallies.pop(name, None)
+        self._context.tallies.pop(name, None)
         return replace(report, laggards=tuple(laggards))
 
     async def _in_use(self, name: str) -> bool:
         return await in_use(self._store, self.control, name)
 
     async def _add_rules(self, name: str, rules: Rules) -> Rules:
-        shelf = await self._shelf(name)
-        if not shelf.born:
+        info = await self._info(name)
+        if not info.born:
             raise AdminError(
                 f"cassette '{name}' holds nothing yet: record something, and accept again",
                 status=409,
                 code="not_inserted",
             )
-        both = merged_rules(shelf.rules, rules)
-        if both != shelf.rules:
-            head = applied(name, StoredCassette(shelf.head), both).head
+        both = merged_rules(info.rules, rules)
+        if both != info.rules:
+            head = applied(name, StoredCassette(info.head), both).head
             await self._store.restate(name, head)
-            # All instances are told to look again what the cassette says of itself.
-            await self.steer(lambda now: now)
+            await self.announce()
         return both
 
     async def _report(self, name: str) -> CassetteReport:
-        tally = self._desk.tallies.get(name, Tally())
+        tally = self._context.tallies.get(name, Tally())
         return await report_of(self._store, self.control, name, tally)
 
     # What it knows.
 
     def _apply(self, control: Control) -> None:
         self.control = control
-        self._shelves.clear()
+        self._infos.clear()
 
-    async def _shelf(self, name: str) -> CassetteInfo:
+    async def _info(self, name: str) -> CassetteInfo:
         if not self._store.in_touch:
             raise StoreAway(
                 f"{self._store.url} has not answered for too long to know what is in force: see "
                 "whether it runs; tapeway goes on by itself once it does"
             )
-        self._desk.tallies.setdefault(name, Tally())
-        shelf = self._shelves.get(name)
-        if shelf is None or not shelf.born:
-            shelf = self._shelves[name] = await self._read(name)
-        return shelf
+        self._context.tallies.setdefault(name, Tally())
+        info = self._infos.get(name)
+        if info is None or not info.born:
+            info = self._infos[name] = await self._read(name)
+        return info
 
     async def _read(self, name: str) -> CassetteInfo:
         outline = await self._store.outline(name)
         if outline is None:
-            stored = applied(name, StoredCassette(self._new_head(name)), self._desk.rules)
-            return self._shelf_of(stored.head, Outline(stored.head, 0), born=False)
+            stored = applied(name, StoredCassette(self._new_head(name)), self._context.rules)
+            return self._info_of(stored.head, Outline(stored.head, 0), born=False)
         stored = StoredCassette(outline.head)
-        ruled = applied(name, stored, self._desk.rules)
+        ruled = applied(name, stored, self._context.rules)
         if ruled is not stored:
             await self._store.restate(name, ruled.head)
-        return self._shelf_of(ruled.head, outline, born=True)
+        return self._info_of(ruled.head, outline, born=True)
 
     def _new_head(self, name: str) -> CassetteHead:
         # One until it is born, or a placeholder would change with every request.
-        if (known := self._shelves.get(name)) is not None:
+        if (known := self._infos.get(name)) is not None:
             return known.head
         # Instances that have it made at the same time must not hide one secret behind two.
-        return replace(self._desk.new_head(), run_id=str(uuid5(_CASSETTES, name)))
+        return replace(self._context.new_head(), run_id=str(uuid5(_CASSETTES, name)))
 
-    def _shelf_of(self, head: CassetteHead, outline: Outline, *, born: bool) -> CassetteInfo:
+    def _info_of(self, head: CassetteHead, outline: Outline, *, born: bool) -> CassetteInfo:
         routes = [route or self._route_of(base) for route, base in outline.sources]
         unrouted = any(not route for route, _ in outline.sources)
         at = {origin_of_url(base) for route, base in outline.sources if not route}
@@ -388,7 +428,7 @@ class SharedCassettes:
         )
 
     def _route_of(self, base: str) -> str:
-        return with_route(Request("", "", "/", base=base), self._desk.routes).route
+        return with_route(Request("", "", "/", base=base), self._context.routes).route
 
     def _turn(self, name: str, key: bytes) -> asyncio.Lock:
         """Held while a key is moved on: instances compete for it, requests of one need not."""
@@ -400,38 +440,38 @@ class SharedCassettes:
     async def _view(
         self,
         name: str,
-        shelf: CassetteInfo,
+        info: CassetteInfo,
         keys: Sequence[bytes],
         incoming: Incoming | None = None,
         names: Sequence[bytes] = (),
     ) -> View:
         sought = dict.fromkeys([*map(key_digest, keys), *names])
-        if incoming is not None and shelf.unrouted:
+        if incoming is not None and info.unrouted:
             # What no route was given to yet is found under its whole path.
-            whole = self._desk.planner.whole_path_key(shelf.head, shelf.rules, incoming)
+            whole = self._context.planner.whole_path_key(info.head, info.rules, incoming)
             sought[key_digest(whole)] = None
         take = self.control.take_of(name)
         turns, found = await self._store.look(name, take, keys, list(sought))
-        return self._made(name, shelf, found, turns)
+        return self._made(name, info, found, turns)
 
     def _made(
         self,
         name: str,
-        shelf: CassetteInfo,
+        info: CassetteInfo,
         found: Iterable[TakenRecording],
         turns: Mapping[bytes, CursorState],
     ) -> View:
         take, found = self.control.take_of(name), list(found)
         items = [self._routed(each.item) for each in found]
-        stored = StoredCassette(shelf.head, tuple(items))
-        cassette = CassetteIndex(name, stored, take=take, other_routes=shelf.routes)
+        stored = StoredCassette(info.head, tuple(items))
+        cassette = CassetteIndex(name, stored, take=take, other_routes=info.routes)
         cassette.set_takes({each.item.index: each.take for each in found})
         for key, turn in turns.items():
             cassette.take.restore_key(key, turn.state)
         return View(cassette, turns)
 
     def _routed(self, item: AnyInteraction) -> AnyInteraction:
-        return assign_route(item, self._desk.routes)
+        return assign_route(item, self._context.routes)
 
     async def _near(self, name: str, asked: Request, rules: Rules) -> Sequence[TakenRecording]:
         return await self._store.near(name, asked.method, path_of(asked, rules), NEAR)
@@ -446,13 +486,6 @@ class SharedCassettes:
             cassette.cursor_state(key),
             plan.interaction.index,
         )
-
-
-def _given(replay: Replay) -> Answer | TapewayError:
-    item = replay.interaction
-    if item.failure is not None:
-        return UpstreamError(f"another instance asked, and {item.failure.message}")
-    return Answer("replayed", replay.cassette.name, item.response, item.index, replay.key)
 
 
 def _contended(name: str) -> StoreError:

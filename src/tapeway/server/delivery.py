@@ -1,9 +1,4 @@
-"""An answer that is written piece by piece, as it comes from an upstream or as it once came.
-
-An answer whose body lies in a file, sent in pieces as they are read.
-
-Replays as they leave, kept for the next time: the same recording is the same bytes.
-"""
+"""Answers that leave piece by piece: as they come, as they once came, or out of a file."""
 
 import asyncio
 import logging
@@ -15,7 +10,6 @@ from typing import cast
 from aiohttp import web
 
 from tapeway.body_files import pieces, stream
-from tapeway.core.http.headers import find_header
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     LARGE_BODY,
@@ -25,17 +19,12 @@ from tapeway.core.model.messages import (
     Response,
     ResponseHead,
 )
-from tapeway.core.streams.pacing import AT_ONCE, Schedule, scale_retry_after
+from tapeway.core.streams.pacing import Schedule
 from tapeway.errors import StoreError
 from tapeway.server.protocol import ClientConnection
-from tapeway.server.wire import LAST_CHUNK, WireResponse, begin, break_off, marks, serialise
+from tapeway.server.wire import LAST_CHUNK, WireResponse, begin, break_off
 
 log = logging.getLogger(__name__)
-KEPT = 256
-
-KEPT_BYTES = 64 * 1024
-"""Larger answers are serialised anew: at most 16 MiB are kept for this."""
-_Variant = tuple[int, bool, tuple[int, int], bool]
 
 
 class Outgoing:
@@ -213,46 +202,3 @@ def chunks(body: Iterable[bytes], chunk_times: ChunkTimes) -> Generator[bytes]:
                 frame.append(b"\r\n")
         yield b"".join(frame)
     yield LAST_CHUNK
-
-
-class ReadyAnswers:
-    """Serialises replays, remembering the last ones."""
-
-    def __init__(self) -> None:
-        self._kept: dict[_Variant, tuple[Interaction, list[bytes]]] = {}
-
-    def pieces(
-        self,
-        interaction: Interaction,
-        cassette: str,
-        *,
-        method: str,
-        version: tuple[int, int],
-        keep_alive: bool,
-    ) -> list[bytes] | None:
-        """The bytes of a recorded answer for this kind of request.
-
-        None where it has a Location, since what that must say depends on the request, and for a
-        large body.
-        """
-        variant = (id(interaction), method == "HEAD", version, keep_alive)
-        kept = self._kept.get(variant)
-        # An id may be given out again; holding the interaction shows that it was not.
-        if kept is not None and kept[0] is interaction:
-            return kept[1]
-        response = interaction.response
-        if find_header(response.headers, b"location") is not None or response.file is not None:
-            return None
-        head = scale_retry_after(response.head, AT_ONCE)
-        pieces = serialise(
-            response if head is response.head else replace(response, head=head),
-            marks("replayed", cassette, interaction.index),
-            method=method,
-            version=version,
-            keep_alive=keep_alive,
-        )
-        if sum(map(len, pieces)) <= KEPT_BYTES:
-            if len(self._kept) >= KEPT:
-                self._kept.clear()
-            self._kept[variant] = (interaction, pieces)
-        return pieces

@@ -103,11 +103,11 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     admin_listener = admin_listener_of(settings, stack)
     own = [each.place for each in (proxy_listener, admin_listener) if each]
     client = await stack.enter_async_context(make_client(settings, own))
-    broker = make_broker(settings, make_store(settings), client)
+    journal = RequestJournal(settings.journal_size)
+    broker = make_broker(settings, make_store(settings), client, journal)
     await stack.enter_async_context(broker)
     # A cassette that cannot be read stops the start, not the first request.
     await broker.prepare()
-    journal = RequestJournal(settings.journal_size)
     proxy = make_proxy(settings, broker, journal, admin_listener.url if admin_listener else None)
     server = web.ServerRunner(ProxyServer(proxy), shutdown_timeout=GRACE_S)
     side = await mount(stack, server, proxy_listener)

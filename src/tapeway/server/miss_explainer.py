@@ -6,10 +6,9 @@ from collections import OrderedDict
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
-from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.matching.key import RequestRedaction
 from tapeway.core.misses.explanation import explain
-from tapeway.core.misses.miss import Miss, MissExplanation
+from tapeway.core.misses.miss import Miss, MissExplanation, SearchedCassette
 from tapeway.core.model.messages import Request
 from tapeway.errors import describe
 
@@ -33,13 +32,15 @@ class Explainer:
     def __init__(self, redaction: RequestRedaction) -> None:
         self._redaction = redaction
         self._turn = asyncio.Lock()
-        self._known: WeakKeyDictionary[CassetteIndex, OrderedDict[_Kind, MissExplanation]] = (
+        self._known: WeakKeyDictionary[SearchedCassette, OrderedDict[_Kind, MissExplanation]] = (
             WeakKeyDictionary()
         )
         self._running: dict[tuple[int, _Kind], asyncio.Future[MissExplanation]] = {}
 
-    async def explain(self, cassette: CassetteIndex, miss: Miss) -> Miss:
-        """The miss explained; where too many wait for that, with a note that says so."""
+    async def explain(self, miss: Miss) -> Miss:
+        """The miss explained by what was searched; a note says so where too many wait for that."""
+        if (cassette := miss.searched) is None:
+            return miss
         kind = (cassette.generation, miss.key, miss.variant, miss.used_up)
         known = self._known.setdefault(cassette, OrderedDict())
         if (found := known.get(kind)) is not None:
@@ -52,7 +53,7 @@ class Explainer:
             found = await self._first(cassette, miss, kind)
         return replace(miss, explanation=found)
 
-    async def _first(self, cassette: CassetteIndex, miss: Miss, kind: _Kind) -> MissExplanation:
+    async def _first(self, cassette: SearchedCassette, miss: Miss, kind: _Kind) -> MissExplanation:
         found = BUSY
         promise: asyncio.Future[MissExplanation] = asyncio.get_running_loop().create_future()
         self._running[id(cassette), kind] = promise
@@ -66,7 +67,7 @@ class Explainer:
             del self._running[id(cassette), kind]
             promise.set_result(found)
 
-    async def _look(self, cassette: CassetteIndex, miss: Miss) -> MissExplanation:
+    async def _look(self, cassette: SearchedCassette, miss: Miss) -> MissExplanation:
         salt, held, rules = cassette.head.run_id, cassette.snapshot(), cassette.rules
 
         def redact(request: Request) -> Request:
@@ -79,7 +80,7 @@ class Explainer:
             log.error("a miss could not be explained: %s", describe(exc))
             return FAILED
 
-    def _remember(self, cassette: CassetteIndex, kind: _Kind, found: MissExplanation) -> None:
+    def _remember(self, cassette: SearchedCassette, kind: _Kind, found: MissExplanation) -> None:
         known = self._known[cassette]
         known[kind] = found
         if len(known) > _REMEMBERED:

@@ -1,9 +1,4 @@
-"""The hot path: read a request, let the broker decide, write the answer.
-
-How the proxy listener behaves.
-
-What is said about a base URL that was forgiven: once, with the right one.
-"""
+"""The hot path: read a request, let the broker decide, write the answer, say how it ended."""
 
 import asyncio
 import logging
@@ -15,9 +10,7 @@ from typing import cast
 from aiohttp import web
 
 from tapeway.body_files import check
-from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Answer, Ask, Incoming, Replay
-from tapeway.core.http import sdk_conventions
 from tapeway.core.http.request_line import origin_form, own_path
 from tapeway.core.http.routing import (
     DEFAULT,
@@ -28,29 +21,38 @@ from tapeway.core.http.routing import (
     resolve,
     with_proxy_location,
 )
+from tapeway.core.http.sdk_conventions import attempt_number
 from tapeway.core.json_text import Json
-from tapeway.core.misses.miss import Miss
+from tapeway.core.misses.miss import NO_EXPLANATION, Miss, MissExplanation
 from tapeway.core.model.control import Delivery, Outcome
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import BodyFile, Failure, Headers, Response, ResponseHead
+from tapeway.core.model.messages import (
+    BodyFile,
+    Failure,
+    Headers,
+    Request,
+    Response,
+    ResponseHead,
+)
 from tapeway.core.streams.pacing import AT_ONCE, Pace, Schedule, scale_retry_after
 from tapeway.engine.broker import Broker
-from tapeway.engine.journal import Entries
+from tapeway.engine.journal import ServedRequest, ServedRequests, tokens_of
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import RequestError, TapewayError, UpstreamError
 from tapeway.providers.base_url_repair import repair_address
-from tapeway.server.delivery import LargeAnswer, Outgoing, Playback, ReadyAnswers, abort
+from tapeway.server.delivery import LargeAnswer, Outgoing, Playback, abort
 from tapeway.server.drain import OpenWaits
 from tapeway.server.error_responses import of_error, of_miss
-from tapeway.server.exchange import Exchange, ExchangeLog
+from tapeway.server.exchange import Exchange, redacted_path
 from tapeway.server.miss_explainer import Explainer
 from tapeway.server.protocol import ClientConnection
 from tapeway.server.wire import (
+    PreparedReplays,
     WireResponse,
     arrived,
     authorities,
-    marks,
     origin,
+    outcome_headers,
     read_body,
     serialise,
 )
@@ -73,78 +75,121 @@ class ProxyOptions:
 
 
 class BaseUrlWarnings:
-    """Tells of each kind of slip on each route once."""
+    """Warns of each kind of mistake in a base URL once per route."""
 
     def __init__(self) -> None:
-        self._told: set[tuple[str, BaseUrlFaultKind]] = set()
+        self._warned: set[tuple[str, BaseUrlFaultKind]] = set()
 
     def tell(self, route: str, slip: BaseUrlFault, root: str) -> None:
         """Warn of a slip below `root`, unless that was done. Nothing of the request is shown."""
-        if (route, slip.kind) in self._told:
+        if (route, slip.kind) in self._warned:
             return
-        self._told.add((route, slip.kind))
+        self._warned.add((route, slip.kind))
         log.warning(
-            "%s: %s, which is forgiven: give it %s, or %s if it adds the rest itself",
+            "%s: %s, which is corrected: set it to %s, or to %s if the client adds the rest itself",
             *(route, slip.fault, root + slip.prefix, root),
         )
 
 
 class Proxy:
-    """The handler of the proxy listener."""
+    """The handler of the proxy listener; `log` takes note of each request that was served."""
 
     def __init__(
         self,
         broker: Broker,
-        journal: Entries,
+        log: ServedRequests,
         owner: ProviderLookup,
-        manners: ProxyOptions,
+        options: ProxyOptions,
         *,
         clock: Callable[[], float],
         now: Callable[[], float],
         new_id: Callable[[], str],
     ) -> None:
         self._broker = broker
-        self._ledger = ExchangeLog(broker, journal, clock, salt=new_id())
+        self._recorder = broker.recorder
+        self._log = log
         self._owner = owner
-        self._manners = manners
+        self._options = options
         self._clock = clock
         self._now = now
         self._new_id = new_id
+        self._salt = new_id()
         self._explainer = Explainer(broker.redaction)
-        self._ready = ReadyAnswers()
+        self._prepared = PreparedReplays()
         # Clients ask few paths with few sets of fields, so where they lead is remembered.
-        self._where = lru_cache(maxsize=512)(self._locate)
-        self._visits = 0
+        self._addresses = lru_cache(maxsize=512)(self._locate)
+        self._under_way = 0
         self._left = asyncio.Event()
-        self._waits = OpenWaits()
-        self._slips = BaseUrlWarnings()
+        self._open_waits = OpenWaits()
+        self._warnings = BaseUrlWarnings()
         self.draining = False
 
     async def __call__(self, raw: web.BaseRequest) -> web.StreamResponse:
-        visit = Exchange(raw, self._new_id(), self._now(), self._clock(), self._broker.active)
-        self._visits += 1
+        exchange = Exchange(raw, self._new_id(), self._now(), self._clock())
+        self._under_way += 1
         try:
-            return await self._serve(visit)
+            return await self._serve(exchange)
         except TapewayError as error:
-            return self._refuse(visit, error)
+            return self._refuse(exchange, error)
         finally:
-            self._visits -= 1
+            self._under_way -= 1
             self._left.set()
 
     @property
-    def visits(self) -> int:
+    def under_way(self) -> int:
         """Requests under way."""
-        return self._visits
+        return self._under_way
 
     async def empty(self) -> None:
         """Wait until no request is under way."""
-        while self._visits:
+        while self._under_way:
             self._left.clear()
             await self._left.wait()
 
     def break_off(self) -> None:
         """End what waits for a client's body or relays an answer; those told nothing get an error."""
-        self._waits.break_off()
+        self._open_waits.break_off()
+
+    # A request in.
+
+    async def _serve(self, exchange: Exchange) -> WireResponse:
+        broker, raw = self._broker, exchange.raw
+        address = self._address(exchange)
+        exchange.cassette, mode = broker.in_force(address.cassette)
+        body: bytes | BodyFile | None = arrived(raw, self._options.max_body)
+        if body is None:
+            body = await self._read(raw)
+        request = Request(
+            route=address.route.name,
+            method=raw.method,
+            target=address.target,
+            headers=raw.raw_headers,
+            body=body if isinstance(body, bytes) else b"",
+            base=address.route.url or "",
+            file=body if isinstance(body, BodyFile) else None,
+        )
+        written = address.slip.written if address.slip is not None else None
+        plan = await broker.decide(
+            exchange.cassette, Incoming(request, address.guessed, mode, written)
+        )
+        exchange.key, exchange.path = plan.key, plan.target
+        if isinstance(plan, Replay):
+            exchange.note = plan.note
+            return await self._replay(exchange, plan.interaction)
+        if isinstance(plan, Miss):
+            return self._miss(exchange, await self._explainer.explain(plan))
+        exchange.note = plan.note
+        return await self._ask(exchange, plan)
+
+    def _address(self, exchange: Exchange) -> RequestAddress:
+        raw, target = exchange.raw, exchange.raw.raw_path
+        if not target.startswith("/"):
+            target = own_path(target, authorities(raw))
+        address = self._addresses(raw.method, target, raw.version, raw.raw_headers)
+        exchange.address = address
+        if (slip := address.slip) is not None:
+            self._warnings.tell(address.route.name, slip, f"{origin(raw)}{address.prefix}")
+        return address
 
     def _locate(
         self, method: str, target: str, version: tuple[int, int], headers: Headers
@@ -152,258 +197,274 @@ class Proxy:
         path = origin_form(method, target, version, headers)
         routes = self._broker.routes
         address = repair_address(resolve(routes, self._owner, path, headers), routes)
-        tried = sdk_conventions.attempt_number(headers)
-        return replace(address, attempt=tried) if tried else address
-
-    async def _serve(self, visit: Exchange) -> WireResponse:
-        broker, raw = self._broker, visit.raw
-        address = self._address(visit)
-        mode = broker.mode_of(visit.cassette)
-        body: bytes | BodyFile | None = arrived(raw, self._manners.max_body)
-        if body is None:
-            body = await self._read(raw)
-        written = address.slip.written if address.slip is not None else None
-        incoming = Incoming(visit.request(address, body), address.guessed, mode, written)
-        cassette, plan = await broker.decide(visit.cassette, incoming)
-        visit.note = None if isinstance(plan, Miss) else plan.note
-        visit.key, visit.path = plan.key, plan.target
-        if not isinstance(plan, Replay):
-            return await self._carry_out(visit, cassette, plan)
-        if (file := plan.interaction.response.file) is not None:
-            check(file)
-        if self._manners.pace != AT_ONCE or plan.interaction.failure is not None:
-            return await self._play(visit, plan.interaction)
-        return self._replay(visit, plan.interaction)
-
-    def _address(self, visit: Exchange) -> RequestAddress:
-        raw, target = visit.raw, visit.raw.raw_path
-        if not target.startswith("/"):
-            target = own_path(target, authorities(raw))
-        visit.address = address = self._where(raw.method, target, raw.version, raw.raw_headers)
-        if (slip := address.slip) is not None:
-            self._slips.tell(address.route.name, slip, f"{origin(raw)}{address.prefix}")
-        visit.cassette = address.cassette or self._broker.active
-        return address
+        attempt = attempt_number(headers)
+        return replace(address, attempt=attempt) if attempt else address
 
     async def _read(self, raw: web.BaseRequest) -> bytes | BodyFile:
-        manners = self._manners
-        async with self._waits.wait():
+        options = self._options
+        async with self._open_waits.wait():
             return await read_body(
                 raw,
-                max_body=manners.max_body,
-                idle_s=manners.body_idle_s,
+                max_body=options.max_body,
+                idle_s=options.body_idle_s,
                 scratch=self._broker.scratch,
             )
 
-    async def _carry_out(
-        self, visit: Exchange, cassette: CassetteIndex, plan: Ask | Miss
-    ) -> WireResponse:
-        """What no recording answers."""
-        if isinstance(plan, Miss):
-            return self._miss(visit, await self._explainer.explain(cassette, plan))
-        if not plan.policy.records:
-            return await self._relay(visit, plan)
-        if self._manners.delivery == "stream":
-            return await self._follow(visit, plan)
-        return self._answer(visit, plan, await self._broker.perform(plan))
+    # A recording out.
 
-    def _replay(self, visit: Exchange, interaction: Interaction) -> WireResponse:
-        self._broker.note(
-            "replayed", visit.cassette, interaction=interaction, attempt=visit.attempt
-        )
+    async def _replay(self, exchange: Exchange, interaction: Interaction) -> WireResponse:
         response, index = interaction.response, interaction.index
-        stays = self._stays(visit.raw)
-        pieces = self._ready.pieces(
-            interaction,
-            visit.cassette,
-            method=visit.raw.method,
-            version=visit.raw.version,
-            keep_alive=stays,
-        )
-        if pieces is None:
-            response = replace(response, head=scale_retry_after(response.head, AT_ONCE))
-            return self._reply(visit, response, "replayed", interaction.request.base, index)
-        self._ledger.enter(visit, "replayed", response.status, index)
-        return WireResponse(pieces, keep_alive=stays)
-
-    def _answer(self, visit: Exchange, ask: Ask, answer: Answer) -> WireResponse:
-        self._broker.note(answer.outcome, visit.cassette, attempt=visit.attempt)
-        base = ask.request.base
-        return self._reply(visit, answer.response, answer.outcome, base, answer.index, answer.note)
-
-    def _miss(self, visit: Exchange, miss: Miss) -> WireResponse:
-        self._broker.note("miss", visit.cassette, miss=miss, attempt=visit.attempt)
-        journal = self._manners.admin and f"{self._manners.admin}/api/v1/journal?outcome=miss"
-        response = of_miss(
-            miss,
-            status=self._manners.miss_status,
-            request_id=visit.id,
-            journal=journal,
-            ollama=self._is_ollama(visit),
-        )
-        self._ledger.enter(visit, "miss", response.status, None, miss.message, miss.explanation)
-        return self._write(visit, response, "miss", None)
-
-    def _refuse(self, visit: Exchange, error: TapewayError) -> WireResponse:
-        self._broker.note("error", visit.cassette, attempt=visit.attempt)
-        content = visit.raw.content
-        if not content.is_eof() and visit.raw.protocol is not None:
-            cast(ClientConnection, visit.raw.protocol).unread = content
-        response = self._page(visit, error)
-        self._ledger.enter(visit, "error", response.status, None, f"{error.code}: {error.message}")
-        return self._write(visit, response, "error", None)
-
-    def _page(self, visit: Exchange, error: TapewayError) -> Response:
-        tapeway: dict[str, Json] = {
-            "cassette": visit.cassette,
-            "method": visit.raw.method,
-            "path": self._ledger.path(visit),
-        }
-        return of_error(error, request_id=visit.id, tapeway=tapeway, ollama=self._is_ollama(visit))
-
-    def _reply(
-        self,
-        visit: Exchange,
-        response: Response,
-        outcome: Outcome,
-        base: str,
-        index: int | None,
-        note: str | None = None,
-    ) -> WireResponse:
-        self._ledger.enter(visit, outcome, response.status, index, note)
-        head = self._localised(visit, response.head, base)
-        if head is not response.head:
-            response = replace(response, head=head)
-        return self._write(visit, response, outcome, index)
-
-    def _write(
-        self, visit: Exchange, response: Response, outcome: Outcome, index: int | None
-    ) -> WireResponse:
-        raw = visit.raw
-        stays = self._stays(raw)
-        said = marks(outcome, visit.cassette, index)
         if response.file is not None:
-            return LargeAnswer(raw, response, response.file, said, keep_alive=stays)
-        pieces = serialise(
-            response,
-            said,
+            check(response.file)
+        if self._options.pace != AT_ONCE or interaction.failure is not None:
+            return await self._play(exchange, interaction)
+        raw = exchange.raw
+        keep_alive = self._keeps_alive(raw)
+        pieces = self._prepared.pieces(
+            interaction,
+            exchange.cassette,
             method=raw.method,
             version=raw.version,
-            keep_alive=stays,
+            keep_alive=keep_alive,
         )
-        return WireResponse(pieces, keep_alive=stays)
+        self._ended(exchange, "replayed", response.head.status, index, interaction=interaction)
+        if pieces is not None:
+            return WireResponse(pieces, keep_alive=keep_alive)
+        response = replace(response, head=scale_retry_after(response.head, AT_ONCE))
+        return self._write(exchange, response, "replayed", index, base=interaction.request.base)
 
-    def _stays(self, raw: web.BaseRequest) -> bool:
-        # A body that was refused unread would be taken for the next request.
-        return bool(raw.keep_alive) and not self.draining and raw.content.is_eof()
+    async def _play(self, exchange: Exchange, interaction: Interaction) -> WireResponse:
+        """Replay at the recorded pace, or what was no whole answer."""
+        failure, head = interaction.failure, interaction.response.head
+        index, pace = interaction.index, self._options.pace
+        schedule = Schedule(interaction.response, interaction.latency_ms, pace)
+        playback = Playback(exchange.raw, interaction, schedule)
+        headers = outcome_headers("replayed", exchange.cassette, index)
+        outgoing: Outgoing | None = None
+        try:
+            async with self._open_waits.wait():
+                if failure is not None and not head.status:
+                    await playback.until(schedule.end_s)
+                    return self._fail(exchange, interaction, failure)
+                await playback.until(schedule.head_s)
+                outgoing = self._outgoing(
+                    exchange, scale_retry_after(playback.head, pace), headers, interaction
+                )
+                await playback.play(outgoing)
+        except ConnectionError:
+            return self._cut(exchange, RequestError(_LEFT))
+        except TapewayError as error:
+            if outgoing is None:
+                raise
+            return self._cut(exchange, error)
+        note = failure.message if failure is not None else None
+        self._ended(exchange, "replayed", head.status, index, note, interaction=interaction)
+        return abort(exchange.raw) if failure else outgoing.end()
 
-    async def _relay(self, visit: Exchange, ask: Ask) -> WireResponse:
+    def _fail(self, exchange: Exchange, interaction: Interaction, failure: Failure) -> WireResponse:
+        """Replay a failure that came before any answer."""
+        index = interaction.index
+        status = 504 if failure.kind == "timeout" else 502
+        self._ended(exchange, "replayed", status, index, failure.message, interaction=interaction)
+        if failure.kind != "timeout":
+            return abort(exchange.raw)
+        error = UpstreamError(failure.message, status=status, code="upstream_timeout")
+        return self._write(exchange, self._error_page(exchange, error), "replayed", index)
+
+    # A live answer out.
+
+    async def _ask(self, exchange: Exchange, ask: Ask) -> WireResponse:
+        if not ask.policy.records:
+            return await self._relay(exchange, ask)
+        if self._options.delivery == "stream":
+            return await self._follow(exchange, ask)
+        return self._answer(exchange, ask, await self._recorder.perform(ask))
+
+    def _answer(self, exchange: Exchange, ask: Ask, answer: Answer) -> WireResponse:
+        self._ended(exchange, answer.outcome, answer.response.status, answer.index, answer.note)
+        return self._write(
+            exchange, answer.response, answer.outcome, answer.index, base=ask.request.base
+        )
+
+    async def _relay(self, exchange: Exchange, ask: Ask) -> WireResponse:
+        """Pass an answer on that nobody records."""
         head: ResponseHead | None = None
         try:
-            async with self._waits.wait(), self._broker.relay(ask) as live:
+            async with self._open_waits.wait(), self._recorder.relay(ask) as live:
                 head = live.head
-                outgoing = self._outgoing(visit, head, marks("live", visit.cassette, None), ask)
-                self._broker.note("live", visit.cassette, attempt=visit.attempt)
+                headers = outcome_headers("live", exchange.cassette, None)
+                outgoing = self._outgoing(exchange, head, headers, ask)
                 await outgoing.begin()
                 async for piece in live.pieces():
                     await outgoing.send(piece)
         except TapewayError as error:
             if head is None:
                 raise
-            return self._cut(visit, error)
+            return self._cut(exchange, error)
         except ConnectionError:
-            return self._cut(visit, RequestError(_LEFT))
-        self._ledger.enter(visit, "live", head.status, None)
+            return self._cut(exchange, RequestError(_LEFT))
+        self._ended(exchange, "live", head.status)
         return outgoing.end()
 
-    async def _follow(self, visit: Exchange, ask: Ask) -> WireResponse:
+    async def _follow(self, exchange: Exchange, ask: Ask) -> WireResponse:
         """Pass an answer on as it comes; its end waits until the recording is durable."""
-        feed = ResponseReader()
-        pending = self._broker.follow(ask, feed)
-        if (head := await feed.head()) is None:
-            return self._answer(visit, ask, await pending.answer())
-        said = marks(feed.outcome, visit.cassette, feed.index)
-        outgoing = self._outgoing(visit, head, said, ask)
+        reader = ResponseReader()
+        pending = self._recorder.follow(ask, reader)
+        if (head := await reader.head()) is None:
+            return self._answer(exchange, ask, await pending.answer())
+        headers = outcome_headers(reader.outcome, exchange.cassette, reader.index)
+        outgoing = self._outgoing(exchange, head, headers, ask)
         left = None
         try:
             try:
-                async with self._waits.wait():
+                async with self._open_waits.wait():
                     await outgoing.begin()
-                    async for piece in feed.pieces():
+                    async for piece in reader.pieces():
                         await outgoing.send(piece)
             except ConnectionError:
                 left = _LEFT
             answer = await pending.answer()
         except TapewayError as error:
-            self._broker.note("error", visit.cassette, attempt=visit.attempt)
-            return self._cut(visit, error)
-        self._broker.note(answer.outcome, visit.cassette, attempt=visit.attempt)
-        self._ledger.enter(visit, answer.outcome, head.status, answer.index, left or answer.note)
-        return abort(visit.raw) if left else outgoing.end()
+            return self._cut(exchange, error)
+        self._ended(exchange, answer.outcome, head.status, answer.index, left or answer.note)
+        return abort(exchange.raw) if left else outgoing.end()
 
-    async def _play(self, visit: Exchange, interaction: Interaction) -> WireResponse:
-        """Replay at the recorded pace, or what was no whole answer."""
-        failure, head = interaction.failure, interaction.response.head
-        pace = self._manners.pace
-        schedule = Schedule(interaction.response, interaction.latency_ms, pace)
-        playback = Playback(visit.raw, interaction, schedule)
-        said = marks("replayed", visit.cassette, interaction.index)
-        outgoing: Outgoing | None = None
-        try:
-            async with self._waits.wait():
-                if failure is not None and not head.status:
-                    await playback.until(schedule.end_s)
-                    return self._fail(visit, interaction, failure)
-                await playback.until(schedule.head_s)
-                self._broker.note(
-                    "replayed", visit.cassette, interaction=interaction, attempt=visit.attempt
-                )
-                outgoing = self._outgoing(
-                    visit, scale_retry_after(playback.head, pace), said, interaction
-                )
-                await playback.play(outgoing)
-        except ConnectionError:
-            return self._cut(visit, RequestError(_LEFT))
-        except TapewayError as error:
-            if outgoing is None:
-                raise
-            return self._cut(visit, error)
-        note = failure.message if failure is not None else None
-        self._ledger.enter(visit, "replayed", head.status, interaction.index, note)
-        return abort(visit.raw) if failure else outgoing.end()
+    # Misses and errors out.
 
-    def _fail(self, visit: Exchange, interaction: Interaction, failure: Failure) -> WireResponse:
-        """Replay a failure that came before any answer."""
-        index = interaction.index
-        status = 504 if failure.kind == "timeout" else 502
-        self._broker.note(
-            "replayed", visit.cassette, interaction=interaction, attempt=visit.attempt
+    def _miss(self, exchange: Exchange, miss: Miss) -> WireResponse:
+        journal = self._options.admin and f"{self._options.admin}/api/v1/journal?outcome=miss"
+        response = of_miss(
+            miss,
+            status=self._options.miss_status,
+            request_id=exchange.id,
+            journal=journal,
+            ollama=self._is_ollama(exchange),
         )
-        self._ledger.enter(visit, "replayed", status, index, failure.message)
-        if failure.kind != "timeout":
-            return abort(visit.raw)
-        error = UpstreamError(failure.message, status=status, code="upstream_timeout")
-        return self._write(visit, self._page(visit, error), "replayed", index)
+        self._ended(
+            exchange, "miss", response.status, message=miss.message, explanation=miss.explanation
+        )
+        return self._write(exchange, response, "miss", None)
+
+    def _refuse(self, exchange: Exchange, error: TapewayError) -> WireResponse:
+        content = exchange.raw.content
+        if not content.is_eof() and exchange.raw.protocol is not None:
+            cast(ClientConnection, exchange.raw.protocol).unread = content
+        if not exchange.cassette:
+            exchange.cassette, _ = self._broker.in_force(None)
+        response = self._error_page(exchange, error)
+        message = f"{error.code}: {error.message}"
+        self._ended(exchange, "error", response.status, message=message)
+        return self._write(exchange, response, "error", None)
+
+    def _cut(self, exchange: Exchange, error: TapewayError) -> WireResponse:
+        """End an answer in the middle."""
+        self._ended(exchange, "error", error.status, message=f"{error.code}: {error.message}")
+        return abort(exchange.raw)
+
+    def _error_page(self, exchange: Exchange, error: TapewayError) -> Response:
+        tapeway: dict[str, Json] = {
+            "cassette": exchange.cassette,
+            "method": exchange.raw.method,
+            "path": self._path(exchange),
+        }
+        ollama = self._is_ollama(exchange)
+        return of_error(error, request_id=exchange.id, tapeway=tapeway, ollama=ollama)
+
+    def _is_ollama(self, exchange: Exchange) -> bool:
+        if exchange.address is None or not exchange.address.target.startswith("/api/"):
+            return False
+        name = exchange.address.route.name
+        return name == "ollama" or (
+            name == DEFAULT and self._owner(exchange.address.target, ()) == "ollama"
+        )
+
+    # What all of them need.
+
+    def _ended(
+        self,
+        exchange: Exchange,
+        outcome: Outcome,
+        status: int,
+        index: int | None = None,
+        message: str | None = None,
+        *,
+        explanation: MissExplanation = NO_EXPLANATION,
+        interaction: Interaction | None = None,
+    ) -> None:
+        """Say how a request ended: the counts, the journal and the report have it from here."""
+        address = exchange.address
+        if message is None and address is not None and address.slip is not None:
+            message = address.slip.fault
+        if exchange.note is not None:
+            message = f"{message}; {exchange.note}" if message else exchange.note
+        usage = None if interaction is None else interaction.usage
+        self._log.add(
+            ServedRequest(
+                id=exchange.id,
+                at=exchange.at,
+                cassette=exchange.cassette,
+                route=address.route.name if address else "",
+                method=exchange.raw.method,
+                path=exchange.path or self._path(exchange),
+                outcome=outcome,
+                status=status,
+                interaction=index,
+                duration_ms=(self._clock() - exchange.started) * 1000,
+                key=exchange.key,
+                message=message,
+                nearest=explanation.nearest,
+                suggestion=explanation.suggestion,
+                attempt=(address.attempt or None) if address else None,
+                tokens=() if usage is None else tokens_of(usage),
+            )
+        )
+
+    def _path(self, exchange: Exchange) -> str:
+        if exchange.path is None:
+            exchange.path = redacted_path(exchange, self._broker.redaction, self._salt)
+        return exchange.path
+
+    def _write(
+        self,
+        exchange: Exchange,
+        response: Response,
+        outcome: Outcome,
+        index: int | None,
+        *,
+        base: str | None = None,
+    ) -> WireResponse:
+        """A whole answer; a Location below `base`, the route's URL, leads back to the proxy."""
+        raw = exchange.raw
+        keep_alive = self._keeps_alive(raw)
+        if base is not None and (head := self._with_location(exchange, response.head, base)):
+            response = replace(response, head=head)
+        headers = outcome_headers(outcome, exchange.cassette, index)
+        if response.file is not None:
+            return LargeAnswer(raw, response, response.file, headers, keep_alive=keep_alive)
+        pieces = serialise(
+            response,
+            headers,
+            method=raw.method,
+            version=raw.version,
+            keep_alive=keep_alive,
+        )
+        return WireResponse(pieces, keep_alive=keep_alive)
 
     def _outgoing(
-        self, visit: Exchange, head: ResponseHead, said: Headers, asked: Ask | Interaction
+        self, exchange: Exchange, head: ResponseHead, headers: Headers, asked: Ask | Interaction
     ) -> Outgoing:
-        head = self._localised(visit, head, asked.request.base)
-        return Outgoing(visit.raw, head, said, draining=self.draining)
+        head = self._with_location(exchange, head, asked.request.base) or head
+        return Outgoing(exchange.raw, head, headers, draining=self.draining)
 
-    def _cut(self, visit: Exchange, error: TapewayError) -> WireResponse:
-        self._ledger.enter(visit, "error", error.status, None, f"{error.code}: {error.message}")
-        return abort(visit.raw)
+    def _with_location(
+        self, exchange: Exchange, head: ResponseHead, base: str
+    ) -> ResponseHead | None:
+        """The head with its Location leading back to the proxy, None where nothing changes."""
+        if not self._options.rewrite_location or exchange.address is None:
+            return None
+        found = with_proxy_location(head, exchange.raw.raw_headers, base, exchange.address.prefix)
+        return None if found is head else found
 
-    def _localised(self, visit: Exchange, head: ResponseHead, base: str) -> ResponseHead:
-        if not self._manners.rewrite_location or visit.address is None:
-            return head
-        return with_proxy_location(head, visit.raw.raw_headers, base, visit.address.prefix)
-
-    def _is_ollama(self, visit: Exchange) -> bool:
-        if visit.address is None or not visit.address.target.startswith("/api/"):
-            return False
-        name = visit.address.route.name
-        return name == "ollama" or (
-            name == DEFAULT and self._owner(visit.address.target, ()) == "ollama"
-        )
+    def _keeps_alive(self, raw: web.BaseRequest) -> bool:
+        # A body that was refused unread would be taken for the next request.
+        return bool(raw.keep_alive) and not self.draining and raw.content.is_eof()

@@ -9,7 +9,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -19,7 +19,9 @@ from tapeway.body_files import Intake
 from tapeway.core.http import headers
 from tapeway.core.matching.body_digest import most_in_memory
 from tapeway.core.model.control import Outcome
+from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile, Headers, Response, ResponseHead
+from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
 from tapeway.errors import RequestError
 
 _BODILESS = frozenset({204, 304})
@@ -28,6 +30,14 @@ _JOIN_BELOW = 256 * 1024
 
 LAST_CHUNK = b"0\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+MOST_PREPARED = 256
+"""Answers whose bytes are remembered; beyond that all are forgotten."""
+
+LARGEST_PREPARED = 64 * 1024
+"""Larger answers are serialised anew: at most 16 MiB are kept for this."""
+_Variant = tuple[int, bool, tuple[int, int], bool]
 
 
 class WireResponse(web.StreamResponse):
@@ -126,12 +136,58 @@ def _framed(response: Response, head: list[bytes], *, method: str, chunked: bool
     return body
 
 
-def marks(outcome: Outcome, cassette: str, index: int | None) -> Headers:
+def outcome_headers(outcome: Outcome, cassette: str, index: int | None) -> Headers:
     """The fields that say where an answer came from."""
-    said = ((b"Tapeway-Outcome", outcome.encode()), (b"Tapeway-Cassette", cassette.encode()))
+    fields = ((b"Tapeway-Outcome", outcome.encode()), (b"Tapeway-Cassette", cassette.encode()))
     if index is None:
-        return said
-    return (*said, (b"Tapeway-Interaction", b"%d" % index))
+        return fields
+    return (*fields, (b"Tapeway-Interaction", b"%d" % index))
+
+
+class PreparedReplays:
+    """Serialises replays, and remembers the bytes of the last ones."""
+
+    def __init__(self) -> None:
+        self._prepared: dict[_Variant, tuple[Interaction, list[bytes]]] = {}
+
+    def pieces(
+        self,
+        interaction: Interaction,
+        cassette: str,
+        *,
+        method: str,
+        version: tuple[int, int],
+        keep_alive: bool,
+    ) -> list[bytes] | None:
+        """The bytes of a recorded answer for this kind of request.
+
+        None where it has a Location, since what that must say depends on the request, and for a
+        large body.
+        """
+        variant = (id(interaction), method == "HEAD", version, keep_alive)
+        known = self._prepared.get(variant)
+        # An id may be given out again; holding the interaction shows that it was not.
+        if known is not None and known[0] is interaction:
+            return known[1]
+        response = interaction.response
+        if (
+            headers.find_header(response.headers, b"location") is not None
+            or response.file is not None
+        ):
+            return None
+        head = scale_retry_after(response.head, AT_ONCE)
+        pieces = serialise(
+            response if head is response.head else replace(response, head=head),
+            outcome_headers("replayed", cassette, interaction.index),
+            method=method,
+            version=version,
+            keep_alive=keep_alive,
+        )
+        if sum(map(len, pieces)) <= LARGEST_PREPARED:
+            if len(self._prepared) >= MOST_PREPARED:
+                self._prepared.clear()
+            self._prepared[variant] = (interaction, pieces)
+        return pieces
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,8 @@ from tapeway.admin.listener import AdminRunner
 from tapeway.admin.processes import ServingProcesses
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.engine.broker import Broker
-from tapeway.engine.journal import Entries, RequestJournal
+from tapeway.engine.journal import RequestJournal, ServedRequests
 from tapeway.engine.recorder import Policy
-from tapeway.engine.report import Noted
 from tapeway.errors import ConfigError
 from tapeway.ports import CassetteStore
 from tapeway.providers.catalogue import PROVIDERS
@@ -69,9 +68,9 @@ def make_broker(
     settings: Settings,
     store: CassetteStore,
     client: UpstreamClient,
-    witness: Callable[[Noted], None] | None = None,
+    journal: RequestJournal,
 ) -> Broker:
-    """The broker, to be entered as a context; a `witness` counts in its stead."""
+    """The broker, to be entered as a context."""
     return Broker(
         store,
         client,
@@ -87,13 +86,13 @@ def make_broker(
         new_head=_new_head,
         known=process_secrets(settings, os.environ),
         rules=settings.rules,
-        witness=witness,
+        journal=journal,
     )
 
 
-def make_proxy(settings: Settings, broker: Broker, journal: Entries, admin: str | None) -> Proxy:
+def make_proxy(settings: Settings, broker: Broker, log: ServedRequests, admin: str | None) -> Proxy:
     """The handler of the proxy listener; `admin` is where a miss says its journal is."""
-    manners = ProxyOptions(
+    options = ProxyOptions(
         max_body=settings.max_body,
         body_idle_s=settings.body_timeout,
         miss_status=settings.miss_status,
@@ -102,9 +101,7 @@ def make_proxy(settings: Settings, broker: Broker, journal: Entries, admin: str 
         delivery=settings.delivery,
         pace=settings.pace,
     )
-    return Proxy(
-        broker, journal, owner, manners, clock=time.monotonic, now=_now, new_id=_id_source()
-    )
+    return Proxy(broker, log, owner, options, clock=time.monotonic, now=_now, new_id=_id_source())
 
 
 def make_admin(

@@ -19,12 +19,9 @@ import pickle
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from tapeway.core.http.sdk_conventions import Attempt
 from tapeway.core.json_text import Json
 from tapeway.core.misses.miss import NearestRecording
-from tapeway.core.model.control import Outcome
 from tapeway.engine.journal import ServedRequest
-from tapeway.engine.report import Noted
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.server.wiring import Place
 from tapeway.settings.options import Settings
@@ -42,7 +39,6 @@ Value = (
     | dict[str, "Value"]
 )
 _LENGTH = 4
-_Noted = tuple[Outcome, str, tuple[int, ...], str | None, tuple[bytes, int] | None]
 _Near = tuple[int, tuple[dict[str, Json], ...], int]
 
 
@@ -109,51 +105,27 @@ class Frames:
 
 
 class WorkerMessages(NamedTuple):
-    """What was told at once; `connections` is how many a worker ever opened to upstreams."""
+    """A request a worker served, and when it said so; `connections` it ever opened to upstreams."""
 
     at: float
-    noted: tuple[Noted, ...]
-    entry: ServedRequest | None
+    served: ServedRequest
     connections: int
 
 
-def written(news: WorkerMessages) -> Value:
+def written(message: WorkerMessages) -> Value:
     """The same in plain values."""
-    at, noted, entry, connections = news
-    plain, near = None, None
-    if entry is not None:
-        plain = tuple(entry)
-        if entry.nearest:
-            near = tuple([(each.index, each.differences, each.more) for each in entry.nearest])
-            plain = tuple(entry._replace(nearest=()))
-    told = (at, tuple([_plain(each) for each in noted]), plain, near, connections)
-    return cast("Value", told)
+    at, served, connections = message
+    near = tuple([(each.index, each.differences, each.more) for each in served.nearest])
+    plain = tuple(served._replace(nearest=()) if near else served)
+    return cast("Value", (at, plain, near, connections))
 
 
 def read(value: Value) -> WorkerMessages:
     """What was told."""
-    at, noted, fields, near, connections = cast(
-        "tuple[float, tuple[_Noted, ...], tuple[object, ...] | None, tuple[_Near, ...] | None, int]",
-        value,
+    at, fields, near, connections = cast(
+        "tuple[float, tuple[object, ...], tuple[_Near, ...], int]", value
     )
-    entry = None if fields is None else ServedRequest._make(fields)
-    if entry is not None and near is not None:
-        entry = entry._replace(nearest=tuple([NearestRecording(*each) for each in near]))
-    return WorkerMessages(at, tuple([_noted(*each) for each in noted]), entry, connections)
-
-
-def _plain(noted: Noted) -> _Noted:
-    outcome, cassette, tokens, missed, attempt = noted
-    tried = None if attempt is None else (attempt.key, attempt.number)
-    return outcome, cassette, tokens, missed, tried
-
-
-def _noted(
-    outcome: Outcome,
-    cassette: str,
-    tokens: tuple[int, ...],
-    missed: str | None,
-    attempt: tuple[bytes, int] | None,
-) -> Noted:
-    tried = None if attempt is None else Attempt(*attempt)
-    return Noted(outcome, cassette, tokens, missed, tried)
+    served = ServedRequest._make(fields)
+    if near:
+        served = served._replace(nearest=tuple([NearestRecording(*each) for each in near]))
+    return WorkerMessages(at, served, connections)

@@ -20,7 +20,6 @@ from contextlib import suppress
 from typing import Self
 
 from tapeway.engine.journal import ServedRequest
-from tapeway.engine.report import Noted
 from tapeway.workers.messages import Frames, Value, WorkerMessages, pack, read, written
 
 _CAPACITY = 1024 * 1024
@@ -66,7 +65,7 @@ class PipeReader:
 
 
 class PipeWriter:
-    """Takes the place of a journal and of counts that are kept elsewhere.
+    """Tells another process of the requests that were served here: that one counts and keeps them.
 
     `connections` says how many were opened to upstreams, `hint` that there is something to read.
     """
@@ -85,27 +84,21 @@ class PipeWriter:
         self._hint = hint
         self._loop = asyncio.get_running_loop()
         self._waiting = bytearray()
-        self._noted: list[Noted] = []
         self._hinted = False
         self._watched = False
         self._dropped = False
         os.set_blocking(pipe, False)
 
-    def note(self, noted: Noted) -> None:
-        """Tell how a request ended; it goes out with what is entered next."""
-        self._noted.append(noted)
-        self._remind()
-
-    def add(self, entry: ServedRequest) -> None:
-        """Tell what the journal is to say of a request."""
-        self._tell(entry)
-        self._remind()
+    def add(self, served: ServedRequest) -> None:
+        """Tell of a request."""
+        self._tell(served)
+        if not self._hinted:
+            self._hinted = True
+            self._loop.call_later(_HINT_S, self._say)
         self._write()
 
     def flush(self) -> None:
         """Put into the pipe what waits, as far as there is room."""
-        if self._noted:
-            self._tell(None)
         self._write()
 
     def _write(self) -> None:
@@ -122,20 +115,11 @@ class PipeWriter:
             del waiting[:count]
         self._watch(bool(waiting))
 
-    def _tell(self, entry: ServedRequest | None) -> None:
-        noted = tuple(self._noted)
-        self._noted.clear()
+    def _tell(self, served: ServedRequest) -> None:
         if len(self._waiting) > _MOST_WAITING:
             self._drop()
             return
-        self._waiting += pack(
-            written(WorkerMessages(self._clock(), noted, entry, self._connections()))
-        )
-
-    def _remind(self) -> None:
-        if not self._hinted:
-            self._hinted = True
-            self._loop.call_later(_HINT_S, self._say)
+        self._waiting += pack(written(WorkerMessages(self._clock(), served, self._connections())))
 
     def _say(self) -> None:
         self._hinted = False

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from tapeway.admin.processes import store_error
 from tapeway.engine.broker import Broker
-from tapeway.engine.journal import RequestJournal
+from tapeway.engine.journal import RequestJournal, Tally
 from tapeway.errors import TapewayError
 from tapeway.server.lifecycle import LAST_WORDS_S, within
 from tapeway.server.listeners import Listener
@@ -204,11 +204,10 @@ class WorkerPool:
                 hand.connections = told[-1].connections
                 found += told
         found.sort(key=itemgetter(0))
-        for _, noted, entry, _ in found:
-            for each in noted:
-                self._broker.count(each)
-            if entry is not None:
-                self._journal.add(entry)
+        for _, served, _ in found:
+            # Its cassette is loaded there, and so it is for us from now on.
+            self._journal.tallies.setdefault(served.cassette, Tally())
+            self._journal.add(served)
 
 
 async def _gone(hand: WorkerProcess) -> None:

@@ -56,11 +56,11 @@ async def _serve(settings: Settings) -> None:
         admin = admin_listener_of(settings, stack)
         own = [each.place for each in (together[0], admin) if each is not None]
         client = await stack.enter_async_context(make_client(settings, own))
-        broker = make_broker(settings, store, client)
+        journal = RequestJournal(settings.journal_size)
+        broker = make_broker(settings, store, client, journal)
         await stack.enter_async_context(broker)
         # A cassette that cannot be read stops the start, not the first request.
         await broker.prepare()
-        journal = RequestJournal(settings.journal_size)
         assignment = Assignment(settings, admin.url if admin else None, tuple(own))
         crew = WorkerPool(assignment, together, broker, journal, time.monotonic)
         stopping.at_once = crew.kill

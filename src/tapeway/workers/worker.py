@@ -16,6 +16,7 @@ from aiohttp import web
 from tapeway.admin.processes import store_error
 from tapeway.core.redaction.credentials import environment_credentials
 from tapeway.engine.broker import Broker
+from tapeway.engine.journal import RequestJournal
 from tapeway.errors import TapewayError, describe
 from tapeway.logs import configure, label
 from tapeway.server.drain import STOPPING
@@ -119,7 +120,7 @@ async def _serving(
             connections=lambda: client.connections,
             hint=lambda: channel.send(("hint",)),
         )
-        broker = make_broker(settings, make_store(settings), client, outlet.note)
+        broker = make_broker(settings, make_store(settings), client, RequestJournal(0))
         await stack.enter_async_context(broker)
         await broker.prepare()
         proxy = make_proxy(settings, broker, outlet, assignment.admin)

@@ -347,7 +347,7 @@ async def test_tokens_that_replays_spared_are_counted(open_world: World) -> None
 async def test_octets_that_are_no_text_do_not_break_it(open_world: World) -> None:
     await open_world.ask()
     odd = b"GET /caf\xe9".decode("utf-8", "surrogateescape")
-    open_world.broker._tallies["default"].misses.append(odd)
+    open_world.broker.journal.tallies["default"].misses.append(odd)
 
     (part,) = (await open_world.got("/api/v1/report"))["cassettes"]
 

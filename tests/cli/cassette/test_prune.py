@@ -18,7 +18,8 @@ from tapeway.core.model.interaction import (
     fingerprint,
 )
 from tapeway.core.model.messages import ResponseChunk
-from tapeway.engine.report import Tally, of_cassette
+from tapeway.engine.journal import Tally
+from tapeway.engine.report import of_cassette
 from tapeway.formats.native.document import load
 from tapeway.ports import CassetteStore
 from tapeway.stores.opening import open_store

@@ -1,10 +1,8 @@
 """Which requests are one call that an SDK repeated."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tapeway.core.http.sdk_conventions import MAX_CALLS, Attempt, AttemptHistory, attempt_number
+from tapeway.core.http.sdk_conventions import attempt_number
 from tapeway.core.model.messages import Headers
 
 
@@ -39,51 +37,3 @@ def amazon(value: bytes) -> Headers:
 )
 def test_a_client_says_which_try_it_is(headers: Headers, expected: int) -> None:
     assert attempt_number(headers) == expected
-
-
-def test_a_try_repeats_the_one_before_it_of_the_same_request() -> None:
-    attempts = AttemptHistory()
-
-    assert attempts.follow(Attempt(b"a", 1), "live") is None
-    assert attempts.follow(Attempt(b"b", 2), "recorded") is None
-    assert attempts.follow(Attempt(b"a", 2), "error") == "live"
-    assert attempts.follow(Attempt(b"a", 3), "recorded") == "error"
-    assert attempts.follow(Attempt(b"a", 1), "replayed") is None
-
-
-def test_equal_calls_at_the_same_time_are_each_repeated_once() -> None:
-    attempts = AttemptHistory()
-    for _ in range(2):
-        attempts.follow(Attempt(b"a", 1), "live")
-
-    assert [attempts.follow(Attempt(b"a", 2), "replayed") for _ in range(3)] == [
-        "live",
-        "live",
-        None,
-    ]
-
-
-def test_calls_that_are_never_repeated_do_not_pile_up() -> None:
-    attempts = AttemptHistory()
-    for at in range(3 * MAX_CALLS):
-        attempts.follow(Attempt(b"%d" % at, 1), "replayed")
-        attempts.follow(Attempt(b"same", 1), "replayed")
-
-    assert len(attempts._ended) == MAX_CALLS
-    assert max(map(len, attempts._ended.values())) < 20
-    assert attempts.follow(Attempt(b"0", 2), "replayed") is None
-    assert attempts.follow(Attempt(b"same", 2), "replayed") == "replayed"
-
-
-@given(st.lists(st.tuples(st.sampled_from([b"a", b"b"]), st.integers(1, 4)), max_size=14))
-def test_a_try_is_repeated_at_most_once(tries: list[tuple[bytes, int]]) -> None:
-    attempts = AttemptHistory()
-    repeats = [attempts.follow(Attempt(*each), "live") is not None for each in tries]
-
-    for key in (b"a", b"b"):
-        for tried in range(2, 5):
-            found = [
-                repeat for repeat, each in zip(repeats, tries, strict=True) if each == (key, tried)
-            ]
-            assert sum(found) <= tries.count((key, tried - 1))
-            assert sum(found) <= len(found)

@@ -85,8 +85,8 @@ async def test_any_other_expectation_fails(value: bytes, body: bytes) -> None:
 
 
 async def test_a_body_that_is_not_wanted_is_not_asked_for() -> None:
-    manners = ProxyOptions(max_body=10, body_idle_s=5)
-    async with Peer() as peer, stand(peer.url, manners=manners) as proxy, proxy.connect() as app:
+    options = ProxyOptions(max_body=10, body_idle_s=5)
+    async with Peer() as peer, stand(peer.url, options=options) as proxy, proxy.connect() as app:
         answer = await app.ask(head(proxy, EXPECT, length=11))
 
         assert answer.status == 413
@@ -103,8 +103,8 @@ async def test_a_request_refused_for_its_header_is_not_asked_for_its_body() -> N
 
 @pytest.mark.parametrize("part", [b"", b"hel"])
 async def test_a_body_that_never_comes_times_out(part: bytes) -> None:
-    manners = ProxyOptions(max_body=1000, body_idle_s=0.05)
-    async with Peer() as peer, stand(peer.url, manners=manners) as proxy, proxy.connect() as app:
+    options = ProxyOptions(max_body=1000, body_idle_s=0.05)
+    async with Peer() as peer, stand(peer.url, options=options) as proxy, proxy.connect() as app:
         assert (await app.ask(head(proxy, EXPECT))).head == GO_ON
         answer = await app.ask(part)
 
@@ -115,10 +115,10 @@ async def test_a_body_that_never_comes_times_out(part: bytes) -> None:
 
 
 async def test_a_body_that_only_drips_times_out_too() -> None:
-    manners = ProxyOptions(max_body=8 * MIB, body_idle_s=0.02)
+    options = ProxyOptions(max_body=8 * MIB, body_idle_s=0.02)
     async with (
         Peer() as peer,
-        stand(peer.url, manners=manners) as proxy,
+        stand(peer.url, options=options) as proxy,
         proxy.connect() as app,
         asyncio.TaskGroup() as tasks,
     ):

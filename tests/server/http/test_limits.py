@@ -92,8 +92,8 @@ async def test_a_header_that_never_ends_is_refused_while_it_comes(start: bytes) 
 
 
 async def test_an_endless_chunked_upload_is_refused_at_the_limit() -> None:
-    manners = ProxyOptions(max_body=MIB, body_idle_s=5)
-    async with Peer() as peer, stand(peer.url, manners=manners) as proxy, proxy.connect() as app:
+    options = ProxyOptions(max_body=MIB, body_idle_s=5)
+    async with Peer() as peer, stand(peer.url, options=options) as proxy, proxy.connect() as app:
         chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
         sent = proxy.request(b"POST /", b"Transfer-Encoding: chunked")
         [answer] = await app.converse(sent, *[chunk] * 17, answers=1)
@@ -105,8 +105,8 @@ async def test_an_endless_chunked_upload_is_refused_at_the_limit() -> None:
 
 @pytest.mark.parametrize("size", [MIB, MIB + 1])
 async def test_a_body_may_be_as_large_as_the_limit(size: int) -> None:
-    manners = ProxyOptions(max_body=MIB, body_idle_s=5)
-    async with Peer() as peer, stand(peer.url, manners=manners) as proxy, proxy.connect() as app:
+    options = ProxyOptions(max_body=MIB, body_idle_s=5)
+    async with Peer() as peer, stand(peer.url, options=options) as proxy, proxy.connect() as app:
         [answer] = await app.converse(proxy.request(b"POST /", body=b"x" * size), answers=1)
 
         assert answer.status == (200 if size == MIB else 413)

@@ -75,8 +75,8 @@ async def test_nothing_is_read_behind_a_request_that_closes() -> None:
 
 async def test_a_body_refused_unread_is_not_taken_for_the_next_request() -> None:
     body = b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n".ljust(200_000, b"x")
-    manners = ProxyOptions(max_body=1000, body_idle_s=5)
-    async with Peer() as peer, stand(peer.url, manners=manners) as proxy, proxy.connect() as app:
+    options = ProxyOptions(max_body=1000, body_idle_s=5)
+    async with Peer() as peer, stand(peer.url, options=options) as proxy, proxy.connect() as app:
         sent = proxy.request(b"POST /", body=body)
         answer = await app.ask(sent[:1000])
         await app.send(sent[1000:])
@@ -88,8 +88,8 @@ async def test_a_body_refused_unread_is_not_taken_for_the_next_request() -> None
 
 
 async def test_a_body_refused_after_it_came_leaves_the_connection_in_step() -> None:
-    manners = ProxyOptions(max_body=10, body_idle_s=5)
-    async with Peer() as peer, stand(peer.url, manners=manners) as proxy, proxy.connect() as app:
+    options = ProxyOptions(max_body=10, body_idle_s=5)
+    async with Peer() as peer, stand(peer.url, options=options) as proxy, proxy.connect() as app:
         first = await app.ask(proxy.request(b"POST /", body=b"x" * 11))
         second = await app.ask(proxy.request(b"GET /2"))
 

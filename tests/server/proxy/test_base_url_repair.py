@@ -100,12 +100,12 @@ async def test_each_kind_is_said_once_for_a_route_with_the_right_base_url(
         root = proxy.url
 
     assert [record.getMessage() for record in caplog.records] == [
-        "anthropic: the client's base URL lacks its version, which is forgiven: "
-        f"give it {root}/@suite/anthropic/v1, or {root}/@suite/anthropic if it adds the rest itself",
-        "anthropic: the client's base URL has its version twice, which is forgiven: "
-        f"give it {root}/anthropic/v1, or {root}/anthropic if it adds the rest itself",
-        "openai: the client's base URL lacks its version, which is forgiven: "
-        f"give it {root}/v1, or {root} if it adds the rest itself",
+        "anthropic: the client's base URL lacks its version, which is corrected: "
+        f"set it to {root}/@suite/anthropic/v1, or to {root}/@suite/anthropic if the client adds the rest itself",
+        "anthropic: the client's base URL has its version twice, which is corrected: "
+        f"set it to {root}/anthropic/v1, or to {root}/anthropic if the client adds the rest itself",
+        "openai: the client's base URL lacks its version, which is corrected: "
+        f"set it to {root}/v1, or to {root} if the client adds the rest itself",
     ]
 
 

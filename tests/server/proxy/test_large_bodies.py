@@ -43,10 +43,10 @@ async def files_of(proxy: Stand) -> tuple[list[int], list[int]]:
 @pytest.mark.parametrize("delivery", ["buffer", "stream"])
 async def test_the_chunks_of_a_large_answer_come_back_as_they_were(delivery: str) -> None:
     pieces = bodies_of(1, 700_000, 3, 300_000, 1, 262_144, 999_999, 65_536)
-    manners = ProxyOptions(max_body=8 * MIB, body_idle_s=10, delivery=delivery)  # type: ignore[arg-type]
+    options = ProxyOptions(max_body=8 * MIB, body_idle_s=10, delivery=delivery)  # type: ignore[arg-type]
     async with (
         Peer(chunked(*pieces)) as peer,
-        stand(peer.url, mode="auto", manners=manners) as proxy,
+        stand(peer.url, mode="auto", options=options) as proxy,
     ):
         live, replayed = await proxy.ask(), await proxy.ask()
 
@@ -202,8 +202,8 @@ async def test_an_answer_beyond_the_limit_is_refused_and_nothing_is_stored(frame
 @pytest.mark.parametrize("framed", ["length", "chunked"])
 async def test_an_upload_beyond_the_limit_is_refused_and_not_sent_on(framed: str) -> None:
     [body] = bodies_of(10, 3 * MIB)
-    manners = ProxyOptions(max_body=2 * MIB, body_idle_s=10)
-    async with Peer() as peer, stand(peer.url, mode="auto", manners=manners) as proxy:
+    options = ProxyOptions(max_body=2 * MIB, body_idle_s=10)
+    async with Peer() as peer, stand(peer.url, mode="auto", options=options) as proxy:
         if framed == "length":
             sent = proxy.request(HEAD, OCTETS, body=body)
         else:
@@ -303,10 +303,10 @@ async def test_a_small_answer_that_is_large_without_its_coding_lies_in_a_file() 
 
 async def test_a_large_answer_at_its_pace_keeps_its_chunks() -> None:
     pieces = bodies_of(17, 700_000, 3, 300_000, 262_144, 999_999)
-    manners = ProxyOptions(max_body=8 * MIB, body_idle_s=10, pace=Pace(0.01))
+    options = ProxyOptions(max_body=8 * MIB, body_idle_s=10, pace=Pace(0.01))
     async with (
         Peer(chunked(*pieces)) as peer,
-        stand(peer.url, mode="auto", manners=manners) as proxy,
+        stand(peer.url, mode="auto", options=options) as proxy,
     ):
         await proxy.ask()
         replayed = await proxy.ask()

@@ -48,8 +48,8 @@ async def holding(
 
 def replaying(store: MemoryStore, pace: Pace = AS_RECORDED) -> AbstractAsyncContextManager[Stand]:
     """A proxy that replays what the store holds."""
-    manners = ProxyOptions(max_body=2**20, body_idle_s=10, pace=pace)
-    return stand(mode="replay", routes={"a": "http://never"}, store=store, manners=manners)
+    options = ProxyOptions(max_body=2**20, body_idle_s=10, pace=pace)
+    return stand(mode="replay", routes={"a": "http://never"}, store=store, options=options)
 
 
 @pytest.mark.parametrize(("pace", "stretched"), [(AS_RECORDED, 1.0), (Pace(0.5), 0.5)])
@@ -67,7 +67,7 @@ async def test_no_piece_comes_before_its_time(pace: Pace, stretched: float) -> N
             assert now() - asked >= due_s * stretched - GRAIN_S
         assert await app.until(LAST) == LAST
         assert now() - asked >= 0.18 * stretched - GRAIN_S
-        assert proxy.broker.counts["replayed"] == 1
+        assert proxy.journal.counts["replayed"] == 1
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
@@ -95,7 +95,7 @@ async def test_a_client_that_leaves_is_not_waited_for(
     async with replaying(store) as proxy:
         async with proxy.connect() as app:
             await app.send(proxy.request(b"GET /a/x"))
-            await until(lambda: proxy.proxy.visits)
+            await until(lambda: proxy.proxy.under_way)
             app.reset()
         await proxy.proxy.empty()
 
@@ -127,7 +127,7 @@ async def test_an_answer_that_has_not_begun_is_refused_at_the_end_of_the_process
         proxy.connect() as app,
     ):
         await app.send(proxy.request(b"GET /a/x"))
-        await until(lambda: proxy.proxy.visits)
+        await until(lambda: proxy.proxy.under_way)
         proxy.proxy.break_off()
 
         answer = await app.answer()

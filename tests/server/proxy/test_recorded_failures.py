@@ -80,7 +80,7 @@ async def test_a_stream_that_fails_is_passed_on_up_to_there(name: str) -> None:
     async with (
         Peer(*steps) as peer,
         stand(
-            mode="auto", routes=routes(peer.url), limits=QUICK, policy=KEEPING, manners=STREAM
+            mode="auto", routes=routes(peer.url), limits=QUICK, policy=KEEPING, options=STREAM
         ) as proxy,
     ):
         live, again = [await outcome_of(proxy) for _ in range(2)]
@@ -125,7 +125,7 @@ async def test_a_replay_breaks_off_at_the_same_byte(name: str, version: bytes) -
         [entry] = proxy.journal
         assert (entry.outcome, entry.interaction) == ("replayed", 0)
         assert entry.message
-        assert proxy.broker.counts["replayed"] == 1
+        assert proxy.journal.counts["replayed"] == 1
 
 
 async def test_a_short_body_announces_again_what_it_had_announced() -> None:
@@ -162,7 +162,7 @@ async def test_what_failed_before_any_answer_does_so_again(
             assert (answer.status, answer.outcome) == (504, b"replayed")
             assert answer.value(b"tapeway-interaction") == b"0"
             assert b'"code":"upstream_timeout"' in answer.body
-        assert proxy.broker.counts["replayed"] == 1
+        assert proxy.journal.counts["replayed"] == 1
 
 
 async def test_failures_and_answers_take_turns() -> None:

@@ -120,7 +120,7 @@ async def test_a_client_that_names_no_host_gets_the_location_as_it_is() -> None:
 
 @pytest.mark.parametrize("mode", ["record", "passthrough"])
 async def test_rewriting_can_be_turned_off(mode: Mode) -> None:
-    async with Peer() as peer, stand(peer.url, mode=mode, policy=ALL, manners=LITERAL) as proxy:
+    async with Peer() as peer, stand(peer.url, mode=mode, policy=ALL, options=LITERAL) as proxy:
         location = f"{peer.url}/next".encode()
         peer.then(redirect(location))
 

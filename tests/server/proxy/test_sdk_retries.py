@@ -118,8 +118,8 @@ async def test_the_wait_is_live_and_in_the_cassette_and_not_in_the_replay(
 
 
 async def test_a_replay_that_keeps_a_pace_keeps_that_part_of_the_wait() -> None:
-    manners = ProxyOptions(max_body=MIB, body_idle_s=10, pace=Pace(0.5))
-    async with Peer(busy(b"Retry-After: 20")) as peer, stand(peer.url, manners=manners) as proxy:
+    options = ProxyOptions(max_body=MIB, body_idle_s=10, pace=Pace(0.5))
+    async with Peer(busy(b"Retry-After: 20")) as peer, stand(peer.url, options=options) as proxy:
         await proxy.ask()
         await proxy.broker.set_mode("replay")
         replayed = await proxy.ask()

@@ -150,9 +150,9 @@ async def test_a_miss_and_what_is_near_it_tell_no_secret(told: Told) -> None:
 
 
 async def test_a_body_that_is_too_large_is_refused_without_a_word_of_it(told: Told) -> None:
-    manners = ProxyOptions(max_body=100, body_idle_s=10)
+    options = ProxyOptions(max_body=100, body_idle_s=10)
     target = told.target().partition("&b=")[0].encode()
-    async with stand(NOWHERE, manners=manners) as proxy:
+    async with stand(NOWHERE, options=options) as proxy:
         answer = await proxy.ask(b"POST " + target, *told.fields(), body=told.body() + b" " * MIB)
 
         assert answer.status == 413

@@ -58,10 +58,10 @@ ENCODINGS: dict[str, tuple[str, bytes, list[bytes]]] = {
 @pytest.mark.parametrize("name", ENCODINGS)
 async def test_a_stream_comes_back_byte_for_byte_in_its_chunks(name: str, delivery: str) -> None:
     endpoint, media, chunks = ENCODINGS[name]
-    manners = streaming() if delivery == "stream" else BUFFER
+    options = streaming() if delivery == "stream" else BUFFER
     async with (
         Peer(head(media), *map(chunk, chunks), LAST) as peer,
-        stand(mode="auto", routes=routes(peer.url), manners=manners) as proxy,
+        stand(mode="auto", routes=routes(peer.url), options=options) as proxy,
     ):
         live, replayed = [await proxy.ask(line(endpoint), body=b'{"stream":true}') for _ in "12"]
         store = await written_and_read(proxy.store)

@@ -28,7 +28,7 @@ async def streams(
     *steps: Step,
     mode: Mode = "auto",
     policy: Policy | None = None,
-    manners: ProxyOptions | None = None,
+    options: ProxyOptions | None = None,
     limits: Limits | None = None,
 ) -> AsyncIterator[tuple[Peer, Stand, FakeStore]]:
     """An upstream that answers with these steps behind a proxy that streams."""
@@ -41,7 +41,7 @@ async def streams(
             store=store,
             policy=policy,
             limits=limits,
-            manners=manners or streaming(),
+            options=options or streaming(),
         ) as proxy,
     ):
         yield peer, proxy, store
@@ -91,7 +91,7 @@ async def test_what_is_not_durable_does_not_end(name: str, whole: bool) -> None:
         assert (answer.status, answer.body, answer.complete) == (200, first, False)
         [entry] = proxy.journal
         assert (entry.outcome, entry.status) == ("error", 507)
-        assert proxy.broker.counts == {"error": 1}
+        assert proxy.journal.counts == {"error": 1}
         again = await proxy.ask(line(endpoint), body=BODY)
         assert (again.body, again.complete) == (first + last, True)
 
@@ -212,7 +212,7 @@ async def test_the_first_of_equal_calls_is_streamed_and_the_others_get_the_recor
             await first.send(proxy.request(ASK, body=BODY))
             await first.until(CHAT)
             await second.send(proxy.request(ASK, body=BODY))
-            await until(lambda: proxy.proxy.visits == 2)
+            await until(lambda: proxy.proxy.under_way == 2)
             gate.set()
 
             assert await first.until(LAST) == b"\r\n" + chunk(DONE) + LAST
@@ -231,7 +231,7 @@ async def test_equal_calls_fail_alike() -> None:
         await first.send(proxy.request(ASK, body=BODY))
         await first.until(CHAT)
         await second.send(proxy.request(ASK, body=BODY))
-        await until(lambda: proxy.proxy.visits == 2)
+        await until(lambda: proxy.proxy.under_way == 2)
         gate.set()
 
         assert await first.rest() == b"\r\n"
@@ -251,7 +251,7 @@ async def test_the_end_of_the_process_breaks_a_stream_off(how: str) -> None:
         await proxy.proxy.empty()
         [entry] = proxy.journal
         assert (entry.outcome, entry.status) == ("error", 503)
-        assert proxy.broker.counts == {"error": 1}
+        assert proxy.journal.counts == {"error": 1}
 
 
 # Streams that end otherwise than their protocol says.
@@ -262,9 +262,9 @@ async def test_the_end_of_the_process_breaks_a_stream_off(how: str) -> None:
 async def test_a_stream_without_its_mark_is_passed_on_and_not_stored(
     delivery: str, mode: Mode
 ) -> None:
-    manners = None if delivery == "stream" else ProxyOptions(max_body=2**20, body_idle_s=10)
+    options = None if delivery == "stream" else ProxyOptions(max_body=2**20, body_idle_s=10)
     steps = (head(SSE), chunk(CHAT), LAST)
-    async with streams(*steps, mode=mode, manners=manners) as (_, proxy, store):
+    async with streams(*steps, mode=mode, options=options) as (_, proxy, store):
         answer = await proxy.ask(ASK, body=BODY)
 
         assert (answer.chunks, answer.complete) == ([CHAT], True)

@@ -5,16 +5,17 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from tapeway.core.cassette.plan import Answer, Incoming, Replay
+from tapeway.core.cassette.plan import Incoming, Plan, Replay
 from tapeway.core.http.routing import Route, RouteTable
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead, Recording
-from tapeway.core.model.control import Mode
+from tapeway.core.model.control import Mode, Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
 from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.broker import Broker
+from tapeway.engine.journal import ServedRequest, tokens_of
 from tapeway.engine.recorder import Policy
 from tests.support.fakes.failing_store import FakeStore
 from tests.support.fakes.live_service import FakeResponder
@@ -30,6 +31,32 @@ class Served:
     outcome: str
     body: bytes
     index: int | None
+
+
+def note(broker: Broker, outcome: Outcome, cassette: str, plan: Plan | None = None) -> None:
+    """Say how a request ended, as the proxy does."""
+    usage = plan.interaction.usage if isinstance(plan, Replay) else None
+    method = plan.method if isinstance(plan, Miss) else "GET"
+    path = plan.target if plan is not None else ""
+    served = ServedRequest(
+        *("tw-1", 0.0, cassette, "", method, path, outcome, 200, None, 0.0, None),
+        tokens=() if usage is None else tokens_of(usage),
+    )
+    broker.journal.add(served)
+
+
+async def serve(broker: Broker, cassette: str, incoming: Incoming) -> Served:
+    """Serve one request as the proxy does."""
+    plan = await broker.decide(cassette, incoming)
+    if isinstance(plan, Replay):
+        note(broker, "replayed", cassette, plan)
+        return _served("replayed", plan.interaction.response, plan.interaction.index)
+    if isinstance(plan, Miss):
+        note(broker, "miss", cassette, plan)
+        return Served("miss", plan.message.encode(), None)
+    answer = await broker.recorder.perform(plan)
+    note(broker, answer.outcome, cassette)
+    return _served(answer.outcome, answer.response, answer.index)
 
 
 @dataclass(slots=True)
@@ -56,16 +83,7 @@ class World:
         broker = self.broker
         base = ROUTES.routes[route].url if route in ROUTES.routes else None
         request = Request(route, method, path, headers, body, base=base or "")
-        loaded, plan = await broker.decide(cassette or broker.active, Incoming(request, guessed))
-        if isinstance(plan, Replay):
-            broker.note("replayed", loaded.name, interaction=plan.interaction)
-            return _served("replayed", plan.interaction.response, plan.interaction.index)
-        if isinstance(plan, Miss):
-            broker.note("miss", loaded.name, miss=plan)
-            return Served("miss", plan.message.encode(), None)
-        answer: Answer = await broker.perform(plan)
-        broker.note(answer.outcome, loaded.name)
-        return _served(answer.outcome, answer.response, answer.index)
+        return await serve(broker, cassette or broker.active, Incoming(request, guessed))
 
     def start(self, path: str = "/v1/x", *, cassette: str | None = None) -> "asyncio.Task[Served]":
         """The same without waiting for it."""

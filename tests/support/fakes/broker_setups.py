@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming, Replay
 from tapeway.core.http.routing import Route, RouteTable
 from tapeway.core.matching.rules import NO_RULES, Rules
@@ -27,6 +26,7 @@ from tapeway.engine.report import CassetteReport, Item
 from tapeway.errors import TapewayError
 from tapeway.ports import CassetteStore
 from tapeway.server.miss_explainer import Explainer
+from tests.support.fakes.broker import note
 from tests.support.fakes.live_service import FakeResponder, Reply
 
 ROUTES = RouteTable(
@@ -65,25 +65,25 @@ class Site:
         name = sent.cassette or broker.active
         try:
             came = Incoming(sent.request, sent.guessed, broker.mode_of(name))
-            cassette, plan = await broker.decide(name, came)
+            plan = await broker.decide(name, came)
             if isinstance(plan, Replay):
-                broker.note("replayed", name, interaction=plan.interaction)
+                note(broker, "replayed", name, plan)
                 found = plan.interaction
                 trouble = "" if found.failure is None else found.failure.kind
                 return "replayed", found.response.body, found.response.status, trouble, plan.note
             if isinstance(plan, Miss):
-                broker.note("miss", name, miss=plan)
-                return await self._missed(broker, name, plan, cassette)
+                note(broker, "miss", name, plan)
+                return await self._missed(broker, name, plan)
             if not plan.policy.records:
-                async with broker.relay(plan) as live:
+                async with broker.recorder.relay(plan) as live:
                     pieces = [piece async for piece in live.pieces()]
-                broker.note("live", name)
+                note(broker, "live", name)
                 return "live", b"".join(pieces), live.head.status
-            answer = await broker.perform(plan)
-            broker.note(answer.outcome, name)
+            answer = await broker.recorder.perform(plan)
+            note(broker, answer.outcome, name)
             return answer.outcome, answer.response.body, answer.response.status, "", answer.note
         except TapewayError as error:
-            broker.note("error", name)
+            note(broker, "error", name)
             return "error", error.code, error.status
 
     async def ask_at_once(self, turn: int, sent: Sequence[Sent]) -> Said:
@@ -174,9 +174,9 @@ class Site:
             if broker.is_in(name):
                 await broker.eject(name)
 
-    async def _missed(self, broker: Broker, name: str, miss: Miss, cassette: CassetteIndex) -> Said:
+    async def _missed(self, broker: Broker, name: str, miss: Miss) -> Said:
         named = _named(await self._held(name))
-        explained = await Explainer(broker.redaction).explain(cassette, miss)
+        explained = await Explainer(broker.redaction).explain(miss)
         nearest = [
             (named[near.index], *map(str, near.differences), near.more)
             for near in explained.explanation.nearest

@@ -6,16 +6,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from tapeway.core.cassette.plan import Incoming, Replay
+from tapeway.core.cassette.plan import Incoming
 from tapeway.core.matching.rules import NO_RULES, Rules
-from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Mode, Repeats
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 from tapeway.engine.broker import Broker
 from tapeway.engine.recorder import Policy
-from tests.support.fakes.broker import ROUTES, Served
+from tests.support.fakes.broker import ROUTES, Served, serve
 from tests.support.fakes.live_service import FakeResponder
 from tests.support.fakes.store_instances import Common, InstanceStore
 
@@ -39,17 +38,7 @@ class Instance:
         """Serve one request as the proxy does."""
         broker = self.broker
         mode = broker.mode_of(broker.active)
-        cassette, plan = await broker.decide(broker.active, Incoming(request, mode=mode))
-        if isinstance(plan, Replay):
-            broker.note("replayed", cassette.name, interaction=plan.interaction)
-            found = plan.interaction
-            return Served("replayed", found.response.body, found.index)
-        if isinstance(plan, Miss):
-            broker.note("miss", cassette.name, miss=plan)
-            return Served("miss", plan.message.encode(), None)
-        answer = await broker.perform(plan)
-        broker.note(answer.outcome, cassette.name)
-        return Served(answer.outcome, answer.response.body, answer.index)
+        return await serve(broker, broker.active, Incoming(request, mode=mode))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,13 @@
 """A request that no recording answers, what explains it, and the message its client gets."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from tapeway.core.json_text import Json
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import Request
 from tapeway.core.text import escape_surrogates
 
@@ -44,6 +49,16 @@ class MissExplanation:
 NO_EXPLANATION = MissExplanation()
 
 
+class SearchedCassette(Protocol):
+    """What was searched, as far as it explains a miss; `generation` changes with what it holds."""
+
+    head: CassetteHead
+    rules: Rules
+    generation: int
+
+    def snapshot(self) -> Sequence[AnyInteraction]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Miss:
     """A redacted request that no recording answers; `used_up` are those that did in this take."""
@@ -56,6 +71,7 @@ class Miss:
     explanation: MissExplanation = NO_EXPLANATION
     note: str | None = None
     """Why a recording that holds what is asked for cannot answer."""
+    searched: SearchedCassette | None = field(default=None, compare=False, repr=False)
 
     @property
     def method(self) -> str:
