@@ -74,14 +74,14 @@ class Correlation:
         bindings, asks = cassette.take.bindings, isinstance(plan, Ask)
         for match in seen.matches:
             index = match.interaction.index
-            if cassette.get(index) is not match.interaction or not bindings.allow(match.names):
+            if cassette.get(index) is not match.interaction or not bindings.allows(match.id_map):
                 continue
             key = cassette.key_of(index)
             found = cassette.next(
                 key, self._repeats, plan.variant, can_ask=asks, asked=_request(plan)
             )
             if found is not None:
-                bindings.learn(match.names)
+                bindings.bind(match.id_map)
                 return Replay(cassette, found, plan.target, key, _note(match))
         return self._flagged(plan, seen.carried) if isinstance(plan, Ask) else plan
 
@@ -103,12 +103,12 @@ class Correlation:
 
 def _look(identifiers: CorrelationIndex, plan: Ask | Miss, routes: Collection[str]) -> Seen:
     request = _request(plan)
-    carried = identifiers.carried(request) if isinstance(plan, Ask) else {}
-    return Seen(identifiers.look(request, routes), carried)
+    carried = identifiers.issued_in(request) if isinstance(plan, Ask) else {}
+    return Seen(identifiers.find(request, routes), carried)
 
 
 def _note(match: CorrelatedRecording) -> str:
-    named = [f"{name} is {sent}" for name, sent in match.names.items() if name != sent]
+    named = [f"{name} is {sent}" for name, sent in match.id_map.items() if name != sent]
     more = " …" if len(named) > _NAMED else ""
     return f"recognised by identifiers that have other names: {', '.join(named[:_NAMED])}{more}"
 
@@ -123,11 +123,13 @@ async def recall(
     """Have the take know what was called how, as far as it matters to what was seen."""
     sought = IdBindings()
     for match in seen.matches:
-        sought.learn(match.names)
+        sought.bind(match.id_map)
     if not (keys := list(sought.states())):
         return {}
     turns = await store.turns(cassette.name, cassette.take.number, keys)
-    cassette.take.bindings = IdBindings.of({key: turn.state for key, turn in turns.items()})
+    cassette.take.bindings = IdBindings.from_states(
+        {key: turn.state for key, turn in turns.items()}
+    )
     return turns
 
 

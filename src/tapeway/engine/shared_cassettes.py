@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from tapeway.core.agenttape.lookup import origin_of_url
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
-from tapeway.core.correlation.index import carries_links
+from tapeway.core.correlation.index import has_references
 from tapeway.core.http.routing import assign_route, with_route
 from tapeway.core.matching.key import key_digest
 from tapeway.core.matching.rules import Rules, merged_rules, rules_of_meta
@@ -225,7 +225,9 @@ class SharedCassettes:
     ) -> Plan:
         """The plan, or the replay of a recording that differs in names of identifiers alone."""
         asked = plan.redacted if isinstance(plan, Ask) else plan.request
-        if isinstance(plan, Ask) and not (plan.policy.replays and carries_links(asked, info.rules)):
+        if isinstance(plan, Ask) and not (
+            plan.policy.replays and has_references(asked, info.rules)
+        ):
             return plan
         near = await self._near(name, asked, info.rules)
         wide = self._made(name, info, united(view, near), view.turns)

@@ -25,7 +25,7 @@ def answer(body: bytes, headers: Headers = ()) -> Response:
         "17953128351795",
     ],
 )
-def test_what_looks_drawn_by_lot(text: str) -> None:
+def test_random_texts_look_random(text: str) -> None:
     assert looks_random(text)
 
 
@@ -47,12 +47,12 @@ def test_what_looks_drawn_by_lot(text: str) -> None:
         "",
     ],
 )
-def test_what_has_a_meaning_does_not(text: str) -> None:
+def test_versions_dates_and_words_do_not_look_random(text: str) -> None:
     assert not looks_random(text)
 
 
 @pytest.mark.parametrize(
-    ("said", "found"),
+    ("body", "found"),
     [
         ({"id": "a"}, {"a"}),
         ({"call_id": "my-call"}, {"my-call"}),
@@ -67,9 +67,9 @@ def test_what_has_a_meaning_does_not(text: str) -> None:
         ({"pad": "a,b", "more": "c d", "id": "e"}, {"e"}),
     ],
 )
-def test_identifiers_are_found_in_an_answer(said: Json, found: set[str]) -> None:
-    assert issued_ids(answer(dump(said))) == found
-    assert issued_ids(answer(dump(said, indent=True))) == found
+def test_identifiers_are_found_in_an_answer(body: Json, found: set[str]) -> None:
+    assert issued_ids(answer(dump(body))) == found
+    assert issued_ids(answer(dump(body, indent=True))) == found
 
 
 def test_identifiers_are_found_in_streams() -> None:
@@ -93,7 +93,7 @@ def test_a_string_that_never_ends_is_searched_once() -> None:
     assert issued_ids(answer(b'"' * 500_000 + b'{"id":"x"}')) <= {"x"}
 
 
-def test_what_a_request_shows_is_what_its_app_may_have_named_itself() -> None:
+def test_the_tokens_of_a_request_are_all_that_its_app_may_have_chosen() -> None:
     request = Request(
         "x", "POST", "/v1/threads/thread_1?after=msg_2", body=b'{"id":"a","text":"two words"}'
     )
@@ -102,7 +102,7 @@ def test_what_a_request_shows_is_what_its_app_may_have_named_itself() -> None:
     assert "two words" not in request_tokens(request)
 
 
-def test_what_is_said_is_not_sent_back() -> None:
+def test_content_of_a_request_is_no_identifier() -> None:
     body = dump({"model": "m", "previous_response_id": "r", "input": [{"call_id": "c"}]})
 
     found = sent_ids(Request("x", "POST", "/v1/files/a1b2c3d4/words", body=body))

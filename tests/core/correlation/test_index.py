@@ -1,4 +1,4 @@
-"""A conversation whose identifiers have other names is the recorded one, and any other is not."""
+"""A conversation with other identifiers is the recorded one, and one that differs in more is not."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from tapeway.core.correlation.index import (
     MOST_SEARCHES,
     CorrelationIndex,
     IssuedIds,
-    could_match,
+    possible_matches,
 )
 from tapeway.core.correlation.unify import IdBindings, body_texts
 from tapeway.core.json_text import Json, dump
@@ -91,23 +91,23 @@ def conversation(rules: Rules | None = None) -> CorrelationIndex:
     return CorrelationIndex(turns, rules or Rules())
 
 
-def found(identifiers: CorrelationIndex, body: Json, target: str = "/v1/chat") -> list[int]:
-    return [each.interaction.index for each in identifiers.look(asked(body, target), ["openai"])]
+def found(index: CorrelationIndex, body: Json, target: str = "/v1/chat") -> list[int]:
+    return [each.interaction.index for each in index.find(asked(body, target), ["openai"])]
 
 
 def test_identifiers_that_answers_issued_are_known() -> None:
     issued = conversation().issued
 
-    assert [issued.by(each) for each in (*CALLS, "chatcmpl-1a2b3c4d")] == [0, 0, 0]
-    assert issued.by("chatcmpl-5e6f7a8b") == 1
+    assert [issued.issuer_of(each) for each in (*CALLS, "chatcmpl-1a2b3c4d")] == [0, 0, 0]
+    assert issued.issuer_of("chatcmpl-5e6f7a8b") == 1
     assert not any(each in issued for each in ("Rome", "city", "call_h5Xw0Vb1j", "weather", ""))
 
 
-def test_identifiers_by_other_names_are_recognised() -> None:
-    [match] = conversation().look(asked(second("my_1", "my_2")), ["openai"])
+def test_a_request_with_other_identifiers_is_found() -> None:
+    [match] = conversation().find(asked(second("my_1", "my_2")), ["openai"])
 
     assert match.interaction.index == 1
-    assert match.names == {CALLS[0]: "my_1", CALLS[1]: "my_2"}
+    assert match.id_map == {CALLS[0]: "my_1", CALLS[1]: "my_2"}
 
 
 @pytest.mark.parametrize(
@@ -134,22 +134,22 @@ def test_identifiers_by_other_names_are_recognised() -> None:
         {**first(), "messages": messages(second("my_1", "my_2"))[:-1]},
     ],
 )
-def test_what_is_no_renaming_is_not_recognised(body: Json) -> None:
+def test_a_request_that_differs_in_more_is_not_found(body: Json) -> None:
     assert found(conversation(), body) == []
 
 
-def test_another_route_path_or_method_is_not_recognised() -> None:
+def test_another_route_path_or_method_is_not_found() -> None:
     body = second("my_1", "my_2")
 
-    assert conversation().look(asked(body), ["azure"]) == []
+    assert conversation().find(asked(body), ["azure"]) == []
     assert found(conversation(), body, "/v2/chat") == []
     assert (
-        conversation().look(Request("openai", "PUT", "/v1/chat", JSON, dump(body)), ["openai"])
+        conversation().find(Request("openai", "PUT", "/v1/chat", JSON, dump(body)), ["openai"])
         == []
     )
 
 
-def test_rules_hold_here_too() -> None:
+def test_rules_in_force_apply() -> None:
     body = {**second("my_1", "my_2"), "user": "a1b2c3"}
 
     assert found(conversation(), body) == []
@@ -166,7 +166,7 @@ def test_rules_hold_here_too() -> None:
         ("/users/9780306406157", "/users/9781861972712"),
     ],
 )
-def test_another_thing_in_a_path_or_a_query_is_asked_for(held: str, sent: str) -> None:
+def test_another_identifier_in_a_path_or_a_query_is_another_object(held: str, sent: str) -> None:
     issued: list[Json] = [{"id": each} for each in re.split("[/?=]", held)]
     turns = [exchange(0, asked({}, "/all"), issued), exchange(1, asked({}, held), {})]
 
@@ -204,7 +204,9 @@ def test_another_thing_in_a_path_or_a_query_is_asked_for(held: str, sent: str) -
         ),
     ],
 )
-def test_another_thing_in_a_body_is_asked_for(answered: Json, held: Json, sent: Json) -> None:
+def test_another_identifier_in_a_field_of_a_body_is_another_object(
+    answered: Json, held: Json, sent: Json
+) -> None:
     turns = [exchange(0, asked({}, "/all"), answered), exchange(1, asked(held), {})]
 
     assert found(CorrelationIndex(turns), sent) == []
@@ -223,14 +225,14 @@ def test_another_thing_in_a_body_is_asked_for(answered: Json, held: Json, sent: 
         '{"tool_outputs":[{"tool_call_id":"A","output":"fog"}]}',
     ],
 )
-def test_what_ties_a_conversation_together_may_have_another_name(conversation: str) -> None:
+def test_references_within_a_conversation_may_differ(conversation: str) -> None:
     held, sent = [json.loads(conversation.replace("A", name)) for name in ("x_1a2b3c4d", "mine")]
     turns = [exchange(0, asked(first()), {"id": "x_1a2b3c4d"}), exchange(1, asked(held), {})]
 
     assert found(CorrelationIndex(turns), sent) == [1]
 
 
-def test_two_calls_by_one_name_are_no_renaming_where_only_one_was_issued() -> None:
+def test_two_calls_cannot_share_an_identifier_where_only_one_was_issued() -> None:
     turns = [
         exchange(0, asked(first()), {"id": CALLS[0]}),
         exchange(1, asked(second(CALLS[0], "own_1")), {}),
@@ -240,7 +242,7 @@ def test_two_calls_by_one_name_are_no_renaming_where_only_one_was_issued() -> No
     assert found(CorrelationIndex(turns), second("own_1", "own_1")) == []
 
 
-def test_what_the_app_named_itself_is_no_issued_identifier() -> None:
+def test_an_identifier_the_app_chose_was_not_issued() -> None:
     own = "conversation_a1b2c3"
     turns = [
         exchange(0, asked({"conversation_id": own}), {"conversation_id": own}),
@@ -251,18 +253,18 @@ def test_what_the_app_named_itself_is_no_issued_identifier() -> None:
 
 
 @pytest.mark.parametrize("name", ["content", "text", "model", "prompt", "role"])
-def test_what_is_said_has_no_other_name_even_where_it_is_an_identifier(name: str) -> None:
+def test_content_may_not_differ_even_where_it_is_an_identifier(name: str) -> None:
     turns = [
         exchange(0, asked({}, "/a"), {"id": "order_a1b2c3d4"}),
         exchange(1, asked({"call_id": "order_a1b2c3d4", name: "order_a1b2c3d4"}), {}),
     ]
-    identifiers = CorrelationIndex(turns)
+    index = CorrelationIndex(turns)
 
-    assert found(identifiers, {"call_id": "mine", name: "order_a1b2c3d4"}) == [1]
-    assert found(identifiers, {"call_id": "mine", name: "mine"}) == []
+    assert found(index, {"call_id": "mine", name: "order_a1b2c3d4"}) == [1]
+    assert found(index, {"call_id": "mine", name: "mine"}) == []
 
 
-def test_several_come_in_their_order_unless_a_name_is_one_of_them() -> None:
+def test_several_matches_are_in_order_unless_an_issued_identifier_is_sent() -> None:
     turns = [
         exchange(0, asked({}, "/a"), {"id": "resp_a1b2c3d4"}),
         exchange(1, asked({}, "/b"), {"id": "resp_e5f6a7b8"}),
@@ -284,13 +286,13 @@ def test_several_come_in_their_order_unless_a_name_is_one_of_them() -> None:
     ) == [3]
 
 
-def test_what_is_recorded_later_is_known_at_once() -> None:
-    identifiers = CorrelationIndex([])
-    identifiers.add(exchange(0, asked(first()), {"id": "call_h5Xw0Vb1jZ"}))
-    identifiers.add(exchange(1, asked({"call_id": "call_h5Xw0Vb1jZ"}), {}))
+def test_a_recording_added_later_is_found() -> None:
+    index = CorrelationIndex([])
+    index.add(exchange(0, asked(first()), {"id": "call_h5Xw0Vb1jZ"}))
+    index.add(exchange(1, asked({"call_id": "call_h5Xw0Vb1jZ"}), {}))
 
-    assert found(identifiers, {"call_id": "mine"}) == [1]
-    assert identifiers.carried(asked({"call_id": "call_h5Xw0Vb1jZ", "x": "word"})) == {
+    assert found(index, {"call_id": "mine"}) == [1]
+    assert index.issued_in(asked({"call_id": "call_h5Xw0Vb1jZ", "x": "word"})) == {
         "call_h5Xw0Vb1jZ": 0
     }
 
@@ -303,12 +305,12 @@ names = st.text(
 
 
 @given(names, names)
-def test_any_consistent_renaming_is_recognised_and_no_other(one: str, two: str) -> None:
+def test_any_identifiers_that_correspond_one_to_one_are_found(one: str, two: str) -> None:
     assert found(conversation(), second(one, two)) == ([1] if one != two else [])
 
 
 @given(names, names, st.sampled_from(["tool_call_id", "id"]), st.sampled_from([0, 1]))
-def test_one_place_with_another_name_is_not_recognised(
+def test_a_request_with_another_identifier_at_one_place_is_not_found(
     one: str, two: str, key: str, position: int
 ) -> None:
     body = second(one, two)
@@ -323,15 +325,15 @@ def test_one_place_with_another_name_is_not_recognised(
     assert found(conversation(), body) == []
 
 
-def test_names_in_use_cannot_be_swapped_later() -> None:
+def test_two_identifiers_in_use_cannot_change_places() -> None:
     bindings = IdBindings()
-    bindings.learn({"c1": "x1", "c2": "x2"})
+    bindings.bind({"c1": "x1", "c2": "x2"})
 
-    assert bindings.allow({"c1": "x1", "c2": "x2"})
-    assert bindings.allow({"c1": "fresh", "c2": "new"})
-    assert bindings.allow({"c3": "x1"})
-    assert not bindings.allow({"c1": "x2"})
-    assert not bindings.allow({"c1": "x2", "c2": "x1"})
+    assert bindings.allows({"c1": "x1", "c2": "x2"})
+    assert bindings.allows({"c1": "fresh", "c2": "new"})
+    assert bindings.allows({"c3": "x1"})
+    assert not bindings.allows({"c1": "x2"})
+    assert not bindings.allows({"c1": "x2", "c2": "x1"})
 
 
 def answered_with(index: int, answer: bytes, *fields: tuple[bytes, bytes]) -> Interaction:
@@ -341,7 +343,9 @@ def answered_with(index: int, answer: bytes, *fields: tuple[bytes, bytes]) -> In
 
 
 @given(st.lists(values, min_size=1, max_size=4), st.sampled_from([b"", b" ", b"\n  "]))
-def test_searched_and_read_answers_show_the_same(answers: list[Json], blank: bytes) -> None:
+def test_searching_and_reading_answers_find_the_same_identifiers(
+    answers: list[Json], blank: bytes
+) -> None:
     held = [
         answered_with(index, dump(answer).replace(b":", blank + b":" + blank))
         for index, answer in enumerate(answers)
@@ -352,10 +356,10 @@ def test_searched_and_read_answers_show_the_same(answers: list[Json], blank: byt
 
     for each in held:
         for text in ids.issued_ids(each.response) | {"auto", "a", "content", "two words", ""}:
-            assert searched.by(text) == read.by(text)
+            assert searched.issuer_of(text) == read.issuer_of(text)
 
 
-def test_the_first_answer_counts_and_fields_of_a_header_too() -> None:
+def test_the_first_answer_counts_and_so_do_its_headers() -> None:
     issued = IssuedIds(
         [
             answered_with(3, b'{"id":"x"}', (b"Location", b"/v1/jobs/job_1a2b3c4d")),
@@ -363,7 +367,7 @@ def test_the_first_answer_counts_and_fields_of_a_header_too() -> None:
         ]
     )
 
-    assert (issued.by("x"), issued.by("job_1a2b3c4d")) == (3, 3)
+    assert (issued.issuer_of("x"), issued.issuer_of("job_1a2b3c4d")) == (3, 3)
 
 
 def test_after_many_searches_the_answers_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,33 +375,35 @@ def test_after_many_searches_the_answers_are_read_once(monkeypatch: pytest.Monke
         [answered_with(index, b'{"id":"call_%03da1b2"}' % (index // 2)) for index in range(9)]
     )
     for number in range(MOST_SEARCHES):
-        assert issued.by(f"nobody_{number}a1b2") is None
-    assert issued.by("call_001a1b2") == 2
+        assert issued.issuer_of(f"nobody_{number}a1b2") is None
+    assert issued.issuer_of("call_001a1b2") == 2
 
     monkeypatch.delattr(ids, "issued_ids")
 
-    assert [issued.by(f"call_00{each}a1b2") for each in range(6)] == [0, 2, 4, 6, 8, None]
+    assert [issued.issuer_of(f"call_00{each}a1b2") for each in range(6)] == [0, 2, 4, 6, 8, None]
 
 
-def test_what_the_request_held_before_was_not_issued() -> None:
+def test_an_identifier_that_the_request_held_was_not_issued() -> None:
     assert "own_1a2b3c" not in IssuedIds([answered_with(0, b'{"id":"own_1a2b3c"}')])
 
 
-def test_what_is_recorded_after_a_search_is_known() -> None:
+def test_an_identifier_issued_after_a_search_is_found() -> None:
     issued = IssuedIds([answered_with(0, b"{}")])
-    assert issued.by("call_h5Xw0Vb1jZ") is None
+    assert issued.issuer_of("call_h5Xw0Vb1jZ") is None
 
     issued.add(answered_with(1, b'{"id":"call_h5Xw0Vb1jZ"}'))
 
-    assert issued.by("call_h5Xw0Vb1jZ") == 1
+    assert issued.issuer_of("call_h5Xw0Vb1jZ") == 1
 
 
-def test_no_answer_is_read_for_a_request_without_links(monkeypatch: pytest.MonkeyPatch) -> None:
-    identifiers = CorrelationIndex([answered_with(0, b'{"id":"call_h5Xw0Vb1jZ"}')])
+def test_no_answer_is_read_for_a_request_without_references(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    index = CorrelationIndex([answered_with(0, b'{"id":"call_h5Xw0Vb1jZ"}')])
     monkeypatch.delattr(ids, "issued_ids")
 
     plain = Request("openai", "POST", "/v1/chat", JSON, b'{"messages":[{"content":"x"}]}')
-    assert identifiers.look(plain, ["openai"]) == []
+    assert index.find(plain, ["openai"]) == []
 
 
 def request_with(body: bytes) -> Request:
@@ -419,7 +425,7 @@ def turn(prompt: str, name: str = NAME, **more: Json) -> dict[str, Json]:
 
 def left(held: list[Interaction], body: bytes, rules: Rules | None = None) -> list[int]:
     said = list(body_texts(document(request_with(body), rules or Rules())))
-    return [each.index for each in could_match(held, said)]
+    return [each.index for each in possible_matches(held, said)]
 
 
 def many(*prompts: str) -> list[Interaction]:
@@ -428,7 +434,7 @@ def many(*prompts: str) -> list[Interaction]:
     return [exchange_of(index, body) for index, body in enumerate(bodies)]
 
 
-def test_of_many_those_that_say_the_same_are_left() -> None:
+def test_of_many_recordings_those_with_the_same_texts_are_left() -> None:
     held = many("how is the weather in Rome?")
 
     assert left(held, json.dumps(turn("how is the weather in Rome?", "mine")).encode()) == [
@@ -436,13 +442,13 @@ def test_of_many_those_that_say_the_same_are_left() -> None:
     ]
 
 
-def test_what_has_no_link_of_that_name_is_not_left() -> None:
+def test_a_recording_without_the_references_field_is_not_left() -> None:
     plain = [exchange_of(each.index, b'{"messages":[{"content":"sunny"}]}') for each in many()]
 
     assert left(plain, json.dumps(turn("sunny", "mine")).encode()) == []
 
 
-def test_what_rules_put_into_a_text_is_not_looked_for() -> None:
+def test_what_rules_put_into_a_text_is_not_searched() -> None:
     held = many("at 10:00:59 in job 3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e88, what was it?")
     sent = "at 11:22:33 in job 4a5b1c9e-8a57-4d3c-9e21-0b6f4c5d7e88, what was it?"
 
@@ -461,7 +467,7 @@ SPELLINGS: list[Spelling] = [
 
 
 @given(texts, texts, st.sampled_from(SPELLINGS), st.sampled_from(SPELLINGS))
-def test_other_spellings_of_the_same_are_left_and_found(
+def test_other_spellings_of_the_same_json_are_left_and_found(
     prompt: str, system: str, recorded: Spelling, sent: Spelling
 ) -> None:
     issuing = exchange_of(1000, b"{}", json.dumps({"id": NAME}).encode())
@@ -469,6 +475,6 @@ def test_other_spellings_of_the_same_are_left_and_found(
     held = [issuing, exchange_of(1001, body), *many()]
 
     other = request_with(sent(turn(prompt, "mine", system=system)).encode("utf-8", "surrogatepass"))
-    [match] = CorrelationIndex(held).look(other, ["openai"])
+    [match] = CorrelationIndex(held).find(other, ["openai"])
     assert match.interaction.index == 1001
-    assert match.names == {NAME: "mine"}
+    assert match.id_map == {NAME: "mine"}

@@ -1,7 +1,7 @@
-"""What in an answer is an identifier that the app may send back.
+"""Which texts of an answer are identifiers that the app may send back.
 
-There is no list of providers' prefixes: an identifier is a whole string that stands under a name
-such as `id` or `call_id`, or that looks drawn by lot. What people or models say is none.
+There is no list of providers' prefixes: an identifier is a whole string that stands in a field such
+as `id` or `call_id`, or that looks random. What people or models say is none.
 """
 
 import re
@@ -10,32 +10,33 @@ from tapeway.core.http.headers import find_header
 from tapeway.core.model.messages import Request, Response
 
 LONGEST_ID = 16 * 1024
-"""Signatures and encrypted thoughts are that long; pictures are longer."""
+"""Signatures and encrypted reasoning are that long; pictures are longer."""
 
 MOST_BODY_READ = 8 * 1024 * 1024
-"""More of one answer is not looked at."""
+"""More of one answer is not searched."""
 
 _TOKEN = rb"[!#-\[\]-~]{1,%d}" % LONGEST_ID
-# Every string is taken in turn, so that no quote is the beginning of what lies between two of them.
+
+# Every string is matched, so that a closing quote is never taken for an opening one.
 _STRING = re.compile(
     rb'(?:"([A-Za-z_][\w.$-]{0,63})"\s*:\s*)?'
     rb'"(?:(' + _TOKEN + rb')"(?!\s*:)|[^"\\]*(?:\\.[^"\\]*)*"?)',
     re.DOTALL,
 )
-_WHOLE = re.compile(_TOKEN.decode())
-_ID_NAME = re.compile(r"(?:.*[_-])?(?:id|ids|uuid)|.*[a-z](?:Id|Ids|ID|Uuid)")
-_PIECES = re.compile(r"[0-9A-Za-z]+")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\b|[0-9]{4}-[0-9]{2}-[0-9]{2}T")
-_TURNS = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
-_SEGMENTS = re.compile(r"[/?&=#]")
-_LINKS = (b"location", b"content-location", b"operation-location", b"azure-asyncoperation")
-_LINK_NAMES = frozenset(_LINKS)
-# How such a name ends, and how much whitespace may stand behind it.
-_ID_ENDS = (b'd"', b's"', b'D"')
-_GAP = 64
+_WHOLE_TOKEN = re.compile(_TOKEN.decode())
+_ID_FIELD = re.compile(r"(?:.*[_-])?(?:id|ids|uuid)|.*[a-z](?:Id|Ids|ID|Uuid)")
+# How the name of such a field ends, with its quote, and how much whitespace may stand behind it.
+_ID_FIELD_ENDS = (b'd"', b's"', b'D"')
+_MOST_WHITESPACE = 64
 
-# What is said, and what names things the app chose: another value there is another request.
-_SAID = frozenset(
+_ALPHANUMERIC = re.compile(r"[0-9A-Za-z]+")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\b|[0-9]{4}-[0-9]{2}-[0-9]{2}T")
+_LETTER_TO_DIGIT = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
+_URL_SEPARATORS = re.compile(r"[/?&=#]")
+_LINK_HEADERS = (b"location", b"content-location", b"operation-location", b"azure-asyncoperation")
+
+# Fields that hold what is said, or a name the app chose: another value there is another request.
+_CONTENT_FIELDS = frozenset(
     {
         *("arguments", "content", "description", "input", "instructions", "model", "modelId"),
         *("modelVersion", "model_id", "name", "object", "obfuscation", "output", "partial_json"),
@@ -45,76 +46,77 @@ _SAID = frozenset(
 
 
 def looks_random(text: str) -> bool:
-    """Whether a text looks drawn by lot, as `call_h5Xw0Vb1jZ` and no version, date or word does."""
+    """Whether a text looks random, as `call_h5Xw0Vb1jZ` does and versions, dates and words do not."""
     if _DATE.match(text):
         return False
-    for piece in _PIECES.findall(text):
-        turns = len(_TURNS.findall(piece))
-        if turns >= 2 and len(piece) >= 5:
+    for piece in _ALPHANUMERIC.findall(text):
+        changes = len(_LETTER_TO_DIGIT.findall(piece))
+        if changes >= 2 and len(piece) >= 5:
             return True
-        if len(piece) >= (8 if turns else 10) and not piece.isalpha():
+        if len(piece) >= (8 if changes else 10) and not piece.isalpha():
             return True
     return False
 
 
 def is_token(text: str) -> bool:
-    """Whether a text could be an identifier at all: one with a blank or too long is none."""
-    return _WHOLE.fullmatch(text) is not None
+    """Whether a text could be an identifier at all: without blanks and not too long."""
+    return _WHOLE_TOKEN.fullmatch(text) is not None
 
 
 def is_under_id_name(quoted: bytes, body: bytes) -> bool:
-    """Whether a string, given in its quotes, may stand under a name such as `id`: a quick look."""
+    """Whether a string, given with its quotes, may stand in a field such as `id`.
+
+    A quick search in the bytes, which may say yes where `issued_ids` finds no identifier.
+    """
     at = body.find(quoted)
     while at >= 0:
-        before = body[max(0, at - _GAP) : at].rstrip(b": \t\r\n")
-        if not before or before.endswith(_ID_ENDS):
+        before = body[max(0, at - _MOST_WHITESPACE) : at].rstrip(b": \t\r\n")
+        if not before or before.endswith(_ID_FIELD_ENDS):
             return True
         at = body.find(quoted, at + 1)
     return False
 
 
 def may_have_header_ids(response: Response) -> bool:
-    """Whether an answer's header may hold identifiers, too."""
-    return not _LINK_NAMES.isdisjoint([name.lower() for name, _ in response.headers])
+    """Whether a response has a header that may hold identifiers."""
+    return any(name.lower() in _LINK_HEADERS for name, _ in response.headers)
 
 
 def issued_ids(response: Response) -> set[str]:
-    """The identifiers that an answer holds."""
-    found = _held(response.body[:MOST_BODY_READ])
-    for name in _LINKS:
+    """The identifiers that a response holds."""
+    found = _body_ids(response.body[:MOST_BODY_READ])
+    for name in _LINK_HEADERS:
         if (link := find_header(response.headers, name)) is not None:
-            found.update(_segments(link.decode("latin-1")))
+            found.update(_url_ids(link.decode("latin-1")))
     return found
 
 
 def request_tokens(request: Request) -> set[str]:
-    """Every text without blanks that a request holds as a whole string or segment."""
+    """Every text without blanks that a request holds as a whole string or URL segment."""
     tokens = [token.decode("ascii") for _, token in _STRING.findall(request.body) if token]
-    return {*tokens, *_SEGMENTS.split(request.target)}
+    return {*tokens, *_URL_SEPARATORS.split(request.target)}
 
 
 def sent_ids(request: Request) -> set[str]:
-    """The same without what does not look like an identifier there."""
-    return _held(request.body).union(_segments(request.target))
+    """The texts in a request that look like identifiers at their place."""
+    return _body_ids(request.body).union(_url_ids(request.target))
 
 
-def _held(octets: bytes) -> set[str]:
+def _body_ids(body: bytes) -> set[str]:
     found: set[str] = set()
-    for key, token in _STRING.findall(octets):
+    for field, token in _STRING.findall(body):
         if token:
-            found.update(_identifiers(key.decode("ascii", "replace"), token.decode("ascii")))
+            found.update(_ids_in(field.decode("ascii", "replace"), token.decode("ascii")))
     return found
 
 
-def _identifiers(name: str, text: str) -> list[str]:
-    if name in _SAID:
-        # `files/abc` is Gemini's name for a file that is asked for by its last segment.
-        return _segments(text) if "/" in text else []
-    found = _segments(text) if "/" in text else []
-    if _ID_NAME.fullmatch(name) or looks_random(text):
+def _ids_in(field: str, text: str) -> list[str]:
+    # `files/abc` is Gemini's name for a file whose URL ends in `abc`, so this comes first.
+    found = _url_ids(text) if "/" in text else []
+    if field not in _CONTENT_FIELDS and (_ID_FIELD.fullmatch(field) or looks_random(text)):
         found.append(text)
     return found
 
 
-def _segments(link: str) -> list[str]:
-    return [each for each in _SEGMENTS.split(link) if looks_random(each)]
+def _url_ids(url: str) -> list[str]:
+    return [each for each in _URL_SEPARATORS.split(url) if looks_random(each)]

@@ -1,22 +1,17 @@
-"""Identifiers that recorded answers issued, and the requests that carry them.
+"""Which recorded request a request is but for its identifiers, and which recording issued those.
 
-A conversation with tools carries what earlier answers called things: `call_…`, `resp_…`, the id of
-a file. An app, or a turn that was live meanwhile, may have other names for them. Such a request is
-the recorded one if all that differs is names, and each name means one thing throughout.
+A conversation with tools sends back identifiers that earlier answers issued: `call_…`, `resp_…`. An
+app, or a turn that was live meanwhile, may have other ones in their place. Such a request is the
+recorded one if nothing but references to identifiers differs, and differs consistently
+(`core/correlation/unify.py`).
 
-Finding is in three steps: a quick look at bytes leaves few of very many; a coarse key, blind to
-every text without blanks, leaves the candidates; these are compared leaf by leaf.
+A match is found in three steps: a search in the bytes of the recorded bodies leaves few of many; a
+coarse key, which leaves out every text without blanks, leaves the candidates; and these are compared
+value by value.
 
-Which recording issued an identifier, found out when somebody asks.
-
-To read every answer of a large cassette takes longer than a miss may. So the answers it was loaded
-with are only searched, for one identifier at a time, until there were so many that reading would have
-been quicker; what is recorded later is read as it comes.
-
-A quick look at which recorded requests could be one that was asked, but for names of links.
-
-Everything else has to be the same, so pieces of it stand in the bytes of such a request. Nothing is
-parsed for that: among 10,000 recordings it takes some milliseconds.
+To read all answers of a large cassette takes longer than a miss may. So the answers it was loaded
+with are searched for one identifier at a time, until there were so many searches that reading all
+would have been quicker. What is recorded later is read as it comes.
 """
 
 import hashlib
@@ -36,201 +31,210 @@ from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Request
 
-REMEMBERED = 4096
-"""So many texts need no second search."""
+CACHED_SEARCHES = 4096
 
 MOST_SEARCHES = 50
-"""So many searches take about as long as reading all."""
-
-FEW_LEFT = 32
-"""So few are not sifted on."""
-_PIECE = 24
-_PIECES = 8
-
-# What rules or redaction put into a text does not stand in the bytes.
-_PUT_THERE = re.compile(r"<[^<>]*>|REDACTED")
-
-# Everybody writes these as they are, but for those who keep to ASCII.
-_PLAIN = re.compile(r"[\w .,:;-]+")
+"""Searches that together take about as long as reading all answers."""
 
 MOST_COMPARED = 32
-"""Of very many requests that look alike, so many of the newest are compared."""
+"""Of more candidates than this, only the newest are compared."""
+
+FEW_LEFT = 32
+"""So few recordings are not searched any further."""
+
+_PIECE_LENGTH = 24
+_PIECES = 8
+
+# What rules and redaction put into a text does not stand in the recorded bytes.
+_REPLACEMENT = re.compile(r"<[^<>]*>|REDACTED")
+
+# Every JSON writer spells these alike, but for those that escape all that is not ASCII.
+_SPELLED_ALIKE = re.compile(r"[\w .,:;-]+")
+
 _TEXT = rb'[^" \\]*(?:\\.[^" \\]*)*'
 _ANY = rb'[^"\\]*(?:\\.[^"\\]*)*'
 
-# All but texts without a blank: names of members, texts with one, and what is no text.
-_SEEN = re.compile(rb'("' + _TEXT + rb"(?: " + _ANY + rb'"|"(?=:))|[^"]+)|"' + _TEXT + rb'"')
-
-
-class IssuedIds:
-    """The identifiers that answers issued, each with the first of the recordings that did.
-
-    `held` is in order and does not change.
-    """
-
-    def __init__(self, held: Sequence[Interaction]) -> None:
-        self._held = held
-        self._found = lru_cache(maxsize=REMEMBERED)(self._search)
-        self._new: dict[str, int] = {}
-        self._searches = 0
-
-    def __contains__(self, text: object) -> bool:
-        return isinstance(text, str) and self.by(text) is not None
-
-    def add(self, interaction: Interaction) -> None:
-        """Take in a new recording."""
-        for each in _issued(interaction):
-            self._new.setdefault(each, interaction.index)
-
-    def by(self, text: str) -> int | None:
-        """The recording that issued it; among 10,000 of 1 KiB that takes some milliseconds, once."""
-        if not ids.is_token(text):
-            return None
-        found = self._found(text)
-        return self._new.get(text) if found is None else found
-
-    def _search(self, text: str) -> int | None:
-        self._searches += 1
-        if self._searches > MOST_SEARCHES:
-            return self._read.get(text)
-        octets = text.encode()
-        if not ids.looks_random(text):
-            # Only the name it stands under makes such a one an identifier.
-            quoted = b'"%b"' % octets
-            held = [each for each in self._held if quoted in each.response.body]
-            held = [each for each in held if ids.is_under_id_name(quoted, each.response.body)]
-        else:
-            held = [each for each in self._held if octets in each.response.body]
-            held = sorted([*held, *self._linked], key=lambda each: each.index)
-        return next((each.index for each in held if text in _issued(each)), None)
-
-    @cached_property
-    def _read(self) -> dict[str, int]:
-        return {text: each.index for each in reversed(self._held) for text in _issued(each)}
-
-    @cached_property
-    def _linked(self) -> list[Interaction]:
-        return [each for each in self._held if ids.may_have_header_ids(each.response)]
-
-
-def _issued(interaction: Interaction) -> set[str]:
-    # What the app sent first is the app's own name for something.
-    return ids.issued_ids(interaction.response) - ids.request_tokens(interaction.request)
-
-
-def could_match(held: Iterable[Interaction], said: Collection[BodyText]) -> list[Interaction]:
-    """Those whose JSON bodies could say the same under the same names, in their order."""
-    names = {f'"{each.name}"' for each in said if each.is_link}
-    left = list(held)
-    # Long ones are quicker to look for, and fewer have them.
-    for piece in sorted([*_pieces(said), *sorted(names)], key=len, reverse=True):
-        if len(left) <= FEW_LEFT:
-            break
-        if piece.isascii():
-            left = _with(piece.encode(), left)
-        else:
-            there = {each.index for spelled in _spellings(piece) for each in _with(spelled, left)}
-            left = [each for each in left if each.index in there]
-    return left
-
-
-def _with(octets: bytes, held: list[Interaction]) -> list[Interaction]:
-    return [each for each in held if octets in each.request.body]
-
-
-def _pieces(said: Iterable[BodyText]) -> list[str]:
-    """Pieces of all texts that are no links, from all over them, the last ones first."""
-    runs = [
-        run
-        for each in said
-        if not each.is_link
-        for run in _PLAIN.findall(_PUT_THERE.sub("\n", each.text))
-    ]
-    cut = [run[at : at + _PIECE] for run in runs for at in range(0, len(run), _PIECE)]
-    found = list(dict.fromkeys(cut))[::-1]
-    return [found[at * len(found) // _PIECES] for at in range(min(_PIECES, len(found)))]
-
-
-def _spellings(piece: str) -> tuple[bytes, bytes]:
-    return piece.encode(), json.dumps(piece)[1:-1].encode()
+# All but texts without a blank: names of members, texts with a blank, and what is no text.
+_IN_COARSE_KEY = re.compile(
+    rb'("' + _TEXT + rb"(?: " + _ANY + rb'"|"(?=:))|[^"]+)|"' + _TEXT + rb'"'
+)
 
 
 @dataclass(frozen=True, slots=True)
 class CorrelatedRecording:
-    """A recording whose request is the one asked for, and the names it has for identifiers."""
+    """A recording whose request is the one asked for, but for its identifiers.
+
+    `id_map` gives for each recorded identifier the one in the request.
+    """
 
     interaction: Interaction
-    names: Mapping[str, str]
+    id_map: Mapping[str, str]
 
 
-def carries_links(request: Request, rules: Rules = NO_RULES) -> bool:
-    """Whether it carries anything that an earlier answer could have issued."""
-    return any(each.is_link for each in body_texts(document(request, rules)))
+def has_references(request: Request, rules: Rules = NO_RULES) -> bool:
+    """Whether a request refers to anything that an earlier answer could have issued."""
+    return any(each.is_reference for each in body_texts(document(request, rules)))
 
 
 class CorrelationIndex:
-    """The identifiers of one cassette, and which of its requests carry some.
+    """The identifiers that one cassette's answers issued, and the requests that refer to some.
 
-    What the cassette was loaded with is read only where a request may be one of its recordings, so
-    that the first look is as quick as any other. Looks may be taken in a thread meanwhile others add.
+    It may be searched in a thread while another adds recordings.
     """
 
     def __init__(self, interactions: Iterable[AnyInteraction], rules: Rules = NO_RULES) -> None:
         self._rules = rules
-        held = [each for each in interactions if isinstance(each, Interaction)]
-        self._held = sorted(held, key=attrgetter("index"))
-        self._coarse_of: dict[int, bytes] = {}
+        loaded = [each for each in interactions if isinstance(each, Interaction)]
+        self._loaded = sorted(loaded, key=attrgetter("index"))
+        self._coarse_keys: dict[int, bytes] = {}
         self._added: dict[bytes, list[Interaction]] = {}
-        self.issued = IssuedIds(self._held)
+        self.issued = IssuedIds(self._loaded)
 
     def add(self, interaction: Interaction) -> None:
-        """Take in a new recording."""
+        """Add a new recording."""
         self.issued.add(interaction)
-        said = document(interaction.request, self._rules)
-        if any(each.is_link for each in body_texts(said)):
-            coarse = _coarse(interaction.request.route, said)
+        recorded = document(interaction.request, self._rules)
+        if any(each.is_reference for each in body_texts(recorded)):
+            coarse = _coarse_key(interaction.request.route, recorded)
             self._added.setdefault(coarse, []).append(interaction)
 
-    def carried(self, request: Request) -> dict[str, int]:
-        """The identifiers a request carries, each with the recording that issued it."""
-        found = {each: self.issued.by(each) for each in ids.sent_ids(request)}
-        return {each: index for each, index in found.items() if index is not None}
+    def issued_in(self, request: Request) -> dict[str, int]:
+        """The issued identifiers a request carries, each with the recording that issued it."""
+        issuers = {each: self.issued.issuer_of(each) for each in ids.sent_ids(request)}
+        return {each: index for each, index in issuers.items() if index is not None}
 
-    def look(self, request: Request, routes: Collection[str]) -> list[CorrelatedRecording]:
-        """The recordings that are this request but for names, in their order.
+    def find(self, request: Request, routes: Collection[str]) -> list[CorrelatedRecording]:
+        """The recordings on these routes that are this request but for identifiers, in order.
 
-        All that match have the same names unchanged: an issued identifier stands for itself.
+        An identifier of the cassette stands for itself alone, so a request that carries one matches
+        only recordings with that one at its place.
         """
         asked = document(request, self._rules)
-        said = list(body_texts(asked))
-        if not any(each.is_link for each in said):
+        texts = list(body_texts(asked))
+        if not any(each.is_reference for each in texts):
             return []
-        sought = {_coarse(route, asked) for route in routes}
-        added = [each for coarse in sought for each in self._added.get(coarse, ())]
-        there = [
+        wanted = {_coarse_key(route, asked) for route in routes}
+        added = [each for coarse in wanted for each in self._added.get(coarse, ())]
+        loaded = [
             each
-            for each in self._held
+            for each in self._loaded
             if each.request.method == request.method and each.request.route in routes
         ]
         if asked.get("content") == "json":
-            there = could_match(there, said)
-        alike = (each for each in reversed(there) if self._coarse(each) in sought)
+            loaded = possible_matches(loaded, texts)
+        alike = (each for each in reversed(loaded) if self._coarse_key_of(each) in wanted)
         found: list[CorrelatedRecording] = []
         for each in islice(chain(reversed(added), alike), MOST_COMPARED):
-            renaming = IdUnifier(self.issued)
-            if renaming.explains(document(each.request, self._rules), asked):
-                found.append(CorrelatedRecording(each, renaming.names))
+            unifier = IdUnifier(self.issued)
+            if unifier.unify(document(each.request, self._rules), asked):
+                found.append(CorrelatedRecording(each, unifier.id_map))
         return sorted(found, key=lambda match: match.interaction.index)
 
-    def _coarse(self, interaction: Interaction) -> bytes:
-        coarse = self._coarse_of.get(interaction.index)
+    def _coarse_key_of(self, interaction: Interaction) -> bytes:
+        coarse = self._coarse_keys.get(interaction.index)
         if coarse is None:
             request = interaction.request
-            coarse = _coarse(request.route, document(request, self._rules))
-            self._coarse_of[interaction.index] = coarse
+            coarse = _coarse_key(request.route, document(request, self._rules))
+            self._coarse_keys[interaction.index] = coarse
         return coarse
 
 
-def _coarse(route: str, asked: Mapping[str, Json]) -> bytes:
-    blind = b"".join(_SEEN.findall(canonical(dict(asked))))
-    return hashlib.blake2b(b"%b\0%b" % (route.encode(), blind), digest_size=16).digest()
+class IssuedIds:
+    """The identifiers that answers issued, each with the first recording that did.
+
+    `loaded` is in order and does not change.
+    """
+
+    def __init__(self, loaded: Sequence[Interaction]) -> None:
+        self._loaded = loaded
+        self._cached_search = lru_cache(maxsize=CACHED_SEARCHES)(self._search)
+        self._added: dict[str, int] = {}
+        self._searches = 0
+
+    def __contains__(self, text: object) -> bool:
+        return isinstance(text, str) and self.issuer_of(text) is not None
+
+    def add(self, interaction: Interaction) -> None:
+        """Add a new recording."""
+        for each in _issued(interaction):
+            self._added.setdefault(each, interaction.index)
+
+    def issuer_of(self, text: str) -> int | None:
+        """The recording that issued it; a first search in 10,000 of 1 KiB takes milliseconds."""
+        if not ids.is_token(text):
+            return None
+        found = self._cached_search(text)
+        return self._added.get(text) if found is None else found
+
+    def _search(self, text: str) -> int | None:
+        self._searches += 1
+        if self._searches > MOST_SEARCHES:
+            return self._issuers.get(text)
+        octets = text.encode()
+        if ids.looks_random(text):
+            holding = [each for each in self._loaded if octets in each.response.body]
+            holding = sorted([*holding, *self._with_header_ids], key=attrgetter("index"))
+        else:
+            # Only the name of its field makes such a text an identifier.
+            quoted = b'"%b"' % octets
+            holding = [each for each in self._loaded if quoted in each.response.body]
+            holding = [each for each in holding if ids.is_under_id_name(quoted, each.response.body)]
+        return next((each.index for each in holding if text in _issued(each)), None)
+
+    @cached_property
+    def _issuers(self) -> dict[str, int]:
+        return {text: each.index for each in reversed(self._loaded) for text in _issued(each)}
+
+    @cached_property
+    def _with_header_ids(self) -> list[Interaction]:
+        return [each for each in self._loaded if ids.may_have_header_ids(each.response)]
+
+
+def _issued(interaction: Interaction) -> set[str]:
+    # An identifier that the request held before was chosen by the app.
+    return ids.issued_ids(interaction.response) - ids.request_tokens(interaction.request)
+
+
+def possible_matches(
+    recordings: Iterable[Interaction], texts: Collection[BodyText]
+) -> list[Interaction]:
+    """The recordings whose JSON bodies could hold these texts, apart from references, in order.
+
+    Nothing is parsed: pieces of the texts are searched in the bodies. Among 10,000 recordings that
+    takes some milliseconds.
+    """
+    fields = {f'"{each.field}"' for each in texts if each.is_reference}
+    left = list(recordings)
+    # Long pieces are quicker to search, and fewer bodies hold them.
+    for piece in sorted([*_pieces(texts), *sorted(fields)], key=len, reverse=True):
+        if len(left) <= FEW_LEFT:
+            break
+        if piece.isascii():
+            left = _holding(piece.encode(), left)
+        else:
+            spellings = (piece.encode(), json.dumps(piece)[1:-1].encode())
+            found = {each.index for octets in spellings for each in _holding(octets, left)}
+            left = [each for each in left if each.index in found]
+    return left
+
+
+def _holding(octets: bytes, recordings: list[Interaction]) -> list[Interaction]:
+    return [each for each in recordings if octets in each.request.body]
+
+
+def _pieces(texts: Iterable[BodyText]) -> list[str]:
+    """Pieces of the texts that are no references, spread over all of them, the last ones first."""
+    runs = [
+        run
+        for each in texts
+        if not each.is_reference
+        for run in _SPELLED_ALIKE.findall(_REPLACEMENT.sub("\n", each.text))
+    ]
+    cut = [run[at : at + _PIECE_LENGTH] for run in runs for at in range(0, len(run), _PIECE_LENGTH)]
+    pieces = list(dict.fromkeys(cut))[::-1]
+    return [pieces[at * len(pieces) // _PIECES] for at in range(min(_PIECES, len(pieces)))]
+
+
+def _coarse_key(route: str, asked: Mapping[str, Json]) -> bytes:
+    text = b"".join(_IN_COARSE_KEY.findall(canonical(dict(asked))))
+    return hashlib.blake2b(b"%b\0%b" % (route.encode(), text), digest_size=16).digest()

@@ -1,8 +1,12 @@
-"""Whether one request is another with its identifiers called by other names, all consistently.
+"""Whether a request is a recorded one with other identifiers in place of the recorded ones.
 
-Another name is another name only for what ties the parts of a conversation together: a call and its
-result, a turn and the one before. What a path, a query or any other field names is a thing of the
-service's, such as a file or a user, and another name there asks for another one.
+Identifiers may differ only where they tie the parts of a conversation together: a call and its
+result, a turn and the one before. Here such a field is a reference. What a path, a query or any
+other field names is an object of the service, such as a file or a user: another identifier there
+asks for another object.
+
+Identifiers correspond one to one: each recorded one to one that was sent, and back. So a request in
+which the results of two calls have changed places is another request.
 """
 
 import re
@@ -14,156 +18,168 @@ from tapeway.core.json_text import Json
 
 _BLANK = re.compile(r"\s")
 
-_LINKS = frozenset(
+_REFERENCES = frozenset(
     {
         *("approval_request_id", "callId", "call_id", "previous_interaction_id"),
         *("previous_response_id", "toolCallId", "toolUseId", "tool_call_id", "tool_use_id"),
     }
 )
-_LINKS_OF_PARTS = frozenset(
+_REFERENCES_OF_PARTS = frozenset(
     {"encrypted_content", "id", "signature", "thoughtSignature", "thought_signature"}
 )
-"""Fields that are links in a part of a conversation, and may be anything elsewhere."""
+"""Fields that are references in a part of a conversation, and may be anything elsewhere."""
 
-_CONVERSATIONS = frozenset({"contents", "input", "inputs", "messages"})
-"""What the lists are called that hold the parts of a conversation."""
+_CONVERSATION_LISTS = frozenset({"contents", "input", "inputs", "messages"})
+"""Fields whose lists hold the parts of a conversation."""
 
-_DATA = frozenset(
+_TOOL_DATA = frozenset(
     {
         *("args", "arguments", "input", "json", "metadata", "output", "parameters", "response"),
         *("result", "value", "variables"),
     }
 )
-"""Where objects stand that a tool was given or gave: they are said, whatever their fields are called."""
+"""Fields whose objects a tool was given or gave: nothing in them is a reference."""
+
+_NAME, _BACK = b"name ", b"back "
+"""How the keys of bindings begin that are shared with other instances, by direction."""
 
 
-class _LinkPlace(Enum):
+class _Context(Enum):
+    """Where in a request a value stands."""
+
     ANYWHERE = "anywhere"
     CONVERSATION = "conversation"
     DATA = "data"
 
 
 class BodyText(NamedTuple):
-    """A text in the body of a request, the name it stands under, and whether that makes it a link."""
+    """A text in the body of a request, and the field it stands in."""
 
-    name: str
+    field: str
     text: str
-    is_link: bool
+    is_reference: bool
 
 
 def body_texts(document: Mapping[str, Json]) -> Iterator[BodyText]:
     """Every text in the body of a request's document."""
-    return _leaves(document.get("body"), "body", _LinkPlace.ANYWHERE)
+    return _texts(document.get("body"), "body", _Context.ANYWHERE)
 
 
 class IdUnifier:
-    """The names that one document has for the identifiers of another."""
+    """Finds which identifiers of a request stand for those of a recorded one.
+
+    `issued` are the identifiers that the cassette's answers issued.
+    """
 
     def __init__(self, issued: Container[str]) -> None:
         self._issued = issued
-        self.names: dict[str, str] = {}
-        self._back: dict[str, str] = {}
+        self.id_map: dict[str, str] = {}
+        """For each recorded identifier the one that was sent."""
+        self._recorded_of: dict[str, str] = {}
 
-    def explains(self, recorded: Mapping[str, Json], sent: Mapping[str, Json]) -> bool:
-        """Whether nothing but names of identifiers differs; the names are learnt on the way.
-
-        One identifier has one name and one name means one identifier, so that results given to
-        each other's calls are no renaming.
-        """
+    def unify(self, recorded: Mapping[str, Json], sent: Mapping[str, Json]) -> bool:
+        """Whether nothing but references differs between two documents; fills `id_map`."""
         return recorded.keys() == sent.keys() and all(
-            self._same(
-                value, sent[key], key, _LinkPlace.ANYWHERE if key == "body" else _LinkPlace.DATA
+            self._unify(
+                value, sent[key], key, _Context.ANYWHERE if key == "body" else _Context.DATA
             )
             for key, value in recorded.items()
         )
 
-    def _same(self, recorded: Json, sent: Json, name: str, place: _LinkPlace) -> bool:
+    def _unify(self, recorded: Json, sent: Json, field: str, context: _Context) -> bool:
         if type(recorded) is not type(sent):
             return False
         if isinstance(recorded, dict) and isinstance(sent, dict):
             return recorded.keys() == sent.keys() and all(
-                self._same(value, sent[key], key, _within(place, key, value))
+                self._unify(value, sent[key], key, _context_in(context, key, value))
                 for key, value in recorded.items()
             )
         if isinstance(recorded, list) and isinstance(sent, list):
             return len(recorded) == len(sent) and all(
-                self._same(left, right, name, place)
+                self._unify(left, right, field, context)
                 for left, right in zip(recorded, sent, strict=True)
             )
-        if isinstance(recorded, str) and isinstance(sent, str):
-            return self._link(recorded, sent) if _is_link(place, name) else recorded == sent
+        if isinstance(recorded, str) and isinstance(sent, str) and _is_reference(context, field):
+            return self._unify_references(recorded, sent)
         return recorded == sent
 
-    def _link(self, recorded: str, sent: str) -> bool:
-        if recorded != sent and not (recorded in self._issued and self._may_be_named(sent)):
+    def _unify_references(self, recorded: str, sent: str) -> bool:
+        if recorded != sent and not (recorded in self._issued and self._may_replace(sent)):
             return False
-        known = self.names.setdefault(recorded, sent)
-        return known == sent and self._back.setdefault(sent, recorded) == recorded
+        known = self.id_map.setdefault(recorded, sent)
+        return known == sent and self._recorded_of.setdefault(sent, recorded) == recorded
 
-    def _may_be_named(self, sent: str) -> bool:
+    def _may_replace(self, sent: str) -> bool:
         # An identifier of this cassette stands for itself alone.
         return bool(sent) and sent not in self._issued and not _BLANK.search(sent)
 
 
-def _leaves(value: Json, name: str, place: _LinkPlace) -> Iterator[BodyText]:
-    if isinstance(value, str):
-        yield BodyText(name, value, _is_link(place, name))
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _leaves(inner, key, _within(place, key, inner))
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _leaves(inner, name, place)
-
-
-def _within(place: _LinkPlace, key: str, value: Json) -> _LinkPlace:
-    if place is not _LinkPlace.DATA and key in _CONVERSATIONS and isinstance(value, list):
-        return _LinkPlace.CONVERSATION
-    return _LinkPlace.DATA if key in _DATA and isinstance(value, dict) else place
-
-
-def _is_link(place: _LinkPlace, name: str) -> bool:
-    if place is _LinkPlace.DATA:
-        return False
-    return name in _LINKS or (place is _LinkPlace.CONVERSATION and name in _LINKS_OF_PARTS)
-
-
-_NAME, _BACK = b"name ", b"back "
-
-
 class IdBindings:
-    """What the identifiers of a cassette are called by its client in one take."""
+    """Which identifiers a client has used in one take in place of the cassette's."""
 
     def __init__(self) -> None:
-        self._names: dict[str, str] = {}
-        self._back: dict[str, str] = {}
+        self._sent_of: dict[str, str] = {}
+        self._recorded_of: dict[str, str] = {}
 
     @classmethod
-    def of(cls, states: Mapping[bytes, bytes]) -> Self:
-        """What `states` said, or a part of it."""
-        found = cls()
+    def from_states(cls, states: Mapping[bytes, bytes]) -> Self:
+        """The bindings in `states`, which may be a part of what was shared."""
+        bindings = cls()
         for key, state in states.items():
-            names = found._names if key.startswith(_NAME) else found._back
-            names[key[len(_NAME) :].decode()] = state.decode()
-        return found
+            ids = bindings._sent_of if key.startswith(_NAME) else bindings._recorded_of
+            ids[key[len(_NAME) :].decode()] = state.decode()
+        return bindings
 
     def states(self) -> dict[bytes, bytes]:
-        """The same for others, each name under a key of its own."""
-        names = {_NAME + recorded.encode(): sent.encode() for recorded, sent in self._names.items()}
-        back = {_BACK + sent.encode(): recorded.encode() for sent, recorded in self._back.items()}
-        return names | back
+        """The bindings to share with other instances, each identifier under a key of its own."""
+        sent = {
+            _NAME + recorded.encode(): sent.encode() for recorded, sent in self._sent_of.items()
+        }
+        back = {
+            _BACK + sent.encode(): recorded.encode() for sent, recorded in self._recorded_of.items()
+        }
+        return sent | back
 
-    def allow(self, names: Mapping[str, str]) -> bool:
-        """Whether these names do not swap two that are in use.
+    def allows(self, id_map: Mapping[str, str]) -> bool:
+        """Whether no two identifiers that this take has used change places.
 
-        A conversation that is held again may have new names, and another one the same names anew.
+        A conversation that is repeated may use new identifiers, and another conversation may use
+        those of an earlier one.
         """
         return all(
-            self._names.get(recorded, sent) == sent or self._back.get(sent, recorded) == recorded
-            for recorded, sent in names.items()
+            self._sent_of.get(recorded, sent) == sent
+            or self._recorded_of.get(sent, recorded) == recorded
+            for recorded, sent in id_map.items()
         )
 
-    def learn(self, names: Mapping[str, str]) -> None:
-        for recorded, sent in names.items():
-            self._names[recorded] = sent
-            self._back[sent] = recorded
+    def bind(self, id_map: Mapping[str, str]) -> None:
+        """Note the identifiers of a request that was replayed."""
+        for recorded, sent in id_map.items():
+            self._sent_of[recorded] = sent
+            self._recorded_of[sent] = recorded
+
+
+def _texts(value: Json, field: str, context: _Context) -> Iterator[BodyText]:
+    if isinstance(value, str):
+        yield BodyText(field, value, _is_reference(context, field))
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _texts(inner, key, _context_in(context, key, inner))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner, field, context)
+
+
+def _context_in(context: _Context, field: str, value: Json) -> _Context:
+    """The context of what a field in this context holds."""
+    if context is not _Context.DATA and field in _CONVERSATION_LISTS and isinstance(value, list):
+        return _Context.CONVERSATION
+    return _Context.DATA if field in _TOOL_DATA and isinstance(value, dict) else context
+
+
+def _is_reference(context: _Context, field: str) -> bool:
+    if context is _Context.DATA:
+        return False
+    return field in _REFERENCES or (
+        context is _Context.CONVERSATION and field in _REFERENCES_OF_PARTS
+    )
