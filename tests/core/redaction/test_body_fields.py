@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tapeway.core.redaction.body_fields import find
+from tapeway.core.redaction import body_fields
 
 KEY = "K3y/0123456789+abc="
 JSON = b"application/json"
@@ -15,7 +15,7 @@ def found(
 ) -> list[tuple[str, str]]:
     """Label and text of each secret as it stands in the body."""
     text = body.encode() if isinstance(body, str) else body
-    spans = find(text, content_type, in_response=in_response)
+    spans = body_fields.find(text, content_type, in_response=in_response)
     return [
         (each.secret.label, text[each.start : each.end].decode()) for each in spans if each.secret
     ]
@@ -67,7 +67,7 @@ def test_a_string_that_is_json_itself_is_looked_into(value: str, depth: int) -> 
     for _ in range(depth):
         body = {"text": json.dumps(body)}
     text = json.dumps(body).encode()
-    [span] = find(text, JSON, in_response=False)
+    [span] = body_fields.find(text, JSON, in_response=False)
 
     assert span.secret is not None
     assert span.secret.value == value.encode()

@@ -16,7 +16,7 @@ from tapeway.core.redaction.findings import (
     find_secrets,
     masked_prefix,
 )
-from tapeway.core.redaction.known_values import KnownValues
+from tapeway.core.redaction.known_values import NO_KNOWN_VALUES, KnownValues
 from tests.core.redaction import planted
 from tests.core.redaction.example_messages import KEY, OTHER, redactor
 from tests.core.redaction.test_known_values import WRITERS
@@ -95,7 +95,7 @@ def test_what_a_redactor_replaces_is_found_and_nothing_else(
 def test_a_known_value_is_seen_however_it_is_written(writer: str) -> None:
     written = WRITERS[writer](KNOWN_KEY).encode()
 
-    assert find_secrets(b'{"a": "' + written + b'"}', SECRETS) == [
+    assert find_secrets(b'{"a": "' + written + b'"}', KnownValues(SECRETS)) == [
         SecretMatch("authorization", 7, len(written))
     ]
 
@@ -105,7 +105,7 @@ def test_a_known_value_is_seen_in_base64_and_in_hex(
     secret: str, way: int, before: bytes, behind: bytes
 ) -> None:
     text = planted.wrapped(secret, way, before, behind).encode()
-    [seen] = find_secrets(b'"' + text + b'"', [Secret("x", secret.encode())])
+    [seen] = find_secrets(b'"' + text + b'"', KnownValues([Secret("x", secret.encode())]))
 
     assert (seen.label, seen.offset > 0, seen.length >= len(secret)) == ("x", True, True)
 
@@ -114,19 +114,20 @@ def test_a_known_value_is_seen_in_base64_and_in_hex(
 def test_a_shape_is_seen_without_knowing_any_value(secret: str) -> None:
     text = json.dumps({"a": secret}).encode()
 
-    assert [(each.offset, each.length) for each in find_secrets(text)] == [(7, len(text) - 9)]
-    assert find_secrets(text, shapes=False) == []
+    assert [(each.offset, each.length) for each in find_secrets(text, NO_KNOWN_VALUES)] == [
+        (7, len(text) - 9)
+    ]
 
 
 @given(planted.values)
 def test_a_text_without_a_secret_shows_none(value: object) -> None:
-    assert find_secrets(json.dumps(value).encode(), SECRETS) == []
+    assert find_secrets(json.dumps(value).encode(), KnownValues(SECRETS)) == []
 
 
 def test_what_is_seen_comes_in_order_each_once() -> None:
     text = f"sk-ant-api03-0123456789abcdefgh {KNOWN_KEY} {KNOWN_KEY}".encode()
 
-    assert [(each.label, each.offset) for each in find_secrets(text, SECRETS * 2)] == [
+    assert [(each.label, each.offset) for each in find_secrets(text, KnownValues(SECRETS * 2))] == [
         ("anthropic-key", 0),
         ("authorization", 32),
         ("authorization", 52),
@@ -134,14 +135,17 @@ def test_what_is_seen_comes_in_order_each_once() -> None:
 
 
 def test_no_sighting_shows_the_secret() -> None:
-    assert KNOWN_KEY not in repr(find_secrets(KNOWN_KEY.encode(), SECRETS))
+    assert KNOWN_KEY not in repr(find_secrets(KNOWN_KEY.encode(), KnownValues(SECRETS)))
 
 
 def test_a_short_value_is_looked_for_as_it_is_and_not_in_base64() -> None:
     secrets = [Secret("x", b"short")]
 
-    assert find_secrets(b"a short one", secrets) == [SecretMatch("x", 2, 5)]
-    assert find_secrets(base64.b64encode(b"short") + b"short".hex().encode(), secrets) == []
+    assert find_secrets(b"a short one", KnownValues(secrets)) == [SecretMatch("x", 2, 5)]
+    assert (
+        find_secrets(base64.b64encode(b"short") + b"short".hex().encode(), KnownValues(secrets))
+        == []
+    )
 
 
 def test_an_empty_value_and_a_placeholder_are_no_secrets() -> None:

@@ -42,12 +42,18 @@ def parse_multipart(content_type: bytes, body: bytes) -> list[FormPart] | None:
 
 def part_delimiter(content_type: bytes) -> re.Pattern[bytes] | None:
     """What begins each part, or None where the content type names no boundary."""
-    match = _BOUNDARY.search(content_type)
-    if match is None:
+    name = boundary(content_type)
+    if name is None:
         return None
     # A line that only begins like the boundary is content.
-    dashed = re.escape(b"\r\n--" + (match[1] or match[2]))
+    dashed = re.escape(b"\r\n--" + name)
     return re.compile(dashed + rb"(?=--|[ \t]{0,%d}\r\n)" % MAX_PADDING)
+
+
+def boundary(content_type: bytes) -> bytes | None:
+    """The boundary that a multipart content type names."""
+    found = _BOUNDARY.search(content_type)
+    return None if found is None else found[1] or found[2]
 
 
 def parse_part(piece: bytes) -> FormPart | None:

@@ -1,4 +1,4 @@
-"""The last look at what is about to be written: no known credential may stand in it.
+"""The last check of what is about to be written: no known credential may stand in it.
 
 Redaction goes to the places it knows; this knows none, and searches the very bytes to be written.
 """
@@ -10,15 +10,16 @@ from tapeway.core.json_text import Json, Pointer, dump
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import Request, Response
 from tapeway.core.redaction.credentials import Secret
-from tapeway.core.redaction.known_values import NO_KNOWN_VALUES, KnownValues, json_safe_spans
+from tapeway.core.redaction.known_values import NO_KNOWN_VALUES, KnownValues
 from tapeway.core.redaction.patterns import value_prefilter
+from tapeway.core.redaction.spans import json_safe_spans
 from tapeway.errors import StoreError
 
 HIDDEN_NAME = "…"
 """Stands in a place for a name that holds a credential itself."""
 
 # How many characters may stand for one: `%25252525xx`, or a `\\u00xx` behind eight backslashes.
-_LONGEST = 13
+_LONGEST_CHARACTER = 13
 
 
 class LeakFound(Exception):
@@ -39,20 +40,20 @@ def leak_error(secret: Secret, place: str) -> StoreError:
 
 
 class LeakGuard:
-    """Knows the credentials of one request, and those of the process, which are `known` for all."""
+    """Looks for the credentials of one request, and for the process's own, which are `known`."""
 
     def __init__(self, secrets: Iterable[Secret], known: KnownValues = NO_KNOWN_VALUES) -> None:
-        self._shown = KnownValues(secrets)
+        self._from_request = KnownValues(secrets)
         self._known = known
         # Of a process there may be dozens, and one automaton serves them all.
-        self._glance = value_prefilter(known.constant_parts) if known.constant_parts else None
+        self._prefilter = value_prefilter(known.constant_parts) if known.constant_parts else None
 
     def check(self, interaction: AnyInteraction, document: Json, text: bytes) -> None:
-        """Raise Sighted for a credential in an interaction's document, written as this text.
+        """Raise LeakFound for a credential in an interaction's document, written as this text.
 
         A body whose content coding could not be taken off is looked into as far as it can be read.
         """
-        if (secret := self._sighting(text)) is not None:
+        if (secret := self._first_secret(text)) is not None:
             raise LeakFound(secret, next(find_places(document, KnownValues([secret])), ()))
         if isinstance(interaction, ForeignInteraction):
             return
@@ -60,34 +61,34 @@ class LeakGuard:
             ("request", interaction.request),
             ("response", interaction.response),
         ):
-            if (secret := self._sighting(_inside(message))) is not None:
+            if (secret := self._first_secret(_decoded_body(message))) is not None:
                 raise LeakFound(secret, (place, "body"))
 
     def watched(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """The pieces of a large body as they come. Raises StoreError for a credential in the next."""
-        secrets = (*self._known.secrets, *self._shown.secrets)
-        longest = max([_LONGEST * len(secret.value) for secret in secrets], default=0)
+        secrets = (*self._known.secrets, *self._from_request.secrets)
+        longest = max([_LONGEST_CHARACTER * len(secret.value) for secret in secrets], default=0)
         before = b""
         for piece in pieces:
-            seen = before + piece
-            if (secret := self._sighting(seen)) is not None:
+            text = before + piece
+            if (secret := self._first_secret(text)) is not None:
                 raise leak_error(secret, "a large body")
-            before = seen[-longest:] if longest else b""
+            before = text[-longest:] if longest else b""
             yield piece
 
-    def _sighting(self, data: bytes) -> Secret | None:
-        if self._glance is not None and self._glance.search(data) is not None:
-            found = _sighting(data, self._known)
+    def _first_secret(self, data: bytes) -> Secret | None:
+        if self._prefilter is not None and self._prefilter.search(data) is not None:
+            found = _first_secret(data, self._known)
             if found is not None:
                 return found
-        return _sighting(data, self._shown)
+        return _first_secret(data, self._from_request)
 
 
 def find_places(value: Json, known: KnownValues, at: Pointer = ()) -> Iterator[Pointer]:
-    """Where in a document one of these stands, in values and in names."""
+    """Where in a document one of these values stands, in values and in names."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            hidden = _sighting(name.encode(), known) is not None
+            hidden = _first_secret(name.encode(), known) is not None
             here = (*at, HIDDEN_NAME if hidden else name)
             if hidden:
                 yield here
@@ -97,11 +98,11 @@ def find_places(value: Json, known: KnownValues, at: Pointer = ()) -> Iterator[P
             yield from find_places(inner, known, (*at, index))
     elif value is not None:
         text = value.encode() if isinstance(value, str) else dump(value)
-        if _sighting(text, known) is not None:
+        if _first_secret(text, known) is not None:
             yield at
 
 
-def _sighting(data: bytes, known: KnownValues) -> Secret | None:
+def _first_secret(data: bytes, known: KnownValues) -> Secret | None:
     if not known.may_occur_in(data):
         return None
     # Behind a minus the digits of a credential are another value, and stay.
@@ -109,6 +110,6 @@ def _sighting(data: bytes, known: KnownValues) -> Secret | None:
     return found.secret if found is not None else None
 
 
-def _inside(message: Request | Response) -> bytes:
+def _decoded_body(message: Request | Response) -> bytes:
     coding = content_coding(message.headers)
     return decode_leniently(coding, message.body) if coding else b""

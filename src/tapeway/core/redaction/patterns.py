@@ -1,41 +1,36 @@
-"""Secrets that can be told by how they look, whatever place they stand in.
+"""Secrets recognised by how they look, in whatever place they stand, and the prefilter.
 
-A shape has to be so long and so odd that neither prose, nor an identifier of an API, nor base64
-has it: `task-management-for-everyone`, `toolu_…` and pictures stay as they are.
+A pattern has to be so long and so odd that neither prose, nor an identifier of an API, nor base64
+has it: `task-management-for-everyone`, `toolu_…` and pictures stay as they are. In URLs, signed
+links, parameters named like a key and passwords count too; prose has such URLs as well, so only
+what looks like a key is one: `?api_key=YOUR_KEY` is not.
 
-Credentials in URLs that stand in a text: signed links, parameters named like a key, passwords.
-
-Prose has such URLs too, so only what looks like a key counts: `?api_key=YOUR_KEY` does not.
-
-One fast look that tells whether a text may hold any secret at all.
-
-Nearly none does, so this is what redaction costs: a single pass of RE2's automaton over the text,
-some 1.6 µs for each KiB, for all shapes, all names of fields and all values that stay the same.
+Nearly no text holds any secret, so the prefilter is what redaction costs: a single pass of RE2's
+automaton, some 1.6 µs for each KiB, for all patterns, all names of fields and all known values.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
 import re2  # type: ignore[import-untyped]
 
-from tapeway.core.redaction import secret_names
 from tapeway.core.redaction.credentials import Secret
-from tapeway.core.redaction.secret_names import KEY_LIKE
+from tapeway.core.redaction.secret_names import KEY_LIKE, NAME_CANDIDATE
 from tapeway.core.redaction.spans import PLACEHOLDER, Span
 
 MAX_LENGTH = 32 * 1024
-"""No shape is longer than this."""
+"""No pattern matches more than this."""
 
 # Words have letters only; where a name could be one, a digit is asked for.
 _DIGIT = "(?=[A-Za-z_]{0,40}[0-9])"
 _PEM_ENDS = r"-----(?:{})(?: |\+|%20)(?:[A-Z0-9]+(?: |\+|%20)){{0,3}}PRIVATE(?: |\+|%20)KEY(?:(?: |\+|%20)BLOCK)?-----"
 _PEM_LINES = r"(?:[A-Za-z0-9+/=\s]|\\+[nr/]|%[0-9A-Fa-f]{2})"
 
-# Label, how it begins (for RE2, which finds candidates), and what it is.
-_SHAPES: tuple[tuple[str, str, str], ...] = (
+# Label, how it begins (for RE2, which finds candidates), and all of it.
+_PATTERNS: tuple[tuple[str, str, str], ...] = (
     ("anthropic-key", "sk-ant-[A-Za-z0-9_-]{16}", "sk-ant-[A-Za-z0-9_-]{16,512}"),
     (
         "openai-key",
@@ -95,19 +90,18 @@ _SHAPES: tuple[tuple[str, str, str], ...] = (
     ),
 )
 
-LABELS = frozenset([label for label, _, _ in _SHAPES])
-"""What the shapes are called in placeholders and reports."""
+LABELS = frozenset([label for label, _, _ in _PATTERNS])
+"""What the patterns are called in placeholders and reports."""
 
 # A letter before it makes it the end of a word, unless that belongs to an escape.
 _BEFORE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u[0-9A-Fa-f]{4}))"
 _CANDIDATE_BEFORE = r"(?:^|[^A-Za-z0-9_-]|\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4})"
-
-PATTERN_CANDIDATE = f"{_CANDIDATE_BEFORE}(?:{'|'.join([begins for _, begins, _ in _SHAPES])})"
-"""Where a shape may begin, in RE2's syntax: a single search for whoever asks for more than shapes."""
-_EXACT = [(label, re.compile(f"{_BEFORE}{exact}".encode())) for label, _, exact in _SHAPES]
-_HIDDEN = b"REDACTED."
+_BEGINNINGS = "|".join([begins for _, begins, _ in _PATTERNS])
+_EXACT = [(label, re.compile(f"{_BEFORE}{exact}".encode())) for label, _, exact in _PATTERNS]
+_PLACEHOLDER_START = b"REDACTED."
 _LONGEST_ESCAPE = 6
-_NAMES = "|".join(
+
+_PARAMETER_NAMES = "|".join(
     [
         "(?:access|auth|id|private|refresh)_token",
         "api[-_]?key",
@@ -119,71 +113,12 @@ _NAMES = "|".join(
         "x-goog-signature",
     ]
 )
-_PARAMETER = rf"(?i:(?:[?&]|\\u0026|&amp;)({_NAMES})=)"
 _LOGIN = r"[A-Za-z]://[^/?#\s:@\"'<>\\]{0,64}:"
-
-URL_CANDIDATE = f"{_PARAMETER}|{_LOGIN}".replace(f"({_NAMES})", f"(?:{_NAMES})")
-"""Where one may stand, in RE2's syntax: a single search for whoever asks for more."""
-
-_VALUE = re.compile(rb"""[^&?#\s"'<>\\,;)\]}]{16,4096}""")
-
+_URL_CANDIDATE = rf"(?i:(?:[?&]|\\u0026|&amp;)(?:{_PARAMETER_NAMES})=)|{_LOGIN}"
+_PARAMETER_VALUE = re.compile(rb"""[^&?#\s"'<>\\,;)\]}]{16,4096}""")
 _PASSWORD = re.compile(rb"""(?=[^@]{0,256}[0-9])([^/?#\s@"'<>\\]{12,256})@""")
+
 _MAX_AUTOMATON = 64 * 1024 * 1024
-
-
-def find_patterns(data: bytes, start: int = 0) -> Iterator[Span]:
-    """Every secret from `start` on that its shape gives away."""
-    at = max(0, start - _LONGEST_ESCAPE)
-    while (candidate := _shape_candidates().search(data, at)) is not None:
-        begin = candidate.start(1)
-        span = _confirmed(data, begin) if begin >= start else None
-        if span is not None:
-            yield span
-        at = max(begin + 1, span.end if span else 0)
-
-
-@cache
-def _shape_candidates() -> Any:
-    options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1
-    begins = "|".join([begins for _, begins, _ in _SHAPES])
-    return re2.compile(f"{_CANDIDATE_BEFORE}({begins})".encode(), options)
-
-
-def _confirmed(data: bytes, start: int) -> Span | None:
-    for label, exact in _EXACT:
-        found = exact.match(data, start)
-        if found is not None:
-            # A placeholder next to it is no part of it.
-            hidden = data.find(_HIDDEN, start, found.end() + 1)
-            if hidden >= 0:
-                found = exact.match(data, start, hidden)
-        if found is not None:
-            return Span(start, found.end(), Secret(label, found[0]))
-    return None
-
-
-def find_url_credentials(data: bytes, start: int = 0) -> Iterator[Span]:
-    """Every one from `start` on."""
-    at = start
-    while (candidate := _url_candidates().search(data, at)) is not None:
-        at = candidate.end()
-        name = candidate[1]
-        value = (_VALUE if name else _PASSWORD).match(data, at)
-        if value is None:
-            continue
-        end = value.end() if name else value.end(1)
-        secret = unquote_to_bytes(data[at:end])
-        if PLACEHOLDER.match(data, at) is None and (not name or KEY_LIKE.fullmatch(secret)):
-            yield Span(at, end, Secret(name.decode().lower() if name else "userinfo", secret))
-            at = end
-
-
-@cache
-def _url_candidates() -> Any:
-    options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1
-    return re2.compile(f"{_PARAMETER}|{_LOGIN}".encode(), options)
 
 
 class Prefilter(Protocol):
@@ -193,29 +128,81 @@ class Prefilter(Protocol):
 
 
 @lru_cache(maxsize=64)
-def secret_prefilter(cores: Iterable[bytes]) -> Prefilter:
-    """A look for these pieces of known values, and for whatever shape or name may give one away.
+def secret_prefilter(constant_parts: tuple[bytes, ...]) -> Prefilter:
+    """Whatever may be a secret: these parts of known values, every pattern, every telling name.
 
     It costs a millisecond to make, so it is for values that are the same for many texts.
     """
-    return _automaton(
-        *[
-            each.encode()
-            for each in (PATTERN_CANDIDATE, secret_names.NAME_CANDIDATE, URL_CANDIDATE)
-        ],
-        *map(re.escape, cores),
-    )
+    candidates = (f"{_CANDIDATE_BEFORE}(?:{_BEGINNINGS})", NAME_CANDIDATE, _URL_CANDIDATE)
+    return _prefilter(*[each.encode() for each in candidates], *map(re.escape, constant_parts))
 
 
 @lru_cache(maxsize=64)
-def value_prefilter(cores: tuple[bytes, ...]) -> Prefilter:
-    """The same for these pieces alone."""
-    return _automaton(*map(re.escape, cores))
+def value_prefilter(constant_parts: tuple[bytes, ...]) -> Prefilter:
+    """The same for these parts of known values alone."""
+    return _prefilter(*map(re.escape, constant_parts))
 
 
-def _automaton(*patterns: bytes) -> Prefilter:
+def find_patterns(data: bytes, start: int = 0) -> Iterator[Span]:
+    """Every secret from `start` on that its pattern gives away."""
+    at = max(0, start - _LONGEST_ESCAPE)
+    while (candidate := _pattern_candidates().search(data, at)) is not None:
+        begin = candidate.start(1)
+        span = _exact_span(data, begin) if begin >= start else None
+        if span is not None:
+            yield span
+        at = max(begin + 1, span.end if span else 0)
+
+
+def find_url_credentials(data: bytes, start: int = 0) -> Iterator[Span]:
+    """Every secret from `start` on in a parameter or the password of a URL."""
+    at = start
+    while (candidate := _url_candidates().search(data, at)) is not None:
+        at = candidate.end()
+        name = candidate[1]
+        value = (_PARAMETER_VALUE if name else _PASSWORD).match(data, at)
+        if value is None:
+            continue
+        end = value.end() if name else value.end(1)
+        secret = unquote_to_bytes(data[at:end])
+        if PLACEHOLDER.match(data, at) is None and (not name or KEY_LIKE.fullmatch(secret)):
+            yield Span(at, end, Secret(name.decode().lower() if name else "userinfo", secret))
+            at = end
+
+
+def compile_for_bytes(pattern: bytes, *, max_mem: int | None = None) -> Any:
+    """A pattern of RE2's that searches octets, whatever text they are."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
-    options.max_mem = _MAX_AUTOMATON
-    found: Prefilter = re2.compile(b"|".join(patterns), options)
+    if max_mem is not None:
+        options.max_mem = max_mem
+    return re2.compile(pattern, options)
+
+
+def _prefilter(*patterns: bytes) -> Prefilter:
+    found: Prefilter = compile_for_bytes(b"|".join(patterns), max_mem=_MAX_AUTOMATON)
     return found
+
+
+@cache
+def _pattern_candidates() -> Any:
+    return compile_for_bytes(f"{_CANDIDATE_BEFORE}({_BEGINNINGS})".encode())
+
+
+@cache
+def _url_candidates() -> Any:
+    with_name = _URL_CANDIDATE.replace(f"(?:{_PARAMETER_NAMES})", f"({_PARAMETER_NAMES})")
+    return compile_for_bytes(with_name.encode())
+
+
+def _exact_span(data: bytes, start: int) -> Span | None:
+    for label, exact in _EXACT:
+        found = exact.match(data, start)
+        if found is not None:
+            # A placeholder next to it is no part of it.
+            hidden = data.find(_PLACEHOLDER_START, start, found.end() + 1)
+            if hidden >= 0:
+                found = exact.match(data, start, hidden)
+        if found is not None:
+            return Span(start, found.end(), Secret(label, found[0]))
+    return None

@@ -1,33 +1,33 @@
-"""Places in a text that hold a secret, and the text with something else in those places.
-
-What stands in a cassette where a secret stood.
-"""
+"""Places in a text that hold a secret (spans), and the text with placeholders in those places."""
 
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
-from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.credentials import MIN_VALUE, Secret
 
 PLACEHOLDER = re.compile(rb"REDACTED\.[A-Za-z0-9_-]+\.[0-9a-p]{8}")
 """Safe in JSON, URLs, header fields and cookies alike. What is made here has no digits, and so is no
 key to the scanners that people run over their repositories; earlier ones had them."""
 
 SHORT_PREFIX = "short-"
-"""Marks the placeholder of a value too short to be a key for certain: it still tells requests
-apart in the match key, where a long one is left out."""
+"""Begins the label of a value too short to be a key for certain: its placeholder still tells
+requests apart in the match key, where that of a long one is left out."""
+
 _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
-_ODD = re.compile(r"[^A-Za-z_-]+")
+_NOT_IN_LABEL = re.compile(r"[^A-Za-z_-]+")
+_AFTER_NUMBER = re.compile(rb"\s*(?:[,\]}]|\Z)")
+_ESCAPED = re.compile(rb"\\.")
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
     """A secret from `start` to before `end`.
 
-    `quote` goes around what stands for it: where a number stood, JSON needs a string. Without a
-    secret the span is a further piece of the one before and is emptied.
+    `quote` goes around its placeholder: where a number stood, JSON needs a string. Without a secret
+    the span is a further piece of the one before and is emptied.
     """
 
     start: int
@@ -36,23 +36,34 @@ class Span:
     quote: bytes = b""
 
 
+def label_for(name: str, value: bytes) -> str:
+    """The label of a value that the name of its field or parameter says is a secret."""
+    return name.lower() if len(value) >= MIN_VALUE else f"{SHORT_PREFIX}{name.lower()}"
+
+
+def placeholder(label: str, digest: bytes) -> bytes:
+    """What stands for a secret seen in this place, of which the digest tells it from others."""
+    letters = digest[:4].hex().translate(_LETTERS)
+    return f"REDACTED.{_NOT_IN_LABEL.sub('-', label) or 'value'}.{letters}".encode()
+
+
 def merge_spans(spans: Iterable[Span]) -> list[Span]:
     """The spans in order, overlapping ones made one that is named after the first and longest."""
-    found: list[Span] = []
+    merged: list[Span] = []
     for span in sorted(spans, key=lambda each: (each.start, -each.end, each.secret is None)):
-        if not found or span.start >= found[-1].end:
-            found.append(span)
+        if not merged or span.start >= merged[-1].end:
+            merged.append(span)
         else:
-            last = found[-1]
+            last = merged[-1]
             end, secret = max(last.end, span.end), last.secret or span.secret
-            found[-1] = replace(last, end=end, secret=secret)
-    return found
+            merged[-1] = replace(last, end=end, secret=secret)
+    return merged
 
 
 def replace_spans(
     whole: bytes, lengths: Sequence[int], spans: Sequence[tuple[Span, bytes]]
 ) -> list[bytes]:
-    """The pieces of these lengths with each span exchanged, every border where it was.
+    """The pieces of these lengths with each span replaced, every border where it was.
 
     A span that a border cut in two goes to the piece it began in.
     """
@@ -69,11 +80,47 @@ def replace_spans(
         while borders and borders[0] < span.end:
             borders.popleft()
             moved.append(size)
-    mended = b"".join(pieces)
-    return [mended[start:end] for start, end in pairwise([0, *moved])]
+    redacted = b"".join(pieces)
+    return [redacted[start:end] for start, end in pairwise([0, *moved])]
 
 
-def placeholder(label: str, digest: bytes) -> bytes:
-    """What stands for a secret seen in this place, of which the digest tells it from others."""
-    mark = digest[:4].hex().translate(_LETTERS)
-    return f"REDACTED.{_ODD.sub('-', label) or 'value'}.{mark}".encode()
+def json_safe_spans(text: bytes, spans: Iterable[Span]) -> Iterator[Span]:
+    """The spans as they may be replaced where the text is JSON, which has to stay JSON.
+
+    A number becomes a string, so its placeholder needs quotes. Behind a minus it is another number,
+    and is left.
+    """
+    numbers = _NumberStarts(text)
+    for span in sorted(spans, key=lambda each: each.start):
+        is_digits = text[span.start : span.end].isdigit()
+        if (
+            not is_digits
+            or not numbers.may_begin(span.start)
+            or _AFTER_NUMBER.match(text, span.end) is None
+        ):
+            yield span
+        elif not text.endswith(b"-", 0, span.start):
+            yield Span(span.start, span.end, span.secret, b'"')
+
+
+class _NumberStarts:
+    """Tells, at one place after the other, whether a number of JSON's may begin there."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._at = 0
+        self._inside_string = False
+        self._begins = False
+
+    def may_begin(self, at: int) -> bool:
+        between = self._text[self._at : at]
+        if not between and at:
+            return self._begins
+        line = between.rfind(b"\n") + 1
+        # A string of JSON's ends on its line.
+        self._inside_string &= not line
+        self._inside_string ^= _ESCAPED.sub(b"", between[line:]).count(b'"') % 2 == 1
+        before = between[line:].rstrip(b"- \t\r")[-1:]
+        self._begins = not self._inside_string and before in (b"", b":", b",", b"[")
+        self._at = at
+        return self._begins

@@ -1,14 +1,9 @@
-"""Secrets that an answer tells bit by bit, over many events or lines.
+"""Secrets that a response spreads over many events, lines or frames.
 
 A model types a key as it types anything: a few letters to each event, in the same place of each
-event's JSON. Read one after the other, those strings hold the key; none of them does alone.
-
-Where the strings of a JSON text stand in it.
-
-What AWS's event stream tells, taken out of its frames and put back into them.
-
-A frame says how long it is and has checksums, and a model's own events stand in base64 inside: what
-is exchanged in such bytes as they are leaves frames that no client reads.
+event's JSON. Read one after the other, the strings of that place (a column) hold the key; none of
+them does alone. So the strings of each column are put together and searched, and what is found is
+traced back to where its characters stand in the body.
 """
 
 import re
@@ -21,21 +16,87 @@ from typing import NamedTuple
 import orjson
 
 from tapeway.core.http.headers import media_type
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, Pointer
 from tapeway.core.redaction.spans import Span, merge_spans, replace_spans
 from tapeway.core.streams.aws_frames import AwsFrame
 
-Path = tuple[str | int, ...]
 _TOKEN = re.compile(rb'("((?:[^"\\]|\\.)*)")(\s*:)?|([\[\]{},])')
-_UNIT = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
+_CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
+# Events whose data is one line of JSON, as all providers send them, and lines of JSON alike: what
+# is needed of a document here is its place in the body.
 _DOCUMENT = re.compile(rb"^(?:data:[ ]?)?([{\[].*[}\]])[ \t\r]*$", re.MULTILINE)
-_MEDIA = (b"text/event-stream", b"ndjson", b"jsonl", b"jsonlines", b"json-seq", b"stream+json")
+_STREAM_TYPES = (
+    b"text/event-stream",
+    b"ndjson",
+    b"jsonl",
+    b"jsonlines",
+    b"json-seq",
+    b"stream+json",
+)
 
 
-def json_strings(text: bytes, start: int, end: int) -> Iterator[tuple[Path, int, int]]:
-    """Path and content of each string that is a value, as start and end, in order.
+class _Document(NamedTuple):
+    """JSON that is one of many: where its text begins and ends, and which part of that it is."""
 
-    The text between the two has to be JSON.
+    start: int
+    end: int
+    root: Pointer
+    value: Json
+
+
+class _Column:
+    """One place of the documents: the strings that stand there, and the places inside it."""
+
+    __slots__ = ("inner", "strings")
+
+    def __init__(self) -> None:
+        self.inner: defaultdict[str | int, _Column] = defaultdict(_Column)
+        self.strings: list[tuple[str, _Document]] = []
+
+
+_StringPlaces = dict[tuple[int, int], dict[Pointer, tuple[int, int]]]
+
+
+def find(
+    body: bytes, content_type: bytes, search: Callable[[bytes], Iterable[Span]]
+) -> Iterator[Span]:
+    """The spans of the body that together hold what `search` finds in strings put together.
+
+    The first span of each has its secret, the further ones none.
+    """
+    top = _Column()
+    for document in _documents(body, content_type):
+        _add_strings(document, top)
+    places: _StringPlaces = {}
+    for path, strings in _changing_columns(top):
+        texts = [text.encode() for text, _ in strings]
+        ends = list(accumulate([len(text) for text in texts]))
+        for span in merge_spans(search(b"".join(texts))):
+            secret = span.secret
+            for number in range(bisect_right(ends, span.start), bisect_left(ends, span.end) + 1):
+                text, at = texts[number], ends[number] - len(texts[number])
+                start, characters = _as_written(body, strings[number][1], path, places)
+                first = start + _length(characters, text[: max(span.start - at, 0)])
+                yield Span(first, start + _length(characters, text[: span.end - at]), secret)
+                secret = None
+
+
+def replace_frame_texts(
+    body: bytes, frames: Sequence[AwsFrame], texts: Sequence[bytes], lengths: Sequence[int]
+) -> list[bytes]:
+    """The stream with these texts in its frames, in pieces where those of these lengths were."""
+    changed = [
+        (Span(frame.start, frame.end, None), frame.with_text(text))
+        for frame, text in zip(frames, texts, strict=True)
+        if text != frame.text
+    ]
+    return replace_spans(body, lengths, changed)
+
+
+def json_strings(text: bytes, start: int, end: int) -> Iterator[tuple[Pointer, int, int]]:
+    """The place of each string that is a value, and where its content starts and ends, in order.
+
+    The text between `start` and `end` has to be JSON.
     """
     path: list[str | int] = []
     for token in _TOKEN.finditer(text, start, end):
@@ -54,60 +115,14 @@ def json_strings(text: bytes, start: int, end: int) -> Iterator[tuple[Path, int,
                 path.pop()
 
 
-def character_units(content: bytes) -> list[str]:
-    """The content of a JSON string, each item what one character of its value is written as."""
-    return _UNIT.findall(content.decode())
-
-
-class _Document(NamedTuple):
-    """JSON that is one of many: where its text begins and ends, and which part of that it is."""
-
-    start: int
-    end: int
-    root: Path
-    value: Json
-
-
-class _Column:
-    """One place of the documents: the strings that stand there, and the places inside it."""
-
-    __slots__ = ("inner", "strings")
-
-    def __init__(self) -> None:
-        self.inner: defaultdict[str | int, _Column] = defaultdict(_Column)
-        self.strings: list[tuple[str, _Document]] = []
-
-
-_Places = dict[tuple[int, int], dict[Path, tuple[int, int]]]
-
-
-def find(
-    body: bytes, content_type: bytes, search: Callable[[bytes], Iterable[Span]]
-) -> Iterator[Span]:
-    """The spans of the body that together hold what `search` finds in strings put together.
-
-    The first span of each has its secret, the further ones none.
-    """
-    top = _Column()
-    for document in _documents(body, content_type):
-        _sort_in(document, top)
-    places: _Places = {}
-    for path, strings in _told(top):
-        texts = [text.encode() for text, _ in strings]
-        ends = list(accumulate([len(text) for text in texts]))
-        for span in merge_spans(search(b"".join(texts))):
-            secret = span.secret
-            for number in range(bisect_right(ends, span.start), bisect_left(ends, span.end) + 1):
-                text, at = texts[number], ends[number] - len(texts[number])
-                start, written = _written(body, strings[number][1], path, places)
-                first = start + _length(written, text[: max(span.start - at, 0)])
-                yield Span(first, start + _length(written, text[: span.end - at]), secret)
-                secret = None
+def written_characters(content: bytes) -> list[str]:
+    """The content of a JSON string, split into what each character of its value is written as."""
+    return _CHARACTER.findall(content.decode())
 
 
 def _documents(body: bytes, content_type: bytes) -> Iterator[_Document]:
     media = media_type(content_type)
-    if media.endswith(_MEDIA) or body.startswith((b"data:", b"event:")):
+    if media.endswith(_STREAM_TYPES) or body.startswith((b"data:", b"event:")):
         for line in _DOCUMENT.finditer(body):
             try:
                 yield _Document(*line.span(1), (), orjson.loads(line[1]))
@@ -123,7 +138,7 @@ def _documents(body: bytes, content_type: bytes) -> Iterator[_Document]:
             yield _Document(0, len(body), (index,), element)
 
 
-def _sort_in(document: _Document, top: _Column) -> None:
+def _add_strings(document: _Document, top: _Column) -> None:
     # Not by recursion: what a service nests may be deeper than that goes. An event is small and
     # there are hundreds, so strings, which most values are, take no turn of their own.
     nodes: list[tuple[Json, _Column]] = [(document.value, top)]
@@ -143,37 +158,26 @@ def _sort_in(document: _Document, top: _Column) -> None:
                 nodes.append((each, columns[name]))
 
 
-def _told(top: _Column) -> Iterator[tuple[Path, list[tuple[str, _Document]]]]:
-    columns: list[tuple[Path, _Column]] = [((), top)]
+def _changing_columns(top: _Column) -> Iterator[tuple[Pointer, list[tuple[str, _Document]]]]:
+    columns: list[tuple[Pointer, _Column]] = [((), top)]
     while columns:
         path, column = columns.pop()
         columns += [((*path, name), inner) for name, inner in column.inner.items()]
-        # What is the same in each event, as an id or a model's name is, is not told bit by bit.
+        # What is the same in each event, as an id or a model's name is, holds no part of a key.
         if len({text for text, _ in column.strings}) > 1:
             yield path, column.strings
 
 
-def _written(
-    body: bytes, document: _Document, path: Path, places: _Places
+def _as_written(
+    body: bytes, document: _Document, path: Pointer, places: _StringPlaces
 ) -> tuple[int, list[str]]:
+    """Where the string at a document's place starts in the body, and how it is written there."""
     extent = (document.start, document.end)
     if extent not in places:
         places[extent] = {found: (start, end) for found, start, end in json_strings(body, *extent)}
     start, end = places[extent][(*document.root, *path)]
-    return start, character_units(body[start:end])
+    return start, written_characters(body[start:end])
 
 
-def _length(written: list[str], text: bytes) -> int:
-    return len("".join(written[: len(text.decode("utf-8", "ignore"))]).encode())
-
-
-def replace_frame_texts(
-    body: bytes, frames: Sequence[AwsFrame], texts: Sequence[bytes], lengths: Sequence[int]
-) -> list[bytes]:
-    """The stream with these texts in its frames, in pieces where those of these lengths were."""
-    changed = [
-        (Span(frame.start, frame.end, None), frame.with_text(text))
-        for frame, text in zip(frames, texts, strict=True)
-        if text != frame.text
-    ]
-    return replace_spans(body, lengths, changed)
+def _length(characters: list[str], text: bytes) -> int:
+    return len("".join(characters[: len(text.decode("utf-8", "ignore"))]).encode())

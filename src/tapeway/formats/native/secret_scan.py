@@ -27,7 +27,7 @@ from tapeway.core.redaction.findings import (
     decode_base64,
     find_replaced,
     masked_prefix,
-    seen,
+    find_secrets,
 )
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.redaction.leak_guard import HIDDEN_NAME
@@ -131,7 +131,7 @@ class SecretScanner:
         start, reported = 0, -1
         for piece in pieces:
             window = before + (piece if opened is None else opened.feed(piece))
-            for each in seen(window, self._known):
+            for each in find_secrets(window, self._known):
                 # A finding in the overlap may have been reported already.
                 if start + each.offset > reported:
                     reported = start + each.offset
@@ -172,7 +172,7 @@ def _findings(value: Json, known: KnownValues, at: Pointer = ()) -> Iterator[Fin
 
 
 def _findings_in(text: bytes, known: KnownValues, place: Pointer) -> Iterator[Finding]:
-    for each in seen(text, known):
+    for each in find_secrets(text, known):
         yield Finding(
             place, each.label, masked_prefix(text[each.offset : each.offset + each.length])
         )
