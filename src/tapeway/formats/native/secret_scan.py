@@ -26,8 +26,8 @@ from tapeway.core.redaction.findings import (
     Finding,
     decode_base64,
     find_replaced,
-    masked_prefix,
     find_secrets,
+    masked_prefix,
 )
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.redaction.leak_guard import HIDDEN_NAME
