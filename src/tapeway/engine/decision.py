@@ -33,29 +33,43 @@ class Planner:
 
     def plan(self, cassette: CassetteIndex, incoming: Incoming, mode: Mode) -> Plan:
         """Decide. Raises NoRoute where no recording answers and nobody could be asked."""
-        request, rules = incoming.request, MODE_POLICIES[mode]
-        seen = self._redact(cassette.head, cassette.rules, _known(incoming))
+        request, policy = incoming.request, MODE_POLICIES[mode]
+        known = request if incoming.large_body is None else _known(incoming)
+        seen = self._redaction.redact(cassette.head.run_id, known, cassette.rules)
         redacted, key, variant = seen.request, seen.key, seen.variant
-        if rules.replays:
-            held = self._held_key(cassette, key, incoming)
-            found = cassette.next(held, self._repeats, variant, can_ask=rules.asks, asked=redacted)
+        if policy.replays:
+            if incoming.route_guessed and key not in cassette:
+                key = self._default_route_key(cassette, key, incoming)
+            found = cassette.next(key, self._repeats, variant, can_ask=policy.asks, asked=redacted)
             if found is not None:
-                return Replay(cassette, in_requested_form(found, request), redacted.target, held)
-            names = self._names_in(cassette, incoming, redacted)
-            if (found := next_by_alias(cassette, names, request, self._repeats)) is not None:
-                held = cassette.key_of(found.index)
-                return Replay(
-                    cassette, in_requested_form(found, request), redacted.target, held, _ALIASED
-                )
-            if not rules.asks:
-                miss = self._miss(cassette, seen, held, incoming)
+                if found.stored_keys:
+                    found = in_requested_form(found, request)
+                return Replay(cassette, found, redacted.target, key)
+            # Few cassettes have aliases, and those of a large body take their time.
+            names = self._aliases_in(cassette, incoming, redacted) if cassette.aliases else ()
+            if names and (by_alias := self._by_alias(cassette, names, request, redacted)):
+                return by_alias
+            if not policy.asks:
+                miss = self._miss(cassette, seen, key, incoming)
+                if not names:
+                    return miss
                 used_up = miss.used_up or used_by_alias(cassette, names, request)
                 return replace(miss, used_up=used_up, note=form_mismatch(cassette, names, request))
         if not request.base:
             raise no_route_error(self._routes, redacted.route, redacted.target)
         return Ask(
-            cassette, cassette.take, rules, request, redacted, key, variant, incoming=incoming
+            *(cassette, cassette.take, policy, request, redacted, seen.key, variant),
+            incoming=incoming,
         )
+
+    def _by_alias(
+        self, cassette: CassetteIndex, names: Sequence[bytes], request: Request, redacted: Request
+    ) -> Replay | None:
+        found = next_by_alias(cassette, names, request, self._repeats)
+        if found is None:
+            return None
+        key = cassette.key_of(found.index)
+        return Replay(cassette, in_requested_form(found, request), redacted.target, key, _ALIASED)
 
     async def digested(self, head: CassetteHead, incoming: Incoming) -> Incoming:
         """What came with what its large body is known by: that is read through in a thread."""
@@ -118,19 +132,14 @@ class Planner:
         at = [each.name for each in named if each.url and same_origin(origin, each.url)]
         return route in (at or [DEFAULT])
 
-    def _names_in(
+    def _aliases_in(
         self, cassette: CassetteIndex, incoming: Incoming, redacted: Request
     ) -> Sequence[bytes]:
-        # Few cassettes have such names, and the keys of a large body take their time.
-        if not cassette.aliases:
-            return ()
         origins = cassette.aliases.origins
         return list(self._names(cassette.head, cassette.rules, incoming, redacted, origins))
 
-    def _held_key(self, cassette: CassetteIndex, key: bytes, incoming: Incoming) -> bytes:
-        """The key to look under: a recording of the default route answers where no other does."""
-        if not incoming.route_guessed or key in cassette:
-            return key
+    def _default_route_key(self, cassette: CassetteIndex, key: bytes, incoming: Incoming) -> bytes:
+        """The key of the same request on the default route, if something is recorded there."""
         if (default := key_on_route(key, DEFAULT)) in cassette:
             return default
         if incoming.original_target is not None:

@@ -65,9 +65,13 @@ Feed = asyncio.Queue[ServedRequest | None]
 
 def tokens_of(usage: Mapping[str, Json]) -> tuple[int, ...]:
     """The tokens a recorded call was charged for, in the order of `TOKENS`."""
-    counts = map(usage.get, TOKENS)
+    prompt, completion, total = map(usage.get, TOKENS)
     # People edit usage by hand, and `true` is an int too.
-    return tuple([count if type(count) is int else 0 for count in counts])
+    return (
+        prompt if type(prompt) is int else 0,
+        completion if type(completion) is int else 0,
+        total if type(total) is int else 0,
+    )
 
 
 class ServedRequests(Protocol):
@@ -102,9 +106,7 @@ class Tally:
     whatever came of a later try.
     """
 
-    replayed: int = 0
-    recorded: int = 0
-    live: int = 0
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
     retries: int = 0
     misses: list[str] = field(default_factory=list)
     tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOKENS, 0))
@@ -119,20 +121,12 @@ class Tally:
             before = self.attempts.follow(served.key, served.attempt or 1, outcome)
         if before is not None:
             self.retries += 1
-            self._count(before, -1)
-        self._count(outcome, 1)
+            self.outcomes[before] -= 1
+        self.outcomes[outcome] += 1
         if outcome == "miss" and before != "miss" and len(self.misses) < MOST_MISSES:
             self.misses.append(f"{served.method} {served.path}")
         for name, count in zip(TOKENS, served.tokens, strict=False):
             self.tokens[name] += count
-
-    def _count(self, outcome: Outcome, by: int) -> None:
-        if outcome == "replayed":
-            self.replayed += by
-        elif outcome == "recorded":
-            self.recorded += by
-        elif outcome == "live":
-            self.live += by
 
 
 class RequestJournal:

@@ -65,9 +65,9 @@ def of_counts(
     """The report of a cassette of which these recordings went unused, or answer the same."""
     return CassetteReport(
         name=name,
-        replayed=tally.replayed,
-        recorded=tally.recorded,
-        live=tally.live,
+        replayed=tally.outcomes["replayed"],
+        recorded=tally.outcomes["recorded"],
+        live=tally.outcomes["live"],
         retries=tally.retries,
         misses=tuple(tally.misses),
         unused=tuple(unused),

@@ -151,10 +151,16 @@ class CassetteIndex:
         take is taken for the token of a second page, and gets None.
         """
         recordings = self._by_key.get(key)
-        if recordings is None or (can_ask and self._is_second_page(recordings, key, variant)):
+        if recordings is None:
             return None
-        cursor = _cursor(key, variant, recordings)
-        chosen = self._choose(recordings, key, cursor, variant, repeats or self.repeats, asked)
+        cursor, found = key, recordings.all
+        if variant or recordings.by_variant is not None:
+            if can_ask and self._is_second_page(recordings, key, variant):
+                return None
+            cursor, found = _cursor(key, variant, recordings), recordings.of_variant(variant)
+            if not found:
+                return None
+        chosen = self._choose(recordings, key, cursor, found, repeats or self.repeats, asked)
         if chosen is not None:
             self.take.count_request(cursor, variant)
             self.take.touched.add(chosen.index)
@@ -299,13 +305,10 @@ class CassetteIndex:
         recordings: KeyedRecordings,
         key: bytes,
         cursor: bytes,
-        variant: bytes,
+        found: Sequence[Interaction],
         repeats: Repeats,
         asked: Request | None,
     ) -> Interaction | None:
-        found = recordings.of_variant(variant)
-        if not found:
-            return None
         if repeats == "first":
             return first_recording(found, asked)
         if (
