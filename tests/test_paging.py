@@ -1,4 +1,4 @@
-"""The order of interactions, and going through a cassette in it, whatever its store gives out at once."""
+"""Going through a cassette in order, whatever its store gives out at once."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.core.model.messages import BodyFile
-from tapeway.paging import _WALK_BYTES, Placement, count_of, walk_cassette
+from tapeway.paging import PAGE_BYTES, walk_cassette
 from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
@@ -37,9 +37,7 @@ async def test_all_comes_in_order_with_head_and_count(store: CassetteStore) -> N
     assert found is not None
     assert (found.head, found.count) == (HEAD, 41)
     assert [each.index for each in [item async for item in found.items]] == list(range(41))
-    assert await count_of(store, "x") == 41
     assert await walk_cassette(store, "y") is None
-    assert await count_of(store, "y") is None
     await store.close()
 
 
@@ -50,10 +48,10 @@ async def test_a_store_that_has_pages_is_not_loaded() -> None:
     await store.edit("x", 599, None)
     store.loads = 0
 
-    assert await count_of(store, "x") == 599
-    assert store.pages == []
     found = await walk_cassette(store, "x")
     assert found is not None
+    assert found.count == 599
+    assert store.pages == []
     assert [each async for each in found.items] == items[:-1]
     assert store.loads == 0
     # Small ones come many at a time.
@@ -63,7 +61,7 @@ async def test_a_store_that_has_pages_is_not_loaded() -> None:
 async def test_heavy_recordings_come_few_at_a_time() -> None:
     store = BitByBitStore()
     made = recording(0).exchange
-    file = BodyFile("", _WALK_BYTES, "00" * 32)
+    file = BodyFile("", PAGE_BYTES, "00" * 32)
     heavy = replace(made, response=replace(made.response, chunks=(), file=file))
     await store.save("x", StoredCassette(HEAD, (heavy,) * 20))
 
@@ -72,28 +70,3 @@ async def test_heavy_recordings_come_few_at_a_time() -> None:
     assert found is not None
     assert len([each async for each in found.items]) == 20
     assert store.pages == [8, 2] + [1] * 11
-
-
-def test_what_supersedes_takes_the_first_place_it_frees() -> None:
-    placement = Placement((index, f"old {index}") for index in range(5))
-
-    placement.add(5, "new", supersedes=[3, 1])
-
-    assert placement.items() == [(0, "old 0"), (5, "new"), (2, "old 2"), (4, "old 4")]
-    assert 1 not in placement
-    assert placement.next_free == 6
-
-
-def test_what_supersedes_nothing_that_is_there_goes_to_the_end() -> None:
-    placement = Placement([(0, "a")])
-
-    placement.add(1, "b", supersedes=[7])
-
-    assert placement.items() == [(0, "a"), (1, "b")]
-
-
-def test_a_number_once_given_is_not_free_again() -> None:
-    placement = Placement([(4, "a")])
-    placement.add(2, "b", supersedes=[4])
-
-    assert placement.next_free == 5

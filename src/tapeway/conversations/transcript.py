@@ -20,8 +20,13 @@ from tapeway.conversations.reader import (
 from tapeway.conversations.threading import Threads
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
-from tapeway.core.model.messages import BodyFile, ResponseChunk
+from tapeway.core.model.interaction import (
+    AnyInteraction,
+    ForeignInteraction,
+    Interaction,
+    large_bodies,
+)
+from tapeway.core.model.messages import ResponseChunk
 
 MIB = 1024 * 1024
 MAX_BODY_SIZE = 8 * MIB
@@ -76,7 +81,7 @@ async def read_transcript(stored: StoredCassette) -> Transcript:
     left = MAX_TOTAL_SIZE
     for each in stored.interactions:
         if isinstance(each, Interaction) and may_hold_a_conversation(each.request):
-            size = sum(file.size for file in _files(each) if file.size <= MAX_BODY_SIZE)
+            size = sum(file.size for file in large_bodies(each) if file.size <= MAX_BODY_SIZE)
             if size <= left:
                 left -= size
                 found.append(await _inlined(each))
@@ -92,10 +97,6 @@ async def _inlined(item: Interaction) -> Interaction:
     if response.file is not None and response.file.size <= MAX_BODY_SIZE:
         response = replace(response, chunks=(ResponseChunk(await whole(response.file)),), file=None)
     return replace(item, request=request, response=response)
-
-
-def _files(item: Interaction) -> list[BodyFile]:
-    return [file for file in (item.request.file, item.response.file) if file is not None]
 
 
 def _history(items: Iterable[AnyInteraction], conversation: int) -> Iterator[ConversationMessage]:

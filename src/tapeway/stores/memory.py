@@ -20,9 +20,9 @@ from tapeway.core.model.messages import BodyFile
 from tapeway.errors import closed
 from tapeway.formats.cassette_file import JSON
 from tapeway.formats.native import document
-from tapeway.paging import Placement
 from tapeway.ports import Capabilities
 from tapeway.stores.file.journal import payload_of
+from tapeway.stores.shared.recording_order import RecordingOrder
 from tapeway.stores.shared.serialize import document_of, text_of
 
 
@@ -31,7 +31,7 @@ class _Kept:
     """A cassette: its recordings in order, when it was changed, and which change that was."""
 
     head: CassetteHead
-    items: Placement[AnyInteraction]
+    items: RecordingOrder[AnyInteraction]
     at: datetime
     change: int
 
@@ -63,7 +63,7 @@ class MemoryStore:
         found = self._found(name)
         payload_of(recording)
         interaction = copy.deepcopy(recording.interaction)
-        items = Placement[AnyInteraction]() if found is None else found.items
+        items = RecordingOrder[AnyInteraction]() if found is None else found.items
         items.add(interaction.index, interaction, recording.supersedes)
         self._keep(name, copy.deepcopy(head) if found is None else found.head, items)
 
@@ -100,7 +100,7 @@ class MemoryStore:
         self._refuse_when_closed()
         return self._cassettes.get(check_cassette_name(name))
 
-    def _keep(self, name: str, head: CassetteHead, items: Placement[AnyInteraction]) -> None:
+    def _keep(self, name: str, head: CassetteHead, items: RecordingOrder[AnyInteraction]) -> None:
         self._cassettes[name] = _Kept(head, items, datetime.now(UTC), next(self._changes))
 
     def _refuse_when_closed(self) -> None:
@@ -112,8 +112,8 @@ def _stored(found: _Kept) -> StoredCassette:
     return StoredCassette(found.head, tuple(item for _, item in found.items.items()))
 
 
-def _numbered(items: Iterable[AnyInteraction]) -> Placement[AnyInteraction]:
-    return Placement(enumerate(replace(each, index=i) for i, each in enumerate(items)))
+def _numbered(items: Iterable[AnyInteraction]) -> RecordingOrder[AnyInteraction]:
+    return RecordingOrder(enumerate(replace(each, index=i) for i, each in enumerate(items)))
 
 
 def _kept(pieces: Iterable[bytes]) -> BodyFile:

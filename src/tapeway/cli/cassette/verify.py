@@ -25,12 +25,12 @@ from tapeway.core.model.interaction import (
     ForeignInteraction,
     Interaction,
     exchange_of,
+    large_bodies,
 )
 from tapeway.core.model.messages import BodyFile, Request, Response
 from tapeway.errors import StoreAway, StoreError, TapewayError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native.document import encode, load, write
-from tapeway.paging import large_bodies
 from tapeway.ports import CassetteStore, RecordingIndex
 from tapeway.settings.options import Settings
 from tapeway.stores.opening import open_store

@@ -18,7 +18,7 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import ConfigError, StoreError
 from tapeway.formats.native.document import decode, encode
-from tapeway.paging import CassetteWalk, weight
+from tapeway.paging import CassetteWalk, bytes_of_bodies
 from tapeway.ports import CassetteStore
 from tapeway.stores.shared.serialize import document_of
 
@@ -159,7 +159,7 @@ async def batches(
     size = 0
     async for item in items:
         batch.append(item)
-        size += weight(item)
+        size += bytes_of_bodies(item)
         if len(batch) == _MAX_ITEMS or size >= _MAX_BYTES:
             yield await _ready(batch, to, done)
             batch, size = [], 0

@@ -7,11 +7,11 @@ came. Bodies are whole; a response remembers where its chunks ended and when the
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tapeway.core.json_text import Json
-from tapeway.core.model.messages import Failure, Request, Response
+from tapeway.core.model.messages import BodyFile, Failure, Request, Response
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,27 @@ AnyInteraction = Interaction | ForeignInteraction
 def exchange_of(item: AnyInteraction) -> Interaction | None:
     """What answers over HTTP, None for an interaction that nothing there asks for."""
     return item if isinstance(item, Interaction) else item.exchange
+
+
+def large_bodies(item: AnyInteraction) -> tuple[BodyFile, ...]:
+    """The bodies of an interaction that lie in files, or are meant to."""
+    if not isinstance(item, Interaction):
+        return ()
+    return tuple([file for file in (item.request.file, item.response.file) if file is not None])
+
+
+def replace_large_bodies(
+    item: AnyInteraction, change: Callable[[BodyFile], BodyFile]
+) -> AnyInteraction:
+    """The interaction with each of its large bodies changed; the same object where it has none."""
+    if not isinstance(item, Interaction) or not large_bodies(item):
+        return item
+    request, response = item.request, item.response
+    if request.file is not None:
+        request = replace(request, file=change(request.file))
+    if response.file is not None:
+        response = replace(response, file=change(response.file))
+    return replace(item, request=request, response=response)
 
 
 def fingerprint(item: Interaction) -> str:

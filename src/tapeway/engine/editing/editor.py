@@ -27,7 +27,7 @@ from tapeway.core.matching import rules
 from tapeway.core.matching.key import request_key
 from tapeway.core.model.cassette import CassetteHead, Outline, Recording, StoredCassette
 from tapeway.core.model.control import Control
-from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.editing.changes import (
@@ -45,7 +45,6 @@ from tapeway.engine.editing.changes import (
 from tapeway.engine.editing.large_bodies import (
     KeptBodies,
     by_digest,
-    large_bodies,
     outsourced,
     placed,
 )

@@ -8,19 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tapeway.core.matching.body_digest import Digester
-from tapeway.core.model.interaction import AnyInteraction, Interaction
+from tapeway.core.model.interaction import (
+    AnyInteraction,
+    Interaction,
+    large_bodies,
+    replace_large_bodies,
+)
 from tapeway.core.model.messages import LARGE_BODY, BodyFile, ChunkTimes, Request, Response
 from tapeway.errors import AdminError
 from tapeway.ports import BodyKeeper, CassetteStore
 
 _REMEMBERED = 4096
-
-
-def large_bodies(item: AnyInteraction) -> tuple[BodyFile, ...]:
-    """Those of an interaction that lie in files, or are meant to."""
-    if not isinstance(item, Interaction):
-        return ()
-    return tuple([file for file in (item.request.file, item.response.file) if file is not None])
 
 
 def by_digest(items: Iterable[AnyInteraction]) -> dict[str, BodyFile]:
@@ -30,14 +28,7 @@ def by_digest(items: Iterable[AnyInteraction]) -> dict[str, BodyFile]:
 
 def placed(item: AnyInteraction, found: Mapping[str, BodyFile]) -> AnyInteraction:
     """The interaction, its large bodies where they lie. Raises AdminError (422) for one that is lost."""
-    if not isinstance(item, Interaction):
-        return item
-    request, response = item.request, item.response
-    if request.file is not None:
-        request = replace(request, file=_placed(request.file, found))
-    if response.file is not None:
-        response = replace(response, file=_placed(response.file, found))
-    return replace(item, request=request, response=response)
+    return replace_large_bodies(item, lambda file: _placed(file, found))
 
 
 class KeptBodies:

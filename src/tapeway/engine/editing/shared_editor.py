@@ -7,7 +7,7 @@ from functools import partial
 
 from tapeway.body_files import pieces
 from tapeway.core.model.cassette import CassetteHead, Outline, Recording, StoredCassette
-from tapeway.core.model.interaction import AnyInteraction
+from tapeway.core.model.interaction import AnyInteraction, large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.editing.changes import (
@@ -22,7 +22,7 @@ from tapeway.engine.editing.changes import (
     Receipt,
     Reference,
 )
-from tapeway.engine.editing.large_bodies import KeptBodies, large_bodies, outsourced, placed
+from tapeway.engine.editing.large_bodies import KeptBodies, outsourced, placed
 from tapeway.engine.editing.lookup import held_already, no_cassette, no_interaction
 from tapeway.engine.editing.screening import Secrets, screened
 from tapeway.errors import StoreError

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
+from tapeway.core.model.interaction import AnyInteraction, replace_large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.file.paths import Paths
@@ -88,16 +88,7 @@ class Draft:
 
 def placed(folder: int, paths: Paths, item: AnyInteraction) -> AnyInteraction:
     """The interaction with its large bodies found. Raises CassetteCorrupt for one that is lost."""
-    if isinstance(item, ForeignInteraction):
-        return item
-    request, response = item.request, item.response
-    if request.file is not None:
-        request = replace(request, file=_placed(folder, paths, request.file))
-    if response.file is not None:
-        response = replace(response, file=_placed(folder, paths, response.file))
-    if request is item.request and response is item.response:
-        return item
-    return replace(item, request=request, response=response)
+    return replace_large_bodies(item, lambda file: _placed(folder, paths, file))
 
 
 def sweep(folder: int, paths: Paths, spared: Collection[str] = ()) -> None:

@@ -11,7 +11,6 @@ from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
 from tapeway.formats.native.document import ParsedFile, decode
-from tapeway.paging import Placement
 from tapeway.stores.file import bodies
 from tapeway.stores.file.journal import (
     CassetteJournal,
@@ -22,6 +21,7 @@ from tapeway.stores.file.journal import (
 )
 from tapeway.stores.file.paths import Paths
 from tapeway.stores.shared.durable_files import Content, read_file, signature_of, store_error
+from tapeway.stores.shared.recording_order import RecordingOrder
 
 T = TypeVar("T")
 
@@ -150,15 +150,15 @@ def _merge(
     entries: Iterable[JournaledRecording],
     make: Callable[[Document, int], T],
 ) -> list[T]:
-    placement = Placement(items)
+    order = RecordingOrder(items)
     # A file edited meanwhile may have given the number of a recording to something else.
     given: dict[int, int] = {}
     for entry in entries:
         wanted = entry.index
-        index = given[wanted] = placement.next_free if wanted in placement else wanted
+        index = given[wanted] = order.next_free if wanted in order else wanted
         supersedes = [given.get(each, each) for each in entry.supersedes]
-        placement.add(index, make(entry.document, index), supersedes)
-    return [item for _, item in placement.items()]
+        order.add(index, make(entry.document, index), supersedes)
+    return [item for _, item in order.items()]
 
 
 def _asset(folder: int, paths: Paths, digest: str) -> bytes | None:

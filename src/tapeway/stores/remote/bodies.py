@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 
 from tapeway.body_files import Temporary, stream
-from tapeway.core.model.interaction import AnyInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, replace_large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreAway, closed
 from tapeway.stores.remote.client import RemoteClient, path_of
@@ -72,16 +72,7 @@ class RemoteBodies:
 
     def lend(self, name: str, item: AnyInteraction) -> AnyInteraction:
         """The interaction with its large bodies within reach."""
-        if not isinstance(item, Interaction):
-            return item
-        request, response = item.request, item.response
-        if request.file is not None:
-            request = replace(request, file=self._lent(name, request.file))
-        if response.file is not None:
-            response = replace(response, file=self._lent(name, response.file))
-        if request is item.request and response is item.response:
-            return item
-        return replace(item, request=request, response=response)
+        return replace_large_bodies(item, lambda file: self._lent(name, file))
 
     def fetch(self, name: str, file: BodyFile) -> Temporary:
         """A body's file. Raises CassetteCorrupt where it is gone, StoreError."""

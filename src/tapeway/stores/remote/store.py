@@ -18,13 +18,12 @@ from tapeway.core.model.cassette import (
     StoredCassette,
     TakenRecording,
 )
-from tapeway.core.model.interaction import AnyInteraction
+from tapeway.core.model.interaction import AnyInteraction, large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteEdited, ConfigError, StoreError, closed
 from tapeway.formats import jsonl
 from tapeway.formats.cassette_file import JSON
 from tapeway.formats.native import document
-from tapeway.paging import large_bodies
 from tapeway.ports import Capabilities
 from tapeway.stores.remote.bodies import RemoteBodies
 from tapeway.stores.remote.client import PATIENCE_S, SILENCE_S, RemoteAddress, RemoteClient, path_of

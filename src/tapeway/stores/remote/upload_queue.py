@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import CassetteHead, Recording
-from tapeway.core.model.interaction import AnyInteraction
+from tapeway.core.model.interaction import AnyInteraction, large_bodies
 from tapeway.errors import StoreError, TapewayError, describe
 from tapeway.formats.native import document
 from tapeway.formats.native.document import decode, encode, interaction_digest
-from tapeway.paging import Placement, large_bodies
 from tapeway.stores.remote.bodies import RemoteBodies, RemoteBodyFile
 from tapeway.stores.remote.client import RemoteClient, path_of
 from tapeway.stores.remote.errors import RemoteRefused, unexpected
+from tapeway.stores.shared.recording_order import RecordingOrder
 
 _MOST_TOGETHER = 64
 _MOST_OCTETS = 8 * 1024 * 1024
@@ -49,7 +49,7 @@ class Knowledge:
 
     loaded: bool = False
     head: str = ""
-    items: Placement[There] = field(default_factory=Placement)
+    items: RecordingOrder[There] = field(default_factory=RecordingOrder)
     appended: bool = False
     claimed: bool = False
 
@@ -64,7 +64,7 @@ class Knowledge:
     def look(self, head: str, there: Iterable[There]) -> None:
         """It was loaded: everything has the index that it has there."""
         self.loaded, self.head, self.appended = True, head, False
-        self.items = Placement([(each.index, each) for each in there])
+        self.items = RecordingOrder([(each.index, each) for each in there])
 
     def references(self, supersedes: Iterable[int]) -> list[Json]:
         """How the far side is told what a recording takes the place of."""

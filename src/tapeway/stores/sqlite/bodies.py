@@ -15,7 +15,7 @@ from functools import partial
 import apsw
 
 from tapeway.body_files import PIECE, Temporary
-from tapeway.core.model.interaction import AnyInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, replace_large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.stores.sqlite.connection import store_error
@@ -86,16 +86,7 @@ class BodyCache:
 
     def with_bodies(self, item: AnyInteraction) -> AnyInteraction:
         """The interaction with large bodies that are read when they are opened."""
-        if not isinstance(item, Interaction):
-            return item
-        request, response = item.request, item.response
-        if request.file is not None:
-            request = replace(request, file=self._with_handle(request.file))
-        if response.file is not None:
-            response = replace(response, file=self._with_handle(response.file))
-        if request is item.request and response is item.response:
-            return item
-        return replace(item, request=request, response=response)
+        return replace_large_bodies(item, self._with_handle)
 
     def fetch(self, digest: str) -> Temporary:
         """A body's file. Raises CassetteCorrupt where it is gone, StoreError."""

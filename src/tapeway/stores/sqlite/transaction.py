@@ -9,9 +9,8 @@ import apsw
 
 from tapeway.core.cassette.index import index_keys
 from tapeway.core.model.cassette import CassetteHead
-from tapeway.core.model.interaction import AnyInteraction, exchange_of
+from tapeway.core.model.interaction import AnyInteraction, exchange_of, large_bodies
 from tapeway.errors import CassetteCorrupt
-from tapeway.paging import large_bodies
 from tapeway.stores.shared.columns import head_text, numbered, row_of, rules_of
 from tapeway.stores.sqlite.connection import immediate_transaction
 

@@ -1,0 +1,28 @@
+"""The order of interactions while recordings come in."""
+
+from tapeway.stores.shared.recording_order import RecordingOrder
+
+
+def test_what_supersedes_takes_the_first_place_it_frees() -> None:
+    order = RecordingOrder((index, f"old {index}") for index in range(5))
+
+    order.add(5, "new", supersedes=[3, 1])
+
+    assert order.items() == [(0, "old 0"), (5, "new"), (2, "old 2"), (4, "old 4")]
+    assert 1 not in order
+    assert order.next_free == 6
+
+
+def test_what_supersedes_nothing_that_is_there_goes_to_the_end() -> None:
+    order = RecordingOrder([(0, "a")])
+
+    order.add(1, "b", supersedes=[7])
+
+    assert order.items() == [(0, "a"), (1, "b")]
+
+
+def test_a_number_once_given_is_not_free_again() -> None:
+    order = RecordingOrder([(4, "a")])
+    order.add(2, "b", supersedes=[4])
+
+    assert order.next_free == 5
