@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, closing
 from dataclasses import replace
 
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile, ChunkTimes, Response, ResponseChunk
 from tapeway.errors import CassetteCorrupt, StoreError, StoreFull
 
@@ -156,6 +157,16 @@ async def whole(file: BodyFile) -> bytes:
     """All of it, for what is known to fit into memory."""
     async with aclosing(stream(file)) as source:
         return b"".join([piece async for piece in source])
+
+
+async def in_memory(item: AnyInteraction) -> AnyInteraction:
+    """The interaction with its bodies in memory, for what is known to fit there."""
+    if not isinstance(item, Interaction):
+        return item
+    request = item.request
+    if request.file is not None:
+        request = replace(request, file=None, body=await whole(request.file))
+    return replace(item, request=request, response=await recalled(item.response))
 
 
 async def recalled(response: Response) -> Response:

@@ -12,7 +12,7 @@ from tapeway.core.json_text import Json
 from tapeway.errors import RequestError
 from tapeway.integrations.calls.cassette import Kind
 from tapeway.integrations.history import storage
-from tapeway.integrations.history.storage import name_of
+from tapeway.integrations.history.storage import cassette_name
 from tests.conversations.recorded_calls import CHAT, DATE, call, user
 from tests.support.markdown import ROOT, blocks
 
@@ -51,12 +51,12 @@ def test_the_table_names_the_fields_a_message_may_have() -> None:
 
 def test_the_limits_of_a_history_are_those_it_says() -> None:
     assert "up to 128 lowercase letters" in HISTORY
-    assert name_of("a" * 128) == "history/" + "a" * 128
+    assert cassette_name("a" * 128) == "history/" + "a" * 128
     assert "up to 762 characters in total" in HISTORY
-    assert name_of("_" + "a" * 759).startswith("history/escaped/s_5f")
+    assert cassette_name("_" + "a" * 759).startswith("history/escaped/s_5f")
     with pytest.raises(RequestError):
-        name_of("_" + "a" * 760)
-    assert f"has used {storage.MOST_CLAIMED} other sessions since" in HISTORY
+        cassette_name("_" + "a" * 760)
+    assert f"has used {storage.MAX_CLAIMED} other sessions since" in HISTORY
 
 
 def test_the_page_on_the_library_names_every_kind() -> None:

@@ -8,7 +8,7 @@ from tapeway.core.json_text import Json
 from tapeway.errors import CallMissed
 from tapeway.integrations.blocking_cassette import BlockingCassette
 from tapeway.integrations.calls.cassette import Cassette
-from tapeway.integrations.dspy.entries import StoreShelf
+from tapeway.integrations.dspy.entries import CassetteEntryStore
 from tapeway.ports import CassetteStore
 from tapeway.stores.memory import MemoryStore
 
@@ -43,19 +43,19 @@ def test_entries_of_dspys_come_back_by_their_key_and_the_newest_counts(address: 
         request: Json = {"model": "m", "prompt": "x", "_fn_identifier": "dspy.f"}
         return {"request": request, "response": {"type": "json", "data": {"said": said}}}
 
-    def shelf() -> StoreShelf:
-        return StoreShelf(BlockingCassette(store, "suite/qa", repeats="last"))
+    def entries() -> CassetteEntryStore:
+        return CassetteEntryStore(BlockingCassette(store, "suite/qa", repeats="last"))
 
-    one = shelf()
+    one = entries()
     assert one.read() is None
     for key, said in (("k1", "1"), ("k2", "2"), ("k1", "3")):
         one.put(key, entry(said))
     one.close()
-    again = shelf()
+    again = entries()
     found = again.read()
     again.put("k2", entry("4"))
     again.close()
-    last = shelf()
+    last = entries()
 
     assert json.dumps(found, sort_keys=True) == json.dumps(
         {"k1": entry("3"), "k2": entry("2")}, sort_keys=True

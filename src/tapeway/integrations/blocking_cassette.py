@@ -1,7 +1,4 @@
-"""One cassette of any store, for code that cannot await.
-
-An event loop in a thread of its own, for code that cannot await.
-"""
+"""One cassette of any store, for code that cannot await: an event loop in another thread serves it."""
 
 import asyncio
 import os
@@ -15,24 +12,24 @@ from types import TracebackType
 from typing import Self, TypeVar
 from uuid import uuid4
 
-from tapeway.body_files import recalled, whole
+from tapeway.body_files import in_memory
 from tapeway.core.cassette import cursors
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.control import Repeats
-from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import StoreError, TapewayError
 from tapeway.ports import CassetteStore
 from tapeway.stores.opening import open_store
 
 T = TypeVar("T")
-_AT_ONCE = 256
+_BATCH = 256
 
 
 class LoopThread:
-    """Runs coroutines for other threads, also for one that runs an event loop itself.
+    """Runs coroutines for other threads, also for those with an event loop of their own.
 
-    It does not keep the process from ending.
+    Its thread is a daemon: it does not keep the process from ending.
     """
 
     def __init__(self, name: str) -> None:
@@ -42,10 +39,12 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[None, None, T]) -> T:
-        """What the coroutine gives or raises. It goes on where waiting for it is interrupted."""
+        """The coroutine's result or exception. If the wait is interrupted, the coroutine goes on."""
         if os.getpid() != self._process:
             work.close()
-            raise RuntimeError("the thread of this stayed in the process this one was forked from")
+            raise RuntimeError(
+                "this process was forked: its parent has the thread of this cassette"
+            )
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def stop(self) -> None:
@@ -55,7 +54,7 @@ class LoopThread:
             self._thread.join()
 
     def abandon(self, work: Coroutine[None, None, None]) -> None:
-        """Do this last and end, with nobody waiting; whatever goes wrong is nobody's any more."""
+        """Run this as the last coroutine without waiting for it; its errors are dropped."""
         if os.getpid() != self._process or self._loop.is_closed():
             work.close()
             return
@@ -72,61 +71,61 @@ class LoopThread:
 
 
 class BlockingCassette:
-    """A cassette in a store of its own, opened by its first use. Threads may share it.
+    """A cassette in a store that nobody else uses, opened by its first use. Threads may share it.
 
-    What was added is as durable as the store's `append`. `close` brings a file into its final form;
-    without it the journal beside the file holds what was added, which is read along with it.
+    What was added is as durable as the store's `append`. `close` writes a file's final form; without
+    it, what was added stays in the journal beside the file and is read from there.
     """
 
     def __init__(self, store: str | CassetteStore, name: str, *, repeats: Repeats) -> None:
         self.name = check_cassette_name(name)
         self.store = open_store(store) if isinstance(store, str) else store
         self._repeats = repeats
-        self._turn = threading.RLock()
+        self._lock = threading.RLock()
         self._loop: LoopThread | None = None
         self._head: CassetteHead | None = None
         self._next = 0
-        self._detach: Callable[[], object] = _nothing
+        self._detach: Callable[[], object] = lambda: None
 
     @property
     def shown(self) -> str:
-        """The address as shown to people, without a password."""
+        """Store and name for messages, without a password."""
         return f"{self.store.url}#{self.name}"
 
     def load(self) -> StoredCassette | None:
-        """All that is there, bodies in memory, or None. Raises StoreError."""
-        with self._turn:
-            return self._opened().run(self._load())
+        """All of it with bodies in memory, or None if there is none. Raises StoreError."""
+        with self._lock:
+            return self._open().run(self._load())
 
     def head(self) -> CassetteHead:
-        """What the cassette says about itself, or will. Claims it for writing. Raises StoreError."""
-        with self._turn:
-            return self._head or self._opened().run(self._claimed())
+        """The head it has or will get. Claims the cassette for writing. Raises StoreError."""
+        with self._lock:
+            return self._head or self._open().run(self._claim())
 
     def add(self, items: Sequence[AnyInteraction]) -> list[int | TapewayError]:
-        """Add items in order, durable on return: for each its index, or why it could not be kept.
+        """Add items in order, durable on return: for each its index, or why it was not stored.
 
-        Raises StoreError where the cassette cannot be recorded on at all.
+        Raises StoreError if the cassette cannot be recorded into at all.
         """
-        with self._turn:
-            return self._opened().run(self._add([Recording(each) for each in items]))
+        with self._lock:
+            return self._open().run(self._add([Recording(each) for each in items]))
 
     def put(self, item: AnyInteraction, supersedes: tuple[int, ...]) -> int:
-        """Add one in the place of others, and give its index. Raises StoreError."""
-        with self._turn:
-            (done,) = self._opened().run(self._add([Recording(item, supersedes)]))
+        """Add one that replaces others, and give its index. Raises StoreError."""
+        with self._lock:
+            (done,) = self._open().run(self._add([Recording(item, supersedes)]))
         if isinstance(done, TapewayError):
             raise done
         return done
 
     def save(self, items: Sequence[AnyInteraction]) -> None:
-        """Put these in the place of all there is. Raises StoreError."""
-        with self._turn:
-            self._opened().run(self._save(items))
+        """Replace all interactions by these. Raises StoreError."""
+        with self._lock:
+            self._open().run(self._save(items))
 
     def close(self) -> None:
-        """Let go of the cassette and its store. Used again, it is opened again. Raises StoreError."""
-        with self._turn:
+        """Close the cassette and its store; the next use opens them again. Raises StoreError."""
+        with self._lock:
             loop, self._loop, self._head = self._loop, None, None
             if loop is None:
                 return
@@ -147,7 +146,7 @@ class BlockingCassette:
     ) -> None:
         self.close()
 
-    def _opened(self) -> LoopThread:
+    def _open(self) -> LoopThread:
         if self._loop is None:
             loop = LoopThread("tapeway-cassette")
             try:
@@ -157,7 +156,7 @@ class BlockingCassette:
                 raise
             self._loop = loop
             abandoned = weakref.finalize(self, _abandon, loop, self.store)
-            # At the end of the process the store's own threads are gone already.
+            # At exit the store's own threads have ended already.
             abandoned.atexit = False
             self._detach = abandoned.detach
         return self._loop
@@ -166,10 +165,10 @@ class BlockingCassette:
         found = await self.store.load(self.name, writable=False)
         if found is None:
             return None
-        items = [await _recalled(each) for each in found.interactions]
+        items = [await in_memory(each) for each in found.interactions]
         return replace(found, interactions=tuple(items))
 
-    async def _claimed(self) -> CassetteHead:
+    async def _claim(self) -> CassetteHead:
         if self._head is None:
             self._head = await self._shared_head() or await self._own_head() or self._fresh()
         return self._head
@@ -191,13 +190,13 @@ class BlockingCassette:
         return found.head
 
     async def _add(self, recordings: Sequence[Recording]) -> list[int | TapewayError]:
-        head = await self._claimed()
+        head = await self._claim()
         done: list[int | TapewayError] = []
-        for start in range(0, len(recordings), _AT_ONCE):
-            # What is appended at once is made durable at once.
+        for start in range(0, len(recordings), _BATCH):
+            # Concurrent appends share one sync.
             numbered = [
                 replace(each, interaction=replace(each.interaction, index=await self._index()))
-                for each in recordings[start : start + _AT_ONCE]
+                for each in recordings[start : start + _BATCH]
             ]
             done += await asyncio.gather(*[self._append(head, each) for each in numbered])
         return done
@@ -216,7 +215,7 @@ class BlockingCassette:
         return index
 
     async def _save(self, items: Sequence[AnyInteraction]) -> None:
-        head = await self._claimed()
+        head = await self._claim()
         kept = [replace(each, index=index) for index, each in enumerate(items)]
         await self.store.save(self.name, StoredCassette(head, tuple(kept)))
         self._next = len(kept)
@@ -227,27 +226,15 @@ class BlockingCassette:
         return CassetteHead(now, str(uuid4()), meta)
 
 
-def _nothing() -> None: ...
-
-
-async def _recalled(item: AnyInteraction) -> AnyInteraction:
-    if isinstance(item, ForeignInteraction):
-        return item
-    request = item.request
-    if request.file is not None:
-        request = replace(request, body=await whole(request.file), file=None)
-    return replace(item, request=request, response=await recalled(item.response))
-
-
 def _abandon(loop: LoopThread, store: CassetteStore) -> None:
-    loop.abandon(_closed(store))
+    loop.abandon(_close_store(store))
 
 
-async def _closed(store: CassetteStore) -> None:
+async def _close_store(store: CassetteStore) -> None:
     try:
         await store.close()
     except StoreError:
-        return  # What was acknowledged is in the journal, and is read from there.
+        return  # What was acknowledged is in the journal.
 
 
 def _version() -> str:

@@ -1,10 +1,10 @@
-"""interposition's cassettes in any store of tapeway's, for its own synchronous Broker.
+"""interposition's cassettes in any tapeway store, for interposition's own synchronous Broker.
 
     with TapewayCassetteStore("sqlite:cassettes.db", "smoke", create_if_missing=True) as store:
         broker = ThreadSafeBroker.from_store(store, mode="auto", live_responder=ask)
         for chunk in broker.replay(request): ...
 
-Made for interposition 0.6.0, which is to be installed besides.
+It needs interposition 0.6.0.
 """
 
 import logging
@@ -59,15 +59,15 @@ log = logging.getLogger(__name__)
 
 
 class TapewayCassetteStore:
-    """One cassette of a store as interposition's `CassetteStore`.
+    """One cassette of a store as interposition's `CassetteStore`. Threads may share it.
 
-    `store` is an address as `tapeway serve --store` takes it, or a store nobody else uses. `save`
-    adds what the cassette holds that is not stored yet and never removes anything: of several
-    threads with one Broker each passes what it has seen. Threads may share it.
+    `store` is an address as `tapeway serve --store` takes it, or a store that nobody else uses.
+    `save` adds the interactions that are not stored yet and never removes any, because each of
+    several threads with one Broker passes only those it has seen.
 
-    Answers are redacted as everywhere in tapeway. A request that shows a credential is refused with
-    CassetteSaveError, since its fingerprint would find nothing any more; `keep_secrets` stores all
-    as it is.
+    Responses are redacted as everywhere in tapeway. A request that shows a credential is refused
+    with CassetteSaveError: redacted, it would have another fingerprint. `keep_secrets` stores
+    everything as it is.
     """
 
     def __init__(
@@ -81,18 +81,18 @@ class TapewayCassetteStore:
         self._cassette = BlockingCassette(store, cassette, repeats="first")
         self._create_if_missing = create_if_missing
         self._known = None if keep_secrets else KnownValues(process_secrets(Settings(), os.environ))
-        self._turn = threading.RLock()
-        self._there: tuple[Interaction, ...] | None = None
+        self._lock = threading.RLock()
+        self._loaded: tuple[Interaction, ...] | None = None
         self._stored: dict[int, Interaction] = {}
 
     @property
     def path(self) -> Path:
-        """What errors name as the place: the store's address and the cassette."""
+        """The store's address and the cassette, as errors name them."""
         return Path(self._cassette.shown)
 
     def load(self) -> Cassette:
         """All that is stored, in order. Raises CassetteLoadError."""
-        with self._turn:
+        with self._lock:
             try:
                 stored = self._cassette.load()
                 if stored is None and not self._create_if_missing:
@@ -101,31 +101,31 @@ class TapewayCassetteStore:
                 cassette = Cassette(interactions=tuple(_interactions(items, self.path)))
             except (TapewayError, FormatFault, ValueError, RuntimeError) as exc:
                 raise CassetteLoadError(self.path, exc) from exc
-            self._there = cassette.interactions
-            self._stored = {id(each): each for each in self._there}
+            self._loaded = cassette.interactions
+            self._stored = {id(each): each for each in self._loaded}
             return cassette
 
     def save(self, cassette: Cassette) -> None:
-        """Add what is new, durable on return. Raises CassetteSaveError."""
-        with self._turn:
+        """Add the interactions that are new, durable on return. Raises CassetteSaveError."""
+        with self._lock:
             try:
                 self._add(self._new(cassette.interactions))
             except (TapewayError, FormatFault, ValueError, RuntimeError) as exc:
                 raise CassetteSaveError(self.path, exc) from exc
 
     def replace(self, cassette: Cassette) -> None:
-        """Put this in the place of all that is stored. Raises CassetteSaveError."""
-        with self._turn:
+        """Replace everything that is stored. Raises CassetteSaveError."""
+        with self._lock:
             try:
                 self._cassette.save([self._item(each) for each in cassette.interactions])
             except (TapewayError, FormatFault, ValueError, RuntimeError) as exc:
                 raise CassetteSaveError(self.path, exc) from exc
-            self._there = cassette.interactions
-            self._stored = {id(each): each for each in self._there}
+            self._loaded = cassette.interactions
+            self._stored = {id(each): each for each in self._loaded}
 
     def close(self) -> None:
-        """Bring the cassette into its final form and let go of it. Raises CassetteSaveError."""
-        with self._turn:
+        """Write the final form of the cassette and close it. Raises CassetteSaveError."""
+        with self._lock:
             try:
                 self._cassette.close()
             except TapewayError as exc:
@@ -146,14 +146,14 @@ class TapewayCassetteStore:
         new = [each for each in given if id(each) not in self._stored]
         if not new:
             return new
-        if self._there is None:
+        if self._loaded is None:
             stored = self._cassette.load()
             items = () if stored is None else stored.interactions
-            self._there = tuple(_interactions(items, self.path))
-            self._stored = {id(each): each for each in self._there}
+            self._loaded = tuple(_interactions(items, self.path))
+            self._stored = {id(each): each for each in self._loaded}
         given_ids = {id(each) for each in given}
-        # The same recordings, read by somebody else.
-        again = Counter([each for each in self._there if id(each) not in given_ids])
+        # Equal interactions that another thread or process loaded itself are not new.
+        again = Counter([each for each in self._loaded if id(each) not in given_ids])
         if not again:
             return new
         found: list[Interaction] = []
@@ -175,13 +175,13 @@ class TapewayCassetteStore:
                 raise failed
 
     def _item(self, interaction: Interaction) -> AnyInteraction:
-        item = from_interposition(_interposed(interaction))
+        item = from_interposition(_converted(interaction))
         if self._known is None:
             return item
         document = encode(item)
         seen = SecretScanner(self._cassette.head().run_id, self._known).interaction(item, document)
         for finding in seen.findings:
-            if _asked(finding.place):
+            if _in_fingerprint(finding.place):
                 raise StoreError(
                     f"nothing was recorded: the credential '{finding.kind}' stands in "
                     f"{pointer_text(finding.place)}, and a request without it has another fingerprint; "
@@ -194,14 +194,14 @@ class TapewayCassetteStore:
             )
         if seen.document is document:
             return item
-        mended = decode(seen.document, item.index)
-        return with_match_key(mended) if isinstance(mended, Exchange) else mended
+        redacted = decode(seen.document, item.index)
+        return with_match_key(redacted) if isinstance(redacted, Exchange) else redacted
 
 
 class ThreadSafeBroker(Broker):
-    """interposition's Broker for threads to share: none of what they record is lost.
+    """interposition's Broker for threads to share: no recording is lost.
 
-    An answer that could not be saved is in its cassette neither, so that nothing is ever exposed
+    A response that could not be saved is not added to the cassette either, so nothing is replayed
     that is not recorded. The cost of a recording grows little with the cassette.
     """
 
@@ -224,31 +224,31 @@ class ThreadSafeBroker(Broker):
             request=request, fingerprint=request.fingerprint(), response_chunks=chunks
         )
         with self._recording:
-            grown = _grown(self.cassette, interaction)
+            longer = _with_interaction(self.cassette, interaction)
             if store is not None:
-                store.save(grown)
-            self._cassette = grown
+                store.save(longer)
+            self._cassette = longer
         yield from chunks
 
 
-def _grown(cassette: Cassette, interaction: Interaction) -> Cassette:
-    """The cassette with one more; what was checked before is not checked again."""
+def _with_interaction(cassette: Cassette, interaction: Interaction) -> Cassette:
+    """The cassette with one more interaction, without validating the others again."""
     found = Cassette.model_construct(interactions=(*cassette.interactions, interaction))
     index = dict(cassette._index)
     index.setdefault(interaction.fingerprint, len(cassette.interactions))
-    # Where interposition itself puts it.
+    # interposition itself keeps it there.
     object.__setattr__(found, "_index", index)
     return found
 
 
-def _asked(place: tuple[str | int, ...]) -> bool:
-    """Whether the fingerprint covers what stands there."""
+def _in_fingerprint(place: tuple[str | int, ...]) -> bool:
+    """Whether the fingerprint covers this place."""
     return place[:1] == ("request",) or (
         place[:2] == ("metadata", NOTE) and place[2:3] in (("headers",), ("target",), ("protocol",))
     )
 
 
-def _interposed(interaction: Interaction) -> InterpositionInteraction:
+def _converted(interaction: Interaction) -> InterpositionInteraction:
     request = interaction.request
     return InterpositionInteraction(
         request.protocol,
@@ -264,30 +264,30 @@ def _interposed(interaction: Interaction) -> InterpositionInteraction:
 def _interactions(items: Iterable[AnyInteraction], path: Path) -> Iterator[Interaction]:
     left_out = 0
     for item in items:
-        interposed = to_interposition(item)
-        if interposed is None:
+        converted = to_interposition(item)
+        if converted is None:
             left_out += 1
             continue
         yield Interaction(
             request=InteractionRequest(
-                protocol=interposed.protocol,
-                action=interposed.action,
-                target=interposed.target,
-                headers=interposed.headers,
-                body=interposed.body,
+                protocol=converted.protocol,
+                action=converted.action,
+                target=converted.target,
+                headers=converted.headers,
+                body=converted.body,
             ),
-            fingerprint=RequestFingerprint(value=interposed.fingerprint),
+            fingerprint=RequestFingerprint(value=converted.fingerprint),
             response_chunks=tuple(
                 [
                     ResponseChunk(data=each.data, sequence=number, metadata=each.metadata)
-                    for number, each in enumerate(interposed.chunks)
+                    for number, each in enumerate(converted.chunks)
                 ]
             ),
-            metadata=interposed.metadata,
+            metadata=converted.metadata,
         )
     if left_out:
         log.warning(
-            "%s: %d recordings are no answers that interposition could replay: left out",
+            "%s: left out %d recordings that interposition cannot replay",
             path,
             left_out,
         )

@@ -1,4 +1,4 @@
-"""What Python calls with and returns, written down as AgentTape does and read again."""
+"""Python values as JSON, as AgentTape writes them, and back."""
 
 import asyncio
 import json
@@ -19,7 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from tapeway.integrations.calls.values import NoValue, keyed, read, written
+from tapeway.integrations.calls.values import (
+    NotRecordable,
+    hashed_json,
+    json_to_value,
+    value_to_json,
+)
 
 
 class Colour(Enum):
@@ -63,20 +68,20 @@ class Refusing:
     ],
 )  # fmt: skip
 def test_a_value_is_written_as_agenttape_writes_it(value: object) -> None:
-    assert json.dumps(written(value)) == json.dumps(to_jsonable(value))
+    assert json.dumps(value_to_json(value)) == json.dumps(to_jsonable(value))
 
 
 def test_what_cannot_be_dumped_is_told_by_its_attributes() -> None:
-    assert written(Refusing()) == {"shown": "yes"}
+    assert value_to_json(Refusing()) == {"shown": "yes"}
 
 
 def test_what_is_inside_itself_is_cut_off() -> None:
     loop: list[Any] = [1]
     loop.append({"again": loop})
 
-    assert written(loop) == [1, {"again": "<cycle>"}]
+    assert value_to_json(loop) == [1, {"again": "<cycle>"}]
     twice = [1]
-    assert written([twice, twice]) == [[1], [1]]
+    assert value_to_json([twice, twice]) == [[1], [1]]
 
 
 @given(
@@ -87,11 +92,11 @@ def test_what_is_inside_itself_is_cut_off() -> None:
     )
 )  # fmt: skip
 def test_what_json_or_octets_can_say_comes_back_as_it_was(value: object) -> None:
-    assert repr(read(json.loads(json.dumps(written(value))))) == repr(value)
+    assert repr(json_to_value(json.loads(json.dumps(value_to_json(value))))) == repr(value)
 
 
 def test_a_number_that_is_none_comes_back() -> None:
-    back = read(written([math.nan, -math.inf]))
+    back = json_to_value(value_to_json([math.nan, -math.inf]))
 
     assert isinstance(back, list)
     assert math.isnan(back[0])
@@ -99,7 +104,7 @@ def test_a_number_that_is_none_comes_back() -> None:
 
 
 def test_octets_are_hashed_as_the_text_they_are() -> None:
-    assert keyed(written({"a": [b"h\xc3\xa9", b"\xff"], "n": math.inf})) == {
+    assert hashed_json(value_to_json({"a": [b"h\xc3\xa9", b"\xff"], "n": math.inf})) == {
         "a": ["hé", "\ufffd"],
         "n": math.inf,
     }
@@ -109,7 +114,7 @@ def test_octets_are_hashed_as_the_text_they_are() -> None:
 def test_what_only_looks_like_octets_stays_what_it_is(said: object) -> None:
     alike: Any = {"__agenttape_bytes__": said}
 
-    assert read(alike) == keyed(alike) == alike
+    assert json_to_value(alike) == hashed_json(alike) == alike
 
 
 async def _given() -> AsyncGenerator[int]:
@@ -144,12 +149,12 @@ class Half(BaseModel):
     ],
 )
 def test_what_could_not_come_back_is_refused(make: Callable[[], object], said: str) -> None:
-    with pytest.raises(NoValue, match=said):
-        written(make())
+    with pytest.raises(NotRecordable, match=said):
+        value_to_json(make())
 
 
 async def test_what_has_to_be_awaited_is_refused() -> None:
     waiting = asyncio.sleep(0)
-    with pytest.raises(NoValue, match="a coroutine has to be awaited: use acall"):
-        written(waiting)
+    with pytest.raises(NotRecordable, match="a coroutine has to be awaited: use acall"):
+        value_to_json(waiting)
     await waiting

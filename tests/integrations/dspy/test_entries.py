@@ -12,7 +12,7 @@ import pytest
 from tapeway.core.json_text import Json
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.integrations.blocking_cassette import BlockingCassette
-from tapeway.integrations.dspy.entries import EntryStore, FileShelf, StoreShelf
+from tapeway.integrations.dspy.entries import CassetteEntryStore, EntryStore, FileEntryStore
 
 ABOUT = {"dspy_version": "3.4.1"}
 
@@ -29,27 +29,27 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
     return request.param, tmp_path / "store"
 
 
-def shelf_of(place: tuple[str, Path]) -> EntryStore:
+def store_at(place: tuple[str, Path]) -> EntryStore:
     kind, path = place
     if kind == "file":
-        return FileShelf(path.with_suffix(".json"), ABOUT)
+        return FileEntryStore(path.with_suffix(".json"), ABOUT)
     address = str(path) if kind == "folder" else f"sqlite:{path}.db"
-    return StoreShelf(BlockingCassette(address, "suite/qa", repeats="last"))
+    return CassetteEntryStore(BlockingCassette(address, "suite/qa", repeats="last"))
 
 
 def test_entries_come_back_by_their_key_and_the_newest_counts(place: tuple[str, Path]) -> None:
-    one = shelf_of(place)
+    one = store_at(place)
     assert one.read() is None
     one.put("k1", entry("a", "1"))
     one.put("k2", entry("b", "2"))
     one.put("k1", entry("a", "3"))
     one.close()
 
-    again = shelf_of(place)
+    again = store_at(place)
     found = again.read()
     again.put("k2", entry("b", "4"))
     again.close()
-    last = shelf_of(place)
+    last = store_at(place)
 
     assert found == {"k1": entry("a", "3"), "k2": entry("b", "2")}
     assert last.read() == {"k1": entry("a", "3"), "k2": entry("b", "4")}
@@ -58,8 +58,8 @@ def test_entries_come_back_by_their_key_and_the_newest_counts(place: tuple[str, 
 
 def test_a_file_is_readable_private_and_says_where_it_came_from(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "er" / "qa.json"
-    shelf = FileShelf(file, ABOUT)
-    shelf.put("k", entry("é", "1"))
+    store = FileEntryStore(file, ABOUT)
+    store.put("k", entry("é", "1"))
 
     written = json.loads(file.read_text("utf-8"))
     assert written["entries"] == {"k": entry("é", "1")}
@@ -70,20 +70,20 @@ def test_a_file_is_readable_private_and_says_where_it_came_from(tmp_path: Path) 
 
 
 def test_a_file_another_one_wrote_into_meanwhile_keeps_both(tmp_path: Path) -> None:
-    one, other = (FileShelf(tmp_path / "qa.json", ABOUT) for _ in range(2))
+    one, other = (FileEntryStore(tmp_path / "qa.json", ABOUT) for _ in range(2))
     assert one.read() is other.read() is None
     one.put("k1", entry("a", "1"))
     other.put("k2", entry("b", "2"))
     one.put("k3", entry("c", "3"))
 
-    assert set(FileShelf(tmp_path / "qa.json", ABOUT).read() or {}) == {"k1", "k2", "k3"}
+    assert set(FileEntryStore(tmp_path / "qa.json", ABOUT).read() or {}) == {"k1", "k2", "k3"}
 
 
 def _write(path: str, who: int, together: Barrier) -> None:
-    shelf = FileShelf(Path(path), ABOUT)
+    store = FileEntryStore(Path(path), ABOUT)
     together.wait()
     for number in range(10):
-        shelf.put(f"{who}-{number}", entry(str(who), str(number)))
+        store.put(f"{who}-{number}", entry(str(who), str(number)))
 
 
 def test_processes_that_record_into_one_file_lose_nothing(tmp_path: Path) -> None:
@@ -97,15 +97,15 @@ def test_processes_that_record_into_one_file_lose_nothing(tmp_path: Path) -> Non
         each.join()
 
     assert [each.exitcode for each in writers] == [0, 0, 0]
-    assert len(FileShelf(Path(file), ABOUT).read() or {}) == 30
+    assert len(FileEntryStore(Path(file), ABOUT).read() or {}) == 30
 
 
 def test_a_broken_file_is_named_with_its_line_and_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "qa.json"
     file.write_text('{\n "metadata": {},\n "entries": {"k": {"request": {}}}\n}')
-    shelf = FileShelf(file, ABOUT)
+    store = FileEntryStore(file, ABOUT)
 
-    for deed in (shelf.read, lambda: shelf.put("x", entry("a", "1"))):
+    for deed in (store.read, lambda: store.put("x", entry("a", "1"))):
         with pytest.raises(CassetteCorrupt, match=r"qa\.json line 3: entries\.k"):
             deed()
     assert file.read_text().endswith('{"k": {"request": {}}}\n}')
@@ -115,8 +115,8 @@ def test_a_write_that_fails_leaves_what_was_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "qa.json"
-    shelf = FileShelf(file, ABOUT)
-    shelf.put("k", entry("a", "1"))
+    store = FileEntryStore(file, ABOUT)
+    store.put("k", entry("a", "1"))
     before = file.read_bytes()
 
     def full(*_: Any) -> None:
@@ -124,7 +124,7 @@ def test_a_write_that_fails_leaves_what_was_there(
 
     monkeypatch.setattr("tapeway.stores.shared.durable_files.write_all", full)
     with pytest.raises(StoreError, match="no room to write the recording"):
-        shelf.put("k2", entry("b", "2"))
+        store.put("k2", entry("b", "2"))
 
     assert file.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["qa.json"]

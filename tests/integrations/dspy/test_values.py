@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from tapeway.integrations.dspy.values import held, rebuilt
+from tapeway.integrations.dspy.values import decode_value, encode_value
 
 HERE = (__name__ + ".",)
 
@@ -42,22 +42,22 @@ class Forgetful(BaseModel):
     ],
 )
 def test_plain_json_comes_back_as_a_copy(value: Any) -> None:
-    document = held(value)
-    again: Any = rebuilt(document)
+    document = encode_value(value)
+    again: Any = decode_value(document)
 
     assert again == value
     assert type(again) is type(value)
     if isinstance(again, dict):
         again["usage"]["more"] = 1
-        assert rebuilt(document) == value
+        assert decode_value(document) == value
 
 
 def test_a_model_comes_back_with_its_class_and_what_it_cost() -> None:
     answer = Answer(text="Paris", usage=Usage(total_tokens=3), more=[1])  # type: ignore[call-arg]
     object.__setattr__(answer, "_hidden_params", {"response_cost": 0.25, "client": object()})
 
-    document = held(answer, HERE)
-    again = rebuilt(document, HERE)
+    document = encode_value(answer, HERE)
+    again = decode_value(document, HERE)
 
     assert isinstance(again, Answer)
     assert again == answer
@@ -80,7 +80,7 @@ def test_a_model_comes_back_with_its_class_and_what_it_cost() -> None:
 )
 def test_what_would_come_back_otherwise_is_refused(value: object, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        held(value, HERE)
+        encode_value(value, HERE)
 
 
 @pytest.mark.parametrize(
@@ -92,11 +92,11 @@ def test_what_would_come_back_otherwise_is_refused(value: object, why: str) -> N
 )
 def test_no_class_is_imported_from_anywhere_else(path: str) -> None:
     with pytest.raises(ValueError, match="is not rebuilt: allowed are those below"):
-        rebuilt({"type": "pydantic", "class": path, "data": {}})
+        decode_value({"type": "pydantic", "class": path, "data": {}})
 
 
 def test_what_is_no_model_is_not_called() -> None:
     with pytest.raises(ValueError, match="there is no model"):
-        rebuilt({"type": "pydantic", "class": f"{__name__}.pytest.raises", "data": {}}, HERE)
+        decode_value({"type": "pydantic", "class": f"{__name__}.pytest.raises", "data": {}}, HERE)
     with pytest.raises(ValueError, match="cannot be rebuilt"):
-        rebuilt({"type": "Prediction", "data": {}})
+        decode_value({"type": "Prediction", "data": {}})

@@ -16,7 +16,7 @@ from tapeway.errors import CassetteCorrupt, RequestError, StoreError
 from tapeway.integrations.history import storage
 from tapeway.integrations.history.message import Message
 from tapeway.integrations.history.provider import StorageProvider
-from tapeway.integrations.history.storage import HistoryStorage, name_of, session_of
+from tapeway.integrations.history.storage import HistoryStorage, cassette_name, session_id_of
 from tests.stores.contract.kinds import Kind, Place
 from tests.stores.recordings import HEAD, recording
 
@@ -197,9 +197,9 @@ async def test_what_is_no_part_of_a_history_is_an_error_and_not_read_over(
         )
     store = place.again()
     await store.open()
-    found = await store.load(name_of("s"), writable=True)
+    found = await store.load(cassette_name("s"), writable=True)
     assert found is not None
-    await store.save(name_of("s"), StoredCassette(found.head, (*found.interactions, strange)))
+    await store.save(cassette_name("s"), StoredCassette(found.head, (*found.interactions, strange)))
     await store.close()
 
     async with StorageProvider(place.again()) as provider:
@@ -242,7 +242,7 @@ async def test_a_credential_of_the_environment_is_not_kept(
 async def test_more_sessions_than_are_held_open_lose_nothing(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "MOST_CLAIMED", 2)
+    monkeypatch.setattr(storage, "MAX_CLAIMED", 2)
     async with StorageProvider(place.again()) as provider:
         for number in range(2):
             for session in range(5):
@@ -306,7 +306,7 @@ async def test_a_session_is_shown_as_the_conversation_it_is(place: Place) -> Non
         await provider.history.append_messages("s", [Message("tool", {"sum": 4}), said("done")])
     store = place.again()
     await store.open()
-    stored = await store.load(name_of("s"), writable=False)
+    stored = await store.load(cassette_name("s"), writable=False)
     await store.close()
 
     assert stored is not None
@@ -333,17 +333,17 @@ async def test_a_session_is_shown_as_the_conversation_it_is(place: Place) -> Non
     ],
 )
 def test_a_session_has_a_cassette(session: str, name: str) -> None:
-    assert name_of(session) == name
-    assert session_of(name) == session
+    assert cassette_name(session) == name
+    assert session_id_of(name) == session
 
 
 @given(session=st.text(st.characters(codec="utf-8"), min_size=1, max_size=80))
 def test_every_session_has_a_cassette_of_its_own_and_back(session: str) -> None:
-    name = name_of(session)
+    name = cassette_name(session)
 
     assert valid_cassette_name(name)
     assert name == name.lower()
-    assert session_of(name) == session
+    assert session_id_of(name) == session
 
 
 @pytest.mark.parametrize(
@@ -359,16 +359,16 @@ def test_every_session_has_a_cassette_of_its_own_and_back(session: str) -> None:
     ],
 )
 def test_other_cassettes_are_nobodys(name: str) -> None:
-    assert session_of(name) in (None, "escaped")
+    assert session_id_of(name) in (None, "escaped")
 
 
 @given(name=st.from_regex(r"history/[a-z_.0-9/]{1,40}", fullmatch=True))
 def test_no_two_cassettes_are_of_one_session(name: str) -> None:
-    session = session_of(name)
-    assert session is None or name_of(session) == name
+    session = session_id_of(name)
+    assert session is None or cassette_name(session) == name
 
 
 @pytest.mark.parametrize("session", ["", "\udcff", "Ä" * 200])
 def test_what_has_no_cassette_is_refused(session: str) -> None:
     with pytest.raises(RequestError):
-        name_of(session)
+        cassette_name(session)

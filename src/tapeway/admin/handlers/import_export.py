@@ -16,9 +16,9 @@ from tapeway.admin.models.schema import Nothing
 from tapeway.admin.operation import OperationCall, PlainCall
 from tapeway.admin.request_body import MIB, check_content_type, whole_body
 from tapeway.admin.responses import bad_cassette, json_response
-from tapeway.body_files import recalled, whole
+from tapeway.body_files import in_memory
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
+from tapeway.core.model.interaction import Interaction
 from tapeway.engine.editing.changes import digest_of
 from tapeway.errors import AdminError, CassetteCorrupt
 from tapeway.formats import registry
@@ -164,17 +164,8 @@ async def _inlined(name: str, stored: StoredCassette) -> StoredCassette:
         )
     return replace(
         stored,
-        interactions=tuple([await _inlined_interaction(each) for each in stored.interactions]),
+        interactions=tuple([await in_memory(each) for each in stored.interactions]),
     )
-
-
-async def _inlined_interaction(item: AnyInteraction) -> AnyInteraction:
-    if isinstance(item, ForeignInteraction):
-        return item
-    request = item.request
-    if request.file is not None:
-        request = replace(request, body=await whole(request.file), file=None)
-    return replace(item, request=request, response=await recalled(item.response))
 
 
 def _summary(losses: Sequence[Loss]) -> str:

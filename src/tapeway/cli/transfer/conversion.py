@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
-from tapeway.body_files import recalled, whole
+from tapeway.body_files import in_memory
 from tapeway.cli.places import CassettePlace, open_cassette
 from tapeway.cli.secrets import LEFT, CassetteScan, FoundSecret, redacted
 from tapeway.cli.transfer import endpoints
@@ -118,7 +118,9 @@ async def _transfer(
     async def start() -> CassetteWalk:
         walk = await source.start()
         if not isinstance(to, CassettePlace):
-            walk = replace(walk, items=_in_memory(walk.items))
+            # Other tools' formats have no files beside them.
+            items = walk.items
+            walk = replace(walk, items=(await in_memory(each) async for each in items))
         if known is None:
             return walk
         scanned = CassetteScan(source.shown, walk.head, known)
@@ -151,18 +153,6 @@ async def _redacted(
             yield with_match_key(without)
         else:
             yield without
-
-
-async def _in_memory(items: AsyncIterator[AnyInteraction]) -> AsyncIterator[AnyInteraction]:
-    """The interactions with their large bodies, as other tools' formats hold them."""
-    async for item in items:
-        if not isinstance(item, Interaction):
-            yield item
-            continue
-        request = item.request
-        if request.file is not None:
-            request = replace(request, file=None, body=await whole(request.file))
-        yield replace(item, request=request, response=await recalled(item.response))
 
 
 def _into_file(

@@ -1,11 +1,9 @@
-"""Calls of a program's own functions, recorded and replayed from a cassette: tools, retrieval, memory.
+"""Records and replays calls of a program's own functions: tools, retrieval, memory.
 
     with Cassette("cassettes/agent.yaml") as cassette:
         weather = cassette.call("tool", "get_weather", {"city": "London"})
 
-AgentTape's cassettes are read as they are, and what is recorded here its tools can read.
-
-A cassette by the path of its file.
+It reads AgentTape's cassettes as they are, and AgentTape's tools read what it records.
 """
 
 import asyncio
@@ -32,7 +30,13 @@ from tapeway.formats.cassette_file import SERIALIZER_BY_SUFFIX
 from tapeway.formats.native.secret_scan import SecretScanner
 from tapeway.integrations.blocking_cassette import BlockingCassette
 from tapeway.integrations.calls.recorded_calls import CallSlots, boundary_of, key_of, request_of
-from tapeway.integrations.calls.values import NoValue, document_of, exception_of, read, written
+from tapeway.integrations.calls.values import (
+    NotRecordable,
+    exception_to_json,
+    json_to_exception,
+    json_to_value,
+    value_to_json,
+)
 from tapeway.ports import CassetteStore
 from tapeway.settings.options import Settings, process_secrets
 from tapeway.stores.file.store import FileStore
@@ -41,13 +45,13 @@ Kind = Literal["tool", "retrieval", "memory_read", "memory_write", "llm"]
 Mode = Literal["replay", "record", "auto"]
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _MODES: tuple[Mode, ...] = get_args(Mode)
-_NAMED = 3
+_MAX_NAMED = 3
 
 
 def store_of_file(path: Path) -> tuple[CassetteStore, str]:
-    """The store that a cassette's file is in, not yet open, and its name there.
+    """The store for a cassette's file, not yet open, and the cassette's name in it.
 
-    Raises ConfigError for a file that is none, or has another ending than what is there.
+    Raises ConfigError for a file that is no cassette, or whose cassette exists with another suffix.
     """
     if path.suffix not in SERIALIZER_BY_SUFFIX:
         raise ConfigError(
@@ -61,7 +65,7 @@ def store_of_file(path: Path) -> tuple[CassetteStore, str]:
             "one, or convert it with: tapeway cassette convert"
         )
     serializer = SERIALIZER_BY_SUFFIX[path.suffix]
-    # A new one is called as it is asked for.
+    # A new file gets the suffix that the path has.
     suffixes = (path.suffix, *[each for each in serializer.suffixes if each != path.suffix])
     if suffixes != serializer.suffixes:
         serializer = replace(serializer, suffixes=suffixes)
@@ -69,13 +73,13 @@ def store_of_file(path: Path) -> tuple[CassetteStore, str]:
 
 
 class Cassette:
-    """The calls of one cassette. Threads may share it; it loads with the first call.
+    """The calls of one cassette. Threads may share it; it is loaded by the first call.
 
-    `place` is the path of a cassette file, or with a `store` (an address, as `--store` takes it, or
-    one that is open nowhere else) the name of a cassette in that. In `replay` every call is answered
-    by what was recorded, each recording once and in order, as in AgentTape: `repeats` says otherwise.
-    In `auto` what is not there is asked of the function and recorded, in `record` everything is; what
-    earlier runs recorded of the same call is then replaced.
+    `place` is the path of a cassette file, or with `store` (an address as `--store` takes it, or a
+    store that nobody else uses) the name of a cassette in it. Mode `replay` answers every call from
+    the cassette, each recording once and in order, as AgentTape does; `repeats` can change that.
+    `auto` calls the function for what is not recorded and records it. `record` calls it every time,
+    and replaces what earlier runs recorded of the same call.
     """
 
     def __init__(
@@ -86,7 +90,7 @@ class Cassette:
         mode: Mode = "replay",
         repeats: Repeats | None = None,
     ) -> None:
-        """Raises ConfigError for a place or mode there is none of, or a file of another ending."""
+        """Raises ConfigError for a place or mode that cannot be used."""
         if mode not in _MODES:
             raise ConfigError(f"there is no mode '{mode}': use {', '.join(_MODES)}")
         if store is None:
@@ -96,7 +100,7 @@ class Cassette:
         self.mode = mode
         self._repeats = repeats
         self._cassette = BlockingCassette(store, name, repeats=repeats or "miss")
-        self._guard = threading.RLock()
+        self._lock = threading.RLock()
         self._known = KnownValues(process_secrets(Settings(), os.environ))
         self._slots: CallSlots | None = None
         self._ignore: tuple[str, ...] = DEFAULT_IGNORED
@@ -110,10 +114,10 @@ class Cassette:
         args: Mapping[str, object],
         executor: Callable[[], object] | None = None,
     ) -> object:
-        """What was recorded for this call: its result, or the error it raised, raised again.
+        """The recorded result of this call, or the recorded error, raised again.
 
-        `args` are all arguments by name, defaults included. `executor` makes the call where nothing
-        is recorded. Raises CallMissed where there is nothing (left) and nobody to ask, StoreError.
+        `args` are all arguments by name, defaults included. `executor` makes the call if it is not
+        recorded. Raises CallMissed if no recording is left and the call cannot be made, StoreError.
         """
         request, found = self._find(kind, name, args)
         if found is not None:
@@ -124,9 +128,9 @@ class Cassette:
         try:
             result = executor()
         except Exception as exc:
-            self._record(kind, name, request, began, error=document_of(exc))
+            self._record(kind, name, request, began, error=exception_to_json(exc))
             raise
-        self._record(kind, name, request, began, response=_written(name, result))
+        self._record(kind, name, request, began, response=_recordable(name, result))
         return result
 
     async def acall(
@@ -136,7 +140,7 @@ class Cassette:
         args: Mapping[str, object],
         executor: Callable[[], Awaitable[object]] | None = None,
     ) -> object:
-        """The same where the call is awaited."""
+        """The same for a call that is awaited."""
         request, found = await asyncio.to_thread(self._find, kind, name, args)
         if found is not None:
             return _answer(found)
@@ -147,22 +151,22 @@ class Cassette:
             result = await executor()
         except Exception as exc:
             await asyncio.to_thread(
-                self._record, kind, name, request, began, error=document_of(exc)
+                self._record, kind, name, request, began, error=exception_to_json(exc)
             )
             raise
-        response = _written(name, result)
+        response = _recordable(name, result)
         await asyncio.to_thread(self._record, kind, name, request, began, response=response)
         return result
 
     def rewind(self) -> None:
-        """Begin again: everything recorded is unused."""
-        with self._guard:
+        """Start over: every recording can be used again."""
+        with self._lock:
             self._recorded.clear()
             self._loaded().rewind()
 
     def close(self) -> None:
-        """Write the final form of what was recorded, and let go. Raises StoreError."""
-        with self._guard:
+        """Write the final form of the cassette and close it. Raises StoreError."""
+        with self._lock:
             self._slots = None
             self._cassette.close()
 
@@ -182,16 +186,16 @@ class Cassette:
     ) -> tuple[dict[str, Json], Mapping[str, Json] | None]:
         if kind not in _KINDS:
             raise ConfigError(f"calls of kind '{kind}' are not made here: use {', '.join(_KINDS)}")
-        said = _written(name, {str(each): value for each, value in args.items()})
+        said = _recordable(name, {str(each): value for each, value in args.items()})
         request = request_of(kind, name, said if isinstance(said, dict) else {})
-        with self._guard:
+        with self._lock:
             slots = self._loaded()
             if self.mode == "record":
                 return request, None
             return request, slots.next(kind, boundary_of(kind, name), self._keys(request))
 
     def _keys(self, request: dict[str, Json]) -> list[str]:
-        # AgentTape takes its key before anything is redacted.
+        # AgentTape computes its key before it redacts.
         keys = [key_of(request, self._ignore), key_of(self._plain(request), self._ignore)]
         return [each for each in keys if each]
 
@@ -199,7 +203,7 @@ class Cassette:
         self, kind: Kind, name: str, request: dict[str, Json], began: float, **outcome: Json
     ) -> None:
         elapsed_ms = round((time.perf_counter() - began) * 1000, 3)
-        with self._guard:
+        with self._lock:
             slots, boundary = self._loaded(), boundary_of(kind, name)
             plain = self._plain(request)
             key = key_of(plain, self._ignore)
@@ -244,7 +248,7 @@ class Cassette:
             stored = stored or StoredCassette(CassetteHead("", ""))
             ruled = rules.rules_of_meta(stored.head.meta).agenttape_ignore
             self._ignore = DEFAULT_IGNORED if ruled is None else ruled
-            # Where nothing is written, nothing is claimed either.
+            # In replay nothing is written, so the cassette is not claimed either.
             self._run_id = stored.head.run_id or ("" if self.mode == "replay" else None)
             own = stored.head.meta.get(cursors.REPEATS_FIELD)
             repeats = cursors.repeats_of_meta(stored.head.meta) if own is not None else "miss"
@@ -252,7 +256,7 @@ class Cassette:
         return self._slots
 
     def _missed(self, kind: Kind, name: str, request: dict[str, Json]) -> CallMissed:
-        with self._guard:
+        with self._lock:
             slots, boundary = self._loaded(), boundary_of(kind, name)
             keys = self._keys(request)
             request = self._plain(request)
@@ -268,20 +272,22 @@ class Cassette:
         if near is None:
             return CallMissed(f"{said}; no call of that kind is")
         index, document = near
-        found = differences(self._plain({"near": document.get("request")})["near"], request, _NAMED)
+        found = differences(
+            self._plain({"near": document.get("request")})["near"], request, _MAX_NAMED
+        )
         places = ", ".join(str(shown(each)["path"]) for each in found)
         return CallMissed(f"{said}; nearest #{index} differs at {places or 'nothing that counts'}")
 
 
-def _written(name: str, value: object) -> Json:
+def _recordable(name: str, value: object) -> Json:
     try:
-        return written(value)
-    except NoValue as exc:
+        return value_to_json(value)
+    except NotRecordable as exc:
         raise StoreError(f"a call of {name} cannot be kept: {exc}") from None
 
 
 def _answer(document: Mapping[str, Json]) -> object:
     error = document.get("error")
     if isinstance(error, dict):
-        raise exception_of(error)
-    return read(document.get("response"))
+        raise json_to_exception(error)
+    return json_to_value(document.get("response"))

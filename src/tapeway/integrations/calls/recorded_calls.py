@@ -21,27 +21,27 @@ def request_of(kind: str, name: str, args: _Document) -> dict[str, Json]:
 
 
 def boundary_of(kind: str, name: str) -> str:
-    """What a call is recorded at; all calls of an SDK are at one."""
+    """The boundary a call is recorded at; all LLM calls share one."""
     return "llm" if kind == "llm" else name
 
 
 def key_of(request: Json, ignore: Iterable[str]) -> str:
     """AgentTape's key, "" for what it cannot hash."""
     try:
-        return agenttape_key(values.keyed(request), ignore)
+        return agenttape_key(values.hashed_json(request), ignore)
     except (UnicodeEncodeError, RecursionError):
         return ""
 
 
 class CallSlots:
-    """What was recorded, and what of it has answered."""
+    """The recordings, and which of them have answered."""
 
     def __init__(
         self, items: Iterable[AnyInteraction], ignore: Sequence[str], repeats: Repeats
     ) -> None:
         self._ignore = tuple(ignore)
         self._repeats = repeats
-        self._held: dict[int, _Document] = {}
+        self._documents: dict[int, _Document] = {}
         self._by_name: dict[_Name, list[int]] = {}
         self._used: dict[int, int] = {}
         for each in items:
@@ -54,7 +54,7 @@ class CallSlots:
         boundary = at if isinstance(at, str) else kind
         stored = document.get("match_key")
         keys = {key_of(document.get("request"), self._ignore), stored} - {"", None}
-        self._held[index] = document
+        self._documents[index] = document
         for key in keys:
             self._by_name.setdefault((kind, boundary, str(key)), []).append(index)
         if used:
@@ -63,7 +63,7 @@ class CallSlots:
     def remove(self, indexes: Iterable[int]) -> None:
         """Forget recordings that others took the place of."""
         for index in indexes:
-            del self._held[index]
+            del self._documents[index]
             for found in self._by_name.values():
                 if index in found:
                     found.remove(index)
@@ -87,7 +87,7 @@ class CallSlots:
         else:
             index = found[-1]
         self._used[index] = self._used.get(index, 0) + 1
-        return self._held[index]
+        return self._documents[index]
 
     def alike(self, kind: str, boundary: str, keys: Iterable[str]) -> list[int]:
         """All recordings under one of these keys, in order."""
@@ -96,7 +96,7 @@ class CallSlots:
 
     def nearest(self, kind: str, boundary: str, request: Json) -> tuple[int, _Document] | None:
         """The recording of that kind, and of that name if there is one, that is most alike."""
-        of_kind = [(i, each) for i, each in self._held.items() if each.get("kind") == kind]
+        of_kind = [(i, each) for i, each in self._documents.items() if each.get("kind") == kind]
         named = [(i, each) for i, each in of_kind if each.get("boundary") == boundary]
         asked = dump(request).decode()
         return max(

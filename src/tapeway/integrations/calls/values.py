@@ -1,9 +1,7 @@
-"""What Python calls with and returns, as JSON says it: the way AgentTape writes it down.
+"""Arguments, results and exceptions of Python calls as JSON and back, as AgentTape writes them.
 
-Octets are an object with the one name `__agenttape_bytes__`. What is no value at all becomes its
-public attributes, or else its text; what is inside itself is cut off.
-
-An exception as a cassette holds it, and raised again: the way AgentTape writes it down.
+Bytes are an object with the one name `__agenttape_bytes__`. Any other object becomes its public
+attributes, or else its text. A value that contains itself is cut off.
 """
 
 import base64
@@ -27,22 +25,22 @@ _CYCLE = "<cycle>"
 _ATTRIBUTES = ("status_code", "code", "param", "type", "request_id", "retry_after")
 
 
-class NoValue(Exception):
-    """What a program calls with or returns can be in no cassette; the message says why."""
+class NotRecordable(Exception):
+    """A value that no cassette can hold; the message says why."""
 
 
-def written(value: object) -> Json:
-    """The value as a cassette holds it. Raises NoValue."""
+def value_to_json(value: object) -> Json:
+    """The value as a cassette holds it. Raises NotRecordable."""
     try:
-        return _written(value, frozenset())
+        return _to_json(value, frozenset())
     except RecursionError:
-        raise NoValue("it is nested too deep") from None
+        raise NotRecordable("it is nested too deep") from None
 
 
-def _written(value: object, around: frozenset[int]) -> Json:
+def _to_json(value: object, around: frozenset[int]) -> Json:
     match value:
         case enum.Enum():
-            return _written(value.value, around)
+            return _to_json(value.value, around)
         case None | bool() | int():
             return value
         case str():
@@ -60,45 +58,45 @@ def _written(value: object, around: frozenset[int]) -> Json:
         case Decimal() | UUID():
             return str(value)
         case set() | frozenset():
-            return [_written(each, around) for each in sorted(value, key=repr)]
+            return [_to_json(each, around) for each in sorted(value, key=repr)]
         case Iterator() | AsyncIterator():
             kind = type(value).__name__
-            raise NoValue(f"a {kind} can be read once only: make a list of it")
+            raise NotRecordable(f"a {kind} can be read once only: make a list of it")
         case Awaitable():
-            raise NoValue(f"a {type(value).__name__} has to be awaited: use acall")
+            raise NotRecordable(f"a {type(value).__name__} has to be awaited: use acall")
     if id(value) in around:
         return _CYCLE
     inside = around | {id(value)}
     if isinstance(value, Mapping):
-        return {_text(str(name)): _written(each, inside) for name, each in value.items()}
+        return {_text(str(name)): _to_json(each, inside) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_written(each, inside) for each in value]
+        return [_to_json(each, inside) for each in value]
     return _object(value, inside)
 
 
-def keyed(value: Json) -> Json:
-    """The value as AgentTape hashes it: octets as the text they are."""
+def hashed_json(value: Json) -> Json:
+    """The value as AgentTape hashes it, with bytes as text."""
     if isinstance(value, dict):
         if (octets := _octets(value)) is not None:
             return octets.decode("utf-8", "replace")
         if (number := json_text.non_finite_number(value)) is not None:
             return number
-        return {name: keyed(each) for name, each in value.items()}
+        return {name: hashed_json(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [keyed(each) for each in value]
+        return [hashed_json(each) for each in value]
     return value
 
 
-def read(value: Json) -> object:
-    """What a program is given back: octets where there were some."""
+def json_to_value(value: Json) -> object:
+    """The value that a program gets back, with bytes as bytes."""
     if isinstance(value, dict):
         if (octets := _octets(value)) is not None:
             return octets
         if (number := json_text.non_finite_number(value)) is not None:
             return number
-        return {name: read(each) for name, each in value.items()}
+        return {name: json_to_value(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [read(each) for each in value]
+        return [json_to_value(each) for each in value]
     return value
 
 
@@ -116,33 +114,33 @@ def _object(value: object, inside: frozenset[int]) -> Json:
     for name, options in (("model_dump", {"mode": "json"}), ("to_dict", {})):
         if callable(dump := getattr(value, name, None)):
             try:
-                return _written(dump(**options), inside)
-            except NoValue:
+                return _to_json(dump(**options), inside)
+            except NotRecordable:
                 raise
-            except Exception:  # noqa: S112 - whatever it is, there is another way
+            except Exception:  # noqa: S112 - the next way may work
                 continue
     if hasattr(value, "__dict__"):
         public = {name: each for name, each in vars(value).items() if name[:1] != "_"}
-        return _written(public, inside)
+        return _to_json(public, inside)
     return _text(str(value))
 
 
 def _text(text: str) -> str:
     if not is_utf8(text):
-        raise NoValue("a text holds half of a surrogate pair")
+        raise NotRecordable("a text holds half of a surrogate pair")
     return text
 
 
 class RecordedError(Exception):
-    """An error that was recorded and whose own class is not at hand; `document` is all of it."""
+    """A recorded error whose own class is not loaded; `document` is all that was recorded."""
 
     def __init__(self, message: str, document: Mapping[str, Json]) -> None:
         super().__init__(message)
         self.document = document
 
 
-def document_of(exc: BaseException) -> dict[str, Json]:
-    """What is kept of an exception."""
+def exception_to_json(exc: BaseException) -> dict[str, Json]:
+    """The document of an exception."""
     found: dict[str, Json] = {
         "type": type(exc).__name__,
         "module": type(exc).__module__,
@@ -152,14 +150,14 @@ def document_of(exc: BaseException) -> dict[str, Json]:
     attrs = {name: getattr(exc, name, None) for name in _ATTRIBUTES}
     simple = {name: each for name, each in attrs.items() if isinstance(each, int | float | str)}
     for name, value in (("attrs", simple or None), ("body", getattr(exc, "body", None))):
-        with suppress(NoValue):
+        with suppress(NotRecordable):
             if value is not None:
-                found[name] = written(value)
+                found[name] = value_to_json(value)
     return found
 
 
-def exception_of(document: Mapping[str, Json]) -> Exception:
-    """The exception, of its own class where that is loaded already: nothing is imported for it."""
+def json_to_exception(document: Mapping[str, Json]) -> Exception:
+    """The exception, of its own class if that is loaded already: nothing is imported for it."""
     message = document.get("message")
     text = message if isinstance(message, str) else ""
     kind = _kind(document)
@@ -171,14 +169,14 @@ def exception_of(document: Mapping[str, Json]) -> Exception:
         return RecordedError(f"{kind.__name__}: {text}", document)
     for name, value in _attributes(document):
         try:
-            setattr(found, name, read(value))
+            setattr(found, name, json_to_value(value))
         except (AttributeError, TypeError):
             continue
     return found
 
 
 def _message(exc: BaseException) -> str:
-    # A KeyError shows its key as Python would write it, and would do so again when it is raised.
+    # str() of a KeyError is the repr of its key, and would be again once it is raised.
     if isinstance(exc, KeyError) and len(exc.args) == 1 and isinstance(exc.args[0], str):
         return exc.args[0]
     return str(exc)
@@ -196,5 +194,5 @@ def _kind(document: Mapping[str, Json]) -> type[Exception] | None:
         return None
     owner = builtins if module == "builtins" else sys.modules.get(module)
     kind = getattr(owner, name, None)
-    # An exit or an interrupt of then is none of now.
+    # A recorded SystemExit or KeyboardInterrupt must not end this process.
     return kind if isinstance(kind, type) and issubclass(kind, Exception) else None

@@ -1,4 +1,4 @@
-"""Where a ReplayCache keeps its entries: a JSON file of DSPy's own kind, or a cassette in a store."""
+"""Where a ReplayCache keeps its entries: a JSON file in DSPy's format, or a cassette in a store."""
 
 import fcntl
 import os
@@ -26,28 +26,28 @@ _ABOUT = "dspy"
 
 
 class EntryStore(Protocol):
-    """Entries by DSPy's key. Every method may raise StoreError."""
+    """Entries by DSPy's cache key. Every method may raise StoreError."""
 
     @property
     def shown(self) -> str:
         """The place, for messages."""
 
     def read(self) -> Entries | None:
-        """All there are, or None where there is nothing yet. Raises CassetteCorrupt."""
+        """All entries, or None if there is no file or cassette yet. Raises CassetteCorrupt."""
 
     def run_id(self) -> str:
-        """What makes placeholders what they are."""
+        """The run id that placeholders of redacted values are derived from."""
 
     def put(self, key: str, entry: Document) -> None:
-        """Keep an entry, in the place of the one with this key; durable on return."""
+        """Add or replace an entry, durable on return."""
 
     def close(self) -> None: ...
 
 
-class FileShelf:
-    """A JSON file, written anew and whole with each entry. Entries of others stay.
+class FileEntryStore:
+    """A JSON file, rewritten as a whole with each entry.
 
-    Several processes may record into one file at the same time.
+    Several processes may record into one file at the same time: the entries of others stay.
     """
 
     def __init__(self, path: Path, about: Mapping[str, str]) -> None:
@@ -61,18 +61,18 @@ class FileShelf:
         cassette = self._load()
         if cassette is None:
             return None
-        self._take(cassette)
+        self._remember_items(cassette)
         return dict(_entries(cassette))
 
     def run_id(self) -> str:
         return self._known_head().run_id
 
     def put(self, key: str, entry: Document) -> None:
-        with self._alone() as folder:
+        with self._locked_folder() as folder:
             # Another process may have added its own meanwhile.
             cassette = self._load()
             if cassette is not None:
-                self._take(cassette)
+                self._remember_items(cassette)
             self._items[key] = ForeignInteraction(0, _document(key, entry))
             text = self._text()
             try:
@@ -82,7 +82,7 @@ class FileShelf:
 
     def close(self) -> None: ...
 
-    def _take(self, cassette: StoredCassette) -> None:
+    def _remember_items(self, cassette: StoredCassette) -> None:
         self._head = cassette.head
         self._items = {}
         for item in cassette.interactions:
@@ -96,10 +96,10 @@ class FileShelf:
             return None
         except OSError as exc:
             raise durable_files.store_error(exc, self.shown, "read it") from exc
-        kind = registry.by_name("dspy")
-        assert kind is not None  # noqa: S101 - it is one of ours
+        dspy_format = registry.by_name("dspy")
+        assert dspy_format is not None  # noqa: S101 - a built-in format
         try:
-            return kind.load(text, self._known_head()).cassette
+            return dspy_format.load(text, self._known_head()).cassette
         except FormatFault as fault:
             line = "" if fault.line is None else f" line {fault.line}"
             raise CassetteCorrupt(f"{self.shown}{line}: {fault}") from fault
@@ -115,27 +115,29 @@ class FileShelf:
         about: dict[str, Json] = dict(before) if isinstance(before, dict) else {}
         about = {"created_at": head.created_at, **about, **self._about, "last_updated": _now()}
         meta = {**head.meta, _ABOUT: about}
-        kind = registry.by_name("dspy")
-        assert kind is not None  # noqa: S101 - it is one of ours
-        assert kind.save is not None  # noqa: S101 - and is written too
-        return kind.save(StoredCassette(replace(head, meta=meta), tuple(self._items.values()))).text
+        dspy_format = registry.by_name("dspy")
+        assert dspy_format is not None  # noqa: S101 - a built-in format
+        assert dspy_format.save is not None  # noqa: S101 - which can be written
+        return dspy_format.save(
+            StoredCassette(replace(head, meta=meta), tuple(self._items.values()))
+        ).text
 
     @contextmanager
-    def _alone(self) -> Iterator[int]:
+    def _locked_folder(self) -> Iterator[int]:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as exc:
             raise durable_files.store_error(exc, str(self._path.parent), "open the folder") from exc
         try:
-            # The folder's own lock leaves no file behind.
+            # A lock on the folder leaves no file behind.
             fcntl.flock(folder, fcntl.LOCK_EX)
             yield folder
         finally:
             os.close(folder)
 
 
-class StoreShelf:
+class CassetteEntryStore:
     """A cassette in any store: each entry is a recording of the kind `llm`."""
 
     def __init__(self, cassette: BlockingCassette) -> None:

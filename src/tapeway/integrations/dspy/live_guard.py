@@ -1,8 +1,8 @@
-"""The ways of DSPy's to a live service that ask no cache, shut while a replay runs.
+"""Refuses the calls of DSPy that reach a live service without asking the cache.
 
-An LM with `cache=False`, a class of one's own below `BaseLM` and an embedder without caching reach
-the network whatever `dspy.cache` is. What is shut is the last step before it: in DSPy 3.4 all LMs
-take one, before that each call is looked at.
+An LM with `cache=False`, a subclass of `BaseLM` and an embedder without caching reach the network
+whatever `dspy.cache` is. The last step before the network is patched: in DSPy 3.4 all LMs share one,
+in older versions each call is checked.
 """
 
 import functools
@@ -14,35 +14,35 @@ import dspy  # type: ignore[import-not-found, unused-ignore]  # it has an enviro
 from dspy.clients import base_lm, embedding  # type: ignore[import-not-found, unused-ignore]
 
 Refusal = Callable[[str], Exception]
-"""Makes the error for a call, given what it is."""
+"""Makes the error for a call from its description."""
 
 
 @contextmanager
-def shut(refusal: Refusal) -> Iterator[None]:
-    """Refuse what would ask a live service without asking the cache first."""
-    with ExitStack() as doors:
+def refuse_live_calls(refusal: Refusal) -> Iterator[None]:
+    """Refuse, until the end of the block, what would ask a live service without the cache."""
+    with ExitStack() as patches:
         execution = _execution()
         if execution is not None and hasattr(execution, "_engine"):
-            doors.enter_context(_replaced(execution, "_engine", _of_engine, refusal))
+            patches.enter_context(_patched(execution, "_engine", _guarded_engine, refusal))
         else:
             for name in ("__call__", "acall"):
-                doors.enter_context(_replaced(base_lm.BaseLM, name, _of_call, refusal))
+                patches.enter_context(_patched(base_lm.BaseLM, name, _guarded_call, refusal))
         for name in ("_compute_embeddings", "_acompute_embeddings"):
-            doors.enter_context(_replaced(embedding, name, _of_embedding, refusal))
+            patches.enter_context(_patched(embedding, name, _guarded_embedding, refusal))
         yield
 
 
 @contextmanager
-def _replaced(owner: Any, name: str, shutting: Any, refusal: Refusal) -> Iterator[None]:
+def _patched(owner: Any, name: str, guard: Any, refusal: Refusal) -> Iterator[None]:
     before = getattr(owner, name)
-    setattr(owner, name, functools.wraps(before)(shutting(before, refusal)))
+    setattr(owner, name, functools.wraps(before)(guard(before, refusal)))
     try:
         yield
     finally:
         setattr(owner, name, before)
 
 
-def _of_engine(before: Any, refusal: Refusal) -> Any:
+def _guarded_engine(before: Any, refusal: Refusal) -> Any:
     def engine(lm: Any, call: Any, asynchronous: bool) -> Any:
         if not _is_dummy(lm):
             raise refusal(f"{_named(lm)} asks its service without asking the cache")
@@ -51,7 +51,7 @@ def _of_engine(before: Any, refusal: Refusal) -> Any:
     return engine
 
 
-def _of_call(before: Any, refusal: Refusal) -> Any:
+def _guarded_call(before: Any, refusal: Refusal) -> Any:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         own = type(self)
         is_plain = isinstance(self, dspy.LM) and (own.forward, own.aforward) == (
@@ -68,9 +68,9 @@ def _of_call(before: Any, refusal: Refusal) -> Any:
     return call
 
 
-def _of_embedding(before: Any, refusal: Refusal) -> Any:
+def _guarded_embedding(before: Any, refusal: Refusal) -> Any:
     def compute(model: Any, *args: Any, **kwargs: Any) -> Any:
-        # A function of the program's own is no service.
+        # A function of the program is no service.
         if isinstance(model, str):
             raise refusal(f"the embedder {model} is asked with caching=False")
         return before(model, *args, **kwargs)

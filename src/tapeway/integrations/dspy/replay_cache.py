@@ -1,10 +1,10 @@
-"""DSPy's cache as a recording: what a program's models answered, replayed without them.
+"""A replacement for DSPy's cache that records what models answer, and replays it without them.
 
     with ReplayCache("tests/fixtures/qa.json"):          # CACHE_MODE=record records
         answer = program(question="What is 2+2?").answer
 
-For DSPy 3.0 to 3.4, which is to be installed besides. An answer is in the file before the program
-gets it, whole; leaving writes nothing, so that an exception damages nothing.
+It needs DSPy 3.0 to 3.4. A whole answer is in the file before the program gets it. Leaving the block
+writes nothing, so an exception damages nothing.
 """
 
 import logging
@@ -25,8 +25,13 @@ from tapeway.errors import ConfigError, StoreError
 from tapeway.formats.native.secret_scan import SecretScanner
 from tapeway.formats.other_tools.dspy import IGNORED
 from tapeway.integrations.blocking_cassette import BlockingCassette
-from tapeway.integrations.dspy.entries import Entries, EntryStore, FileShelf, StoreShelf
-from tapeway.integrations.dspy.values import held, rebuilt
+from tapeway.integrations.dspy.entries import (
+    CassetteEntryStore,
+    Entries,
+    EntryStore,
+    FileEntryStore,
+)
+from tapeway.integrations.dspy.values import decode_value, encode_value
 from tapeway.settings.options import Settings, process_secrets
 
 try:
@@ -38,7 +43,8 @@ try:
 except ImportError as exc:
     raise ImportError("tapeway.integrations.dspy needs DSPy: pip install dspy") from exc
 
-from tapeway.integrations.dspy.live_guard import shut
+
+from tapeway.integrations.dspy.live_guard import refuse_live_calls
 
 log = logging.getLogger(__name__)
 
@@ -47,13 +53,13 @@ MODES: tuple[Mode, ...] = ("record", "replay", "auto")
 VARIABLE = "CACHE_MODE"
 
 _LMError: Any = getattr(exceptions, "LMError", Exception)
-# Of these nothing is kept: they carry credentials, and no key holds them or a person reads them.
-_NEVER = (*IGNORED, "headers", "extra_headers", "default_headers")
-_MOST_COMPARED = 200
+# They carry credentials, and neither DSPy's key nor a reader needs them.
+_NOT_RECORDED = (*IGNORED, "headers", "extra_headers", "default_headers")
+_MAX_COMPARED = 200
 
 
 class CacheMissError(_LMError):  # type: ignore[misc, unused-ignore]
-    """A request that is not recorded, or could not be: what it was, and what comes nearest."""
+    """A request that is not recorded or has no key; the message names it and the nearest entry."""
 
     def __init__(self, message: str, key: str, place: str) -> None:
         super().__init__(message)
@@ -62,15 +68,15 @@ class CacheMissError(_LMError):  # type: ignore[misc, unused-ignore]
 
 
 class ReplayCache:
-    """A drop-in for `dspy.cache`, in force between `with` and its end, in all threads.
+    """A drop-in for `dspy.cache`, in force within the `with` block, in all threads.
 
-    `path` is a JSON file; with `cassette` it is a store's address as `tapeway serve --store` takes
-    it. `replay` answers from it alone and raises CacheMissError otherwise; `record` asks for each
-    request once, whatever is there; `auto` asks for what is not there. By default the variable
-    CACHE_MODE decides, or else it is `replay`. Entries that are not asked for stay.
+    `path` is a JSON file, or with `cassette` a store's address as `tapeway serve --store` takes it.
+    Mode `replay` answers only from it and otherwise raises CacheMissError, `record` asks the service
+    once for each request, `auto` only for those that are not recorded. The default is the variable
+    CACHE_MODE, then `replay`. Entries that are not asked for stay.
 
-    Models that a value is rebuilt from lie in litellm, openai and dspy, or in a module that `allow`
-    names. In `replay` calls that ask no cache are refused, unless `uncached` is "allow".
+    Values are rebuilt only from classes of litellm, openai and dspy, and of modules that `allow`
+    names. In `replay`, calls that bypass the cache are refused unless `uncached` is "allow".
     """
 
     def __init__(
@@ -84,15 +90,13 @@ class ReplayCache:
     ) -> None:
         self.mode: Mode = _mode(mode)
         self.first_miss: CacheMissError | None = None
-        self._shelf = _shelf(os.fspath(path), cassette)
+        self._store = _open_store(os.fspath(path), cassette)
         self._allow = tuple(allow)
         self._uncached = uncached
-        self._turn = threading.RLock()
+        self._lock = threading.RLock()
         self._entries: Entries = {}
-        self._made: set[str] = set()
-        self._ends: ExitStack | None = None
-
-    # What DSPy asks of a cache.
+        self._recorded: set[str] = set()
+        self._exit_stack: ExitStack | None = None
 
     def cache_key(
         self, request: dict[str, Any], ignored_args_for_cache_key: list[str] | None = None
@@ -104,13 +108,13 @@ class ReplayCache:
     def get(
         self, request: dict[str, Any], ignored_args_for_cache_key: list[str] | None = None
     ) -> Any:
-        """The recorded value, a new copy, or None where it is to be asked for.
+        """A new copy of the recorded value, or None if the service is to be asked.
 
         Raises CacheMissError.
         """
         key = self._key(request, ignored_args_for_cache_key)
-        with self._turn:
-            if self.mode == "record" and key not in self._made:
+        with self._lock:
+            if self.mode == "record" and key not in self._recorded:
                 return None
             entry = self._entries.get(key)
             if entry is None:
@@ -126,44 +130,42 @@ class ReplayCache:
         ignored_args_for_cache_key: list[str] | None = None,
         enable_memory_cache: bool = True,
     ) -> None:
-        """Record a value, durable on return. Raises StoreError, also for one that no file can hold."""
+        """Record a value, durable on return. Raises StoreError, also for one that JSON cannot hold."""
         key = self._key(request, ignored_args_for_cache_key)
         if self.mode == "replay":
-            log.warning("%s: an answer came in mode replay and is not kept", self._shelf.shown)
+            log.warning("%s: an answer came in mode replay and is not kept", self._store.shown)
             return
         entry = self._entry(request, value)
-        with self._turn:
-            # Of two that were asked for at once the first counts, also for those who come later.
-            if key not in self._made and (self.mode == "record" or key not in self._entries):
-                self._shelf.put(key, entry)
+        with self._lock:
+            # Of two concurrent answers to one request, the first one counts.
+            if key not in self._recorded and (self.mode == "record" or key not in self._entries):
+                self._store.put(key, entry)
                 self._entries[key] = entry
-                self._made.add(key)
+                self._recorded.add(key)
 
     def __contains__(self, key: str) -> bool:
         return key in self._entries
 
     def reset_memory_cache(self) -> None:
-        """Nothing: what is in memory is what is recorded."""
-
-    # Its time.
+        """Do nothing: memory holds only what is recorded."""
 
     def __enter__(self) -> Self:
-        """Take the place of `dspy.cache`. Raises StoreError where there is nothing to replay."""
-        if self._ends is not None:
+        """Replace `dspy.cache`. Raises StoreError if there is nothing to replay."""
+        if self._exit_stack is not None:
             raise RuntimeError("this ReplayCache is in force already: make another one")
-        entries = self._shelf.read()
+        entries = self._store.read()
         if entries is None and self.mode == "replay":
             raise StoreError(
-                f"{self._shelf.shown}: there is nothing to replay; record it first: "
+                f"{self._store.shown}: there is nothing to replay; record it first: "
                 f"{VARIABLE}=record, or mode='record'"
             )
-        self._entries, self._made, self.first_miss = entries or {}, set(), None
-        with ExitStack() as ends:
-            ends.callback(self._shelf.close)
+        self._entries, self._recorded, self.first_miss = entries or {}, set(), None
+        with ExitStack() as stack:
+            stack.callback(self._store.close)
             if self.mode == "replay" and self._uncached == "refuse":
-                ends.enter_context(shut(self._refused))
-            ends.enter_context(_in_force(self))
-            self._ends = ends.pop_all()
+                stack.enter_context(refuse_live_calls(self._refused))
+            stack.enter_context(_in_force(self))
+            self._exit_stack = stack.pop_all()
         return self
 
     def __exit__(
@@ -172,10 +174,10 @@ class ReplayCache:
         exc: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        ends, self._ends = self._ends, None
+        stack, self._exit_stack = self._exit_stack, None
         replaced = vars(dspy).get("cache") is not self
-        if ends is not None:
-            ends.close()
+        if stack is not None:
+            stack.close()
         if self.first_miss is not None and exc is None:
             log.warning("a miss was passed over: %s", self.first_miss)
         if replaced and exc is None:
@@ -183,8 +185,6 @@ class ReplayCache:
                 "dspy.cache was replaced while a ReplayCache was in force (dspy.configure_cache?): "
                 "since then nothing was recorded or replayed"
             )
-
-    # How it does it.
 
     def _key(self, request: dict[str, Any], ignored: list[str] | None) -> str:
         try:
@@ -194,33 +194,33 @@ class ReplayCache:
                 f"this request has no key in DSPy's cache, so it can neither be recorded nor "
                 f"replayed ({type(exc).__name__}): {_about(request)}; leave out what is no JSON"
             )
-            raise self._noted(CacheMissError(message, "", self._shelf.shown)) from exc
+            raise self._remember(CacheMissError(message, "", self._store.shown)) from exc
 
     def _miss(self, request: dict[str, Any], key: str) -> CacheMissError:
         message = (
-            f"replay miss: {_about(request)} is not in {self._shelf.shown} (key {key[:12]}…)"
+            f"replay miss: {_about(request)} is not in {self._store.shown} (key {key[:12]}…)"
             f"{self._nearest(request)}; record it with {VARIABLE}=record"
         )
         if self.first_miss is not None:
             message += f". The first of this run: {self.first_miss}"
-        return self._noted(CacheMissError(message, key, self._shelf.shown))
+        return self._remember(CacheMissError(message, key, self._store.shown))
 
     def _refused(self, what: str) -> CacheMissError:
         message = (
             f"{what}, and in mode replay nothing is asked; turn its cache on and record it, or give "
             "ReplayCache uncached='allow'"
         )
-        return self._noted(CacheMissError(message, "", self._shelf.shown))
+        return self._remember(CacheMissError(message, "", self._store.shown))
 
-    def _noted(self, miss: CacheMissError) -> CacheMissError:
-        with self._turn:
+    def _remember(self, miss: CacheMissError) -> CacheMissError:
+        with self._lock:
             if self.first_miss is None:
                 self.first_miss = miss
         return miss
 
     def _nearest(self, request: dict[str, Any]) -> str:
-        asked, best = _shown(request), None
-        for key, entry in list(self._entries.items())[-_MOST_COMPARED:]:
+        asked, best = _readable_request(request), None
+        for key, entry in list(self._entries.items())[-_MAX_COMPARED:]:
             recorded = entry.get("request")
             found = differences(recorded, asked, 20)
             if best is None or len(found) < len(best[1]):
@@ -232,19 +232,19 @@ class ReplayCache:
     def _value(self, key: str, entry: Mapping[str, Json]) -> object:
         response = entry.get("response")
         try:
-            return rebuilt(response if isinstance(response, dict) else {}, self._allow)
+            return decode_value(response if isinstance(response, dict) else {}, self._allow)
         except (TypeError, ValueError) as exc:
-            # What pydantic says would repeat the whole answer.
+            # The message of pydantic would repeat the whole answer.
             said = str(exc) if type(exc) is ValueError else type(exc).__name__
-            raise StoreError(f"{self._shelf.shown}: entry {key[:12]}…: {said}") from exc
+            raise StoreError(f"{self._store.shown}: entry {key[:12]}…: {said}") from exc
 
     def _entry(self, request: dict[str, Any], value: object) -> dict[str, Json]:
         try:
-            response = held(value, self._allow)
+            response = encode_value(value, self._allow)
         except ValueError as exc:
-            raise StoreError(f"{self._shelf.shown}: nothing was recorded: {exc}") from exc
-        entry: dict[str, Json] = {"request": _shown(request), "response": response}
-        scanner = SecretScanner(self._shelf.run_id(), KnownValues(_secrets(request)))
+            raise StoreError(f"{self._store.shown}: nothing was recorded: {exc}") from exc
+        entry: dict[str, Json] = {"request": _readable_request(request), "response": response}
+        scanner = SecretScanner(self._store.run_id(), KnownValues(_secrets(request)))
         seen = scanner.document(entry)
         for finding in seen.left:
             raise StoreError(
@@ -263,15 +263,15 @@ def _mode(given: str | None) -> Mode:
     raise ConfigError(f"{where}: {said!r} is not accepted; use {', '.join(MODES)}")
 
 
-def _shelf(path: str, cassette: str | None) -> EntryStore:
+def _open_store(path: str, cassette: str | None) -> EntryStore:
     if cassette is not None:
-        return StoreShelf(BlockingCassette(path, cassette, repeats="last"))
-    return FileShelf(Path(path), {"dspy_version": version("dspy")})
+        return CassetteEntryStore(BlockingCassette(path, cassette, repeats="last"))
+    return FileEntryStore(Path(path), {"dspy_version": version("dspy")})
 
 
 @contextmanager
 def _in_force(cache: ReplayCache) -> Iterator[None]:
-    # Read as an attribute it would be made, with a folder in the home directory.
+    # Reading the attribute would create the cache, with a folder in the home directory.
     absent = object()
     before = vars(dspy).get("cache", absent)
     dspy.cache = cache
@@ -285,7 +285,7 @@ def _in_force(cache: ReplayCache) -> Iterator[None]:
 
 
 def _as_hit(value: Any) -> Any:
-    """The value as DSPy's own cache gives it: nothing was paid for it."""
+    """The value as DSPy's own cache gives it: without usage, as it cost nothing."""
     if hasattr(value, "usage"):
         value.usage = {}
         object.__setattr__(value, "cache_hit", True)
@@ -298,9 +298,9 @@ def _about(request: Mapping[str, Any]) -> str:
     return f"{model or 'a request'} ({request.get('_fn_identifier', 'unknown')})"
 
 
-def _shown(request: Mapping[str, Any]) -> dict[str, Json]:
-    """The request for people to read, without what carries credentials."""
-    kept = {str(name): said for name, said in request.items() if name not in _NEVER}
+def _readable_request(request: Mapping[str, Any]) -> dict[str, Json]:
+    """The request as JSON for people, without what carries credentials."""
+    kept = {str(name): said for name, said in request.items() if name not in _NOT_RECORDED}
     found = parse(dump(_plain(kept)))
     return found if isinstance(found, dict) else {}
 
@@ -329,7 +329,7 @@ def _described(value: Any) -> Json:
 
 def _secrets(request: Mapping[str, Any]) -> Iterator[Secret]:
     yield from process_secrets(Settings(), os.environ)
-    for name in _NEVER:
+    for name in _NOT_RECORDED:
         said = request.get(name)
         values = said.values() if isinstance(said, dict) else [said]
         for each in values:

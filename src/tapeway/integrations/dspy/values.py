@@ -1,8 +1,7 @@
-"""What DSPy caches, as JSON, and the same value again.
+"""The values that DSPy caches, as JSON and back.
 
-Models of pydantic are rebuilt from their class, which must lie in a module that is allowed; arrays
-of numbers, plain JSON and nothing else is taken besides: what would come back as something else is
-refused when it is to be recorded.
+A pydantic model is rebuilt from its class, which must be in an allowed module. Otherwise only arrays
+of numbers and plain JSON are recorded: a value that would come back as another one is refused.
 """
 
 import importlib
@@ -16,7 +15,7 @@ from tapeway.core.json_text import Json, NotJson, dump, parse
 Document = dict[str, Json]
 
 ALLOWED = ("litellm.types.", "openai.types.", "dspy.")
-"""Where the classes come from that are rebuilt."""
+"""Prefixes of the classes that may be rebuilt."""
 
 MODEL, ARRAY, PLAIN = "pydantic", "numpy.ndarray", "json"
 _DICT = "dict"
@@ -32,11 +31,11 @@ class _Array(Protocol):
     def reshape(self, shape: Sequence[int]) -> "_Array": ...
 
 
-def held(value: object, allowed: Sequence[str] = ()) -> Document:
-    """The value as JSON. Raises ValueError for one that would not come back as it is."""
+def encode_value(value: object, allowed: Sequence[str] = ()) -> Document:
+    """The value as JSON. Raises ValueError for one that would come back as another one."""
     if isinstance(value, BaseModel):
         found = _of_model(value)
-        again = rebuilt(found, allowed)
+        again = decode_value(found, allowed)
         if not isinstance(again, BaseModel) or _dumped(again) != found["data"]:
             raise ValueError(f"{_named(value)} does not come back as it was")
         return found
@@ -50,8 +49,8 @@ def held(value: object, allowed: Sequence[str] = ()) -> Document:
     return {"type": PLAIN, "data": _plain(value)}
 
 
-def rebuilt(document: Mapping[str, Json], allowed: Sequence[str] = ()) -> object:
-    """A new copy of the value. Raises ValueError for what cannot be, and names it."""
+def decode_value(document: Mapping[str, Json], allowed: Sequence[str] = ()) -> object:
+    """A new copy of the value. Raises ValueError that names what cannot be rebuilt."""
     data = document.get("data")
     match document.get("type"):
         case "pydantic":
@@ -73,7 +72,7 @@ def _of_model(value: BaseModel) -> Document:
         raise ValueError(f"{_named(value)} is a class that nobody can import")
     hidden = getattr(value, "_hidden_params", None)
     if isinstance(hidden, dict) and isinstance(cost := hidden.get(_COST), int | float):
-        # What a dump leaves out, and DSPy's history shows.
+        # A dump leaves it out, and DSPy's history shows it.
         found[_COST] = cost
     return found
 
@@ -112,7 +111,7 @@ def _model(path: str, data: Json, document: Mapping[str, Json], allowed: Sequenc
 
 
 def parse_object(data: dict[str, Json]) -> dict[str, Json]:
-    """A copy that shares nothing with what is kept."""
+    """A copy that shares nothing with the entry."""
     found = parse(dump(data))
     return found if isinstance(found, dict) else {}
 

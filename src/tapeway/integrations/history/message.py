@@ -1,4 +1,4 @@
-"""A message of a history, and what a cassette says of those that were appended together."""
+"""A message of a history, and the interaction that holds the messages of one append."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from tapeway.errors import RequestError
 KIND = "memory_write"
 CALL = "append_messages"
 
-# A message lies this deep in an interaction, and that in its turn in a file.
+# How deep a message is nested in a cassette's file.
 _DEPTH = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Who said what and when; `content` is a text or any JSON, such as tool calls and their results.
+    """One message; `content` is a text or any JSON, such as tool calls and their results.
 
     The time keeps the offset it was given with, and None stays None.
     """
@@ -28,7 +28,7 @@ class Message:
     timestamp: datetime | None = None
 
 
-def written(session_id: str, messages: Sequence[Message]) -> dict[str, Json]:
+def interaction_document(session_id: str, messages: Sequence[Message]) -> dict[str, Json]:
     """The interaction of one append. Raises RequestError for what could not be read again."""
     said: list[Json] = [_document(each) for each in messages]
     request: dict[str, Json] = {
@@ -45,7 +45,7 @@ def written(session_id: str, messages: Sequence[Message]) -> dict[str, Json]:
     }
 
 
-def read(item: AnyInteraction) -> list[Message]:
+def messages_of(item: AnyInteraction) -> list[Message]:
     """The messages an interaction holds. Raises ValueError for any other one."""
     match item.document if isinstance(item, ForeignInteraction) else None:
         case {"kind": "memory_write", "request": {"name": "append_messages", "args": dict(said)}}:

@@ -1,4 +1,4 @@
-"""The life of a history's store: opened before the first message, closed behind the last."""
+"""Opens and closes the store of histories."""
 
 import os
 from collections.abc import Callable
@@ -60,7 +60,7 @@ class StorageProvider:
         if (history := self._history) is not None:
             self._history = None
             try:
-                await history.rest()
+                await history.release_all()
             finally:
                 await self._store.close()
 

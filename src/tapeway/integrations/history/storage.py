@@ -1,6 +1,6 @@
-"""Histories of messages over a store of cassettes: a session is a cassette, an append a recording.
+"""Message histories in a store of cassettes: a session is a cassette, an append a recording.
 
-The cassette of a session: its name tells the session's id, whatever that is made of.
+The cassette's name contains the session's id, escaped if it is no plain name.
 """
 
 import asyncio
@@ -17,28 +17,28 @@ from tapeway.core.http.routing import valid_cassette_name
 from tapeway.core.model.cassette import CassetteHead, LeakCheck, Recording, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import CassetteCorrupt, RequestError, StoreError
-from tapeway.integrations.history.message import Message, read, written
+from tapeway.integrations.history.message import Message, interaction_document, messages_of
 from tapeway.ports import CassetteStore
 
 FOLDER = "history"
 
-# Small letters alone: on some file systems `A.json` and `a.json` are the same file.
+# Only lower case: on some file systems `A.json` and `a.json` are the same file.
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9.-]{0,127}")
 _ESCAPED = "escaped"
 _ESCAPE = re.compile(r"[^a-z0-9.-]")
 _CODE = re.compile(r"_([0-9a-f]{2})")
 
-# A segment begins with a letter of its own, so that the rest may begin with anything.
+# Each segment begins with this letter, so that the rest may begin with any character.
 _MARK = "s"
 _SEGMENT = 127
-_MOST_SEGMENTS = 6
+_MAX_SEGMENTS = 6
 log = logging.getLogger(__name__)
 
 # A session that is recorded into may hold a lock and an open file.
-MOST_CLAIMED = 64
+MAX_CLAIMED = 64
 
 
-def name_of(session_id: str) -> str:
+def cassette_name(session_id: str) -> str:
     """The cassette of a session. Raises RequestError for an id that is empty or too long."""
     if not session_id:
         raise RequestError("a session's id is a text that is not empty")
@@ -50,16 +50,16 @@ def name_of(session_id: str) -> str:
         raise RequestError(f"a session's id holds half a character: {session_id!r}") from exc
     escaped = _ESCAPE.sub(lambda found: f"_{ord(found[0]):02x}", octets)
     parts = [escaped[at : at + _SEGMENT] for at in range(0, len(escaped), _SEGMENT)]
-    if len(parts) > _MOST_SEGMENTS:
+    if len(parts) > _MAX_SEGMENTS:
         raise RequestError(
             f"a session's id of {len(session_id)} characters is too long: what is neither a small "
             f"letter, a digit, '.' nor '-' counts threefold for each of its octets, and "
-            f"{_MOST_SEGMENTS * _SEGMENT} are the most"
+            f"{_MAX_SEGMENTS * _SEGMENT} are the most"
         )
     return "/".join([FOLDER, _ESCAPED, *[_MARK + part for part in parts]])
 
 
-def session_of(name: str) -> str | None:
+def session_id_of(name: str) -> str | None:
     """The session whose cassette has this name, None for any other cassette."""
     folder, *segments = name.split("/")
     if folder != FOLDER or not segments:
@@ -72,13 +72,13 @@ def session_of(name: str) -> str | None:
     octets = _CODE.sub(lambda found: chr(int(found[1], 16)), escaped)
     try:
         session = octets.encode("latin-1").decode()
-        return session if valid_cassette_name(name) and name_of(session) == name else None
+        return session if valid_cassette_name(name) and cassette_name(session) == name else None
     except (UnicodeError, RequestError):
         return None
 
 
 class HistoryStorage(Protocol):
-    """The messages of sessions. Every method may raise StoreError, and RequestError for an id."""
+    """The messages of sessions. Every method may raise StoreError, or RequestError for a bad id."""
 
     async def get_history(self, session_id: str) -> list[Message]:
         """All messages of a session in the order they were appended; empty where there are none."""
@@ -106,25 +106,25 @@ class CassetteHistory:
         self._store = store
         self._now = now
         self._check = check
-        # Where no other process hands out indexes: the next one of each session in use.
+        # The next index of each session in use, if no other process hands out indexes.
         self._claimed: OrderedDict[str, int] = OrderedDict()
-        # Clocks of file systems stand still for milliseconds: what was changed after what.
+        # In which order sessions changed: file system clocks stand still for milliseconds.
         self._changes: dict[str, int] = {}
         self._numbers = count(1)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def get_history(self, session_id: str) -> list[Message]:
-        name = name_of(session_id)
+        name = cassette_name(session_id)
         async with self._lock(name):
             stored = await self._store.load(name, writable=False)
             if name not in self._claimed:
-                # What is only read is not watched over: another process may go on with it.
+                # Only read, it is not kept: another process may go on with it.
                 await self._store.release(name)
         return [] if stored is None else self._messages(name, stored)
 
     async def append_messages(self, session_id: str, messages: Sequence[Message]) -> None:
-        name = name_of(session_id)
-        document = written(session_id, messages)
+        name = cassette_name(session_id)
+        document = interaction_document(session_id, messages)
         if not messages:
             return
         head = CassetteHead(self._now().isoformat(), "", {"session_id": session_id})
@@ -133,10 +133,10 @@ class CassetteHistory:
             item = ForeignInteraction(index, {"index": index, **document})
             await self._store.append(name, head, Recording(item, check=self._check))
             self._changes[name] = next(self._numbers)
-        await self._let_go_of_some()
+        await self._release_unused()
 
     async def clear_history(self, session_id: str) -> None:
-        name = name_of(session_id)
+        name = cassette_name(session_id)
         async with self._lock(name):
             await self._store.remove(name)
             self._claimed.pop(name, None)
@@ -145,15 +145,15 @@ class CassetteHistory:
     async def list_sessions(self) -> list[str]:
         found: list[tuple[datetime, int, str]] = []
         for name in await self._store.names():
-            session = session_of(name)
+            session = session_id_of(name)
             stat = await self._store.stat(name) if session is not None else None
             if session is not None and stat is not None:
                 changed = datetime.fromisoformat(stat.modified_at)
                 found.append((changed, self._changes.get(name, 0), session))
         return [session for _, _, session in sorted(found, reverse=True)]
 
-    async def rest(self) -> None:
-        """Bring the sessions in use into their final form, the one changed last as the last."""
+    async def release_all(self) -> None:
+        """Write the final form of the sessions in use, the one changed last at the end."""
         failed: list[StoreError] = []
         for name in list(self._claimed):
             async with self._lock(name):
@@ -180,8 +180,8 @@ class CassetteHistory:
         self._claimed.move_to_end(name)
         return index
 
-    async def _let_go_of_some(self) -> None:
-        while len(self._claimed) > MOST_CLAIMED:
+    async def _release_unused(self) -> None:
+        while len(self._claimed) > MAX_CLAIMED:
             name = next((each for each in self._claimed if not self._lock(each).locked()), None)
             if name is None:
                 return
@@ -190,14 +190,14 @@ class CassetteHistory:
                 try:
                     await self._store.release(name)
                 except StoreError as exc:
-                    # What was acknowledged is durable all the same, and this is another session's.
-                    log.error("session '%s' at rest: %s", session_of(name), exc.message)
+                    # What was acknowledged is durable, and the caller used another session.
+                    log.error("session '%s' at rest: %s", session_id_of(name), exc.message)
 
     def _messages(self, name: str, stored: StoredCassette) -> list[Message]:
         found: list[Message] = []
         for item in stored.interactions:
             try:
-                found += read(item)
+                found += messages_of(item)
             except ValueError as exc:
                 raise CassetteCorrupt(
                     f"interaction {item.index} of cassette '{name}' in {self._store.url} is no part "
