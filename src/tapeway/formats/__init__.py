@@ -1,1 +1,1 @@
-"""Bytes to interactions and back, one file a cassette format; pure."""
+"""Cassette files, their own format and those of other tools, to interactions and back; pure."""

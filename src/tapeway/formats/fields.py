@@ -115,6 +115,11 @@ class Fields:
         return value
 
 
+def as_object(value: object) -> Mapping[str, Json]:
+    """The object, an empty one for any other value."""
+    return value if isinstance(value, Mapping) else {}
+
+
 def millis(value: float) -> float:
     """A duration in milliseconds as it is written: to the microsecond, 0 for an invalid one."""
     return round(value, 3) if math.isfinite(value) and value > 0 else 0.0

@@ -54,7 +54,7 @@ def read(
             lines.append(number)
     try:
         root = versions.upgraded({**first, "interactions": documents}, upgrades)
-        head = conversion_loss.head(Fields(root, ()), fresh)
+        head = conversion_loss.read_head(Fields(root, ()), fresh)
         # As one text, so that faults are reported as for a cassette file.
         return document.load(dump({**root_fields(head), "interactions": root["interactions"]}))
     except FormatFault as fault:

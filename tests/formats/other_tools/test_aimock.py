@@ -63,13 +63,13 @@ def test_what_aimock_does_not_look_at_makes_no_difference() -> None:
 
 
 def test_what_is_lost_is_named() -> None:
-    assert [each for each in told(load("aimock", TEXT)) if not each.endswith(aimock.NARROWER)] == [
+    assert [each for each in told(load("aimock", TEXT)) if not each.endswith(aimock.NARROWED)] == [
         "fixtures[6]: matches requests by 'turnIndex': left out",
         "fixtures[7]: takes any request: left out",
         "fixtures[8]: its answer is none of content, toolCalls, error and embedding: left out",
         "fixtures[5]: fixtures[0] always goes before it: left out",
         "fixtures[9].latency: is not kept",
-        f"fixtures[2].match.sequenceIndex: {aimock.GOES_ON}",
+        f"fixtures[2].match.sequenceIndex: {aimock.LAST_REPEATS}",
     ]
 
 
@@ -100,7 +100,7 @@ def test_turns_are_taken_as_aimock_takes_them(
     found = [json.loads(each.response.body) for each in calls(loaded)]
     assert [int(each["choices"][0]["message"]["content"]) for each in found] == answering
     assert loaded.cassette.head.meta["repeats"] == rule
-    assert [each for each in told(loaded) if not each.endswith(aimock.NARROWER)] == lost
+    assert [each for each in told(loaded) if not each.endswith(aimock.NARROWED)] == lost
 
 
 def test_a_broken_fixture_is_named_with_line_and_place() -> None:

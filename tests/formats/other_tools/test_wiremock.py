@@ -120,7 +120,7 @@ ROUND = scenario("round", ("Started", "on", "off"), ("on", "Started", "on"))
             [*ROUND, *ONCE],
             ["off", "on", "1", "2", "3"],
             "last",
-            [f"scenario 'round' {wiremock.STAYS}"],
+            [f"scenario 'round' {wiremock.LAST_STATE_REPEATS}"],
         ),
         (scenario("open", ("", "", "x")), ["x"], "last", []),
     ],

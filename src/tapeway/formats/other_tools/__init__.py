@@ -1,1 +1,1 @@
-"""Recordings of other tools."""
+"""The file formats of other tools."""

@@ -1,9 +1,9 @@
-"""aimock's fixtures, to read: `{"fixtures": [{"match": {…}, "response": {…}}]}`.
+"""aimock's fixtures, read only: `{"fixtures": [{"match": {…}, "response": {…}}]}`.
 
-A fixture says what the last message of any provider's request has to contain, and what the model
-answers. The nearest recording is a call of OpenAI's with that message alone, under rules that make
-no difference of what aimock does not look at either. The first fixture that fits answers, always;
-one with a `sequenceIndex` fits once.
+A fixture says what the last message of any provider's request must contain, and what the model
+answers. The nearest recording is a call of OpenAI's with that message alone, with rules that ignore
+what aimock ignores too. aimock always answers with the first fixture that matches; one with a
+`sequenceIndex` matches once.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tapeway.core.matching.rules import Rules, meta_with_rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Headers
-from tapeway.formats.conversion_loss import Loss, dropped
+from tapeway.formats.conversion_loss import Loss, unknown_fields
 from tapeway.formats.fields import Fields
 from tapeway.formats.other_tools.http_call import HttpCall, single_chunk, with_match_key
 
@@ -31,23 +31,23 @@ RULES = Rules(
         ]
     )
 )
-"""What a request may differ in, as in aimock."""
+"""The fields that aimock ignores in a request."""
 
-NARROWER = (
+NARROWED = (
     "in aimock it is enough that the last user message contains this; here it is the only message, "
     "and all of it, of a call of OpenAI's that is not streamed"
 )
 
-GOES_ON = "aimock answers no more once its sequence is used up; here its last answer goes on"
+LAST_REPEATS = "aimock answers no more once its sequence is used up; here its last answer goes on"
 
 _URL = "https://api.openai.com/v1"
 _JSON: Headers = ((b"Content-Type", b"application/json"),)
-_MATCH = ("userMessage", "inputText", "sequenceIndex")
-_ANSWER = ("content", "toolCalls", "error", "status", "embedding", "model", "usage", "id")
+_SUPPORTED_MATCHERS = ("userMessage", "inputText", "sequenceIndex")
+_RESPONSE_FIELDS = ("content", "toolCalls", "error", "status", "embedding", "model", "usage", "id")
 
 
 class _UnusableFixture(Exception):
-    """A fixture that no recording can say."""
+    """A fixture that no recording can express; the message says why."""
 
 
 def recognises(value: Json) -> bool:
@@ -78,14 +78,16 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     for group in alike.values():
         answering = list(_answering(group, losses))
         for fixture in answering:
-            losses.append(Loss((*fixture.fields.at, "match"), NARROWER))
-            losses += dropped(fixture.fields, ("match", "response"))
-            losses += dropped(fixture.fields.object("response"), _ANSWER)
+            losses.append(Loss((*fixture.fields.at, "match"), NARROWED))
+            losses += unknown_fields(fixture.fields, ("match", "response"))
+            losses += unknown_fields(fixture.fields.object("response"), _RESPONSE_FIELDS)
             found.append(with_match_key(replace(fixture.call, index=len(found))))
         ending += [fixture for fixture in answering[-1:] if fixture.turn is not None]
     once = bool(ending) and len(ending) == len(alike)
     if not once:
-        losses += [Loss((*last.fields.at, "match", "sequenceIndex"), GOES_ON) for last in ending]
+        losses += [
+            Loss((*last.fields.at, "match", "sequenceIndex"), LAST_REPEATS) for last in ending
+        ]
     meta = cursors.meta_with_repeats(meta_with_rules(fresh.meta, RULES), "miss" if once else "last")
     return StoredCassette(replace(fresh, meta=meta) if found else fresh, tuple(found)), losses
 
@@ -105,14 +107,14 @@ def _turn(match: Fields) -> int | None:
 
 
 def _answering(group: list[_Fixture], losses: list[Loss]) -> Iterator[_Fixture]:
-    """Those that ever answer a request, in the order they do; aimock takes the first that fits."""
+    """The fixtures of a request that aimock ever answers with, in the order in which it does."""
     always = next((each for each in group if each.turn is None), None)
     turns: dict[int | None, _Fixture] = {}
     for each in group:
         if always is None or each.position < always.position:
             turns.setdefault(each.turn, each)
     kept: list[_Fixture] = []
-    # One behind a turn that no fixture has is never reached.
+    # A fixture after a missing turn is never reached.
     while (following := turns.get(len(kept))) is not None:
         kept.append(following)
     if always is not None:
@@ -129,15 +131,15 @@ def _answering(group: list[_Fixture], losses: list[Loss]) -> Iterator[_Fixture]:
 def _call(fields: Fields, position: int) -> HttpCall:
     match, response = fields.object("match"), fields.object("response")
     for name in match.values:
-        if name not in _MATCH:
+        if name not in _SUPPORTED_MATCHERS:
             raise _UnusableFixture(f"matches requests by '{name}'")
     model = response.text("model", "aimock")
     if "inputText" in match:
         path = "/embeddings"
-        asked: Json = {"model": model, "input": match.text("inputText")}
+        request: Json = {"model": model, "input": match.text("inputText")}
     elif "userMessage" in match:
         message: Json = {"role": "user", "content": match.text("userMessage")}
-        path, asked = "/chat/completions", {"model": model, "messages": [message]}
+        path, request = "/chat/completions", {"model": model, "messages": [message]}
     else:
         raise _UnusableFixture("takes any request")
     status, answer = _answer(response, model, position)
@@ -145,7 +147,7 @@ def _call(fields: Fields, position: int) -> HttpCall:
         method="POST",
         url=_URL + path,
         request_headers=_JSON,
-        request_body=dump(asked),
+        request_body=dump(request),
         status=status,
         headers=_JSON,
         chunks=single_chunk(dump(answer)),
@@ -183,12 +185,12 @@ def _tool_calls(response: Fields, position: int) -> Iterator[Json]:
     for number, each in enumerate(response.list("toolCalls")):
         call = Fields.of(each, (*response.at, "toolCalls", number))
         call.require("name")
-        said = call.values.get("arguments", "{}")
+        arguments = call.values.get("arguments", "{}")
         yield {
             "id": call.text("id", f"call_aimock_{position}_{number}"),
             "type": "function",
             "function": {
                 "name": call.text("name"),
-                "arguments": said if isinstance(said, str) else dump(said).decode(),
+                "arguments": arguments if isinstance(arguments, str) else dump(arguments).decode(),
             },
         }

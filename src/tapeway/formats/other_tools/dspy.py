@@ -1,7 +1,7 @@
-"""DSPy's replay caches: one value a key, as ReplayCache keeps them in a JSON file.
+"""DSPy's replay caches: one value for each key, as ReplayCache stores them in a JSON file.
 
-An entry becomes a recording of kind `llm`, since DSPy calls a library and no URL. Its key is DSPy's
-own, bit for bit, and is what finds it again.
+An entry becomes a recording of kind `llm`, since DSPy calls a library and no URL. It is found by
+DSPy's own key, computed bit for bit as DSPy does.
 """
 
 import hashlib
@@ -20,9 +20,9 @@ from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
 
 IGNORED = ("api_key", "api_base", "base_url")
-"""The arguments that are in no key, and that an entry had better not hold."""
+"""The arguments that are not part of a key and should not be in an entry."""
 
-EXTENSION = "tapeway"
+EXTENSION_NAME = "tapeway"
 
 _META = "dspy"
 _FUNCTION = "_fn_identifier"
@@ -32,7 +32,7 @@ _ENDPOINTS = {
     "responses_completion": "responses",
     "compute_embeddings": "embeddings",
 }
-"""What AgentTape calls the endpoints behind the functions that DSPy caches."""
+"""AgentTape's names of the endpoints behind the functions that DSPy caches."""
 
 
 def cache_key(request: Mapping[str, Json], ignored: Collection[str] = IGNORED) -> str:
@@ -63,27 +63,27 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
         ForeignInteraction(index, document_of(key, entries.object(key)))
         for index, key in enumerate(entries.values)
     ]
-    rest = {name: said for name, said in about.values.items() if name != EXTENSION}
+    rest = {name: value for name, value in about.values.items() if name != EXTENSION_NAME}
     fresh = replace(fresh, meta=cursors.meta_with_repeats(fresh.meta, "last"))
     began = replace(fresh, created_at=about.text("created_at") or fresh.created_at)
-    head = conversion_loss.head(about.object(EXTENSION), began)
+    head = conversion_loss.read_head(about.object(EXTENSION_NAME), began)
     if rest:
         head = replace(head, meta={**head.meta, _META: rest})
     return StoredCassette(head, tuple(found)), []
 
 
 def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
-    """The document, and what no replay cache could hold."""
+    """The document, and what a replay cache cannot hold."""
     losses: list[Loss] = []
     entries: Document = {}
     last: dict[str, int] = {}
     for index, item in enumerate(cassette.interactions):
-        said = entry_of(item.document) if isinstance(item, ForeignInteraction) else None
-        if said is None:
+        found = entry_of(item.document) if isinstance(item, ForeignInteraction) else None
+        if found is None:
             what = "was not recorded by DSPy, and a replay cache holds nothing else: left out"
             losses.append(Loss(("interactions", index), what, left_out=True))
             continue
-        key, entry = said
+        key, entry = found
         if key in last:
             what = f"has the key of interactions[{index}], and a key has one value: left out"
             losses.append(Loss(("interactions", last[key]), what, left_out=True))
@@ -92,12 +92,12 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
     meta = dict(cassette.head.meta)
     kept = meta.pop(_META, None)
     about: Document = dict(kept) if isinstance(kept, dict) else {}
-    about[EXTENSION] = conversion_loss.head_fields(replace(cassette.head, meta=meta))
+    about[EXTENSION_NAME] = conversion_loss.head_fields(replace(cassette.head, meta=meta))
     return {"metadata": about, "entries": entries}, losses
 
 
 def document_of(key: str, entry: Fields) -> Document:
-    """What a cassette holds of an entry. Raises FormatFault with the place."""
+    """The document of an entry in a cassette. Raises FormatFault with the place."""
     entry.require("request", "response")
     request, response = dict(entry.object("request").values), entry.object("response")
     if "data" not in response.values:
@@ -105,7 +105,7 @@ def document_of(key: str, entry: Fields) -> Document:
     about: Document = {"key": key}
     if _FUNCTION in request:
         about[_FUNCTION] = request.pop(_FUNCTION)
-    about["response"] = {name: said for name, said in response.values.items() if name != "data"}
+    about["response"] = {name: value for name, value in response.values.items() if name != "data"}
     endpoint = _endpoint(about)
     return {
         "kind": "llm",
@@ -117,7 +117,7 @@ def document_of(key: str, entry: Fields) -> Document:
 
 
 def entry_of(document: Mapping[str, Json]) -> tuple[str, Document] | None:
-    """The key and the entry, None for what DSPy did not record."""
+    """The key and the entry in a document, None for one that DSPy did not record."""
     metadata, request = document.get("metadata"), document.get("request")
     about = metadata.get(_META) if isinstance(metadata, dict) else None
     if not isinstance(about, dict) or not isinstance(request, dict) or "response" not in document:
@@ -125,12 +125,12 @@ def entry_of(document: Mapping[str, Json]) -> tuple[str, Document] | None:
     key, rest = about.get("key"), about.get("response")
     if not isinstance(key, str) or not isinstance(rest, dict):
         return None
-    said = dict(request)
-    if (endpoint := _endpoint(about)) and said.get("endpoint") == endpoint:
-        del said["endpoint"]
+    arguments = dict(request)
+    if (endpoint := _endpoint(about)) and arguments.get("endpoint") == endpoint:
+        del arguments["endpoint"]
     if _FUNCTION in about:
-        said[_FUNCTION] = about[_FUNCTION]
-    return key, {"request": said, "response": {**rest, "data": document["response"]}}
+        arguments[_FUNCTION] = about[_FUNCTION]
+    return key, {"request": arguments, "response": {**rest, "data": document["response"]}}
 
 
 def _endpoint(about: Mapping[str, Json]) -> str:

@@ -1,7 +1,7 @@
 """HTTP archives, HAR 1.2, as browsers and proxies write them.
 
-An archive holds bodies with their content coding taken off. It has no rule for repeats: equal
-requests stand there in the order they were sent, and are answered in it.
+An archive holds bodies with their content coding removed. It has no rule for repeated requests:
+they are answered in the order in which they were sent.
 """
 
 import base64
@@ -15,7 +15,7 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, I
 from tapeway.core.model.messages import Headers
 from tapeway.core.text import decode_utf8, is_utf8
 from tapeway.formats import conversion_loss
-from tapeway.formats.conversion_loss import ExtensionField, Loss, unfit
+from tapeway.formats.conversion_loss import ExtensionField, Loss, reason_unfit
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import bodies, http_exchange
 from tapeway.formats.other_tools.http_call import (
@@ -27,16 +27,16 @@ from tapeway.formats.other_tools.http_call import (
     without_codings,
 )
 
-HELD = ExtensionField(
+EXTENSION_FIELD = ExtensionField(
     ("method", "url", "headers", "header_order", *bodies.NAMES),
     ("status_code", "reason_phrase", "http_version", "headers", "header_order", *bodies.NAMES),
 )
-EXTENSION = "_tapeway"
+EXTENSION_NAME = "_tapeway"
 STARTED = "started_at"
-"""Where a recording's metadata holds when it was made."""
+"""In an interaction's metadata: when the call began."""
 
-WHOLE = "pages, comments, addresses and all timings but the whole are not kept"
-"""What a conversion says of an archive's other fields, which every browser fills."""
+NOT_KEPT = "pages, comments, addresses and all timings but the total are not kept"
+"""The loss for an archive's further fields, which every browser fills."""
 
 _UNKNOWN = "1970-01-01T00:00:00.000Z"
 _ENCODING = "_encoding"
@@ -61,13 +61,15 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     for position, each in enumerate(log.list("entries")):
         fields = Fields.of(each, (*log.at, "entries", position))
         fields.require("request", "response")
-        if EXTENSION not in fields and (why := _unusable(fields)):
+        if EXTENSION_NAME not in fields and (why := _unusable(fields)):
             losses.append(Loss(fields.at, f"{why}: left out", left_out=True))
             continue
         found.append(_read_entry(len(found), fields))
-    if found and EXTENSION not in log:
-        losses.append(Loss((), WHOLE))
-    return StoredCassette(conversion_loss.head(log.object(EXTENSION), fresh), tuple(found)), losses
+    if found and EXTENSION_NAME not in log:
+        losses.append(Loss((), NOT_KEPT))
+    return StoredCassette(
+        conversion_loss.read_head(log.object(EXTENSION_NAME), fresh), tuple(found)
+    ), losses
 
 
 def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
@@ -77,7 +79,7 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
     created = cassette.head.created_at or _UNKNOWN
     for index, item in enumerate(cassette.interactions):
         at = ("interactions", index)
-        why = unfit(item, "an archive", failures=True)
+        why = reason_unfit(item, "an archive", failures=True)
         if why or isinstance(item, ForeignInteraction):
             losses.append(Loss(at, f"{why}: left out", left_out=True))
             continue
@@ -90,15 +92,15 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
     if entries and not all(
         isinstance(each, Interaction) and STARTED in each.metadata for each in cassette.interactions
     ):
-        what = "when each call began is not known: an archive has to say it, and says"
-        losses.append(Loss((), f"{what} {created}"))
+        what = f"when each call began is unknown, and required in an archive: {created} is written"
+        losses.append(Loss((), what))
     creator: Document = {
         "name": "tapeway",
         "version": str(cassette.head.meta.get("tapeway_version", "")),
     }
     head = conversion_loss.head_fields(cassette.head)
     return {
-        "log": {"version": "1.2", "creator": creator, "entries": entries, EXTENSION: head}
+        "log": {"version": "1.2", "creator": creator, "entries": entries, EXTENSION_NAME: head}
     }, losses
 
 
@@ -111,10 +113,10 @@ def _entry(item: Interaction, created: str) -> Document:
         "startedDateTime": started if isinstance(started, str) else created,
         "time": document["latency_ms"],
         "request": _request(item, document),
-        "response": _nothing() if failed else _response(item, document),
+        "response": _no_response() if failed else _response(item, document),
         "cache": {},
         "timings": {"send": 0, "wait": document["latency_ms"] if took else 0, "receive": 0},
-        EXTENSION: HELD.rest(item, document),
+        EXTENSION_NAME: EXTENSION_FIELD.rest(item, document),
     }
     if item.failure is not None:
         entry["_error"] = item.failure.message
@@ -130,15 +132,15 @@ def _request(item: Interaction, document: Document) -> Document:
         "url": url,
         "httpVersion": "HTTP/1.1",
         "cookies": [],
-        "headers": _named(header_texts(own)),
-        "queryString": _named(parse_qsl(_query(url), keep_blank_values=True)),
+        "headers": _name_value_pairs(header_texts(own)),
+        "queryString": _name_value_pairs(parse_qsl(_query(url), keep_blank_values=True)),
         "headersSize": -1,
         "bodySize": len(request.body),
     }
     if request.body:
-        posted: Document = {"mimeType": _media(request.headers)}
+        posted: Document = {"mimeType": _content_type(request.headers)}
         text = decode_utf8(request.body)
-        posted["text"] = _coded(request.body) if text is None else text
+        posted["text"] = _base64(request.body) if text is None else text
         if text is None:
             posted[_ENCODING] = "base64"
         written["postData"] = posted
@@ -147,9 +149,9 @@ def _request(item: Interaction, document: Document) -> Document:
 
 def _response(item: Interaction, document: Document) -> Document:
     response = item.response
-    content: Document = {"size": len(response.body), "mimeType": _media(response.headers)}
+    content: Document = {"size": len(response.body), "mimeType": _content_type(response.headers)}
     text = decode_utf8(response.body)
-    content["text"] = _coded(response.body) if text is None else text
+    content["text"] = _base64(response.body) if text is None else text
     if text is None:
         content["encoding"] = "base64"
     own = document["response"]
@@ -158,7 +160,7 @@ def _response(item: Interaction, document: Document) -> Document:
         "statusText": own["reason_phrase"] if isinstance(own, dict) else "",
         "httpVersion": response.head.version,
         "cookies": [],
-        "headers": _named(header_texts(own)),
+        "headers": _name_value_pairs(header_texts(own)),
         "content": content,
         "redirectURL": "",
         "headersSize": -1,
@@ -166,8 +168,8 @@ def _response(item: Interaction, document: Document) -> Document:
     }
 
 
-def _nothing() -> Document:
-    # What browsers write for a call that never was answered.
+def _no_response() -> Document:
+    # As browsers write a call that was never answered.
     return {
         "status": 0,
         "statusText": "",
@@ -202,7 +204,7 @@ def _unusable(fields: Fields) -> str:
 
 def _read_entry(index: int, fields: Fields) -> Interaction:
     request, response = fields.object("request"), fields.object("response")
-    ours = EXTENSION in fields
+    ours = EXTENSION_NAME in fields
     took = fields.number("time") if fields.values.get("time") != -1 else 0.0
     started = fields.text("startedDateTime")
     failed = ours and response.values.get("status") == 0
@@ -221,7 +223,7 @@ def _read_entry(index: int, fields: Fields) -> Interaction:
     )
     plain = call.interaction(index, fields.at)
     if ours:
-        return HELD.joined(plain, fields.object(EXTENSION))
+        return EXTENSION_FIELD.merge(plain, fields.object(EXTENSION_NAME))
     return with_match_key(without_codings(plain, decoded=True))
 
 
@@ -249,7 +251,7 @@ def _pairs(fields: Fields) -> Iterator[tuple[str, str]]:
             yield pair.text("name"), value.rstrip("\r")
 
 
-def _named(pairs: Iterable[tuple[str, str]]) -> list[Json]:
+def _name_value_pairs(pairs: Iterable[tuple[str, str]]) -> list[Json]:
     return [{"name": name, "value": value} for name, value in pairs]
 
 
@@ -260,9 +262,9 @@ def _query(url: str) -> str:
         return ""
 
 
-def _media(headers: Headers) -> str:
+def _content_type(headers: Headers) -> str:
     return (find_header(headers, b"content-type") or b"").decode("latin-1")
 
 
-def _coded(content: bytes) -> str:
+def _base64(content: bytes) -> str:
     return base64.b64encode(content).decode("ascii")

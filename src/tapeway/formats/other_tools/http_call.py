@@ -1,4 +1,4 @@
-"""An HTTP call as other tools tell it, and the interaction of a cassette that says the same."""
+"""An HTTP call as other tools record it, and the interaction of a cassette that is equal to it."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,17 +17,18 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
 from tapeway.core.text import is_utf8
 from tapeway.formats.errors import FormatFault
+from tapeway.formats.fields import Fields
 from tapeway.formats.native import http_exchange
 
 _ORIGIN = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _VERSION = re.compile(r"(?:http/)?h?([0-9])(?:\.([0-9]))?", re.IGNORECASE)
-# Made anew for each delivery, as those of an answer are.
+# Each delivery has its own, as for responses.
 _FRAMING = frozenset({b"host", b"content-length"})
 
 
 @dataclass(frozen=True, slots=True)
 class HttpCall:
-    """What nearly every tool knows of a call; the URL is absolute, or a path where no host is known."""
+    """What nearly every tool records of a call. The URL is absolute, or a path if the host is unknown."""
 
     method: str
     url: str
@@ -42,7 +43,7 @@ class HttpCall:
     metadata: Mapping[str, Json] = field(default_factory=dict)
 
     def interaction(self, index: int, at: Pointer) -> Interaction:
-        """The recording as it came. Raises FormatFault for what no cassette could hold."""
+        """The interaction, bodies unchanged. Raises FormatFault for what no cassette could hold."""
         base, target = split_url(self.url)
         found = Interaction(
             index=index,
@@ -75,7 +76,7 @@ class HttpCall:
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """The origin of a URL, if it names one, and the path and query below it."""
+    """The origin of a URL, empty if it has none, and the path and query."""
     url = url.partition("#")[0]
     origin = _ORIGIN.match(url)
     base = origin[0] if origin else ""
@@ -84,20 +85,20 @@ def split_url(url: str) -> tuple[str, str]:
 
 
 def without_framing(headers: Headers) -> Headers:
-    """The headers of a request that are its own, and not of how it was sent."""
+    """The headers of a request without those of the connection and of framing."""
     return end_to_end(headers, drop=_FRAMING)
 
 
 def single_chunk(body: bytes, at_ms: float = 0.0) -> tuple[ResponseChunk, ...]:
-    """A body of which nobody knows in what pieces it came."""
+    """The body as one chunk, for a tool that does not record chunks."""
     return (ResponseChunk(body, at_ms),) if body else ()
 
 
 def without_codings(interaction: Interaction, *, decoded: bool) -> Interaction:
-    """The recording with its content codings taken off, as a cassette holds it.
+    """The interaction with its content codings removed, as a cassette holds it.
 
-    `decoded` says that the tool took those of answers off and left the headers that speak of them;
-    one that is no such coding and is text is taken for that too.
+    `decoded` says that the tool itself decoded responses and left their Content-Encoding. A body
+    that cannot be decoded and is text counts as decoded too.
     """
     request, response = readable_request(interaction.request), interaction.response
     if not decoded:
@@ -110,7 +111,7 @@ def without_codings(interaction: Interaction, *, decoded: bool) -> Interaction:
 
 
 def with_match_key(interaction: Interaction) -> Interaction:
-    """A recording of another tool with the key a cassette shows for what it says now."""
+    """An interaction of another tool with AgentTape's match key for its present content."""
     if interaction.request.route:
         return interaction
     key = http_key(interaction.request)
@@ -118,7 +119,7 @@ def with_match_key(interaction: Interaction) -> Interaction:
 
 
 def header_texts(side: Json) -> Iterator[tuple[str, str]]:
-    """Header names and values as a document's request or response shows them, in wire order."""
+    """Header names and values of a document's request or response, in the order they were sent."""
     fields: Mapping[str, Json] = side if isinstance(side, dict) else {}
     shown = fields.get("headers")
     left = {
@@ -131,10 +132,19 @@ def header_texts(side: Json) -> Iterator[tuple[str, str]]:
         yield str(name), by_name[str(name).lower()].pop(0)
 
 
-def header_bytes(pairs: Iterable[tuple[str, str]]) -> Headers:
-    """Headers from their texts, in which halves of surrogate pairs stand for octets that are no UTF-8.
+def header_pairs(headers: Fields) -> Iterator[tuple[str, str]]:
+    """The names and values of an object `{name: value or [values]}`. Raises FormatFault."""
+    for name, value in headers.values.items():
+        for each in value if isinstance(value, list) else [value]:
+            if not isinstance(each, str):
+                raise headers.fault(name, "must be text or a list of texts")
+            yield name, each
 
-    A pseudo-header of HTTP/2 is none.
+
+def header_bytes(pairs: Iterable[tuple[str, str]]) -> Headers:
+    """Headers from texts, in which lone surrogates stand for bytes that are not UTF-8.
+
+    Pseudo-headers of HTTP/2 are left out.
     """
     return tuple(
         [
@@ -145,9 +155,9 @@ def header_bytes(pairs: Iterable[tuple[str, str]]) -> Headers:
     )
 
 
-def http_version(said: str) -> str:
-    """`HTTP/1.1`, `HTTP/2` … for however a tool says it."""
-    found = _VERSION.fullmatch(said.strip())
+def http_version(written: str) -> str:
+    """`HTTP/1.1`, `HTTP/2` … for any spelling of it; HTTP/1.1 for an unknown one."""
+    found = _VERSION.fullmatch(written.strip())
     if found is None:
         return "HTTP/1.1"
     major, minor = found.groups()

@@ -1,19 +1,16 @@
 """interposition's cassettes, as its JsonFileCassetteStore 0.6.0 writes them.
 
-Its bodies are UTF-8 text, its requests know no host, and equal requests always get the first
-recording.
-
-interposition's interactions as items of a cassette, and back without any difference.
-
-One of HTTP is a recording like any other, found by the proxy and edited by hand; what interposition
-says besides (empty chunks, metadata, fields that HTTP makes anew) stands in its `metadata`. All
-else, other protocols above all, is an item of the kind `tool`, word for word.
+Its bodies are UTF-8 text, its requests have no host, and equal requests always get the first
+recording. An HTTP interaction becomes a recording like any other, found by the proxy and edited by
+hand. What interposition holds besides (empty chunks, metadata, headers that HTTP adds anew) is kept
+in a note in the recording's `metadata`, so that converting back gives the very same interaction.
+Other protocols are kept unchanged as kind `tool`.
 """
 
 import base64
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tapeway.core.cassette import cursors
@@ -23,7 +20,7 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, I
 from tapeway.core.model.messages import ResponseChunk
 from tapeway.core.text import decode_utf8, is_utf8
 from tapeway.formats import conversion_loss
-from tapeway.formats.conversion_loss import ExtensionField, Loss, dropped, unfit
+from tapeway.formats.conversion_loss import ExtensionField, Loss, reason_unfit, unknown_fields
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import bodies, http_exchange
@@ -37,28 +34,28 @@ from tapeway.formats.other_tools.http_call import (
 )
 
 NOTE = "interposition"
-"""What holds the rest in an item's metadata."""
+"""The name of the note in a recording's metadata."""
 
 LENGTHS = "lengths"
-"""In a note: how long the chunks are, where that is not what the recording's own say."""
+"""In a note: the lengths of the chunks, where they differ from those of the recording."""
 
 KIND = "tool"
-"""What an item that is no HTTP call is among the kinds there are."""
+"""The kind of an interaction that is no HTTP call."""
 Pairs = tuple[tuple[str, str], ...]
 _STATUS = "status_code"
-HELD = ExtensionField(
+EXTENSION_FIELD = ExtensionField(
     ("method", "url", "headers", "header_order", *bodies.NAMES),
     ("status_code", *bodies.NAMES),
     host=False,
 )
-EXTENSION = "tapeway"
+EXTENSION_NAME = "tapeway"
 _INTERACTION = ("request", "fingerprint", "response_chunks", "metadata")
 _OWN = ("index", "kind", "boundary", "request", "response")
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of an answer and what was said about it."""
+    """A chunk of a response and its metadata."""
 
     data: bytes
     metadata: Pairs = ()
@@ -66,7 +63,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class InterpositionInteraction:
-    """An interaction as interposition 0.6.0 has it; its chunks are numbered by their place."""
+    """An interaction of interposition 0.6.0; its chunks are numbered by their position."""
 
     protocol: str
     action: str
@@ -78,53 +75,53 @@ class InterpositionInteraction:
 
     @property
     def fingerprint(self) -> str:
-        """What interposition looks its request up by."""
+        """The key by which interposition finds the request."""
         return fingerprint(self.protocol, self.action, self.target, self.headers, self.body)
 
 
 def fingerprint(
     protocol: str, action: str, target: str, headers: Sequence[tuple[str, str]], content: bytes
 ) -> str:
-    """What interposition 0.6.0 looks a request up by, bit for bit."""
-    said = [protocol, action, target, [list(pair) for pair in headers], content.hex()]
-    text = json.dumps(said, separators=(",", ":"), sort_keys=True)
+    """The fingerprint that interposition 0.6.0 computes for a request, bit for bit."""
+    fields = [protocol, action, target, [list(pair) for pair in headers], content.hex()]
+    text = json.dumps(fields, separators=(",", ":"), sort_keys=True)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def from_interposition(interposed: InterpositionInteraction, index: int = 0) -> AnyInteraction:
-    """The item that says all of it."""
+    """The interaction that holds all of it."""
     if interposed.protocol.lower() in ("http", "https"):
-        found = _exchange(interposed, index)
+        found = _http_recording(interposed, index)
         if found is not None and to_interposition(found) == interposed:
             return found
-    return ForeignInteraction(index, _document(interposed))
+    return ForeignInteraction(index, _encode_document(interposed))
 
 
 def to_interposition(item: AnyInteraction) -> InterpositionInteraction | None:
-    """What interposition would have of an item, None for what it has no way to tell.
+    """The same interaction for interposition, None for what it cannot express.
 
-    Raises FormatFault for one that was edited into something else.
+    Raises FormatFault for a note or document that was edited into something invalid.
     """
     if isinstance(item, ForeignInteraction):
         metadata = item.document.get("metadata")
         is_one = isinstance(metadata, dict) and NOTE in metadata
-        return _of_document(item.document) if is_one else None
+        return _decode_document(item.document) if is_one else None
     if item.failure is not None:
         return None
-    return _with_kept(_plain(item), item)
+    return _apply_note(_without_notes(item), item)
 
 
 def with_note(
-    item: Interaction, interposed: InterpositionInteraction, *, cuts: bool = True
+    item: Interaction, interposed: InterpositionInteraction, *, chunk_lengths: bool = True
 ) -> Interaction:
-    """The recording with a note of what interposition says otherwise.
+    """The recording with a note of what differs in interposition's interaction.
 
-    Without `cuts` it stays noted how long the chunks are.
+    Without `chunk_lengths` the note keeps the lengths that it had.
     """
     before = item.metadata.get(NOTE)
     bare = _without_note(item)
-    note = _note(_plain(bare), interposed, cuts=cuts)
-    if not cuts and isinstance(before, dict) and LENGTHS in before:
+    note = _note(_without_notes(bare), interposed, chunk_lengths=chunk_lengths)
+    if not chunk_lengths and isinstance(before, dict) and LENGTHS in before:
         note[LENGTHS] = before[LENGTHS]
     return replace(bare, metadata={**bare.metadata, NOTE: note}) if note else bare
 
@@ -133,7 +130,7 @@ def _without_note(item: Interaction) -> Interaction:
     return replace(item, metadata={k: v for k, v in item.metadata.items() if k != NOTE})
 
 
-def _exchange(interposed: InterpositionInteraction, index: int) -> Interaction | None:
+def _http_recording(interposed: InterpositionInteraction, index: int) -> Interaction | None:
     first = interposed.chunks[0].metadata if interposed.chunks else ()
     status = dict(first).get(_STATUS, "200")
     if not (status.isascii() and status.isdigit() and len(status) == 3):
@@ -152,8 +149,8 @@ def _exchange(interposed: InterpositionInteraction, index: int) -> Interaction |
         return None
 
 
-def _plain(item: Interaction) -> InterpositionInteraction:
-    """What the recording says to one who reads no note."""
+def _without_notes(item: Interaction) -> InterpositionInteraction:
+    """The recording as interposition's interaction, its note aside."""
     request, response = item.request, item.response
     own = http_exchange.encode(item)["request"]
     url = str(own["url"]) if isinstance(own, dict) else request.url
@@ -171,7 +168,7 @@ def _plain(item: Interaction) -> InterpositionInteraction:
 
 
 def _note(
-    plain: InterpositionInteraction, wanted: InterpositionInteraction, *, cuts: bool
+    plain: InterpositionInteraction, wanted: InterpositionInteraction, *, chunk_lengths: bool
 ) -> Document:
     note: Document = {}
     for name in ("protocol", "target"):
@@ -180,59 +177,61 @@ def _note(
     if plain.headers != wanted.headers:
         note["headers"] = _pairs_as_lists(wanted.headers)
     lengths = [len(each.data) for each in wanted.chunks]
-    if cuts and lengths != [len(each.data) for each in plain.chunks]:
+    if chunk_lengths and lengths != [len(each.data) for each in plain.chunks]:
         note[LENGTHS] = [*lengths]
-    said = [each.metadata for each in wanted.chunks]
-    if said != [plain.chunks[0].metadata, *[()] * (len(said) - 1)]:
+    metadata = [each.metadata for each in wanted.chunks]
+    if metadata != [plain.chunks[0].metadata, *[()] * (len(metadata) - 1)]:
         note["chunk_metadata"] = {
-            str(at): _pairs_as_lists(each) for at, each in enumerate(said) if each
+            str(at): _pairs_as_lists(each) for at, each in enumerate(metadata) if each
         }
     if wanted.metadata:
         note["metadata"] = _pairs_as_lists(wanted.metadata)
     return note
 
 
-def _with_kept(plain: InterpositionInteraction, item: Interaction) -> InterpositionInteraction:
+def _apply_note(plain: InterpositionInteraction, item: Interaction) -> InterpositionInteraction:
     note = item.metadata.get(NOTE)
     if not isinstance(note, dict):
         return plain
     fields = Fields(note, ("metadata", NOTE))
-    chunks = _cut_chunks(plain.chunks, fields)
+    chunks = _divide_chunks(plain.chunks, fields)
     if "chunk_metadata" in fields:
-        said = fields.object("chunk_metadata")
+        metadata = fields.object("chunk_metadata")
         chunks = [
-            replace(chunk, metadata=pairs_of(said, str(at))) for at, chunk in enumerate(chunks)
+            replace(chunk, metadata=pairs_of(metadata, str(at))) for at, chunk in enumerate(chunks)
         ]
     status = str(item.response.status)
     first = chunks[0].metadata
     if dict(first).get(_STATUS, "200") != status:
-        # It was edited by hand, and that is what counts.
+        # The status was edited by hand: the edit wins over the note.
         rest = tuple([pair for pair in first if pair[0] != _STATUS])
         chunks[0] = replace(chunks[0], metadata=((_STATUS, status), *rest))
     return replace(
         plain,
         protocol=fields.text("protocol", plain.protocol),
-        target=_target(plain, item, fields),
-        headers=_headers(plain, item, fields),
+        target=_noted_target(plain, item, fields),
+        headers=_noted_headers(plain, item, fields),
         chunks=tuple(chunks),
         metadata=pairs_of(fields, "metadata"),
     )
 
 
-def _target(plain: InterpositionInteraction, item: Interaction, note: Fields) -> str:
-    said = note.text("target", plain.target)
-    # What was edited by hand counts, and not what the note says of what stood there before.
-    return said if split_url(said) == (item.request.base, item.request.target) else plain.target
+def _noted_target(plain: InterpositionInteraction, item: Interaction, note: Fields) -> str:
+    target = note.text("target", plain.target)
+    # An edit by hand wins over the note.
+    return target if split_url(target) == (item.request.base, item.request.target) else plain.target
 
 
-def _headers(plain: InterpositionInteraction, item: Interaction, note: Fields) -> Pairs:
+def _noted_headers(plain: InterpositionInteraction, item: Interaction, note: Fields) -> Pairs:
     if "headers" not in note:
         return plain.headers
-    said = pairs_of(note, "headers")
-    return said if without_framing(header_bytes(said)) == item.request.headers else plain.headers
+    headers = pairs_of(note, "headers")
+    return (
+        headers if without_framing(header_bytes(headers)) == item.request.headers else plain.headers
+    )
 
 
-def _cut_chunks(chunks: tuple[Chunk, ...], note: Fields) -> list[Chunk]:
+def _divide_chunks(chunks: tuple[Chunk, ...], note: Fields) -> list[Chunk]:
     lengths = [each for each in note.list(LENGTHS) if isinstance(each, int) and each >= 0]
     body = b"".join([each.data for each in chunks])
     if not lengths or sum(lengths) != len(body):
@@ -245,7 +244,7 @@ def _cut_chunks(chunks: tuple[Chunk, ...], note: Fields) -> list[Chunk]:
     return found
 
 
-def _document(interposed: InterpositionInteraction) -> Document:
+def _encode_document(interposed: InterpositionInteraction) -> Document:
     return {
         "kind": KIND,
         "boundary": interposed.protocol,
@@ -254,11 +253,11 @@ def _document(interposed: InterpositionInteraction) -> Document:
             "action": interposed.action,
             "target": interposed.target,
             "headers": _pairs_as_lists(interposed.headers),
-            **_data("body", interposed.body),
+            **_encode_data("body", interposed.body),
         },
         "response": {
             "chunks": [
-                {**_data("body", each.data), "metadata": _pairs_as_lists(each.metadata)}
+                {**_encode_data("body", each.data), "metadata": _pairs_as_lists(each.metadata)}
                 for each in interposed.chunks
             ]
         },
@@ -266,7 +265,7 @@ def _document(interposed: InterpositionInteraction) -> Document:
     }
 
 
-def _of_document(document: Mapping[str, Json]) -> InterpositionInteraction:
+def _decode_document(document: Mapping[str, Json]) -> InterpositionInteraction:
     root = Fields(document, ())
     request, chunks = root.object("request"), root.object("response")
     request.require("protocol", "action", "target")
@@ -275,10 +274,10 @@ def _of_document(document: Mapping[str, Json]) -> InterpositionInteraction:
         request.text("action"),
         request.text("target"),
         pairs_of(request, "headers"),
-        _octets(request, "body"),
+        _decode_data(request, "body"),
         tuple(
             [
-                Chunk(_octets(each, "body"), pairs_of(each, "metadata"))
+                Chunk(_decode_data(each, "body"), pairs_of(each, "metadata"))
                 for each in [
                     Fields.of(value, (*chunks.at, "chunks", at))
                     for at, value in enumerate(chunks.list("chunks"))
@@ -289,31 +288,31 @@ def _of_document(document: Mapping[str, Json]) -> InterpositionInteraction:
     )
 
 
-def _data(name: str, data: bytes) -> Document:
+def _encode_data(name: str, data: bytes) -> Document:
     if (text := decode_utf8(data)) is None:
         return {f"{name}_b64": base64.b64encode(data).decode("ascii")}
     return {name: text}
 
 
-def _octets(fields: Fields, name: str) -> bytes:
+def _decode_data(fields: Fields, name: str) -> bytes:
     if f"{name}_b64" in fields:
         return fields.base64(f"{name}_b64")
     return fields.text(name).encode("utf-8")
 
 
-def _pairs_as_lists(pairs: Pairs) -> Json:
+def _pairs_as_lists(pairs: Iterable[tuple[str, str]]) -> Json:
     return [[name, value] for name, value in pairs]
 
 
 def pairs_of(fields: Fields, name: str) -> Pairs:
-    """The pairs a list holds. Raises FormatFault for what is none."""
+    """The pairs in a list field. Raises FormatFault for what is no pair."""
     return tuple([_pair(each, (*fields.at, name, at)) for at, each in enumerate(fields.list(name))])
 
 
 def _pair(value: Json, at: Pointer) -> tuple[str, str]:
     match value:
-        case [str(key), str(said)]:
-            return key, said
+        case [str(name), str(value_text)]:
+            return name, value_text
         case _:
             raise FormatFault("must be [name, value]", at)
 
@@ -341,64 +340,72 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
         if isinstance(item, ForeignInteraction):
             losses.append(Loss(fields.at, "is no HTTP call: kept, and served to no client"))
         found.append(item)
-        losses += dropped(fields, _INTERACTION)
-    losses += dropped(root, ("interactions", EXTENSION))
+        losses += unknown_fields(fields, _INTERACTION)
+    losses += unknown_fields(root, ("interactions", EXTENSION_NAME))
     fresh = replace(fresh, meta=cursors.meta_with_repeats(fresh.meta, "first"))
-    head = conversion_loss.head(root.object(EXTENSION), fresh)
+    head = conversion_loss.read_head(root.object(EXTENSION_NAME), fresh)
     return StoredCassette(head, tuple(found)), losses
 
 
 def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
-    """The document, and what interposition could not hold or would never replay."""
+    """The document, and what interposition cannot hold or would never replay."""
     losses: list[Loss] = []
     written: list[Json] = []
     first: dict[str, int] = {}
     always_first = cursors.repeats_of_meta(cassette.head.meta) == "first"
     for index, item in enumerate(cassette.interactions):
         at: Pointer = ("interactions", index)
-        said = to_interposition(item)
-        why = _unfit(item, said)
-        if why or said is None:
+        interposed = to_interposition(item)
+        why = _reason_unfit(item, interposed)
+        if why or interposed is None:
             losses.append(Loss(at, f"{why}: left out", left_out=True))
             continue
-        whole = replace(said, chunks=tuple(_characters(said.chunks)))
-        if [each.data for each in whole.chunks] != [each.data for each in said.chunks]:
+        whole = replace(interposed, chunks=tuple(_at_character_ends(interposed.chunks)))
+        if [each.data for each in whole.chunks] != [each.data for each in interposed.chunks]:
             losses.append(
                 Loss((*at, "response"), "chunks that ended inside a character end behind it")
             )
-        earlier = first.setdefault(said.fingerprint, index)
+        earlier = first.setdefault(interposed.fingerprint, index)
         if earlier != index and not always_first:
             what = f"interposition always replays interactions[{earlier}], of an equal request, instead"
             losses.append(Loss(at, what))
-        written.append(_interaction(whole, _rest(item)))
-    return {"interactions": written, EXTENSION: conversion_loss.head_fields(cassette.head)}, losses
+        written.append(_interaction(whole, _extension(item)))
+    return {
+        "interactions": written,
+        EXTENSION_NAME: conversion_loss.head_fields(cassette.head),
+    }, losses
 
 
 def _read_interaction(index: int, fields: Fields) -> AnyInteraction:
-    said = _interposed(fields)
-    plain = replace(said, metadata=tuple([pair for pair in said.metadata if pair[0] != EXTENSION]))
-    item, rest = from_interposition(plain, index), dict(said.metadata).get(EXTENSION)
+    interposed = _parse_interaction(fields)
+    plain = replace(
+        interposed,
+        metadata=tuple([pair for pair in interposed.metadata if pair[0] != EXTENSION_NAME]),
+    )
+    item, rest = from_interposition(plain, index), dict(interposed.metadata).get(EXTENSION_NAME)
     if rest is None:
         return item
     place = (*fields.at, "metadata")
     try:
         more = Fields.of(parse(rest), place)
     except NotJson as exc:
-        raise FormatFault(f"what stands under '{EXTENSION}' is no JSON: {exc}", place) from None
+        raise FormatFault(
+            f"what stands under '{EXTENSION_NAME}' is no JSON: {exc}", place
+        ) from None
     if isinstance(item, ForeignInteraction):
-        return replace(item, document=_completed(item.document, more.values))
-    # Where the chunks ended stands there too: in the file some may end behind a character.
-    return with_note(HELD.joined(item, more), plain, cuts=False)
+        return replace(item, document=_with_extension(item.document, more.values))
+    # The rest has the chunk lengths: in the file a chunk may end later, after a whole character.
+    return with_note(EXTENSION_FIELD.merge(item, more), plain, chunk_lengths=False)
 
 
-def _completed(own: Mapping[str, Json], rest: Mapping[str, Json]) -> Document:
+def _with_extension(own: Mapping[str, Json], rest: Mapping[str, Json]) -> Document:
     known, more = own.get("metadata"), rest.get("metadata")
     metadata: Document = dict(more) if isinstance(more, dict) else {}
     metadata |= known if isinstance(known, dict) else {}
     return {**_without(rest, _OWN), **own, "metadata": metadata}
 
 
-def _interposed(fields: Fields) -> InterpositionInteraction:
+def _parse_interaction(fields: Fields) -> InterpositionInteraction:
     fields.require("request", "fingerprint", "response_chunks")
     request = fields.object("request")
     request.require("protocol", "action", "target")
@@ -428,22 +435,22 @@ def _chunks(fields: Fields) -> Iterator[Chunk]:
         yield Chunk(chunk.text("data").encode(), pairs_of(chunk, "metadata"))
 
 
-def _unfit(item: AnyInteraction, said: InterpositionInteraction | None) -> str:
-    if said is None:
-        return unfit(item, "interposition")
-    answer = b"".join([each.data for each in said.chunks])
-    for name, content in (("request", said.body), ("answer", answer)):
+def _reason_unfit(item: AnyInteraction, interposed: InterpositionInteraction | None) -> str:
+    if interposed is None:
+        return reason_unfit(item, "interposition")
+    answer = b"".join([each.data for each in interposed.chunks])
+    for name, content in (("request", interposed.body), ("answer", answer)):
         if not is_utf8(content):
             return f"the {name}'s body is no UTF-8, and interposition's files hold only that"
-    return unfit(item, "interposition") if isinstance(item, Interaction) else ""
+    return reason_unfit(item, "interposition") if isinstance(item, Interaction) else ""
 
 
-def _rest(item: AnyInteraction) -> Document:
-    """What the file has no field for."""
+def _extension(item: AnyInteraction) -> Document:
+    """What the file has no field for: the extension."""
     if isinstance(item, ForeignInteraction):
         rest = _without(item.document, _OWN)
     else:
-        rest = HELD.rest(item, http_exchange.encode(item))
+        rest = EXTENSION_FIELD.rest(item, http_exchange.encode(item))
     metadata = rest.get("metadata")
     if isinstance(metadata, dict):
         note = metadata.get(NOTE)
@@ -453,35 +460,38 @@ def _rest(item: AnyInteraction) -> Document:
     return rest
 
 
-def _interaction(said: InterpositionInteraction, rest: Document) -> Document:
-    metadata = [*said.metadata, *([(EXTENSION, dump(rest).decode())] if any(rest.values()) else [])]
+def _interaction(interposed: InterpositionInteraction, rest: Document) -> Document:
+    metadata = [
+        *interposed.metadata,
+        *([(EXTENSION_NAME, dump(rest).decode())] if any(rest.values()) else []),
+    ]
     return {
         "request": {
-            "protocol": said.protocol,
-            "action": said.action,
-            "target": said.target,
-            "headers": _lists(said.headers),
-            "body": said.body.decode(),
+            "protocol": interposed.protocol,
+            "action": interposed.action,
+            "target": interposed.target,
+            "headers": _pairs_as_lists(interposed.headers),
+            "body": interposed.body.decode(),
         },
-        "fingerprint": {"value": said.fingerprint},
+        "fingerprint": {"value": interposed.fingerprint},
         "response_chunks": [
-            {"data": each.data.decode(), "sequence": number, "metadata": _lists(each.metadata)}
-            for number, each in enumerate(said.chunks)
+            {
+                "data": each.data.decode(),
+                "sequence": number,
+                "metadata": _pairs_as_lists(each.metadata),
+            }
+            for number, each in enumerate(interposed.chunks)
         ],
-        "metadata": _lists(tuple(metadata)),
+        "metadata": _pairs_as_lists(metadata),
     }
-
-
-def _lists(pairs: tuple[tuple[str, str], ...]) -> Json:
-    return [[name, value] for name, value in pairs]
 
 
 def _without(values: Mapping[str, Json], names: tuple[str, ...]) -> Document:
     return {name: value for name, value in values.items() if name not in names}
 
 
-def _characters(chunks: tuple[Chunk, ...]) -> Iterator[Chunk]:
-    """The chunks as text; one that ends inside a character takes the rest of it along."""
+def _at_character_ends(chunks: tuple[Chunk, ...]) -> Iterator[Chunk]:
+    """The chunks as text: one that ends within a character also gets the rest of it."""
     before = b""
     for chunk in chunks:
         data = before + chunk.data

@@ -1,17 +1,13 @@
-"""VCR.py's cassettes, version 1: the document that its JSON and its YAML files hold alike.
+"""VCR.py's cassettes, version 1, in its JSON and its YAML, which hold the same document.
 
-A body that is no UTF-8 stands in a document as a string with half surrogate pairs for its odd
-octets, which is what becomes `!!binary` in YAML and cannot be written in JSON. VCR.py answers each
-recording once.
-
-VCR.py's documents as YAML, where a body that is no UTF-8 stands as `!!binary`.
+A body that is not UTF-8 is a string with lone surrogates in the document: `!!binary` in YAML, and
+not possible in JSON. VCR.py replays each recording once.
 """
 
 import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 from tapeway.core.cassette import cursors
@@ -20,13 +16,14 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.text import is_utf8
 from tapeway.formats import conversion_loss
-from tapeway.formats.conversion_loss import ExtensionField, Loss, dropped, unfit
+from tapeway.formats.conversion_loss import ExtensionField, Loss, reason_unfit, unknown_fields
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.fields import Document, Fields
+from tapeway.formats.fields import Document, Fields, as_object
 from tapeway.formats.native import bodies, http_exchange
 from tapeway.formats.other_tools.http_call import (
     HttpCall,
     header_bytes,
+    header_pairs,
     single_chunk,
     with_match_key,
     without_codings,
@@ -35,28 +32,28 @@ from tapeway.formats.yaml import parser, writer
 from tapeway.formats.yaml.parser import Tags
 from tapeway.formats.yaml.scalars import resolve
 
-HELD = ExtensionField(
+EXTENSION_FIELD = ExtensionField(
     ("method", "url", "headers", *bodies.NAMES),
     ("status_code", "reason_phrase", "headers", *bodies.NAMES),
 )
-EXTENSION = "tapeway"
+EXTENSION_NAME = "tapeway"
 VERSION = 1
-_ROOT = ("version", "interactions", EXTENSION)
-_INTERACTION = ("request", "response", EXTENSION)
+_ROOT = ("version", "interactions", EXTENSION_NAME)
+_INTERACTION = ("request", "response", EXTENSION_NAME)
 
 ONCE = "VCR.py answers each recording once, and then fails unless allow_playback_repeats is set"
-"""What a conversion says of a cassette that goes on answering."""
-_OF_OCTETS = frozenset(
+"""The loss for a cassette that replays a recording more than once."""
+_MAY_BE_BYTES = frozenset(
     {
         *(("request", "body"), ("request", "headers")),
         *(("response", "body"), ("response", "content"), ("response", "headers")),
     }
 )
-_NOTE = "vcr"
+_METADATA = "vcr"
 
-_EMPTY = "empty_body"
-"""In a recording's metadata: its request had a body without bytes, as httpx sends it, and not none
-at all. VCR.py tells them apart where it matches bodies."""
+_EMPTY_BODY = "empty_body"
+"""In an interaction's metadata: the request had an empty body, as httpx sends it, and not none at
+all. VCR.py distinguishes them where it matches bodies."""
 _NO_NUMBER = re.compile(r"-?[0-9]+[eE].*|-?[0-9.]+[eE][0-9]+")
 
 
@@ -75,7 +72,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     """The cassette. Raises FormatFault with the place."""
     root = Fields.of(value, ())
     root.require("interactions")
-    _refuse_octets(value, ())
+    _refuse_bytes(value, ())
     if root.values.get("version", VERSION) != VERSION:
         raise root.fault("version", f"must be {VERSION}, the only one that VCR.py reads")
     found: list[AnyInteraction] = []
@@ -88,19 +85,21 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
             what = f"has the status {status}, which is no answer by itself: left out"
             losses.append(Loss(fields.at, what, left_out=True))
             continue
-        losses += dropped(fields, _INTERACTION)
+        losses += unknown_fields(fields, _INTERACTION)
         found.append(_read_interaction(len(found), fields, status))
-    losses += dropped(root, _ROOT)
+    losses += unknown_fields(root, _ROOT)
     fresh = replace(fresh, meta=cursors.meta_with_repeats(fresh.meta, "miss"))
-    return StoredCassette(conversion_loss.head(root.object(EXTENSION), fresh), tuple(found)), losses
+    return StoredCassette(
+        conversion_loss.read_head(root.object(EXTENSION_NAME), fresh), tuple(found)
+    ), losses
 
 
 def write(cassette: StoredCassette, *, binary: bool = False) -> tuple[Document, list[Loss]]:
-    """The document, and what it cannot hold; `binary` where bodies may be other than UTF-8."""
+    """The document, and what it cannot hold; `binary` allows bodies that are not UTF-8."""
     losses: list[Loss] = []
     written: list[Json] = []
     for index, item in enumerate(cassette.interactions):
-        why = unfit(item, "VCR.py") or ("" if binary else _not_text(item))
+        why = reason_unfit(item, "VCR.py") or ("" if binary else _not_text(item))
         if why or isinstance(item, ForeignInteraction):
             losses.append(Loss(("interactions", index), f"{why}: left out", left_out=True))
             continue
@@ -111,7 +110,7 @@ def write(cassette: StoredCassette, *, binary: bool = False) -> tuple[Document, 
     if written and cursors.repeats_of_meta(cassette.head.meta) != "miss":
         losses.append(Loss((), ONCE))
     head = conversion_loss.head_fields(cassette.head)
-    return {"version": VERSION, "interactions": written, EXTENSION: head}, losses
+    return {"version": VERSION, "interactions": written, EXTENSION_NAME: head}, losses
 
 
 def _not_text(item: AnyInteraction) -> str:
@@ -124,37 +123,33 @@ def _not_text(item: AnyInteraction) -> str:
 
 def _interaction(item: Interaction) -> Document:
     document = http_exchange.encode(item)
-    request, response = _object(document["request"]), _object(document["response"])
+    request, response = as_object(document["request"]), as_object(document["response"])
     return {
         "request": {
             "method": request["method"],
             "uri": request["url"],
-            "body": _text(item.request.body) or ("" if _is_empty(item) else None),
-            "headers": _lists(request["headers"]),
+            "body": _text(item.request.body) or ("" if _has_empty_body(item) else None),
+            "headers": _value_lists(request["headers"]),
         },
         "response": {
             "status": {"code": item.response.status, "message": response["reason_phrase"]},
-            "headers": _lists(response["headers"]),
+            "headers": _value_lists(response["headers"]),
             "body": {"string": _text(item.response.body)},
         },
-        EXTENSION: HELD.rest(item, document),
+        EXTENSION_NAME: EXTENSION_FIELD.rest(item, document),
     }
 
 
-def _is_empty(item: Interaction) -> bool:
-    note = item.metadata.get(_NOTE)
-    return isinstance(note, dict) and note.get(_EMPTY) is True
+def _has_empty_body(item: Interaction) -> bool:
+    note = item.metadata.get(_METADATA)
+    return isinstance(note, dict) and note.get(_EMPTY_BODY) is True
 
 
-def _lists(headers: Json) -> Json:
+def _value_lists(headers: Json) -> Json:
     return {
         name: value if isinstance(value, list) else [value]
-        for name, value in _object(headers).items()
+        for name, value in as_object(headers).items()
     }
-
-
-def _object(value: Json) -> dict[str, Json]:
-    return value if isinstance(value, dict) else {}
 
 
 def _text(content: bytes) -> str:
@@ -169,36 +164,36 @@ def _read_interaction(index: int, fields: Fields, status: int) -> Interaction:
     call = HttpCall(
         method=request.text("method"),
         url=request.text("uri"),
-        request_headers=header_bytes(_pairs(request)),
+        request_headers=header_bytes(header_pairs(request.object("headers"))),
         request_body=_content(request, "body"),
         status=status,
         reason=_status(response)[1],
         version=response.text("http_version"),
-        headers=header_bytes(_pairs(response)),
+        headers=header_bytes(header_pairs(response.object("headers"))),
         chunks=single_chunk(_content(response, "content" if "content" in response else "body")),
-        metadata={_NOTE: {_EMPTY: True}} if request.values.get("body") == "" else {},
+        metadata={_METADATA: {_EMPTY_BODY: True}} if request.values.get("body") == "" else {},
     )
     plain = call.interaction(index, fields.at)
-    if EXTENSION in fields:
-        return HELD.joined(plain, fields.object(EXTENSION))
+    if EXTENSION_NAME in fields:
+        return EXTENSION_FIELD.merge(plain, fields.object(EXTENSION_NAME))
     return with_match_key(without_codings(plain, decoded=False))
 
 
-def _refuse_octets(value: Json, at: Pointer) -> None:
+def _refuse_bytes(value: Json, at: Pointer) -> None:
     if isinstance(value, dict):
         for name, inner in value.items():
-            _refuse_octet(name, at)
-            _refuse_octets(inner, (*at, name))
-    elif at[2:4] in _OF_OCTETS:
+            _refuse_if_bytes(name, at)
+            _refuse_bytes(inner, (*at, name))
+    elif at[2:4] in _MAY_BE_BYTES:
         return
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            _refuse_octets(inner, (*at, index))
+            _refuse_bytes(inner, (*at, index))
     elif isinstance(value, str):
-        _refuse_octet(value, at)
+        _refuse_if_bytes(value, at)
 
 
-def _refuse_octet(text: str, at: Pointer) -> None:
+def _refuse_if_bytes(text: str, at: Pointer) -> None:
     if not is_utf8(text):
         raise FormatFault("must be text: only bodies and values of headers may be octets", at)
 
@@ -208,15 +203,6 @@ def _status(response: Fields) -> tuple[int, str]:
         return response.integer("status_code", low=0, high=999), ""
     status = response.object("status")
     return status.integer("code", low=0, high=999), status.text("message")
-
-
-def _pairs(fields: Fields) -> Iterator[tuple[str, str]]:
-    headers = fields.object("headers")
-    for name, value in headers.values.items():
-        for each in value if isinstance(value, list) else [value]:
-            if not isinstance(each, str):
-                raise headers.fault(name, "must be text or a list of texts")
-            yield name, each
 
 
 def _content(fields: Fields, name: str) -> bytes:
@@ -235,41 +221,41 @@ def _base64(fields: Fields) -> bytes:
 
 
 def parse(text: bytes) -> Json:
-    """The document. Raises FormatFault with line and reason; other tags than `!!binary` are refused."""
+    """The document in a YAML text. Raises FormatFault, also for any tag but `!!binary`."""
     return parser.parse(text, _TAGS, _meaning)
 
 
 def line_of(text: bytes, pointer: Pointer) -> int:
-    """The line a value stands on."""
+    """The line in a YAML text on which a value is."""
     return parser.line_of(text, pointer, _TAGS)
 
 
 def dump(document: Document) -> bytes:
-    """The text that VCR.py reads as this document."""
+    """The YAML text that VCR.py reads as this document."""
     binary: dict[str, str] = {}
-    text = writer.dump(_marked(document, binary))
-    for mark, content in binary.items():
-        text = text.replace(mark, content)
+    text = writer.dump(_with_placeholders(document, binary))
+    for placeholder, content in binary.items():
+        text = text.replace(placeholder, content)
     return text.encode()
 
 
-def _marked(value: Json, binary: dict[str, str]) -> Json:
-    """The value with a mark, plain in YAML, for each text that holds odd octets."""
+def _with_placeholders(value: Json, binary: dict[str, str]) -> Json:
+    """The value with a unique placeholder for each text that is not UTF-8."""
     if isinstance(value, dict):
-        return {name: _marked(inner, binary) for name, inner in value.items()}
+        return {name: _with_placeholders(inner, binary) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_marked(inner, binary) for inner in value]
+        return [_with_placeholders(inner, binary) for inner in value]
     if isinstance(value, str) and not is_utf8(value):
         octets = value.encode("utf-8", "surrogateescape")
-        # Nobody can have written a hash of the very bytes that stand in its place.
-        mark = f"binary_{hashlib.sha256(octets).hexdigest()}"
-        binary[mark] = f'!!binary "{base64.b64encode(octets).decode("ascii")}"'
-        return mark
+        # No recording can contain the hash of the bytes that it stands for.
+        placeholder = f"binary_{hashlib.sha256(octets).hexdigest()}"
+        binary[placeholder] = f'!!binary "{base64.b64encode(octets).decode("ascii")}"'
+        return placeholder
     return value
 
 
 def _meaning(text: str) -> Json:
-    # PyYAML writes the text `1e5` without quotes: its numbers have a dot, and a sign before exponents.
+    # PyYAML writes the text `1e5` without quotes: its numbers need a dot, and a signed exponent.
     return text if _NO_NUMBER.fullmatch(text) else resolve(text)
 
 

@@ -1,13 +1,10 @@
-"""WireMock's stub mappings, to read: one mapping, a list of them, or `{"mappings": […]}`.
+"""WireMock's stub mappings, read only: one mapping, a list of them, or `{"mappings": […]}`.
 
-A mapping says what a request must look like; a recording is one request. Mappings that leave open
-what the request is become no recording, and are named. For one request WireMock always answers with
-the mapping of the highest priority, and among those with the last; the states of a scenario are
-what answers in turn.
+A mapping describes a set of requests, a recording has one. Mappings that do not determine the
+request are left out and reported. WireMock answers a request with the mapping of the highest
+priority, among equal ones with the last; only the states of a scenario answer in turn.
 """
 
-import base64
-import binascii
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote, quote_plus
@@ -24,30 +21,46 @@ from tapeway.formats.fields import Fields
 from tapeway.formats.other_tools.http_call import (
     HttpCall,
     header_bytes,
+    header_pairs,
     single_chunk,
     with_match_key,
 )
 
 _PRIORITY = 5
-"""That of a mapping that says none; 1 is the highest."""
+"""The default of a mapping; 1 is the highest."""
 
 STARTED = "Started"
-"""The state that every scenario begins in."""
+"""The first state of every scenario."""
 
-STAYS = "begins anew after its last state, and another does not: here its last answer goes on"
+LAST_STATE_REPEATS = (
+    "begins anew after its last state, and another does not: here its last answer goes on"
+)
 
 _JSON: Headers = ((b"Content-Type", b"application/json"),)
-_RESETS = ("EMPTY_RESPONSE", "CONNECTION_RESET_BY_PEER")
+_RESET_FAULTS = ("EMPTY_RESPONSE", "CONNECTION_RESET_BY_PEER")
 _URLS = ("url", "urlPath")
-_OPEN_URLS = ("urlPattern", "urlPathPattern", "urlPathTemplate")
-_OPEN = ("formParameters", "multipartPatterns", "customMatcher", "pathParameters")
-_NARROWING = ("headers", "cookies", "basicAuthCredentials", "host", "port", "scheme", "clientIp")
-_BODIED = ("POST", "PUT", "PATCH")
-_LIVELY = ("delayDistribution", "chunkedDribbleDelay", "transformers", "transformerParameters")
+_URL_PATTERNS = ("urlPattern", "urlPathPattern", "urlPathTemplate")
+_UNSUPPORTED_MATCHERS = ("formParameters", "multipartPatterns", "customMatcher", "pathParameters")
+_IGNORED_MATCHERS = (
+    "headers",
+    "cookies",
+    "basicAuthCredentials",
+    "host",
+    "port",
+    "scheme",
+    "clientIp",
+)
+_METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
+_IGNORED_BEHAVIOURS = (
+    "delayDistribution",
+    "chunkedDribbleDelay",
+    "transformers",
+    "transformerParameters",
+)
 
 
 class _UnusableStub(Exception):
-    """A mapping that no recording can say."""
+    """A mapping that no recording can express; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +94,8 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
         except _UnusableStub as why:
             losses.append(Loss(fields.at, f"{why}: left out", left_out=True))
             continue
-        losses += _narrowed(fields)
-    served = _served(stubs)
+        losses += _losses(fields)
+    served = _ever_served(stubs)
     answering = {id(stub) for stub in served}
     for stub in stubs:
         if id(stub) not in answering:
@@ -96,7 +109,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
         else (at, 0)
         for at, stub in enumerate(served)
     }
-    # The states of a scenario stand as they follow each other, all else as in the file.
+    # The states of a scenario in the order they follow each other, all else as in the file.
     served.sort(key=lambda stub: order[id(stub)])
     found: list[AnyInteraction] = [
         with_match_key(replace(stub.call, index=index)) for index, stub in enumerate(served)
@@ -104,13 +117,15 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     begins_anew = [name for name in depths if name and _begins_anew(name, served, depths[name])]
     cycles = bool(begins_anew) and len(begins_anew) == len([name for name in depths if name])
     if not cycles:
-        losses += [Loss((), f"scenario '{name}' {STAYS}") for name in sorted(begins_anew)]
+        losses += [
+            Loss((), f"scenario '{name}' {LAST_STATE_REPEATS}") for name in sorted(begins_anew)
+        ]
     meta = cursors.meta_with_repeats(fresh.meta, "cycle" if cycles else "last")
     return StoredCassette(replace(fresh, meta=meta), tuple(found)), losses
 
 
 def _depths(scenario: str, stubs: Sequence[_Stub]) -> dict[str, int]:
-    """How many steps each state of a scenario is from its start."""
+    """The number of steps from the first state of a scenario to each of its states."""
     found, level = {STARTED: 0}, [STARTED]
     while level:
         level = [
@@ -142,8 +157,8 @@ def _mappings(value: Json) -> Iterator[Fields]:
         yield Fields.of(each, (*above, position))
 
 
-def _served(stubs: list[_Stub]) -> list[_Stub]:
-    """Those WireMock ever answers with, in their order."""
+def _ever_served(stubs: list[_Stub]) -> list[_Stub]:
+    """The mappings that WireMock ever answers with, in their order."""
     best: dict[tuple[bytes, str, str], _Stub] = {}
     for stub in stubs:
         key = (request_key(stub.call.request), stub.scenario, stub.state)
@@ -170,19 +185,19 @@ def _stub(fields: Fields) -> _Stub:
 
 def _call(fields: Fields) -> Interaction:
     request, response = fields.object("request"), fields.object("response")
-    headers, body = _wanted(request)
+    headers, body = _request_body(request)
     if "proxyBaseUrl" in response:
         raise _UnusableStub("is answered by another server")
     if "bodyFileName" in response:
         raise _UnusableStub(f"its answer lies in the file '{response.text('bodyFileName')}'")
     fault = response.text("fault")
-    if fault and fault not in _RESETS:
+    if fault and fault not in _RESET_FAULTS:
         raise _UnusableStub(f"answers with the fault '{fault}'")
     status = response.integer("status", low=0, high=999) if "status" in response else 200
     if not 200 <= status < 600:
         raise _UnusableStub(f"has the status {status}, which is no answer by itself")
     content, added = _content(response)
-    named = header_bytes(_pairs(response.object("headers")))
+    named = header_bytes(header_pairs(response.object("headers")))
     delay = response.number("fixedDelayMilliseconds")
     found = HttpCall(
         method=_method(request),
@@ -206,7 +221,7 @@ def _method(request: Fields) -> str:
 
 
 def _url(request: Fields) -> str:
-    for name in (*_OPEN_URLS, *_OPEN):
+    for name in (*_URL_PATTERNS, *_UNSUPPORTED_MATCHERS):
         if name in request:
             raise _UnusableStub(f"matches requests by '{name}'")
     given = [name for name in _URLS if name in request]
@@ -215,13 +230,13 @@ def _url(request: Fields) -> str:
     url = request.text(given[0])
     pairs = [
         f"{quote_plus(name)}={quote_plus(value)}"
-        for name, value in _equal(request.object("queryParameters"))
+        for name, value in _equal_to(request.object("queryParameters"))
     ]
     mark = "&" if "?" in url else "?"
     return quote(url, safe="/?&=%:@!$'()*+,;~-._#[]") + (mark + "&".join(pairs) if pairs else "")
 
 
-def _equal(matchers: Fields) -> Iterator[tuple[str, str]]:
+def _equal_to(matchers: Fields) -> Iterator[tuple[str, str]]:
     for name in matchers.values:
         matcher = matchers.object(name)
         if set(matcher.values) - {"caseInsensitive"} != {"equalTo"}:
@@ -229,40 +244,40 @@ def _equal(matchers: Fields) -> Iterator[tuple[str, str]]:
         yield name, matcher.text("equalTo")
 
 
-def _wanted(request: Fields) -> tuple[Headers, bytes]:
-    """The body that a request must have, and the headers that say what it is."""
-    said: list[tuple[Headers, bytes]] = []
+def _request_body(request: Fields) -> tuple[Headers, bytes]:
+    """The headers and the body that a request must have."""
+    bodies: list[tuple[Headers, bytes]] = []
     for position, each in enumerate(request.list("bodyPatterns")):
         pattern = Fields.of(each, (*request.at, "bodyPatterns", position))
-        match [name for name in pattern.values if name not in _LENIENT]:
+        match [name for name in pattern.values if name not in _LENIENT_MATCHING]:
             case ["equalTo"]:
-                said.append(((), pattern.text("equalTo").encode()))
+                bodies.append(((), pattern.text("equalTo").encode()))
             case ["equalToJson"]:
-                said.append((_JSON, _json(pattern)))
+                bodies.append((_JSON, _json(pattern)))
             case ["binaryEqualTo"]:
-                said.append(((), pattern.base64("binaryEqualTo")))
+                bodies.append(((), pattern.base64("binaryEqualTo")))
             case names:
                 raise _UnusableStub(
                     f"matches bodies by {' and '.join(map(repr, names)) or 'nothing'}"
                 )
-        if any(pattern.flag(name) for name in _LENIENT if name in pattern):
+        if any(pattern.flag(name) for name in _LENIENT_MATCHING if name in pattern):
             raise _UnusableStub("matches bodies that are not quite equal")
-    if len(said) > 1:
+    if len(bodies) > 1:
         raise _UnusableStub("matches bodies by several patterns")
-    headers, body = said[0] if said else ((), b"")
-    stated = find_header(header_bytes(_stated(request)), b"content-type")
-    return (((b"Content-Type", stated),) if stated else headers), body
+    headers, body = bodies[0] if bodies else ((), b"")
+    content_type = find_header(header_bytes(_required_headers(request)), b"content-type")
+    return (((b"Content-Type", content_type),) if content_type else headers), body
 
 
-_LENIENT = ("ignoreArrayOrder", "ignoreExtraElements", "caseInsensitive")
+_LENIENT_MATCHING = ("ignoreArrayOrder", "ignoreExtraElements", "caseInsensitive")
 
 
-def _stated(request: Fields) -> Iterator[tuple[str, str]]:
+def _required_headers(request: Fields) -> Iterator[tuple[str, str]]:
     headers = request.object("headers")
     for name in headers.values:
         matcher = headers.object(name)
-        if isinstance(said := matcher.values.get("equalTo"), str):
-            yield name, said
+        if isinstance(value := matcher.values.get("equalTo"), str):
+            yield name, value
 
 
 def _json(pattern: Fields) -> bytes:
@@ -281,25 +296,14 @@ def _content(response: Fields) -> tuple[bytes, Headers]:
     if "jsonBody" in response:
         return dump(response.values["jsonBody"]), _JSON
     if "base64Body" in response:
-        try:
-            return base64.b64decode(response.text("base64Body"), validate=True), ()
-        except (binascii.Error, ValueError):
-            raise response.fault("base64Body", "is not valid base64") from None
+        return response.base64("base64Body"), ()
     return response.text("body").encode(), ()
 
 
-def _pairs(headers: Fields) -> Iterator[tuple[str, str]]:
-    for name, value in headers.values.items():
-        for each in value if isinstance(value, list) else [value]:
-            if not isinstance(each, str):
-                raise headers.fault(name, "must be text or a list of texts")
-            yield name, each
-
-
-def _narrowed(fields: Fields) -> Iterator[Loss]:
-    """What is dropped of a mapping that does become a recording."""
+def _losses(fields: Fields) -> Iterator[Loss]:
+    """The losses of a mapping that becomes a recording."""
     request, response = fields.object("request"), fields.object("response")
-    for name in _NARROWING:
+    for name in _IGNORED_MATCHERS:
         wanted = request.values.get(name)
         rest = (
             set(wanted) - {"Content-Type", "content-type"}
@@ -309,11 +313,11 @@ def _narrowed(fields: Fields) -> Iterator[Loss]:
         if rest:
             what = "is not asked for: every request that is otherwise equal is answered"
             yield Loss((*request.at, name), what)
-    if request.text("method") in _BODIED and not request.list("bodyPatterns"):
+    if request.text("method") in _METHODS_WITH_BODY and not request.list("bodyPatterns"):
         yield Loss(request.at, "takes any body: only requests without one are answered")
     if "urlPath" in request and "queryParameters" not in request:
         yield Loss(request.at, "takes any query: only requests without one are answered")
-    for name in _LIVELY:
+    for name in _IGNORED_BEHAVIOURS:
         if response.values.get(name):
             yield Loss((*response.at, name), "is not kept: the answer is what stands there")
     for name in ("postServeActions", "serveEventListeners", "metadata"):

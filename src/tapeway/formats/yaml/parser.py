@@ -1,9 +1,8 @@
-"""A YAML text taken apart by PyYAML's parser, step by step, before anything is made of it.
+"""Reads a YAML text as a JSON value, safely, and finds the line of each value.
 
-Nothing here builds objects, so a text cannot run code, and none is read further than its bounds:
-size, depth, one document, no tags, no aliases (a few lines of which can stand for gigabytes).
-
-A YAML text read as a JSON value, and the lines its values stand on.
+It works on the events of PyYAML's parser: nothing builds objects, so a text cannot run code. Size,
+depth and the number of documents are bounded; tags and aliases are refused (a few lines of aliases
+can stand for gigabytes).
 """
 
 import re
@@ -19,19 +18,19 @@ from tapeway.formats.errors import FormatFault
 from tapeway.formats.yaml.scalars import resolve
 
 MAX_SIZE = 256 * 1024 * 1024
-"""A larger text is not read: it would take gigabytes of memory and minutes."""
+"""A larger text is refused: it would take gigabytes of memory and minutes."""
 
-# libyaml is five times as fast as PyYAML's own parser, and not everywhere compiled in.
+# libyaml is five times as fast as PyYAML's own parser, and not compiled in everywhere.
 _PARSER: "Callable[[str], _Parser]" = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
-# YAML forbids them or, before 1.2, takes them for line breaks; AgentTape writes them as they are.
+# YAML forbids these or, before 1.2, takes them for line breaks; AgentTape writes them unescaped.
 _MISREAD = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]|\r(?!\n)"
 )
 _PRIVATE = (0xF0000, 0xF8000, 0x100000, 0x108000)
 
 Tags = Mapping[str, Callable[[str], str]]
-"""The tags that are read, each with what makes a text of the text behind it."""
+"""The tags that are accepted, each with the function that converts the text after it."""
 NO_TAGS: Tags = MappingProxyType({})
 
 
@@ -40,7 +39,7 @@ class _Parser(Protocol):
 
 
 class YamlEvent(NamedTuple):
-    """A text, or where an object or a list begins or ends; lines are counted from 1."""
+    """A text, or the start or end of an object or list; lines are counted from 1."""
 
     kind: Literal["text", "object", "list", "end"]
     text: str
@@ -48,10 +47,10 @@ class YamlEvent(NamedTuple):
     line: int
 
 
-def steps(data: bytes, tags: Tags = NO_TAGS) -> Iterator[YamlEvent]:
-    """The steps of the one document in a text. Raises FormatFault with the line.
+def events(data: bytes, tags: Tags = NO_TAGS) -> Iterator[YamlEvent]:
+    """The events of the one document in a text. Raises FormatFault with the line.
 
-    A tag's function raises ValueError for a text it cannot read.
+    A tag's function raises ValueError for a text it cannot convert.
     """
     if len(data) > MAX_SIZE:
         reason = f"it has more than {MAX_SIZE >> 20} MiB, too much for YAML: split it, or use JSON"
@@ -63,7 +62,7 @@ def steps(data: bytes, tags: Tags = NO_TAGS) -> Iterator[YamlEvent]:
         raise FormatFault(f"not UTF-8 at byte {exc.start}", line=line) from None
     text, plain = _readable(text)
     try:
-        yield from _steps(_PARSER(text), plain, tags)
+        yield from _events(_PARSER(text), plain, tags)
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         reason = f"{exc.problem or exc.context}: this is not YAML"
@@ -72,7 +71,7 @@ def steps(data: bytes, tags: Tags = NO_TAGS) -> Iterator[YamlEvent]:
         raise FormatFault("this is not YAML") from None
 
 
-def _steps(parser: "_Parser", plain: Callable[[str], str], tags: Tags) -> Iterator[YamlEvent]:
+def _events(parser: "_Parser", plain: Callable[[str], str], tags: Tags) -> Iterator[YamlEvent]:
     depth, documents = 0, 0
     while (event := parser.get_event()) is not None:
         line = event.start_mark.line + 1 if event.start_mark else 1
@@ -114,17 +113,17 @@ def _refuse_tag(tag: str | None, line: int) -> None:
 
 
 def _readable(text: str) -> tuple[str, Callable[[str], str]]:
-    # What YAML would misread goes through the parser in disguise: as characters that nobody uses.
+    # Characters that YAML would misread pass the parser as unused private ones and are put back.
     found = _MISREAD.search(text)
     if found is None:
         return text, str
     misread = sorted(set(_MISREAD.findall(text)))
     for start in _PRIVATE:
-        disguises = {each: chr(start + number) for number, each in enumerate(misread)}
-        if not any(each in text for each in disguises.values()):
-            disguised = _MISREAD.sub(partial(_lookup, disguises), text)
-            back = {ord(disguise): each for each, disguise in disguises.items()}
-            return disguised, partial(_translated, back)
+        substitutes = {each: chr(start + number) for number, each in enumerate(misread)}
+        if not any(each in text for each in substitutes.values()):
+            substituted = _MISREAD.sub(partial(_lookup, substitutes), text)
+            back = {ord(substitute): each for each, substitute in substitutes.items()}
+            return substituted, partial(_translated, back)
     line = text.count("\n", 0, found.start()) + 1
     raise FormatFault("there is a control character: write it as an escape in quotes", line=line)
 
@@ -138,18 +137,18 @@ def _translated(table: dict[int, str], text: str) -> str:
 
 
 def parse(text: bytes, tags: Tags = NO_TAGS, meaning: Callable[[str], Json] = resolve) -> Json:
-    """The value. Raises FormatFault with line and reason where there is none that JSON could hold.
+    """The value. Raises FormatFault with line and reason for one that JSON could not hold.
 
-    A key is the text that stands there, also `1` or `true`; a repeated one is refused.
+    A key is its text as written, also `1` or `true`; a repeated key is refused.
     """
     composer = _Composer(meaning)
-    for step in steps(text, tags):
-        composer.take(step)
+    for event in events(text, tags):
+        composer.take(event)
     return composer.value
 
 
 def line_of(text: bytes, pointer: Pointer, tags: Tags = NO_TAGS) -> int:
-    """The line of the value, or of the innermost one around it that is there; counted from 1."""
+    """The line, from 1, of a value or of the innermost one around it that exists."""
     best, depth = 1, -1
     for place, line in _lines(text, tags):
         if len(place) > depth and pointer[: len(place)] == place:
@@ -164,13 +163,13 @@ class _Composer:
         self._open: list[dict[str, Json] | list[Json]] = []
         self._keys: list[str | None] = []
 
-    def take(self, step: YamlEvent) -> None:
-        kind, text, quoted, line = step
+    def take(self, event: YamlEvent) -> None:
+        kind, text, quoted, line = event
         if kind == "end":
             self._open.pop()
             self._keys.pop()
         elif self._open and isinstance(self._open[-1], dict) and self._keys[-1] is None:
-            self._name(step, self._open[-1])
+            self._name(event, self._open[-1])
         elif kind == "text":
             self._put(text if quoted else self._resolved(text, line))
         else:
@@ -179,13 +178,13 @@ class _Composer:
             self._open.append(container)
             self._keys.append(None)
 
-    def _name(self, step: YamlEvent, into: dict[str, Json]) -> None:
-        if step.kind != "text":
-            raise FormatFault("a key must be text", self._place(), line=step.line)
-        if step.text in into:
-            place = (*self._place(), step.text)
-            raise FormatFault("a key stands twice in one object", place, line=step.line)
-        self._keys[-1] = step.text
+    def _name(self, event: YamlEvent, into: dict[str, Json]) -> None:
+        if event.kind != "text":
+            raise FormatFault("a key must be text", self._place(), line=event.line)
+        if event.text in into:
+            place = (*self._place(), event.text)
+            raise FormatFault("a key stands twice in one object", place, line=event.line)
+        self._keys[-1] = event.text
 
     def _put(self, value: Json) -> None:
         if not self._open:
@@ -205,30 +204,30 @@ class _Composer:
             raise FormatFault(str(exc), self._place(here=True), line=line) from None
 
     def _place(self, *, here: bool = False) -> Pointer:
-        # A name stays in `_keys` only until its value is put: those of what is open are sought.
-        steps: list[str | int] = []
+        # A name is in `_keys` only until its value is put; for open containers it is searched.
+        events: list[str | int] = []
         for outer, inner in zip(self._open, self._open[1:], strict=False):
             if isinstance(outer, list):
-                steps.append(len(outer) - 1)
+                events.append(len(outer) - 1)
             else:
-                steps.append(next(name for name, value in outer.items() if value is inner))
+                events.append(next(name for name, value in outer.items() if value is inner))
         if here and self._open:
             into, key = self._open[-1], self._keys[-1]
-            steps.append(len(into) if key is None else key)
-        return tuple(steps)
+            events.append(len(into) if key is None else key)
+        return tuple(events)
 
 
 def _lines(text: bytes, tags: Tags) -> Iterator[tuple[Pointer, int]]:
     path: list[str | int | None] = []
     key_line = 0
-    for kind, said, _, line in steps(text, tags):
+    for kind, said, _, line in events(text, tags):
         if kind == "end":
             path.pop()
             _pass_on(path)
         elif path and path[-1] is None:
             path[-1], key_line = said, line
         else:
-            # A value below its key stands, for people, where the key does.
+            # For people a value on the line below its key is on the line of the key.
             under_key = bool(path) and isinstance(path[-1], str)
             place = tuple([each for each in path if each is not None])
             yield place, key_line if under_key else line

@@ -1,7 +1,7 @@
-"""What a YAML text without quotes stands for: a value as JSON writes it, otherwise just text.
+"""The values of YAML texts without quotes: those of JSON, and plain text for anything else.
 
-`no`, `0644`, `12:30` and `2026-11-22` are text. YAML 1.1 readers make other things of them, each its
-own, so what is written here is quoted wherever any of them could.
+`no`, `0644`, `12:30` and `2026-11-22` are text. Readers of YAML 1.1 take them for other values, each
+in its own way, so the writer quotes whatever any of them could misread.
 """
 
 import math
@@ -39,7 +39,7 @@ def resolve(text: str) -> Json:
 
 
 def number(value: float) -> str:
-    """A finite number that every reader takes for one: `1.0e-05`, which YAML 1.1 wants, not `1e-05`."""
+    """A finite number that every reader takes for one: YAML 1.1 needs `1.0e-05`, not `1e-05`."""
     text = repr(value)
     mantissa, mark, exponent = text.partition("e")
     return f"{mantissa}.0e{exponent}" if mark and "." not in mantissa else text

@@ -1,7 +1,7 @@
-"""A JSON value written as YAML that people read and every reader reads alike.
+"""Writes a JSON value as YAML for people, laid out as AgentTape's files.
 
-Laid out as AgentTape's files are. Read back the same by PyYAML, by tapeway, and, but for names that
-hold control characters or a thousand letters, by the parser that AgentTape falls back to.
+PyYAML and tapeway read back the same value. So does the fallback parser of AgentTape, except for
+names with control characters or of more than a thousand letters.
 """
 
 import re
@@ -12,26 +12,26 @@ from tapeway.core.json_text import Json
 from tapeway.formats.yaml.scalars import number
 
 _PLAIN = re.compile(r"[A-Za-z_](?:[A-Za-z0-9 _./@+-]*[A-Za-z0-9_./@+-])?")
-# Words that some reader takes for a truth value or for nothing.
+# Words that some reader takes for a boolean or null.
 _WORDS = frozenset(["true", "false", "yes", "no", "on", "off", "y", "n", "null", "none"])
 
-# What a reader refuses, or takes for a line break, or nobody sees.
+# Characters that a reader refuses or takes for a line break, or that are invisible.
 _HIDDEN = "\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff"
 _UNFIT_FOR_A_LINE = re.compile(f"[{_HIDDEN}\t\n]")
 _UNFIT_FOR_A_BLOCK = re.compile(f"[{_HIDDEN}]|[^\\S\n](?:\n|\\Z)")
 _ESCAPED = re.compile(f'[{_HIDDEN}\t\n"\\\\]')
 _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
-# AgentTape's parser takes what follows such a quotation mark for a value, and ` #` for a comment.
+# AgentTape's parser takes the text after such a quotation mark for a value, ` #` for a comment.
 _LIKE_A_KEY = re.compile(r'[^"]*"\s*:')
 _LIKE_A_COMMENT = re.compile(r"(?<= )#")
 
 _LONGEST_KEY = 1000
-"""YAML looks for the colon within 1024 characters only."""
-_MOST_IN_A_LINE = 4
+"""YAML requires the colon within 1024 characters."""
+_MAX_ROW_LENGTH = 4
 
 _STEP = "  "
-_ODD = {"NaN": ".nan", "Infinity": ".inf", "-Infinity": "-.inf"}
+_NON_FINITE = {"NaN": ".nan", "Infinity": ".inf", "-Infinity": "-.inf"}
 
 
 def dump(value: Json) -> str:
@@ -83,10 +83,10 @@ def _is_block(value: Json) -> bool:
 
 
 def _is_row(value: Json) -> bool:
-    # The pieces of a stream, hundreds of them: when and how many bytes.
+    # A chunk of a stream, [milliseconds, bytes]: there are hundreds of them.
     return (
         isinstance(value, list)
-        and 0 < len(value) <= _MOST_IN_A_LINE
+        and 0 < len(value) <= _MAX_ROW_LENGTH
         and all(isinstance(each, int | float) for each in value)
     )
 
@@ -104,7 +104,7 @@ def _scalar(value: Json, *, in_list: bool = False) -> str:
         case str():
             return _text(value, in_list=in_list)
         case {json_text.NON_FINITE_KEY: str(name)}:
-            return _ODD[name]
+            return _NON_FINITE[name]
         case dict():
             return "{}"
         case list():
