@@ -26,8 +26,8 @@ from tapeway.core.matching.rules import (
     rules_document,
 )
 from tapeway.core.misses.comparison import CallPair, Comparison, compare
-from tapeway.core.misses.differences import Difference, shown
-from tapeway.core.misses.nearest import compared
+from tapeway.core.misses.differences import Difference, difference_document
+from tapeway.core.misses.nearest import request_differences
 from tapeway.core.misses.suggestion import rules_text
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
@@ -102,7 +102,7 @@ class Diagnosis:
     def unexplained(self, pair: CallPair) -> tuple[Difference, ...]:
         """What differs between two calls in spite of all rules."""
         rules = merged_rules(self.rules, self.comparison.rules)
-        return compared(pair.first.request, pair.second.request, rules)
+        return request_differences(pair.first.request, pair.second.request, rules)
 
 
 def rules_to_add(found: Sequence[Diagnosis]) -> Rules:
@@ -258,7 +258,7 @@ def _call(interaction: Interaction) -> str:
 
 
 def _values(difference: Difference, indent: str) -> Iterator[str]:
-    sides = shown(difference)
+    sides = difference_document(difference)
     for name, side in (("first", "recorded"), ("second", "requested")):
         value = dump(sides[side]).decode() if side in sides else "nothing"
         yield f"{indent}{name}: {value}"
@@ -273,7 +273,7 @@ def _document(found: Diagnosis) -> dict[str, Json]:
         "explained": comparison.explained,
         "differences": [
             {
-                **shown(each.example),
+                **difference_document(each.example),
                 "path": escape_surrogates(each.path),
                 "calls": each.calls,
                 "echoed": each.echoed,
@@ -285,7 +285,7 @@ def _document(found: Diagnosis) -> dict[str, Json]:
             {
                 "first": _named(pair.first),
                 "second": _named(pair.second),
-                "differences": [shown(each) for each in found.unexplained(pair)],
+                "differences": [difference_document(each) for each in found.unexplained(pair)],
             }
             for pair in comparison.unexplained
         ],

@@ -1,4 +1,4 @@
-"""Where a key stands in a take, and the repeat rule that a cassette states."""
+"""The state of a key in a take, and the repeat rule of a cassette."""
 
 from dataclasses import replace
 
@@ -24,11 +24,11 @@ STEPS = st.lists(
 )
 JSON = ((b"Content-Type", b"application/json"),)
 ASKED = Request("openai", "POST", "/v1/x?a=1&b=2", JSON, b'{"a":1,"b":2}')
-RESPELT = replace(ASKED, target="/v1/x?b=2&a=1", body=b'{"b": 2, "a": 1}')
+RESPELLED = replace(ASKED, target="/v1/x?b=2&a=1", body=b'{"b": 2, "a": 1}')
 
 
 @given(STEPS)
-def test_a_key_goes_on_elsewhere_where_it_stood(
+def test_another_instance_continues_a_key_from_its_state(
     steps: list[tuple[bytes, bytes, int, bool]],
 ) -> None:
     take, own = Take(3), set[int]()
@@ -43,19 +43,19 @@ def test_a_key_goes_on_elsewhere_where_it_stood(
         if key == KEY:
             own.add(index)
 
-    elsewhere = Take(3)
-    elsewhere.restore_key(KEY, take.key_state(KEY, own))
+    other = Take(3)
+    other.restore_key(KEY, take.key_state(KEY, own))
 
-    assert elsewhere.key_state(KEY, own) == take.key_state(KEY, own)
-    assert elsewhere.touched == take.touched & own
-    assert elsewhere.cursors == {at: n for at, n in take.cursors.items() if at.startswith(KEY)}
-    assert elsewhere.recorded_keys == {pair for pair in take.recorded_keys if pair[0] == KEY}
-    assert all(elsewhere.repeat_counts[each] == take.repeat_counts[each] for each in own)
+    assert other.key_state(KEY, own) == take.key_state(KEY, own)
+    assert other.touched == take.touched & own
+    assert other.cursors == {at: n for at, n in take.cursors.items() if at.startswith(KEY)}
+    assert other.recorded_keys == {pair for pair in take.recorded_keys if pair[0] == KEY}
+    assert all(other.repeat_counts[each] == take.repeat_counts[each] for each in own)
     for _, variant, _, _ in steps:
-        assert elsewhere.first_variant(KEY + variant) == take.first_variant(KEY + variant)
+        assert other.first_variant(KEY + variant) == take.first_variant(KEY + variant)
 
 
-def test_a_key_nothing_was_asked_of_says_nothing() -> None:
+def test_the_state_of_an_unused_key_restores_nothing() -> None:
     take = Take(1)
 
     take.restore_key(KEY, Take(1).key_state(KEY, ()))
@@ -64,7 +64,7 @@ def test_a_key_nothing_was_asked_of_says_nothing() -> None:
     assert (take.recorded_keys, take.variants) == (set(), {})
 
 
-def tape(meta: dict[str, Json], *requests: Request) -> CassetteIndex:
+def make_cassette(meta: dict[str, Json], *requests: Request) -> CassetteIndex:
     answer = Response(ResponseHead(200), (ResponseChunk(b"x"),))
     held = [Interaction(index, each, answer) for index, each in enumerate(requests)]
     return CassetteIndex("c", StoredCassette(CassetteHead("", "r", meta), tuple(held)), take=1)
@@ -91,33 +91,33 @@ def turns(
 def test_a_cassette_repeats_as_its_meta_says(
     meta: dict[str, Json], expected: list[int | None]
 ) -> None:
-    assert turns(tape(meta, ASKED, ASKED), ASKED) == expected
+    assert turns(make_cassette(meta, ASKED, ASKED), ASKED) == expected
 
 
-def test_what_is_asked_for_goes_before_what_the_cassette_says() -> None:
-    assert turns(tape({"repeats": "miss"}, ASKED, ASKED), ASKED, "cycle") == [0, 1, 0, 1]
+def test_a_repeat_rule_that_is_asked_for_overrides_the_cassettes() -> None:
+    assert turns(make_cassette({"repeats": "miss"}, ASKED, ASKED), ASKED, "cycle") == [0, 1, 0, 1]
 
 
-def test_the_first_one_written_the_same_way_comes_before_the_first_one() -> None:
-    cassette = tape({"repeats": "first"}, ASKED, RESPELT, ASKED, RESPELT)
+def test_under_first_the_same_spelling_comes_before_the_first_recording() -> None:
+    cassette = make_cassette({"repeats": "first"}, ASKED, RESPELLED, ASKED, RESPELLED)
     third = replace(ASKED, body=b'{"a":1, "b":2}')
 
-    assert request_key(ASKED) == request_key(RESPELT) == request_key(third)
-    assert turns(cassette, RESPELT) == [1, 1, 1, 1]
+    assert request_key(ASKED) == request_key(RESPELLED) == request_key(third)
+    assert turns(cassette, RESPELLED) == [1, 1, 1, 1]
     assert turns(cassette, ASKED) == [0, 0, 0, 0]
     assert turns(cassette, third) == [0, 0, 0, 0]
     assert cassette.unused() == [2, 3]
 
 
-@pytest.mark.parametrize("said", ["once", 1, None, ["last"]])
-def test_another_rule_is_refused_with_those_there_are(said: Json) -> None:
+@pytest.mark.parametrize("stated", ["once", 1, None, ["last"]])
+def test_an_unknown_repeat_rule_is_refused_with_the_known_ones(stated: Json) -> None:
     with pytest.raises(RulesFault) as refused:
-        cursors.repeats_of_meta({"repeats": said})
+        cursors.repeats_of_meta({"repeats": stated})
 
     assert str(refused.value) == (
         "repeats: there is no such repeat rule; known are last, miss, cycle, first"
     )
 
 
-def test_what_is_stated_is_read_again() -> None:
+def test_a_repeat_rule_written_to_meta_is_read_back() -> None:
     assert cursors.repeats_of_meta(cursors.meta_with_repeats({"a": 1}, "miss")) == "miss"

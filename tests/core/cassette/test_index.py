@@ -1,4 +1,4 @@
-"""A cassette in memory: which recording answers, what it replaces, and what headers and credentials change."""
+"""Which recording answers a request, what a new one replaces, and how headers and credentials count."""
 
 import gc
 import sys
@@ -76,7 +76,7 @@ def test_repeats_come_in_order_and_then_as_the_policy_says(
 
 
 @pytest.mark.parametrize("repeats", get_args(Repeats))
-def test_what_is_not_recorded_has_no_turn_and_no_cursor(repeats: Repeats) -> None:
+def test_a_request_that_is_not_recorded_has_no_cursor(repeats: Repeats) -> None:
     cassette = make_cassette(*REPEATED)
 
     assert turns(cassette, "x", repeats, 3) == [None] * 3
@@ -85,7 +85,7 @@ def test_what_is_not_recorded_has_no_turn_and_no_cursor(repeats: Repeats) -> Non
     assert (key("a") in cassette, len(cassette.indexes(key("a")))) == (True, 2)
 
 
-def test_recordings_are_served_in_the_order_of_their_indexes_however_they_were_stored() -> None:
+def test_recordings_are_replayed_in_index_order_however_they_were_stored() -> None:
     cassette = make_cassette(*reversed(REPEATED))
 
     assert turns(cassette, "a", "miss", 2) == [3, 8]
@@ -124,7 +124,7 @@ def test_the_first_answer_of_a_take_replaces_all_earlier_ones_and_further_ones_f
     assert [each.index for each in cassette] == [5, 11]
 
 
-def test_without_replacing_an_answer_follows_what_is_there() -> None:
+def test_without_replacing_an_answer_is_appended() -> None:
     cassette = make_cassette(*REPEATED)
 
     assert record(cassette, "a", "new", replaces=False).supersedes == ()
@@ -140,7 +140,7 @@ def test_nothing_changes_before_a_recording_is_durable() -> None:
     assert turns(cassette, "a", "miss", 3) == [3, 8, None]
 
 
-def test_after_a_step_that_failed_the_next_replaces() -> None:
+def test_after_a_recording_that_failed_the_next_replaces() -> None:
     cassette = make_cassette(*REPEATED)
     steps = [
         cassette.make_recording(make_interaction(0, "a"), key("a"), cassette.take, replaces=True)
@@ -155,7 +155,7 @@ def test_after_a_step_that_failed_the_next_replaces() -> None:
     assert record(cassette, "a", "").supersedes == ()
 
 
-def test_an_answer_that_comes_after_its_take_replaces_nothing_of_a_later_one() -> None:
+def test_a_recording_of_an_ended_take_replaces_nothing_of_a_later_one() -> None:
     cassette = make_cassette(*REPEATED)
     before = cassette.take
     cassette.start_take(2)
@@ -170,7 +170,7 @@ def test_an_answer_that_comes_after_its_take_replaces_nothing_of_a_later_one() -
     assert said(cassette) == ["", "of take 2", "late"]
 
 
-def test_an_answer_counts_as_given_to_the_request_that_asked_for_it() -> None:
+def test_a_recording_counts_as_used_by_the_request_that_was_recorded() -> None:
     cassette = make_cassette()
     record(cassette, "a", "1", replaces=False)
 
@@ -179,7 +179,7 @@ def test_an_answer_counts_as_given_to_the_request_that_asked_for_it() -> None:
     assert turns(cassette, "a", "last", 1) == [0]
 
 
-def test_an_answer_of_an_earlier_take_is_still_to_be_given_in_this_one() -> None:
+def test_a_recording_of_an_ended_take_is_unused_in_the_next() -> None:
     cassette = make_cassette()
     before = cassette.take
     late = cassette.make_recording(make_interaction(0, "a"), key("a"), before, replaces=False)
@@ -190,12 +190,12 @@ def test_an_answer_of_an_earlier_take_is_still_to_be_given_in_this_one() -> None
     assert turns(cassette, "a", "miss", 2) == [0, None]
 
 
-def test_duplicates_are_those_that_answer_the_same_request() -> None:
+def test_duplicates_are_recordings_of_the_same_request() -> None:
     assert make_cassette(*REPEATED).duplicates() == [[3, 8]]
     assert make_cassette().duplicates() == []
 
 
-def test_what_is_stored_is_everything_or_what_was_touched_and_is_not_ours() -> None:
+def test_everything_is_stored_or_what_was_touched_with_what_is_not_http() -> None:
     foreign = ForeignInteraction(4, {"kind": "tool"})
     cassette = make_cassette(*REPEATED, foreign)
     turns(cassette, "a", "last", 1)
@@ -209,7 +209,7 @@ def test_what_is_stored_is_everything_or_what_was_touched_and_is_not_ours() -> N
     assert stored(touched_only=True) == [3, 4]
 
 
-def test_what_is_no_exchange_is_kept_and_never_served() -> None:
+def test_an_interaction_that_is_not_http_is_kept_and_never_replayed() -> None:
     cassette = make_cassette(ForeignInteraction(0, {"kind": "tool"}))
 
     assert len(cassette) == 1
@@ -218,7 +218,7 @@ def test_what_is_no_exchange_is_kept_and_never_served() -> None:
     assert cassette.get(1) is None
 
 
-def test_a_cassette_knows_its_routes() -> None:
+def test_a_cassette_has_the_routes_of_its_recordings() -> None:
     cassette = make_cassette(make_interaction(0, "a", route="default"), *REPEATED)
 
     assert cassette.has_route("default")
@@ -347,7 +347,7 @@ def recorded(index: int, accept: str, target: str = "/x") -> Interaction:
     return Interaction(index, request_accepting(accept, target), answer)
 
 
-def tape(*accepts: str) -> CassetteIndex:
+def header_cassette(*accepts: str) -> CassetteIndex:
     held = [recorded(index, accept) for index, accept in enumerate(accepts)]
     return CassetteIndex("c", StoredCassette(CassetteHead("", "run"), tuple(held)), take=1)
 
@@ -362,32 +362,32 @@ def served(cassette: CassetteIndex, *accepts: str, repeats: Repeats = "last") ->
     return [None if each is None else each.index for each in found]
 
 
-def test_the_nearest_that_is_still_unused_comes_first() -> None:
-    assert served(tape("a", "b", "a"), "b", "a", "a", "b") == [1, 0, 2, 1]
+def test_the_nearest_unused_recording_comes_first() -> None:
+    assert served(header_cassette("a", "b", "a"), "b", "a", "a", "b") == [1, 0, 2, 1]
 
 
-def test_an_unused_one_comes_before_a_nearer_one_that_is_used() -> None:
-    assert served(tape("a", "b"), "a", "a", "a") == [0, 1, 0]
+def test_an_unused_recording_comes_before_a_nearer_used_one() -> None:
+    assert served(header_cassette("a", "b"), "a", "a", "a") == [0, 1, 0]
 
 
-def test_equal_headers_are_served_as_recorded() -> None:
-    assert served(tape("a", "a", "a"), "b", "b", "b", "b") == [0, 1, 2, 2]
+def test_recordings_with_equal_headers_are_replayed_in_order() -> None:
+    assert served(header_cassette("a", "a", "a"), "b", "b", "b", "b") == [0, 1, 2, 2]
 
 
-def test_used_up_ones_miss_or_come_round_again() -> None:
-    assert served(tape("a", "b"), "b", "b", "b", repeats="miss") == [1, 0, None]
-    assert served(tape("a", "b", "b"), *"bbabbb", repeats="cycle")[3:] == [1, 2, 1]
+def test_used_up_recordings_miss_or_repeat() -> None:
+    assert served(header_cassette("a", "b"), "b", "b", "b", repeats="miss") == [1, 0, None]
+    assert served(header_cassette("a", "b", "b"), *"bbabbb", repeats="cycle")[3:] == [1, 2, 1]
 
 
-def test_each_caller_goes_round_its_own_recordings() -> None:
-    assert served(tape("a", "b", "a", "b"), *"bbbaaabba", repeats="cycle") == [
+def test_each_caller_cycles_through_its_own_recordings() -> None:
+    assert served(header_cassette("a", "b", "a", "b"), *"bbbaaabba", repeats="cycle") == [
         *(1, 3, 0, 2, 0, 2),
         *(1, 3, 0),
     ]
 
 
-def test_a_recording_with_other_headers_that_comes_later_is_told_apart() -> None:
-    cassette = tape("a", "a")
+def test_a_later_recording_with_other_headers_makes_headers_count() -> None:
+    cassette = header_cassette("a", "a")
     assert served(cassette, "b") == [0]
     cassette.add(Recording(recorded(2, "b")), request_key(request_accepting("b")), cassette.take)
     cassette.start_take(2)
@@ -395,8 +395,8 @@ def test_a_recording_with_other_headers_that_comes_later_is_told_apart() -> None
     assert served(cassette, "b", "a") == [2, 0]
 
 
-def test_what_made_recordings_differ_can_go_again() -> None:
-    cassette = tape("a", "a", "b")
+def test_headers_stop_counting_once_the_recording_that_differed_is_replaced() -> None:
+    cassette = header_cassette("a", "a", "b")
     assert served(cassette, "b") == [2]
     cassette.add(
         Recording(recorded(3, "a"), (2,)), request_key(request_accepting("a")), cassette.take
@@ -406,8 +406,8 @@ def test_what_made_recordings_differ_can_go_again() -> None:
     assert served(cassette, "b", "b") == [0, 1]
 
 
-def test_identifiers_are_read_anew_under_new_rules() -> None:
-    cassette = tape("a")
+def test_new_rules_reset_the_correlation_index() -> None:
+    cassette = header_cassette("a")
     cassette.correlation = CorrelationIndex(cassette, cassette.rules)
 
     cassette.apply_rules(Rules(ignore=("query.ts",)))
@@ -415,8 +415,8 @@ def test_identifiers_are_read_anew_under_new_rules() -> None:
     assert cassette.correlation is None
 
 
-def test_what_is_on_its_way_when_a_rule_comes_is_found_under_it() -> None:
-    cassette = tape()
+def test_a_recording_on_its_way_is_found_under_a_rule_added_meanwhile() -> None:
+    cassette = header_cassette()
     request = request_accepting("a", "/x?ts=1")
     take, key = cassette.take, request_key(request)
     cassette.apply_rules(Rules(ignore=("query.ts",)))

@@ -49,9 +49,7 @@ def read(headers: Headers, pieces: list[bytes]) -> BodyFile:
 @given(bodies, sizes)
 @example(b"\r\n--B-x\r\n\r\none\r\n--B-x--", [1] * 30)
 @example(b"--B-x\r\nA: b\r\n\r\n\r\n--B-x\r\n\r\n\r\n--B-x--\r\nafter", [3] * 30)
-def test_the_parts_are_those_of_the_whole_however_it_is_cut(
-    body: bytes, lengths: list[int]
-) -> None:
+def test_the_parts_are_the_same_however_the_body_is_cut(body: bytes, lengths: list[int]) -> None:
     whole = forms.parse_multipart(BOUNDARY, body)
 
     found = read(MULTIPART, cut(body, lengths))
@@ -74,7 +72,7 @@ def test_the_parts_are_those_of_the_whole_however_it_is_cut(
     )
 
 
-def test_what_is_no_multipart_has_no_parts() -> None:
+def test_a_body_that_is_not_multipart_has_no_parts() -> None:
     body = b'--B-x\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n--B-x--\r\n'
 
     assert digested(MULTIPART, body).parts is not None
@@ -126,7 +124,7 @@ def upload(boundary: bytes, content: bytes, *, in_memory: bool) -> Request:
     return Request(request.route, request.method, request.target, headers, file=file)
 
 
-def test_a_large_upload_has_one_key_whatever_its_boundary_and_way() -> None:
+def test_a_large_upload_has_one_key_whatever_its_boundary_and_framing() -> None:
     content = b"sound" * 300_000
     key = request_key(upload(b"one", content, in_memory=False))
 
@@ -135,7 +133,7 @@ def test_a_large_upload_has_one_key_whatever_its_boundary_and_way() -> None:
     assert request_key(upload(b"one", content + b"!", in_memory=False)) != key
 
 
-def test_a_large_body_of_octets_has_one_key_whichever_way_it_came() -> None:
+def test_a_large_binary_body_has_one_key_in_memory_and_in_a_file() -> None:
     body = bytes(range(256)) * 5000
     headers = ((b"content-type", b"application/octet-stream"),)
     in_file = Request("openai", "PUT", "/v1/x", headers, file=digested(headers, body))

@@ -26,7 +26,7 @@ def hashed(data: bytes) -> Json:
     return {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
 
 
-def test_a_document_says_all_of_a_request_but_its_headers() -> None:
+def test_a_document_holds_all_of_a_request_but_its_headers() -> None:
     request = asked(b'{"b": 1.0, "a": ["x"]}', target="/v1/m%3A1/x?b=2&a=1&b=%33&c")
 
     assert document(request) == {
@@ -126,7 +126,7 @@ def test_credentials_look_alike_wherever_they_stand() -> None:
         (b'{"a":0,"a":"\\u003A"}', b'{"a":":"}'),
     ],
 )
-def test_a_key_that_stands_twice_is_not_dropped(written: bytes, other: bytes) -> None:
+def test_a_duplicate_key_is_not_dropped(written: bytes, other: bytes) -> None:
     assert key(written) != key(other)
     assert key(written) == key(written)
 

@@ -24,7 +24,7 @@ def asked(*credentials: tuple[bytes, bytes], headers: Headers = ()) -> Request:
     return recorded(0, *credentials, headers=headers).request
 
 
-def test_a_trace_names_headers_schemes_and_cookies_but_no_value() -> None:
+def test_stored_credentials_name_headers_schemes_and_cookies_but_no_value() -> None:
     found = dict(
         seen(
             (
@@ -47,7 +47,7 @@ def test_a_trace_names_headers_schemes_and_cookies_but_no_value() -> None:
 @pytest.mark.parametrize(
     "value", [b"hunter2hunter2", b"hunter2 hunter2", b"Bearer", b"Unknown hunter2hunter2"]
 )
-def test_what_is_no_known_scheme_is_a_secret_like_the_rest(value: bytes) -> None:
+def test_an_unknown_scheme_is_redacted_with_the_rest(value: bytes) -> None:
     [(_, text)] = seen((b"authorization", value))
 
     assert PLACEHOLDER.fullmatch(text.encode())
@@ -61,7 +61,7 @@ def test_a_placeholder_that_comes_back_is_the_one_that_was_issued() -> None:
     assert seen((b"cookie", b'sid="%b"' % value)) == seen((b"cookie", b"sid=" + value))
 
 
-def test_a_token_that_an_answer_showed_under_another_name_is_the_same() -> None:
+def test_a_token_that_an_answer_held_under_another_name_is_the_same() -> None:
     recording = recorded(0, (b"authorization", b"Bearer abcdefghijklmnop"))
     back = REDACTOR.placeholder("access_token", b"abcdefghijklmnop")
 
@@ -80,7 +80,7 @@ def test_recordings_vary_where_any_header_or_credential_differs() -> None:
     assert vary([plain, recorded(1, (b"cookie", b"a=b"))])
 
 
-def test_the_step_of_a_login_with_the_same_scheme_is_nearer_than_the_one_before() -> None:
+def test_a_login_step_with_the_same_scheme_is_nearer_than_the_step_before() -> None:
     first, second = recorded(0), recorded(1, (b"authorization", b"Digest nonce=1"))
 
     assert nearest(asked((b"authorization", b"Digest nonce=2")), [first, second]) == [second]
@@ -95,7 +95,7 @@ def test_other_headers_decide_where_credentials_are_equally_near() -> None:
     assert nearest(asked(headers=((b"accept", b"x"),)), [html, json]) == [html, json]
 
 
-def test_a_callers_own_recordings_are_all_that_will_do_where_there_are_any() -> None:
+def test_only_a_callers_own_recordings_answer_where_there_are_any() -> None:
     mine, hers = (recorded(n, (b"cookie", b"sid=%d" % n)) for n in (0, 1))
 
     assert list(of_same_caller(asked((b"cookie", b"sid=1")), [mine, hers])) == [hers]

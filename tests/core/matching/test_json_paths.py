@@ -30,14 +30,14 @@ STEPS = st.one_of(st.text(), st.integers(0, 999_999_999), st.sampled_from([ONE, 
         ("body.größe", ("body", "größe")),
     ],
 )
-def test_a_path_is_read_step_by_step(text: str, path: Path) -> None:
+def test_a_path_is_parsed_into_steps(text: str, path: Path) -> None:
     assert json_paths.parse(text) == path
 
 
 @pytest.mark.parametrize(
     "text", ["", ".a", "a.", "a..b", "a[", "a[x]", "a[-1]", "a***", "*a", "a.[1]", 'a["b]', " a"]
 )
-def test_what_is_no_path_is_refused(text: str) -> None:
+def test_a_malformed_path_is_refused(text: str) -> None:
     with pytest.raises(PathFault):
         json_paths.parse(text)
 
@@ -75,17 +75,17 @@ DOCUMENT: Json = {
         ("*", {}),
     ],
 )
-def test_what_a_path_leads_to_is_left_out(text: str, left: Json) -> None:
+def test_what_a_path_leads_to_is_removed(text: str, left: Json) -> None:
     assert json_paths.without(DOCUMENT, [json_paths.parse(text)]) == left
 
 
-def test_indexes_count_in_the_value_that_is_given() -> None:
+def test_indexes_count_in_the_given_value() -> None:
     paths = [json_paths.parse("[0]"), json_paths.parse("[1]")]
 
     assert json_paths.without(["a", "b", "c"], paths) == ["c"]
 
 
-def test_what_was_given_is_not_changed() -> None:
+def test_the_given_value_is_not_changed() -> None:
     value: Json = {"a": [{"b": 1}]}
 
     json_paths.without(value, [json_paths.parse("a[0].b")])

@@ -133,7 +133,7 @@ def test_a_short_value_under_a_credentials_name_counts() -> None:
 
 
 @pytest.mark.parametrize("where", ["path", "query", "body"])
-def test_one_credential_is_equal_to_another_wherever_it_stood(where: str) -> None:
+def test_requests_with_different_credentials_are_equal_wherever_they_stand(where: str) -> None:
     def with_placeholder(placeholder: str) -> bytes:
         match where:
             case "path":
@@ -169,7 +169,7 @@ def asked(body: bytes = b"{}", key: str = KEY) -> Request:
 
 
 @pytest.mark.parametrize("size", [0, 10, CACHED_BODY - 2, CACHED_BODY, 3 * CACHED_BODY])
-def test_what_is_remembered_is_what_would_be_seen_anew(size: int) -> None:
+def test_a_cached_result_is_what_would_be_computed_again(size: int) -> None:
     redaction = RequestRedaction()
     body = b'"' + b"x" * size + KEY.encode() + b'"'
     first, again = (redaction.redact("run", asked(body)) for _ in range(2))
@@ -189,7 +189,7 @@ def test_what_is_remembered_is_what_would_be_seen_anew(size: int) -> None:
         Request("openai", "POST", "/v1/x", ((b"content-type", b"text/plain"),), b"{}"),
     ],
 )
-def test_another_request_is_not_taken_for_one_that_is_remembered(other: Request) -> None:
+def test_another_request_does_not_get_a_cached_result(other: Request) -> None:
     redaction = RequestRedaction()
 
     assert redaction.redact("run", asked()).key != redaction.redact("run", other).key
@@ -217,7 +217,7 @@ def test_rules_count() -> None:
     assert len(set(keys)) == 3
 
 
-def test_the_processs_own_secrets_are_taken_out_of_every_request() -> None:
+def test_the_processs_own_secrets_are_redacted_in_every_request() -> None:
     redaction = RequestRedaction([Secret("env", OTHER.encode())])
 
     for _ in range(2):
@@ -225,7 +225,7 @@ def test_the_processs_own_secrets_are_taken_out_of_every_request() -> None:
         assert seen.request.body.count(b"REDACTED.") == 2
 
 
-def test_what_an_answer_issued_is_taken_out_of_it_and_of_no_other() -> None:
+def test_a_secret_that_an_answer_issued_is_redacted_there_and_nowhere_else() -> None:
     redaction = RequestRedaction()
     issued = [Secret("sid", b"0123456789abcdef")]
 

@@ -52,7 +52,7 @@ def chat(**changed: Json) -> bytes:
         (b'{"big":123456789012345678901234567890,"t":1.0}',) * 2,
     ],
 )
-def test_json_that_means_the_same_is_equal(left: bytes, right: bytes) -> None:
+def test_json_with_the_same_value_is_equal(left: bytes, right: bytes) -> None:
     assert key(left) == key(right)
 
 
@@ -87,7 +87,7 @@ def test_json_that_means_the_same_is_equal(left: bytes, right: bytes) -> None:
         (b"", b"{}"),
     ],
 )
-def test_json_that_means_something_else_is_not_equal(left: bytes, right: bytes) -> None:
+def test_json_with_another_value_is_not_equal(left: bytes, right: bytes) -> None:
     assert key(left) != key(right)
 
 
@@ -105,7 +105,7 @@ def test_json_that_means_something_else_is_not_equal(left: bytes, right: bytes) 
         {"user": "somebody"},
     ],
 )
-def test_everything_a_model_is_told_counts(changed: dict[str, Json]) -> None:
+def test_everything_sent_to_a_model_counts(changed: dict[str, Json]) -> None:
     assert key(chat()) != key(chat(**changed))
 
 
@@ -113,7 +113,7 @@ def test_everything_a_model_is_told_counts(changed: dict[str, Json]) -> None:
     "body",
     [b"{", b"{'a':1}", b'"\\ud800"', b'"\xff"', b"[1,]", b"nonsense 1.0", b"\xef\xbb\xbf{}"],
 )
-def test_a_body_that_only_says_it_is_json_counts_as_its_bytes(body: bytes) -> None:
+def test_a_body_with_a_json_type_that_is_no_json_counts_as_its_bytes(body: bytes) -> None:
     assert key(body) == key(body)
     assert key(body) != key(body + b" ")
 
@@ -221,7 +221,7 @@ def test_every_json_type_is_read_as_json(content_type: bytes) -> None:
 
 
 @pytest.mark.parametrize("headers", [(), FORM, ((b"content-type", b"text/json"),)])
-def test_json_is_read_as_json_where_curl_sends_it_as_a_form_or_nobody_says_what_it_is(
+def test_json_is_read_as_json_where_its_type_says_form_or_is_missing(
     headers: Headers,
 ) -> None:
     left, right = b'{"a": "x & y", "b": 1}', b' {"b":1.0,"a":"x & y"}'
@@ -308,7 +308,7 @@ def test_an_upload_in_two_related_parts_is_equal_whatever_its_boundary() -> None
     assert sent != key(*multipart(data, about, kind=b"related"))
 
 
-def test_a_form_that_cannot_be_taken_apart_counts_as_its_bytes() -> None:
+def test_a_malformed_form_counts_as_its_bytes() -> None:
     body, headers = multipart(AUDIO, MODEL)
 
     assert key(body[:-9], headers) == key(body[:-9], headers)
@@ -323,11 +323,11 @@ def test_a_form_that_cannot_be_taken_apart_counts_as_its_bytes() -> None:
         (b"deflate", zlib.compress(b'{"a": 1}')),
     ],
 )
-def test_a_packed_body_is_equal_to_the_plain_one(coding: bytes, packed: bytes) -> None:
+def test_a_compressed_body_is_equal_to_the_plain_one(coding: bytes, packed: bytes) -> None:
     assert key(packed, (*JSON, (b"Content-Encoding", coding))) == key(b'{"a":1}')
 
 
-def test_a_body_whose_coding_cannot_be_taken_off_counts_as_its_bytes() -> None:
+def test_a_body_that_cannot_be_decoded_counts_as_its_bytes() -> None:
     headers = (*JSON, (b"content-encoding", b"br"))
 
     assert key(b"\x01\x02", headers) == key(b"\x01\x02", headers)

@@ -53,7 +53,7 @@ def equal(
         ("body", {"a": 1}, b"no JSON at all"),
     ],
 )
-def test_what_is_ignored_does_not_count(rule: str, left: Json, right: "Json | bytes") -> None:
+def test_an_ignored_part_does_not_count(rule: str, left: Json, right: "Json | bytes") -> None:
     assert not equal(NO_RULES, left, right)
     assert equal(Rules(ignore=(rule,)), left, right)
 
@@ -96,7 +96,7 @@ def test_a_header_counts_where_a_rule_names_it() -> None:
     assert key(rules, CHAT, (*with_beta, (b"accept", b"*/*"))) == key(rules, CHAT, with_beta)
 
 
-def test_paths_are_rewritten_when_recorded_and_when_asked() -> None:
+def test_paths_are_rewritten_in_recordings_and_in_requests() -> None:
     rules = Rules(rewrite=(("/v1beta/", "/v1/"),))
 
     assert key(rules, target="/v1beta/models/m") == key(rules, target="/v1/models/m")
@@ -120,7 +120,7 @@ def test_paths_are_rewritten_when_recorded_and_when_asked() -> None:
         ),
     ],
 )
-def test_what_is_normalised_does_not_count(
+def test_a_normalised_value_does_not_count(
     normalise: str, left: "Json | bytes", right: "Json | bytes"
 ) -> None:
     headers = TEXT if isinstance(left, bytes) else JSON
@@ -173,7 +173,7 @@ def raw(content: bytes, kind: bytes = b"image/png") -> Request:
         lambda content: raw(content * (LARGE_BODY // 16 + 1)),
     ],
 )
-def test_no_normaliser_and_no_pattern_makes_two_pictures_equal(
+def test_no_normaliser_and_no_pattern_makes_two_images_equal(
     request_of: Callable[[bytes], Request],
 ) -> None:
     rules = Rules(normalise=tuple(NORMALISERS), patterns=(("hex", "[0-9a-f]+"),))
@@ -185,7 +185,7 @@ def test_no_normaliser_and_no_pattern_makes_two_pictures_equal(
 
 
 @pytest.mark.parametrize("name", ["model", "stream", "n", "temperature", "tools", "messages"])
-def test_what_a_model_is_told_is_dropped_by_an_explicit_rule_alone(name: str) -> None:
+def test_only_an_explicit_rule_leaves_out_what_is_sent_to_a_model(name: str) -> None:
     changed: dict[str, Json] = {**CHAT, name: "changed"}
     unrelated = Rules(ignore=("body.user",), normalise=("uuid", "epoch"))
 

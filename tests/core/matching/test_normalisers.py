@@ -42,7 +42,7 @@ def test_the_example_is_found_inside_a_text(name: str) -> None:
         ("float_tail", "score 0.1234567 and 1.5", "score 0.12345 and 1.5"),
     ],
 )
-def test_what_varies_is_replaced(name: str, text: str, becomes: str) -> None:
+def test_a_varying_value_is_replaced(name: str, text: str, becomes: str) -> None:
     assert Normalising([name]).text(text) == becomes
 
 
@@ -66,7 +66,7 @@ def test_what_varies_is_replaced(name: str, text: str, becomes: str) -> None:
         ("date", "12026-11-223"),
     ],
 )
-def test_what_only_looks_like_it_is_left(name: str, text: str) -> None:
+def test_a_value_that_only_looks_similar_is_left(name: str, text: str) -> None:
     assert Normalising([name]).text(text) == text
 
 
@@ -96,20 +96,20 @@ def test_an_own_pattern_comes_before_the_built_in_ones() -> None:
     assert normalising.text(text) == "<job>"
 
 
-def test_without_any_everything_stays() -> None:
+def test_without_normalisers_nothing_changes() -> None:
     assert Normalising([]).value({"a": ["1795312835", 1795312835]}) == {
         "a": ["1795312835", 1795312835]
     }
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)", r"(a)\1", "(", "[", "a{9999}", "\ud800"])
-def test_what_re2_does_not_take_is_refused(pattern: str) -> None:
+def test_a_pattern_that_re2_rejects_is_refused(pattern: str) -> None:
     with pytest.raises(PatternFault):
         compiled(pattern)
 
 
 @pytest.mark.parametrize("pattern", ["", "a*", "^", "x?"])
-def test_what_would_match_everywhere_is_refused(pattern: str) -> None:
+def test_a_pattern_that_matches_everywhere_is_refused(pattern: str) -> None:
     with pytest.raises(PatternFault, match="everywhere"):
         compiled(pattern)
 

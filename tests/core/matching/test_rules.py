@@ -59,7 +59,7 @@ def test_no_rules_are_written_as_an_empty_table_and_are_false() -> None:
     assert READ
 
 
-def test_what_agenttape_ignored_changes_no_key_of_ours_and_is_replaced_whole() -> None:
+def test_agenttape_ignore_changes_no_key_of_tapeways_and_is_replaced_whole() -> None:
     first, second = Rules(agenttape_ignore=("date",)), Rules(agenttape_ignore=())
 
     assert not first
@@ -70,7 +70,7 @@ def test_what_agenttape_ignored_changes_no_key_of_ours_and_is_replaced_whole() -
         rules.parse_rules({"agenttape_ignore": [""]})
 
 
-def test_a_rule_that_stands_twice_counts_once() -> None:
+def test_a_duplicate_rule_counts_once() -> None:
     assert rules.parse_rules({"match": ["Accept", "accept"]}).match == ("accept",)
 
 
@@ -81,7 +81,7 @@ def test_merging_with_nothing_or_itself_changes_nothing(any_rules: Rules) -> Non
     assert rules.merged_rules(any_rules, any_rules) == any_rules
 
 
-def test_merged_rules_are_those_of_both_and_the_second_says_what_a_name_means() -> None:
+def test_merged_rules_are_those_of_both_and_the_second_defines_a_shared_name() -> None:
     first = Rules(ignore=("body.a",), patterns=(("x", "a+"), ("y", "b+")))
     second = Rules(ignore=("body.b", "body.a"), patterns=(("x", "c+"),), match=("accept",))
 

@@ -1,4 +1,4 @@
-"""Two takes laid beside each other: pairs, paths, rules that are verified, and what their answers said."""
+"""Two recorded runs compared: pairs, paths, rules that are verified, and echoes."""
 
 import pytest
 from hypothesis import given
@@ -39,7 +39,7 @@ def paths(found: Comparison) -> list[tuple[str, int, bool]]:
     return [(each.path, each.calls, each.echoed) for each in found.paths]
 
 
-def test_two_equal_takes_differ_in_nothing_whatever_their_order() -> None:
+def test_two_equal_runs_differ_in_nothing_whatever_their_order() -> None:
     one, two = asked(chat("a")), asked(chat("b"))
 
     found = compare(take(one, two, one), take(one, one, two))
@@ -63,7 +63,7 @@ def test_calls_are_paired_with_the_least_different_of_their_endpoint() -> None:
     assert found.explained
 
 
-def test_the_rules_explain_all_pairs_at_once() -> None:
+def test_one_set_of_rules_explains_all_pairs() -> None:
     first = take(asked(chat(f"job {UUID}1")), asked({"items": [{"id": "a1"}, {"id": "a2"}]}))
     second = take(asked(chat(f"job {UUID}2")), asked({"items": [{"id": "b1"}, {"id": "b2"}]}))
 
@@ -89,7 +89,7 @@ def test_another_conversation_stays_unexplained() -> None:
     assert not found.explained
 
 
-def test_calls_that_only_one_take_made_are_told() -> None:
+def test_calls_that_only_one_run_made_are_listed() -> None:
     one, two = asked(chat("a")), asked(chat("b"))
 
     more, fewer = compare(take(one), take(one, two)), compare(take(one, two), take(one))
@@ -107,7 +107,7 @@ def test_paths_that_differ_in_a_version_are_paired() -> None:
     assert compare(first, second).rules == Rules(rewrite=(("/v1beta/", "/v1/"),))
 
 
-def test_what_the_answers_of_each_take_said_needs_no_rule() -> None:
+def test_a_value_from_the_answers_of_each_run_needs_no_rule() -> None:
     def conversation(said: str, call: str) -> StoredCassette:
         first = chat("add two and two")
         return take(
@@ -122,7 +122,7 @@ def test_what_the_answers_of_each_take_said_needs_no_rule() -> None:
     assert found.explained
 
 
-def test_what_an_answer_said_only_later_is_no_echo() -> None:
+def test_a_value_from_a_later_answer_is_no_echo() -> None:
     first = take((asked(chat("one two three")), "-"), (asked(chat("x")), "one two three"))
     second = take((asked(chat("one two four")), "-"), (asked(chat("x")), "one two four"))
 
@@ -136,7 +136,7 @@ CALLS = st.lists(st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3), ma
 
 
 @given(CALLS, CALLS)
-def test_every_pair_is_equal_under_the_rules_unless_it_is_said_not_to_be(
+def test_every_pair_is_equal_under_the_rules_or_listed_as_unexplained(
     left: list[dict[str, Json]], right: list[dict[str, Json]]
 ) -> None:
     first, second = (take(*(asked({"in": each}) for each in side)) for side in (left, right))
@@ -179,13 +179,13 @@ def answered(*bodies: bytes) -> AnswerTexts:
         (b"", "", False),
     ],
 )
-def test_a_text_is_found_where_it_was_said(body: bytes, text: str, expected: bool) -> None:
-    assert answered(body).said(text, before=1) is expected
+def test_a_text_is_found_in_the_answer_that_has_it(body: bytes, text: str, expected: bool) -> None:
+    assert answered(body).contains(text, before=1) is expected
 
 
-def test_only_what_was_said_before_is_found() -> None:
+def test_only_earlier_answers_are_searched() -> None:
     texts = answered(b'"one"', b'"two"')
 
-    assert texts.said("one", before=1)
-    assert not texts.said("two", before=1)
-    assert texts.said("two", before=2)
+    assert texts.contains("one", before=1)
+    assert not texts.contains("two", before=1)
+    assert texts.contains("two", before=2)

@@ -51,7 +51,7 @@ def test_the_nearest_recordings_and_a_rule_explain_a_miss() -> None:
     assert found.suggestion == 'ignore = ["body.temperature"]'
 
 
-def test_at_most_three_are_named_and_a_few_of_many_differences() -> None:
+def test_at_most_three_recordings_and_a_few_differences_are_shown() -> None:
     recordings = held(*(asked({f"f{at}-{each}": 1 for each in range(30)}) for at in range(4)))
 
     found = explained(asked({}), recordings)
@@ -62,7 +62,7 @@ def test_at_most_three_are_named_and_a_few_of_many_differences() -> None:
     assert found.suggestion is None
 
 
-def test_rules_in_force_are_taken_into_account() -> None:
+def test_rules_in_force_apply() -> None:
     recordings = held(asked(chat("a", user="x", n=1)))
 
     found = explained(asked(chat("a", user="y", n=2)), recordings, Rules(ignore=("body.n",)))
@@ -84,7 +84,7 @@ def test_an_empty_cassette_explains_nothing() -> None:
     assert explained(asked(), []) == MissExplanation()
 
 
-def test_a_body_too_large_to_be_compared_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_too_large_to_be_compared_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tapeway.core.misses.explanation.LARGEST", 10)
 
     assert explained(asked("x" * 11), held(asked("x"))) == MissExplanation(note=TOO_LARGE)

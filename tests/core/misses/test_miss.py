@@ -1,4 +1,4 @@
-"""What a miss says, in the order a person reads it."""
+"""The message of a miss."""
 
 import pytest
 
@@ -22,12 +22,12 @@ def near(*paths: str, more: int = 0) -> MissExplanation:
 
 
 @pytest.mark.parametrize("target", ["/v1/x", "/v1/x?limit=2"])
-def test_a_miss_says_what_was_asked_for_and_where(target: str) -> None:
+def test_the_message_names_request_and_cassette(target: str) -> None:
     assert message(target) == "replay miss: POST /v1/x is not in cassette 'a/b'"
 
 
 @pytest.mark.parametrize(
-    ("explanation", "said"),
+    ("explanation", "reason"),
     [
         (near("body.messages[2].content"), "nearest #3 differs at messages[2].content"),
         (near("body.a", "query.b"), "nearest #3 differs at a and query.b"),
@@ -40,15 +40,15 @@ def test_a_miss_says_what_was_asked_for_and_where(target: str) -> None:
         (MissExplanation(note="it is too large"), "it is too large"),
     ],
 )
-def test_it_names_where_the_nearest_recording_differs(
-    explanation: MissExplanation, said: str
+def test_the_message_names_where_the_nearest_recording_differs(
+    explanation: MissExplanation, reason: str
 ) -> None:
     assert message(explanation=explanation) == (
-        f"replay miss: POST /v1/x is not in cassette 'a/b'; {said}"
+        f"replay miss: POST /v1/x is not in cassette 'a/b'; {reason}"
     )
 
 
-def test_it_names_the_recordings_that_are_used_up() -> None:
+def test_the_message_names_the_recordings_that_are_used_up() -> None:
     assert message(used_up=(3, 7)) == (
         "replay miss: POST /v1/x is in cassette 'a/b' 2 time(s), all used up in this take: #3, #7"
     )

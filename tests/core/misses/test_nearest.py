@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json
 from tapeway.core.matching.rules import NO_RULES, Rules
-from tapeway.core.misses.nearest import LARGEST, compared, nearest
+from tapeway.core.misses.nearest import LARGEST, nearest, request_differences
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request
 from tests.core.requests import asked, chat, held
@@ -20,7 +20,7 @@ def found(missed: Request, recordings: list[Interaction], rules: Rules = NO_RULE
 
 
 def paths(recorded: Request, missed: Request, rules: Rules = NO_RULES) -> list[str]:
-    return [each.path for each in compared(recorded, missed, rules)]
+    return [each.path for each in request_differences(recorded, missed, rules)]
 
 
 def test_the_one_with_the_fewest_differences_comes_first() -> None:
@@ -48,7 +48,7 @@ def test_a_word_in_a_long_text_is_found_among_texts_of_the_same_length() -> None
     assert found(asked(chat(texts[211].replace("word7 ", "WORD7 "))), recordings)[0] == 211
 
 
-def test_a_word_put_in_behind_what_all_have_in_common_is_found_among_thousands() -> None:
+def test_a_word_inserted_behind_a_common_beginning_is_found_among_thousands() -> None:
     texts = [f"{PROSE} {'lorem ipsum dolor ' * 40}{number:05d}" for number in range(2000)]
     recordings = held(*(asked(chat(text)) for text in texts))
 
@@ -109,7 +109,7 @@ def test_what_rules_ignore_is_no_difference() -> None:
     assert paths(recorded, missed, Rules(ignore=("body.user",))) == ["body.messages[0].content"]
 
 
-def test_there_is_none_in_an_empty_cassette_or_among_foreign_recordings() -> None:
+def test_an_empty_cassette_and_foreign_interactions_have_no_nearest_recording() -> None:
     assert nearest(asked(chat("a")), [], NO_RULES) == ()
     assert nearest(asked(chat("a")), [ForeignInteraction(0, {})], NO_RULES) == ()
 
@@ -133,7 +133,7 @@ BODIES: st.SearchStrategy[Json] = st.dictionaries(
 
 
 @given(st.lists(BODIES, max_size=30), BODIES)
-def test_an_equal_one_is_always_first_and_the_order_is_one_of_the_recordings_alone(
+def test_an_equal_recording_is_always_first_and_the_result_depends_on_the_recordings_alone(
     bodies: list[Json], body: Json
 ) -> None:
     missed, recordings = asked(body), held(*(asked(each) for each in bodies))

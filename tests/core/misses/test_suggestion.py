@@ -13,7 +13,7 @@ from tapeway.core.model.messages import Request
 from tests.core.requests import asked, chat
 
 UUID = "3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e8"
-TEMPORARY = "/tmp/tmp"  # noqa: S108 - said, not opened
+TEMPORARY = "/tmp/tmp"  # noqa: S108 - compared, not opened
 
 
 def suggested(recorded: Request, requested: Request, rules: Rules = NO_RULES) -> str | None:
@@ -62,7 +62,7 @@ def turns(*messages: dict[str, Json]) -> dict[str, Json]:
         ),
     ],
 )
-def test_what_differs_is_ignored_where_it_stands(
+def test_a_difference_is_ignored_by_its_path(
     recorded: Json, requested: Json, expected: list[str]
 ) -> None:
     found = suggestion(asked(recorded), asked(requested), NO_RULES)
@@ -85,7 +85,7 @@ def test_what_differs_is_ignored_where_it_stands(
         (f"job {UUID}1", f"task {UUID}2", 'ignore = ["body.messages[0].content"]'),
     ],
 )
-def test_what_varies_in_a_known_form_is_normalised(
+def test_a_value_of_a_known_form_is_normalised(
     recorded: Json, requested: Json, expected: str
 ) -> None:
     bodies = [turns({"content": content}) for content in (recorded, requested)]
@@ -93,7 +93,7 @@ def test_what_varies_in_a_known_form_is_normalised(
     assert suggested(asked(bodies[0]), asked(bodies[1])) == expected
 
 
-def test_what_is_normalised_and_what_is_not_come_together() -> None:
+def test_normalise_and_ignore_are_suggested_together() -> None:
     recorded = asked({"run": f"{UUID}1", "temperature": 1})
     requested = asked({"run": f"{UUID}2", "temperature": 2})
 
@@ -136,14 +136,14 @@ def test_nothing_is_suggested_where_no_rule_could_help() -> None:
     assert suggested(asked(chat("b", "c")), asked(chat("a", "b", "c"))) is None
 
 
-def test_requests_that_differ_in_many_places_are_no_two_takes_of_one() -> None:
+def test_nothing_is_suggested_for_requests_that_differ_in_many_places() -> None:
     recorded = asked({f"field-{number}": "one thing" for number in range(13)})
     requested = asked({f"field-{number}": "another" for number in range(13)})
 
     assert suggested(recorded, requested) is None
 
 
-def test_to_ignore_a_whole_body_is_never_suggested() -> None:
+def test_ignoring_a_whole_body_is_never_suggested() -> None:
     one, other = [
         Request("openai", "POST", "/v1/x", ((b"content-type", b"text/plain"),), body)
         for body in (b"good morning", b"good evening")

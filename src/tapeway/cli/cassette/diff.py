@@ -23,8 +23,8 @@ from tapeway.core.http.routing import RouteTable, assign_route
 from tapeway.core.json_text import Json, NotJson, canonical, dump, parse
 from tapeway.core.matching.key import request_key
 from tapeway.core.matching.rules import Rules, merged_rules
-from tapeway.core.misses.differences import Difference, differences, shown
-from tapeway.core.misses.nearest import compared, path_of
+from tapeway.core.misses.differences import Difference, difference_document, differences
+from tapeway.core.misses.nearest import path_of, request_differences
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Response
@@ -248,7 +248,7 @@ def _differences(
 ) -> Iterator[Difference]:
     budget = _MAX_DIFFERENCES + 1
     if isinstance(first, Interaction) and isinstance(second, Interaction):
-        for each in compared(first.request, second.request, rules):
+        for each in request_differences(first.request, second.request, rules):
             yield replace(each, steps=("request", *each.steps))
         responses = _response(first, headers=headers), _response(second, headers=headers)
         yield from differences(*responses, budget)
@@ -307,7 +307,7 @@ def _lines(found: CassetteDiff) -> Iterator[str]:
     for pair in found.different:
         yield f"{pair.first.summary}  and  #{pair.second.index}"
         for each in pair.differences:
-            values = shown(each)
+            values = difference_document(each)
             yield terminal.line(f"  {values['path']}")
             for name, side in ((first, "recorded"), (second, "requested")):
                 value = dump(values[side]).decode() if side in values else "nothing"
@@ -334,7 +334,8 @@ def _as_json(found: CassetteDiff) -> dict[str, Json]:
 def _pair_as_json(pair: RecordingPair) -> Json:
     names = {"path": "path", "recorded": "first", "requested": "second"}
     found: list[Json] = [
-        {names[name]: value for name, value in shown(each).items()} for each in pair.differences
+        {names[name]: value for name, value in difference_document(each).items()}
+        for each in pair.differences
     ]
     return {
         "first": pair.first.index,

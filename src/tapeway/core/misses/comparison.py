@@ -1,6 +1,7 @@
-"""Two takes of the same run laid beside each other: what differed, and the rules that explain it.
+"""Two recordings of the same run compared: what differed, and the rules that make them equal.
 
-What recorded answers said, to tell what a client sent back of it.
+A value that differs because each run sends back what its own answers said is an echo: it needs no
+rule, since a replayed run gets the recorded answers.
 """
 
 from collections import defaultdict
@@ -14,47 +15,47 @@ from tapeway.core.json_text import Json
 from tapeway.core.matching.key import request_key
 from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules
 from tapeway.core.misses.differences import Difference
-from tapeway.core.misses.nearest import compared, distance, path_of
-from tapeway.core.misses.suggestion import addition
+from tapeway.core.misses.nearest import distance, path_of, request_differences
+from tapeway.core.misses.suggestion import candidate_rules
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import Interaction
 
-_PIECE = 8
-"""Shorter texts stand in a long answer by chance, and count only where one value is just that."""
+_SHORTEST_PART = 8
+"""A shorter text stands in a long answer by chance, and is an echo only of a whole value."""
 
 _MOST_PATHS = 50
-"""Of a whole run; a person still reads that many."""
+"""Paths to ignore for a whole run."""
 
-_MOST_TRIED = 2500
-"""Pairs of calls to one endpoint that are tried; beyond that calls are paired in their order."""
+_MOST_PAIRS_TRIED = 2500
+"""Of more possible pairs of calls to one endpoint, none is tried: they are paired in order."""
 
 
 class AnswerTexts:
-    """The texts in the answers of one take."""
+    """The texts in the answers of one run."""
 
     def __init__(self, calls: Sequence[Interaction]) -> None:
         self._calls = calls
         self._texts = lru_cache(maxsize=None)(_texts)
 
-    def said(self, text: str, *, before: int) -> bool:
-        """Whether an answer recorded before this index said it, whole or over a stream's events."""
+    def contains(self, text: str, *, before: int) -> bool:
+        """Whether an answer before this index has this text, whole or spread over a stream's events."""
         for call in self._calls:
             if call.index >= before:
                 break
-            leaves, running = self._texts(call.response.body)
-            if text in leaves or (len(text) >= _PIECE and text in running):
+            values, joined = self._texts(call.response.body)
+            if text in values or (len(text) >= _SHORTEST_PART and text in joined):
                 return True
         return False
 
 
 def _texts(body: bytes) -> tuple[frozenset[str], str]:
-    """Every text in an answer, and those under one key run together as a stream's pieces belong."""
+    """Every text in an answer, and those of each key joined, as the pieces of a stream are."""
     by_key: dict[str, list[str]] = {}
     for value in _values(body):
-        for key, text in _leaves("", value):
+        for key, text in _texts_in("", value):
             by_key.setdefault(key, []).append(text)
-    leaves = frozenset(text for texts in by_key.values() for text in texts)
-    return leaves, "\0".join("".join(texts) for texts in by_key.values())
+    values = frozenset(text for texts in by_key.values() for text in texts)
+    return values, "\0".join("".join(texts) for texts in by_key.values())
 
 
 def _values(body: bytes) -> Iterator[Json]:
@@ -68,20 +69,20 @@ def _values(body: bytes) -> Iterator[Json]:
                 continue
 
 
-def _leaves(key: str, value: Json) -> Iterator[tuple[str, str]]:
+def _texts_in(key: str, value: Json) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, dict):
         for name, each in value.items():
-            yield from _leaves(name, each)
+            yield from _texts_in(name, each)
     elif isinstance(value, list):
         for each in value:
-            yield from _leaves(key, each)
+            yield from _texts_in(key, each)
 
 
 @dataclass(frozen=True, slots=True)
 class CallPair:
-    """A call of the first take and the one of the second that stands for it."""
+    """A call of the first run and the corresponding call of the second."""
 
     first: Interaction
     second: Interaction
@@ -89,11 +90,10 @@ class CallPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Differing:
-    """A path at which calls differed, in how many of them, and one of them as an example.
+class DifferingPath:
+    """A path at which calls differed, the number of these calls, and one of them as an example.
 
-    `echoed` says that both values stood in answers of their own take: replayed, the app gets the
-    answers of one take and sends back what stood in them.
+    `echoed` says that each run sent back what its own answers said.
     """
 
     path: str
@@ -104,14 +104,14 @@ class Differing:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What became of the calls of two takes.
+    """The calls of two runs compared.
 
-    `rules` are those to add: under them the second take's requests are equal to the first's, but
-    for what is echoed and for the pairs that are `unexplained`.
+    `rules` are to be added: under them the second run's requests are equal to the first's, but for
+    echoes and for the pairs that are `unexplained`.
     """
 
     equal: int
-    paths: tuple[Differing, ...]
+    paths: tuple[DifferingPath, ...]
     rules: Rules
     unexplained: tuple[CallPair, ...]
     only_first: tuple[Interaction, ...]
@@ -119,15 +119,15 @@ class Comparison:
 
     @property
     def explained(self) -> bool:
-        """Whether a run like the second would be answered from the first, the rules added."""
+        """Whether a run like the second could be replayed from the first with the rules added."""
         return not (self.unexplained or self.only_second)
 
 
 def compare(first: StoredCassette, second: StoredCassette, rules: Rules = NO_RULES) -> Comparison:
-    """What differed between two takes and the rules to add to those in force.
+    """What differed between two runs, and the rules to add to those in force.
 
-    Calls are paired by what they are equal in: first those with one key, whatever their order,
-    then the least different ones of an endpoint.
+    Calls with the same key are equal, in whatever order they were made. Then those of one endpoint
+    are paired, the least different ones first.
     """
     left, right = _calls(first), _calls(second)
     equal, left, right = _without_equal(left, right, rules)
@@ -137,7 +137,7 @@ def compare(first: StoredCassette, second: StoredCassette, rules: Rules = NO_RUL
     in_force = merged_rules(rules, added)
     return Comparison(
         equal=equal,
-        paths=tuple(_differing(pairs, echoes)),
+        paths=tuple(_differing_paths(pairs, echoes)),
         rules=added,
         unexplained=tuple(each for each in pairs if not echoes.explain(each, in_force)),
         only_first=tuple(left),
@@ -146,7 +146,7 @@ def compare(first: StoredCassette, second: StoredCassette, rules: Rules = NO_RUL
 
 
 class _Echoes:
-    """Tells what a take sent back of the answers it got."""
+    """Tells which differences are echoes: each run sent back what its own answers said."""
 
     def __init__(self, first: StoredCassette, second: StoredCassette) -> None:
         self._first = AnswerTexts(_calls(first))
@@ -156,7 +156,7 @@ class _Echoes:
         recorded, requested = difference.recorded, difference.requested
         if not isinstance(recorded, str) or not isinstance(requested, str):
             return False
-        return self._first.said(recorded, before=pair.first.index) and self._second.said(
+        return self._first.contains(recorded, before=pair.first.index) and self._second.contains(
             requested, before=pair.second.index
         )
 
@@ -165,7 +165,7 @@ class _Echoes:
 
     def explain(self, pair: CallPair, rules: Rules) -> bool:
         """Whether nothing but echoes is left of a pair's differences under these rules."""
-        left = compared(pair.first.request, pair.second.request, rules)
+        left = request_differences(pair.first.request, pair.second.request, rules)
         return all(self.covers(each, pair) for each in left)
 
 
@@ -181,7 +181,7 @@ def _without_equal(
         waiting[request_key(each.request, rules)].append(each)
     kept: list[Interaction] = []
     for each in left:
-        # What stands for several turns in one take may stand for fewer in the other.
+        # A request may be repeated more often in one run than in the other.
         if found := waiting.get(request_key(each.request, rules)):
             found.pop(0)
         else:
@@ -193,27 +193,27 @@ def _without_equal(
 def _paired(
     left: list[Interaction], right: list[Interaction], rules: Rules
 ) -> tuple[list[CallPair], list[Interaction], list[Interaction]]:
-    """Pairs of one endpoint, then of paths as long as each other; and who found nobody."""
+    """Pairs of the same path, then of paths of the same length; and the calls left over."""
     pairs: list[CallPair] = []
-    for endpoint in (_exactly, _roughly):
+    for endpoint in (_endpoint, _endpoint_shape):
         groups: dict[tuple[object, ...], tuple[list[Interaction], list[Interaction]]] = {}
         for side, calls in enumerate((left, right)):
             for each in calls:
                 groups.setdefault(endpoint(each, rules), ([], []))[side].append(each)
-        for these, those in groups.values():
-            pairs += _nearest_pairs(these, those, rules)
+        for firsts, seconds in groups.values():
+            pairs += _nearest_pairs(firsts, seconds, rules)
         taken = {id(each.first) for each in pairs} | {id(each.second) for each in pairs}
         left = [each for each in left if id(each) not in taken]
         right = [each for each in right if id(each) not in taken]
     return sorted(pairs, key=lambda pair: pair.first.index), left, right
 
 
-def _exactly(call: Interaction, rules: Rules) -> tuple[object, ...]:
+def _endpoint(call: Interaction, rules: Rules) -> tuple[object, ...]:
     request = call.request
     return request.route, request.method, path_of(request, rules)
 
 
-def _roughly(call: Interaction, rules: Rules) -> tuple[object, ...]:
+def _endpoint_shape(call: Interaction, rules: Rules) -> tuple[object, ...]:
     request = call.request
     return request.route, request.method, path_of(request, rules).count("/")
 
@@ -221,7 +221,7 @@ def _roughly(call: Interaction, rules: Rules) -> tuple[object, ...]:
 def _nearest_pairs(
     left: Sequence[Interaction], right: Sequence[Interaction], rules: Rules
 ) -> Iterator[CallPair]:
-    if len(left) * len(right) > _MOST_TRIED:
+    if len(left) * len(right) > _MOST_PAIRS_TRIED:
         for one, other in zip(left, right, strict=False):
             yield _pair(one, other, rules)
         return
@@ -234,25 +234,25 @@ def _nearest_pairs(
 
 
 def _pair(first: Interaction, second: Interaction, rules: Rules) -> CallPair:
-    return CallPair(first, second, compared(first.request, second.request, rules))
+    return CallPair(first, second, request_differences(first.request, second.request, rules))
 
 
 def _rules_for(pairs: Sequence[CallPair], echoes: _Echoes, rules: Rules) -> Rules:
-    """One set of rules for all pairs that rules can explain, and none for the others."""
+    """The rules for all pairs that rules can make equal; other pairs need no rules."""
     explained: list[Difference] = []
     for pair in pairs:
         left = echoes.without(pair)
-        if left and echoes.explain(pair, merged_rules(rules, addition(left, rules))):
+        if left and echoes.explain(pair, merged_rules(rules, candidate_rules(left, rules))):
             explained += left
-    return addition(explained, rules, _MOST_PATHS) if explained else NO_RULES
+    return candidate_rules(explained, rules, _MOST_PATHS) if explained else NO_RULES
 
 
-def _differing(pairs: Iterable[CallPair], echoes: _Echoes) -> list[Differing]:
+def _differing_paths(pairs: Iterable[CallPair], echoes: _Echoes) -> list[DifferingPath]:
     found: dict[tuple[str, bool], list[Difference]] = {}
     for pair in pairs:
         for each in pair.differences:
             found.setdefault((each.path, echoes.covers(each, pair)), []).append(each)
-    differing = [
-        Differing(path, len(each), each[0], echoed) for (path, echoed), each in found.items()
+    paths = [
+        DifferingPath(path, len(each), each[0], echoed) for (path, echoed), each in found.items()
     ]
-    return sorted(differing, key=lambda each: -each.calls)
+    return sorted(paths, key=lambda each: -each.calls)

@@ -1,4 +1,4 @@
-"""Where two documents differ, as paths that a person can find and a rule can name."""
+"""Where two documents differ, as paths that people can find and rules can name."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -12,20 +12,21 @@ from tapeway.core.matching import json_paths
 from tapeway.core.text import escape_surrogates
 
 Steps = tuple[str | int, ...]
-"""The names and positions that lead to a value."""
+"""The keys and positions that lead to a value."""
 
-_SHOWN = 160
-"""Characters of a value that are shown; a person reads a line or two."""
+_MOST_SHOWN = 160
+"""Characters of a value that people are shown."""
 
-_BEFORE = 40
-"""Of a text, how much is shown in front of where it differs."""
+_SHOWN_BEFORE = 40
+"""Characters of a text that are shown before the place where it differs."""
 
 _MOST_CELLS = 10_000
-"""Longer lists are compared place by place: finding out what was put in costs their product."""
+"""Lists with a larger product of lengths are compared position by position: that product is the cost of
+finding out what was inserted."""
 
 
 class MissingValue(Enum):
-    """What stands where one document has nothing at all; null is a value."""
+    """Stands for a value where one document has none; null is a value."""
 
     ABSENT = "absent"
 
@@ -36,7 +37,7 @@ Value: TypeAlias = "Json | MissingValue"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A place where two documents say different things, both whole."""
+    """A place where two documents have different values."""
 
     steps: Steps
     recorded: Value
@@ -49,20 +50,20 @@ class Difference:
 
 
 def differences(recorded: Json, requested: Json, most: int) -> tuple[Difference, ...]:
-    """The first places where two documents differ, none if they are equal.
+    """The first places where two documents differ, at most `most`; none if they are equal.
 
-    Lists are laid beside each other by what is equal in them, so that a message put in between is
-    one difference and not one for each message behind it. A position is that in the requested
-    list, or in the recorded one for what was left out.
+    Lists are aligned by their equal elements, so that an inserted message is one difference and not
+    one for each message behind it. A position is one in the requested list, or in the recorded list
+    for an element that is missing from the request.
     """
     return tuple(islice(_walk((), recorded, requested), most))
 
 
-def shown(difference: Difference) -> dict[str, Json]:
-    """The difference as people see it: long values cut to where they differ, absent ones left out."""
+def difference_document(difference: Difference) -> dict[str, Json]:
+    """The difference as JSON for people: long values cut to where they differ, absent ones left out."""
     recorded, requested = difference.recorded, difference.requested
     if isinstance(recorded, str) and isinstance(requested, str):
-        start = max(0, common_head(recorded, requested) - _BEFORE)
+        start = max(0, common_prefix(recorded, requested) - _SHOWN_BEFORE)
         return {
             "path": escape_surrogates(difference.path),
             "recorded": _excerpt(recorded, start),
@@ -76,8 +77,8 @@ def shown(difference: Difference) -> dict[str, Json]:
     return found
 
 
-def common_head(left: str, right: str) -> int:
-    """How many characters two texts begin with alike."""
+def common_prefix(left: str, right: str) -> int:
+    """The length of the longest common prefix, by bisection: slices compare at the speed of C."""
     low, high = 0, min(len(left), len(right))
     while low < high:
         middle = (low + high + 1) // 2
@@ -109,8 +110,8 @@ def _walk_objects(
 
 def _walk_lists(steps: Steps, recorded: list[Json], requested: list[Json]) -> Iterator[Difference]:
     done_recorded = done_requested = 0
-    for left, right in [*_anchors(recorded, requested), (len(recorded), len(requested))]:
-        # Between two equal elements nothing is equal: what stands there is laid side by side.
+    for left, right in [*_aligned(recorded, requested), (len(recorded), len(requested))]:
+        # Between two equal elements nothing is equal: the elements there are compared pairwise.
         for at in range(max(left - done_recorded, right - done_requested)):
             i, j = done_recorded + at, done_requested + at
             if j >= right:
@@ -122,14 +123,14 @@ def _walk_lists(steps: Steps, recorded: list[Json], requested: list[Json]) -> It
         done_recorded, done_requested = left + 1, right + 1
 
 
-def _anchors(recorded: list[Json], requested: list[Json]) -> list[tuple[int, int]]:
-    """Positions of equal elements in both lists, in order: as many as there are."""
+def _aligned(recorded: list[Json], requested: list[Json]) -> list[tuple[int, int]]:
+    """Positions of equal elements in both lists, in order: as many as can be aligned."""
     left, right = [canonical(each) for each in recorded], [canonical(each) for each in requested]
     shorter = min(len(left), len(right))
     head = next((at for at in range(shorter) if left[at] != right[at]), shorter)
     rest = shorter - head
     tail = next((at for at in range(rest) if left[-1 - at] != right[-1 - at]), rest)
-    inner = _longest(left[head : len(left) - tail], right[head : len(right) - tail])
+    inner = _longest_common(left[head : len(left) - tail], right[head : len(right) - tail])
     return [
         *((at, at) for at in range(head)),
         *((head + i, head + j) for i, j in inner),
@@ -137,7 +138,7 @@ def _anchors(recorded: list[Json], requested: list[Json]) -> list[tuple[int, int
     ]
 
 
-def _longest(left: Sequence[bytes], right: Sequence[bytes]) -> list[tuple[int, int]]:
+def _longest_common(left: Sequence[bytes], right: Sequence[bytes]) -> list[tuple[int, int]]:
     """The longest common subsequence, as positions."""
     if not left or not right or len(left) * len(right) > _MOST_CELLS:
         return [(at, at) for at, (a, b) in enumerate(zip(left, right, strict=False)) if a == b]
@@ -160,12 +161,12 @@ def _longest(left: Sequence[bytes], right: Sequence[bytes]) -> list[tuple[int, i
 
 
 def _same(recorded: Json, requested: Json) -> bool:
-    # True is 1 in Python, and in no document.
+    # In Python, True == 1.
     return isinstance(recorded, bool) == isinstance(requested, bool) and recorded == requested
 
 
 def _excerpt(text: str, start: int) -> str:
-    end = start + _SHOWN
+    end = start + _MOST_SHOWN
     return escape_surrogates(
         f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
     )
@@ -175,4 +176,6 @@ def _short(value: Json) -> Json:
     if isinstance(value, str):
         return _excerpt(value, 0)
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else ""
-    return value if len(text) <= _SHOWN and text == escape_surrogates(text) else _excerpt(text, 0)
+    return (
+        value if len(text) <= _MOST_SHOWN and text == escape_surrogates(text) else _excerpt(text, 0)
+    )

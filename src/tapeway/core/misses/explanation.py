@@ -5,9 +5,9 @@ from dataclasses import replace
 from operator import attrgetter
 
 from tapeway.core.matching.rules import Rules
-from tapeway.core.misses.differences import shown
+from tapeway.core.misses.differences import difference_document
 from tapeway.core.misses.miss import Miss, MissExplanation, NearestRecording
-from tapeway.core.misses.nearest import LARGEST, ComparedRecording, compared, nearest
+from tapeway.core.misses.nearest import LARGEST, ComparedRecording, nearest, request_differences
 from tapeway.core.misses.suggestion import rules_text, suggestion
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import Request
@@ -53,10 +53,12 @@ def _redacted(
     request = recording.interaction.request
     if (clean := redact(request)) == request:
         return recording
-    return replace(recording, differences=compared(clean, miss.request, rules))
+    return replace(recording, differences=request_differences(clean, miss.request, rules))
 
 
 def _for_people(recording: ComparedRecording) -> NearestRecording:
     first = recording.differences[:MOST_SHOWN]
     more = len(recording.differences) - len(first)
-    return NearestRecording(recording.interaction.index, tuple(map(shown, first)), more)
+    return NearestRecording(
+        recording.interaction.index, tuple(map(difference_document, first)), more
+    )

@@ -1,8 +1,9 @@
 """The recordings that come nearest to a request that none of them answers.
 
-Reading and comparing documents is dear, so the few that are worth it are picked by what comparing
-bytes can tell: first those that say the same at a few places or are about as long, within a budget,
-then of these the ones that share the most pieces. All of it is a function of the recordings and their order.
+To read and compare documents is expensive, so the few worth it are chosen by their bytes, in three
+steps. First come those with the same bytes at a few places, or else of about the same length. Of
+these, within a budget, those that share the most pieces are compared. The order of the result is by
+differences. All of it depends on the recordings and their order alone.
 """
 
 import re
@@ -13,36 +14,39 @@ from math import log
 from tapeway.core.json_text import Json
 from tapeway.core.matching.document import document
 from tapeway.core.matching.rules import Rules
-from tapeway.core.misses.differences import Difference, common_head, differences
-from tapeway.core.model.interaction import (
-    AnyInteraction,
-    Interaction,
-    exchange_of,
-)
+from tapeway.core.misses.differences import Difference, common_prefix, differences
+from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.core.model.messages import Request
 
 MOST_DIFFERENCES = 200
-"""Further ones between two documents are not looked for."""
+"""Further differences between two documents are not looked for."""
 
 LARGEST = 4 * 1024 * 1024
-"""Larger bodies are not compared: reading them would keep the process from everything else."""
+"""Larger bodies are not compared: reading them would block the process."""
 
-_SCORED = 1000
-_SCORED_BYTES = 256 * 1024
-_COMPARED = 8
-_COMPARED_BYTES = 160 * 1024
-_PROBE = 24
-_FIRST = 1000.0
-_PIECE = 48
-_WEIGHED = 16
-_WORDS = 8192
+_MOST_SCORED = 1000
+_MOST_SCORED_BYTES = 256 * 1024
+_MOST_COMPARED = 8
+_MOST_COMPARED_BYTES = 160 * 1024
+_LEAST_OF_ANY_SIZE = 3
+"""Recordings that are scored or compared even if they exceed the budget of bytes."""
 
-_TARGET = re.compile(r"[/?&]")
+_PROBE_LENGTH = 24
+_PROBE_WEIGHT = 1000.0
+"""Equal bytes at the probed places outweigh any difference in length."""
+
+_SHORT_PIECE = 48
+"""A separator splits a body well if pieces are shorter than this on average."""
+
+_MOST_WEIGHED = 16
+_MOST_TEXT_WEIGHED = 8192
+
+_TARGET_SEPARATORS = re.compile(r"[/?&]")
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedRecording:
-    """A recording and what sets its request apart from another one."""
+    """A recording, and the differences between its request and another one."""
 
     interaction: Interaction
     differences: tuple[Difference, ...]
@@ -53,60 +57,32 @@ class ComparedRecording:
 
 
 def nearest(
-    missed: Request, held: Iterable[AnyInteraction], rules: Rules, most: int = 3
+    missed: Request, recordings: Iterable[AnyInteraction], rules: Rules, most: int = 3
 ) -> tuple[ComparedRecording, ...]:
-    """The recordings least different from a redacted request, the nearest one first.
+    """The recordings that differ least from a redacted request, the nearest one first.
 
-    Those of the same route, method and path, or else of another route, or else any.
+    They are of the same route, method and path; or else of another route; or else any.
     """
     if len(missed.body) > LARGEST:
         return ()
     asked = document(missed, rules)
     found = [
         ComparedRecording(each, _differences(each.request, missed, asked, rules))
-        for each in _worth_comparing(missed, _same_endpoint(missed, held, rules))
+        for each in _worth_comparing(missed, _same_endpoint(missed, recordings, rules))
     ]
-    return tuple(sorted(found, key=lambda each: distance(each.differences))[:most])
+    found.sort(key=lambda each: distance(each.differences))
+    return tuple(found[:most])
 
 
-def compared(recorded: Request, missed: Request, rules: Rules) -> tuple[Difference, ...]:
-    """What sets two requests apart under these rules, by route and then by document."""
+def request_differences(recorded: Request, missed: Request, rules: Rules) -> tuple[Difference, ...]:
+    """The differences between two requests under these rules: in route, then in document."""
     return _differences(recorded, missed, document(missed, rules), rules)
 
 
 def distance(found: Sequence[Difference]) -> float:
     """How far apart differences put two requests: at most their number."""
-    weighed = found[:_WEIGHED]
+    weighed = found[:_MOST_WEIGHED]
     return sum(map(_weight, weighed)) + len(found) - len(weighed)
-
-
-def _differences(
-    recorded: Request, missed: Request, asked: dict[str, Json], rules: Rules
-) -> tuple[Difference, ...]:
-    route: tuple[Difference, ...] = ()
-    # What AgentTape recorded of an SDK was asked for on no route.
-    if recorded.route and recorded.route != missed.route:
-        route = (Difference(("route",), recorded.route, missed.route),)
-    return route + differences(document(recorded, rules), asked, MOST_DIFFERENCES)
-
-
-def _same_endpoint(
-    missed: Request, held: Iterable[AnyInteraction], rules: Rules
-) -> list[Interaction]:
-    known = [each for each in map(exchange_of, held) if each is not None]
-    path = path_of(missed, rules)
-    if rules.rewrite:
-        there = [each for each in known if path_of(each.request, rules) == path]
-    else:
-        asked = path + "?"
-        there = [
-            each
-            for each in known
-            if (target := each.request.target) == path or target.startswith(asked)
-        ]
-    there = [each for each in there if each.request.method == missed.method]
-    own = [each for each in there if each.request.route in ("", missed.route)]
-    return own or there or known
 
 
 def path_of(request: Request, rules: Rules) -> str:
@@ -117,87 +93,121 @@ def path_of(request: Request, rules: Rules) -> str:
     return path
 
 
-def _worth_comparing(missed: Request, known: list[Interaction]) -> list[Interaction]:
-    """First those that say the same where few others do, then those that are about as long."""
-    size, bodies = len(missed.body), [each.request.body for each in known]
-    alike = _alike(missed, bodies if size else [each.request.target for each in known])
+def _differences(
+    recorded: Request, missed: Request, asked: dict[str, Json], rules: Rules
+) -> tuple[Difference, ...]:
+    route: tuple[Difference, ...] = ()
+    # AgentTape's recordings of SDK calls have no route.
+    if recorded.route and recorded.route != missed.route:
+        route = (Difference(("route",), recorded.route, missed.route),)
+    return route + differences(document(recorded, rules), asked, MOST_DIFFERENCES)
+
+
+def _same_endpoint(
+    missed: Request, recordings: Iterable[AnyInteraction], rules: Rules
+) -> list[Interaction]:
+    exchanges = [each for each in map(exchange_of, recordings) if each is not None]
+    path = path_of(missed, rules)
+    if rules.rewrite:
+        same = [each for each in exchanges if path_of(each.request, rules) == path]
+    else:
+        with_query = path + "?"
+        same = [
+            each
+            for each in exchanges
+            if (target := each.request.target) == path or target.startswith(with_query)
+        ]
+    same = [each for each in same if each.request.method == missed.method]
+    same_route = [each for each in same if each.request.route in ("", missed.route)]
+    return same_route or same or exchanges
+
+
+def _worth_comparing(missed: Request, recordings: list[Interaction]) -> list[Interaction]:
+    size, bodies = len(missed.body), [each.request.body for each in recordings]
+    likeness = _probed(missed, bodies if size else [each.request.target for each in recordings])
     ranks = [
-        abs(len(body) - size) / LARGEST - _FIRST * share
-        for body, share in zip(bodies, alike, strict=True)
+        abs(len(body) - size) / LARGEST - _PROBE_WEIGHT * share
+        for body, share in zip(bodies, likeness, strict=True)
     ]
-    order = sorted(range(len(known)), key=ranks.__getitem__)
-    scored = _within([(at, known[at]) for at in order[:_SCORED]], _SCORED_BYTES)
-    likeness = _Likeness(missed)
-    scores = [likeness.of(each.request) + alike[at] for at, each in scored]
-    best = sorted(range(len(scored)), key=scores.__getitem__, reverse=True)[:_COMPARED]
-    return [each for _, each in _within([scored[at] for at in best], _COMPARED_BYTES)]
+    order = sorted(range(len(recordings)), key=ranks.__getitem__)
+    first = [(at, recordings[at]) for at in order[:_MOST_SCORED]]
+    scored = _within_budget(first, _MOST_SCORED_BYTES)
+    pieces = _SharedPieces(missed)
+    scores = [pieces.share(each.request) + likeness[at] for at, each in scored]
+    best = sorted(range(len(scored)), key=scores.__getitem__, reverse=True)[:_MOST_COMPARED]
+    return [each for _, each in _within_budget([scored[at] for at in best], _MOST_COMPARED_BYTES)]
 
 
-def _alike(missed: Request, said: Sequence[bytes | str]) -> list[float]:
-    """How far bodies, or targets, say what the missed one says, from 0 to 1, judged by four places.
+def _probed(missed: Request, texts: Sequence[bytes | str]) -> list[float]:
+    """How much of the missed body (or target) each text has at four places, from 0 to 1.
 
-    Two are counted from the beginning and two from the end: whatever was changed at one place,
-    what lies before it or behind it stands where it stood. A place where most say the same tells
+    Two places are counted from the beginning and two from the end: whatever one change inserted,
+    what stands before it or behind it kept its place. A place where most texts are equal counts
     little.
     """
     own: bytes | str = missed.body or missed.target
-    same = [[text[place] == own[place] for text in said] for place in _places(len(own))]
-    a, b, c, d = (log(len(said) / each) if (each := sum(held)) else 0.0 for held in same)
+    equal = [[text[place] == own[place] for text in texts] for place in _places(len(own))]
+    a, b, c, d = (log(len(texts) / count) if (count := sum(flags)) else 0.0 for flags in equal)
     most = (a + b + c + d) or 1.0
-    return [(a * i + b * j + c * k + d * m) / most for i, j, k, m in zip(*same, strict=True)]
+    return [(a * i + b * j + c * k + d * m) / most for i, j, k, m in zip(*equal, strict=True)]
 
 
 def _places(size: int) -> tuple[slice, slice, slice, slice]:
-    width = max(1, min(_PROBE, size // 4))
-    half, late, middle = size // 2, size * 9 // 10, max(width, size // 2)
+    width = max(1, min(_PROBE_LENGTH, size // 4))
+    half, late, from_end = size // 2, size * 9 // 10, max(width, size // 2)
     return (
         slice(half, half + width),
         slice(late, late + width),
-        slice(-middle, (width - middle) or None),
+        slice(-from_end, (width - from_end) or None),
         slice(-width, None),
     )
 
 
-def _within(found: Iterable[tuple[int, Interaction]], budget: int) -> list[tuple[int, Interaction]]:
+def _within_budget(
+    numbered: Iterable[tuple[int, Interaction]], budget: int
+) -> list[tuple[int, Interaction]]:
     """As many of the first as the budget of bytes allows, and three of them in any case."""
     kept: list[tuple[int, Interaction]] = []
-    for at, each in found:
+    for at, each in numbered:
         size = len(each.request.body)
         if size > LARGEST:
             continue
         budget -= size
-        if budget < 0 and len(kept) >= 3:
+        if budget < 0 and len(kept) >= _LEAST_OF_ANY_SIZE:
             break
         kept.append((at, each))
     return kept
 
 
-class _Likeness:
-    """How many pieces of a request another one shares, between 0 and 1."""
+class _SharedPieces:
+    """Tells how many pieces of body and target other requests share with the missed one."""
 
     def __init__(self, missed: Request) -> None:
+        body = missed.body
         self._separator = next(
-            (each for each in (b'"', b"&") if missed.body.count(each) * _PIECE > len(missed.body)),
+            (each for each in (b'"', b"&") if body.count(each) * _SHORT_PIECE > len(body)),
             None,  # between words
         )
-        self._body = frozenset(missed.body.split(self._separator))
-        self._target = frozenset(_TARGET.split(missed.target))
+        self._body = frozenset(body.split(self._separator))
+        self._target = frozenset(_TARGET_SEPARATORS.split(missed.target))
         self._count = len(self._body) + len(self._target)
 
-    def of(self, request: Request) -> float:
-        body, target = request.body.split(self._separator), _TARGET.split(request.target)
+    def share(self, request: Request) -> float:
+        """The share of pieces that are in both, from 0 to 1."""
+        body = request.body.split(self._separator)
+        target = _TARGET_SEPARATORS.split(request.target)
         shared = len(self._body.intersection(body)) + len(self._target.intersection(target))
         return shared / (self._count + len(body) + len(target) - shared)
 
 
 def _weight(difference: Difference) -> float:
-    """From 0.2 for two texts that differ in one place to 1 for what has nothing in common."""
+    """From 0.2 for two texts that differ at one place to 1 for values with nothing in common."""
     recorded, requested = difference.recorded, difference.requested
     if not isinstance(recorded, str) or not isinstance(requested, str):
         return 1.0
     longer = max(len(recorded), len(requested))
-    head = common_head(recorded, requested)
-    tail = common_head(recorded[head:][::-1], requested[head:][::-1])
-    left, right = (set(text[:_WORDS].split()) for text in (recorded, requested))
+    head = common_prefix(recorded, requested)
+    tail = common_prefix(recorded[head:][::-1], requested[head:][::-1])
+    left, right = (set(text[:_MOST_TEXT_WEIGHED].split()) for text in (recorded, requested))
     words = len(left & right) / max(1, len(left | right))
     return 1.0 - 0.8 * max(words, (head + tail) / longer)

@@ -1,7 +1,7 @@
-"""The rules that would make a request match a recording, exact and no wider than need be.
+"""The rules that would make a request match a recording, as narrow as possible.
 
-What varies in a form that has a name is normalised, a version in the path is rewritten, and what
-is left is ignored where it stands. A suggestion that does not make the keys equal is none.
+Values of a known form (a UUID, a time) are normalised, a version in the path is rewritten, and other
+differences are ignored by their paths. A suggestion is made only if its rules make the keys equal.
 """
 
 import json
@@ -15,31 +15,31 @@ from tapeway.core.matching.key import request_key
 from tapeway.core.matching.normalisers import NORMALISERS, Normalising
 from tapeway.core.matching.rules import NO_RULES, ROOTS, Rules, merged_rules, rules_document
 from tapeway.core.misses.differences import ABSENT, Difference, Steps, Value
-from tapeway.core.misses.nearest import compared
+from tapeway.core.misses.nearest import request_differences
 from tapeway.core.model.messages import Request
 
 MOST_PATHS = 12
-"""Two requests that differ in more places are not two takes of one request."""
+"""Requests that differ in more places are different requests, and get no suggestion."""
 
-_CONTENT = frozenset(
+_CONTENT_FIELDS = frozenset(
     {"arguments", "content", "data", "input", "name", "output", "prompt", "role", "text", "value"}
 )
-"""Fields that say what is asked for: never ignored anywhere but where they differed."""
+"""Fields with content: ignored only at the positions where they differ, never in all elements."""
 _VERSION = re.compile(r"v[0-9]+[a-z0-9.]*|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:-[a-z]+)?")
 _TOKEN = re.compile(r"\S{1,128}")
 
 
 def suggestion(recorded: Request, requested: Request, rules: Rules) -> Rules | None:
-    """What to add to the rules so that the one matches the other, None where nothing does."""
-    found = compared(recorded, requested, rules)
-    for added in (addition(found, rules), _ignoring(found)):
+    """The rules to add so that the request matches the recorded one, None where no rules do that."""
+    found = request_differences(recorded, requested, rules)
+    for added in (candidate_rules(found, rules), _ignoring(found)):
         if added and matches(recorded, requested, merged_rules(rules, added)):
             return added
     return None
 
 
-def addition(found: Sequence[Difference], rules: Rules, most: int = MOST_PATHS) -> Rules:
-    """The rules that should explain these differences; whether they do is for the keys to tell."""
+def candidate_rules(found: Sequence[Difference], rules: Rules, most: int = MOST_PATHS) -> Rules:
+    """Rules to add for these differences; only comparing keys tells whether they suffice."""
     names, left = _normalisers(found, rules)
     rewrites = [_rewrite(each) for each in left if each.steps == ("path",)]
     ignored = _ignoring([each for each in left if each.steps[0] in ROOTS], most)
@@ -51,12 +51,12 @@ def addition(found: Sequence[Difference], rules: Rules, most: int = MOST_PATHS) 
 
 
 def matches(recorded: Request, requested: Request, rules: Rules) -> bool:
-    """Whether the two are equal under these rules."""
+    """Whether two requests are equal under these rules."""
     return request_key(recorded, rules) == request_key(requested, rules)
 
 
 def rules_text(rules: Rules) -> str:
-    """The rules as lines to be pasted below `[rules]`."""
+    """The rules as TOML lines, to paste below `[rules]`."""
     return "\n".join(f"{key} = {_toml(value)}" for key, value in rules_document(rules).items())
 
 
@@ -64,19 +64,19 @@ def _toml(value: Json) -> str:
     if isinstance(value, dict):
         pairs = ", ".join(f"{_toml(key)} = {_toml(each)}" for key, each in value.items())
         return f"{{ {pairs} }}"
-    # A text or a list of texts: JSON's writing is TOML's, but for one control character.
+    # For a text or a list of texts, JSON is TOML but for one control character.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _normalisers(
     found: Sequence[Difference], rules: Rules
 ) -> tuple[tuple[str, ...], list[Difference]]:
-    """The fewest that make differences equal, and the differences that none does."""
+    """The fewest normalisers that make differences equal, and the differences that remain."""
     names = [name for name in NORMALISERS if name not in rules.normalise]
     explained = _equal_under(names, found)
     if not explained:
         return (), list(found)
-    # The special ones stand first in the table, so it is the general ones that are tried without.
+    # The specific ones stand first in the table, so the general ones are the first to be left out.
     for name in reversed(tuple(names)):
         fewer = [each for each in names if each != name]
         if len(_equal_under(fewer, explained)) == len(explained):
@@ -94,19 +94,19 @@ def _equal_under(names: Sequence[str], found: Iterable[Difference]) -> list[Diff
 
 
 def _rewrite(difference: Difference) -> tuple[str, str] | None:
-    """The version piece by which two paths differ, one of them perhaps without any."""
+    """The version segment by which two paths differ; one of them may have none."""
     recorded, requested = str(difference.recorded).split("/"), str(difference.requested).split("/")
     at = 0
     while at < min(len(recorded), len(requested)) and recorded[at] == requested[at]:
         at += 1
-    behind = 0
+    after = 0
     while (
-        behind < min(len(recorded), len(requested)) - at
-        and recorded[-1 - behind] == requested[-1 - behind]
+        after < min(len(recorded), len(requested)) - at
+        and recorded[-1 - after] == requested[-1 - after]
     ):
-        behind += 1
-    old, new = requested[at : len(requested) - behind], recorded[at : len(recorded) - behind]
-    if not behind or max(len(old), len(new)) > 1 or not all(map(_VERSION.fullmatch, old + new)):
+        after += 1
+    old, new = requested[at : len(requested) - after], recorded[at : len(recorded) - after]
+    if not after or max(len(old), len(new)) > 1 or not all(map(_VERSION.fullmatch, old + new)):
         return None
     if not old:
         old, new = new, old
@@ -114,17 +114,17 @@ def _rewrite(difference: Difference) -> tuple[str, str] | None:
 
 
 def _ignoring(found: Sequence[Difference], most: int = MOST_PATHS) -> Rules:
-    # An element more or less is another conversation, and a whole body is no field that varies.
+    # With an element more or less it is another conversation; a whole body is never ignored.
     if any(
         each.steps[0] not in ROOTS or len(each.steps) == 1 or _is_element(each) for each in found
     ):
         return NO_RULES
-    open_places = {each.steps for each in found if _may_widen(each)}
-    alike = Counter(map(_widened, open_places))
+    widenable = {each.steps for each in found if _may_widen(each)}
+    counts = Counter(map(_widened, widenable))
     paths: dict[str, None] = {}
     for each in found:
         widened = _widened(each.steps)
-        paths[widened if alike[widened] > 1 else json_paths.written(each.steps)] = None
+        paths[widened if counts[widened] > 1 else json_paths.written(each.steps)] = None
     return Rules(ignore=tuple(paths)) if len(paths) <= most else NO_RULES
 
 
@@ -136,7 +136,7 @@ def _is_element(difference: Difference) -> bool:
 
 
 def _widened(steps: Steps) -> str:
-    """The path with every position left open."""
+    """The path with `[*]` in place of every position."""
     pieces = ["[*]" if isinstance(step, int) else json_paths.written((step,)) for step in steps]
     return "".join(each if each.startswith("[") else f".{each}" for each in pieces).removeprefix(
         "."
@@ -144,8 +144,8 @@ def _widened(steps: Steps) -> str:
 
 
 def _may_widen(difference: Difference) -> bool:
-    """Whether it is a named field of list elements that holds an identifier and no content."""
-    if isinstance(difference.steps[-1], int) or difference.steps[-1] in _CONTENT:
+    """Whether the field may be ignored in all elements of a list: it holds an identifier, no content."""
+    if isinstance(difference.steps[-1], int) or difference.steps[-1] in _CONTENT_FIELDS:
         return False
     return all(map(_is_token, (difference.recorded, difference.requested)))
 

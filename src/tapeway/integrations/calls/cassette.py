@@ -20,7 +20,7 @@ from tapeway.core.agenttape.key import DEFAULT_IGNORED, ORDERED_KEY
 from tapeway.core.cassette import cursors
 from tapeway.core.json_text import Json
 from tapeway.core.matching import rules
-from tapeway.core.misses.differences import differences, shown
+from tapeway.core.misses.differences import difference_document, differences
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import ForeignInteraction
@@ -275,7 +275,7 @@ class Cassette:
         found = differences(
             self._plain({"near": document.get("request")})["near"], request, _MAX_NAMED
         )
-        places = ", ".join(str(shown(each)["path"]) for each in found)
+        places = ", ".join(str(difference_document(each)["path"]) for each in found)
         return CallMissed(f"{said}; nearest #{index} differs at {places or 'nothing that counts'}")
 
 
