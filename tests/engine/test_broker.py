@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tapeway.core.cassette.plan import Ask, Incoming
-from tapeway.core.http.routing import DEFAULT, Route, RouteTable
+from tapeway.core.http.routing import DEFAULT_ROUTE, Route, RouteTable
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
@@ -133,13 +133,13 @@ async def test_passthrough_keeps_nothing_and_relays_pieces() -> None:
 
 
 async def test_a_guessed_route_falls_back_to_what_was_recorded_on_the_default() -> None:
-    async with world("replay", store=await recorded("old", route=DEFAULT)) as around:
+    async with world("replay", store=await recorded("old", route=DEFAULT_ROUTE)) as around:
         assert await around.get(guessed=True) == Served("replayed", b"old", 0)
         assert (await around.get(guessed=False)).outcome == "miss"
 
 
 async def test_a_guessed_route_comes_before_the_default() -> None:
-    store = await recorded("on default", route=DEFAULT)
+    store = await recorded("on default", route=DEFAULT_ROUTE)
     interaction = Interaction(
         7,
         Request("openai", "GET", "/v1/x"),
@@ -152,19 +152,21 @@ async def test_a_guessed_route_comes_before_the_default() -> None:
 
 async def test_a_used_up_default_recording_is_a_miss_that_says_so() -> None:
     policy = Policy(repeats="miss")
-    async with world("replay", policy=policy, store=await recorded("old", route=DEFAULT)) as around:
+    async with world(
+        "replay", policy=policy, store=await recorded("old", route=DEFAULT_ROUTE)
+    ) as around:
         await around.get(guessed=True)
 
         assert b"1 time(s), all used up" in (await around.get(guessed=True)).body
 
 
 async def test_a_path_of_no_route_is_a_miss_only_where_the_default_has_recordings() -> None:
-    async with world("replay", store=await recorded("old", route=DEFAULT)) as around:
-        assert await around.get(route=DEFAULT, guessed=True) == Served("replayed", b"old", 0)
-        assert (await around.get("/elsewhere", route=DEFAULT, guessed=True)).outcome == "miss"
+    async with world("replay", store=await recorded("old", route=DEFAULT_ROUTE)) as around:
+        assert await around.get(route=DEFAULT_ROUTE, guessed=True) == Served("replayed", b"old", 0)
+        assert (await around.get("/elsewhere", route=DEFAULT_ROUTE, guessed=True)).outcome == "miss"
     async with world("replay", store=await recorded("old")) as around:
         with pytest.raises(NoRoute, match="azure, openai"):
-            await around.get(route=DEFAULT, guessed=True)
+            await around.get(route=DEFAULT_ROUTE, guessed=True)
 
 
 async def test_a_route_without_a_url_replays_and_misses_but_cannot_be_asked() -> None:
@@ -183,7 +185,7 @@ async def test_a_refusal_repeats_no_credential_of_the_path() -> None:
         async with world(mode, known=known) as around:
             with pytest.raises(NoRoute) as caught:
                 await around.get(
-                    "/bot0123456789:secret-in-a-path/send", route=DEFAULT, guessed=True
+                    "/bot0123456789:secret-in-a-path/send", route=DEFAULT_ROUTE, guessed=True
                 )
             assert "secret" not in caught.value.message
 
@@ -217,9 +219,9 @@ async def test_a_credential_makes_no_difference_and_reaches_only_the_service() -
 
 
 async def test_a_route_that_came_with_an_upstream_is_asked_there() -> None:
-    routes = RouteTable({}, Route(DEFAULT, "http://mine/base"))
+    routes = RouteTable({}, Route(DEFAULT_ROUTE, "http://mine/base"))
     async with world(routes=routes) as around:
-        request = Request(DEFAULT, "GET", "/x", base="http://mine/base")
+        request = Request(DEFAULT_ROUTE, "GET", "/x", base="http://mine/base")
         plan = await around.broker.decide("default", Incoming(request))
         assert isinstance(plan, Ask)
         await around.broker.recorder.perform(plan)

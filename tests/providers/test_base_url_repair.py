@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.http.routing import (
-    DEFAULT,
+    DEFAULT_ROUTE,
     BaseUrlFault,
     RequestAddress,
     Route,
@@ -36,7 +36,7 @@ def found(target: str, headers: Headers = (), table: RouteTable = TABLE) -> Requ
 
 
 @pytest.mark.parametrize(
-    ("target", "route", "meant", "slip"),
+    ("target", "route", "meant", "fault"),
     [
         (
             "/openai/v1/v1/models",
@@ -66,13 +66,13 @@ def found(target: str, headers: Headers = (), table: RouteTable = TABLE) -> Requ
     ],
 )
 def test_a_slip_leads_to_what_was_meant(
-    target: str, route: str, meant: str, slip: BaseUrlFault | None
+    target: str, route: str, meant: str, fault: BaseUrlFault | None
 ) -> None:
     address = found(f"/@suite{target}")
 
     assert (address.cassette, address.route.name, address.target) == ("suite", route, meant)
-    assert address.slip is not None
-    assert slip in (None, address.slip)
+    assert address.base_url_fault is not None
+    assert fault in (None, address.base_url_fault)
 
 
 def test_a_field_that_names_the_provider_decides_for_a_path_without_a_version() -> None:
@@ -104,10 +104,10 @@ def test_what_needs_no_forgiving_is_the_very_address_it_was(target: str) -> None
 def test_a_service_nobody_knows_gets_what_was_written() -> None:
     url = "http://127.0.0.1:9000"
     routes = {"mine": Route("mine", url), **TABLE.routes}
-    table = RouteTable(routes, Route(DEFAULT, url))
+    table = RouteTable(routes, Route(DEFAULT_ROUTE, url))
 
     for target in ("/chat/completions", "/v1/v1/messages", "/mine/chat/completions"):
-        assert found(target, table=table).slip is None
+        assert found(target, table=table).base_url_fault is None
 
 
 def test_a_default_upstream_that_is_a_provider_is_known_as_one() -> None:
@@ -117,7 +117,10 @@ def test_a_default_upstream_that_is_a_provider_is_known_as_one() -> None:
 
 
 def test_a_provider_that_is_switched_off_is_not_meant() -> None:
-    assert found("/messages", table=RouteTable({"openai": Route("openai", None)})).slip is None
+    assert (
+        found("/messages", table=RouteTable({"openai": Route("openai", None)})).base_url_fault
+        is None
+    )
 
 
 def test_a_url_of_the_route_that_holds_the_version_doubles_it_too() -> None:
@@ -125,7 +128,7 @@ def test_a_url_of_the_route_that_holds_the_version_doubles_it_too() -> None:
     address = found("/openai/v1/models", table=table)
 
     assert address.target == "/models"
-    assert address.slip == BaseUrlFault("doubled", "", "/v1/models")
+    assert address.base_url_fault == BaseUrlFault("doubled", "", "/v1/models")
 
 
 def documented() -> Iterator[tuple[str, str]]:
@@ -141,7 +144,7 @@ def documented() -> Iterator[tuple[str, str]]:
 def test_the_documented_slips_are_forgiven_as_documented(asked: str, goes_to: str) -> None:
     address = found(asked)
 
-    assert address.slip is not None
+    assert address.base_url_fault is not None
     assert address.target == goes_to or goes_to.startswith("the provider")
 
 
@@ -214,7 +217,7 @@ def test_a_path_the_api_does_not_know_is_taken_for_the_one_that_was_meant(
 
     assert found is not None
     assert found.target == meant
-    assert found.slip == ("doubled" if len(written) > len(meant) else "missing")
+    assert found.fault == ("doubled" if len(written) > len(meant) else "missing")
     assert meant.startswith(found.prefix + "/")
 
 

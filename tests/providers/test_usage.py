@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json
-from tapeway.core.model.messages import Response, ResponseChunk, ResponseHead, Usage
+from tapeway.core.model.messages import Response, ResponseChunk, ResponseHead
 from tapeway.providers.api_call import ApiCall
-from tapeway.providers.usage import token_usage
+from tapeway.providers.usage import Usage, token_usage
 
 SSE = b"text/event-stream; charset=utf-8"
 JSON = b"application/json"

@@ -10,7 +10,7 @@ from ssl import SSLContext
 
 from aiohttp import web
 
-from tapeway.core.http.routing import DEFAULT, Route, RouteTable
+from tapeway.core.http.routing import DEFAULT_ROUTE, Route, RouteTable
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
@@ -99,7 +99,7 @@ async def stand(
     own = {"own": port}
     table = RouteTable(
         {name: Route(name, url.format_map(own)) for name, url in (routes or {}).items()},
-        Route(DEFAULT, upstream.format_map(own)) if upstream else None,
+        Route(DEFAULT_ROUTE, upstream.format_map(own)) if upstream else None,
     )
     limits = limits or Limits(connect_s=10, idle_s=30)
     client = UpstreamClient(guard, limits, tls=tls, clock=time.monotonic)

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import click
 
 from tapeway.cli.options import command, load
-from tapeway.core.http.routing import DEFAULT, RouteTable, valid_cassette_name
+from tapeway.core.http.routing import DEFAULT_ROUTE, RouteTable, valid_cassette_name
 from tapeway.errors import ConfigError
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.settings.options import Settings, resolve_routes
@@ -59,7 +59,7 @@ def _base(table: RouteTable, root: str, provider: str) -> str | None:
     if provider in table.routes:
         return f"{root}/{provider}"
     # A default upstream that is no provider's own host may be a gateway to any of them.
-    if table.default is not None and table.default.name in (DEFAULT, provider):
+    if table.default is not None and table.default.name in (DEFAULT_ROUTE, provider):
         return root
     return None
 

@@ -17,7 +17,7 @@ from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Replay
 from tapeway.core.correlation.index import CorrelatedRecording, CorrelationIndex
 from tapeway.core.correlation.unify import IdBindings
-from tapeway.core.http.routing import DEFAULT
+from tapeway.core.http.routing import DEFAULT_ROUTE
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import CursorState, Repeats
 from tapeway.core.model.messages import Request
@@ -60,7 +60,7 @@ class Correlation:
             identifiers = CorrelationIndex(cassette.snapshot(), cassette.rules)
             cassette.correlation = identifiers
         request = _request(plan)
-        routes = {request.route, DEFAULT} if incoming.route_guessed else {request.route}
+        routes = {request.route, DEFAULT_ROUTE} if incoming.route_guessed else {request.route}
         if len(cassette) <= FEW and len(request.body) <= SMALL_BODY:
             return _look(identifiers, plan, routes)
         async with self._turn:

@@ -9,7 +9,7 @@ from tapeway.core.agenttape.sdk_calls import in_requested_form
 from tapeway.core.cassette.agenttape_lookup import form_mismatch, next_by_alias, used_by_alias
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
-from tapeway.core.http.routing import DEFAULT, RouteTable, no_route_error, same_origin
+from tapeway.core.http.routing import DEFAULT_ROUTE, RouteTable, no_route_error, same_origin
 from tapeway.core.matching.key import RedactedRequest, RequestRedaction, key_on_route
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
@@ -83,7 +83,7 @@ class Planner:
         key = self._redact(head, rules, _known(incoming)).key
         yield key
         if incoming.route_guessed:
-            yield key_on_route(key, DEFAULT)
+            yield key_on_route(key, DEFAULT_ROUTE)
             if incoming.original_target is not None:
                 yield self._redact(head, rules, _as_written(incoming)).key
 
@@ -118,10 +118,10 @@ class Planner:
         known = list(origins) if uses_agenttape_keys(head.meta) else []
         own = [each for each in known if self._is_at(each, request.route)]
         yield from request_aliases(request, redacted, own, rules)
-        if incoming.route_guessed and request.route != DEFAULT:
-            others = [each for each in known if self._is_at(each, DEFAULT)]
+        if incoming.route_guessed and request.route != DEFAULT_ROUTE:
+            others = [each for each in known if self._is_at(each, DEFAULT_ROUTE)]
             target = incoming.original_target or request.target
-            whole = replace(request, route=DEFAULT, target=target, base="")
+            whole = replace(request, route=DEFAULT_ROUTE, target=target, base="")
             if others:
                 yield from request_aliases(whole, redacted, others, rules)
 
@@ -130,7 +130,7 @@ class Planner:
         if self._routes.default is not None:
             named.append(self._routes.default)
         at = [each.name for each in named if each.url and same_origin(origin, each.url)]
-        return route in (at or [DEFAULT])
+        return route in (at or [DEFAULT_ROUTE])
 
     def _aliases_in(
         self, cassette: CassetteIndex, incoming: Incoming, redacted: Request
@@ -140,7 +140,7 @@ class Planner:
 
     def _default_route_key(self, cassette: CassetteIndex, key: bytes, incoming: Incoming) -> bytes:
         """The key of the same request on the default route, if something is recorded there."""
-        if (default := key_on_route(key, DEFAULT)) in cassette:
+        if (default := key_on_route(key, DEFAULT_ROUTE)) in cassette:
             return default
         if incoming.original_target is not None:
             written = _as_written(incoming)
@@ -152,10 +152,10 @@ class Planner:
     ) -> Miss:
         redacted = seen.request
         if incoming.route_guessed and not cassette.has_route(redacted.route):
-            if cassette.has_route(DEFAULT):
+            if cassette.has_route(DEFAULT_ROUTE):
                 # That would answer: which route was guessed is no difference.
-                redacted = replace(redacted, route=DEFAULT)
-            elif redacted.route == DEFAULT:
+                redacted = replace(redacted, route=DEFAULT_ROUTE)
+            elif redacted.route == DEFAULT_ROUTE:
                 raise no_route_error(self._routes, redacted.route, redacted.target)
         used_up = cassette.indexes(key, seen.variant)
         return Miss(cassette.name, redacted, key, seen.variant, used_up, searched=cassette)
@@ -168,4 +168,4 @@ def _known(incoming: Incoming) -> Request:
 
 
 def _as_written(incoming: Incoming) -> Request:
-    return replace(incoming.request, route=DEFAULT, target=incoming.original_target or "")
+    return replace(incoming.request, route=DEFAULT_ROUTE, target=incoming.original_target or "")

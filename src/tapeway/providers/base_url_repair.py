@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from tapeway.core.http.routing import (
-    DEFAULT,
+    DEFAULT_ROUTE,
     BaseUrlFault,
     BaseUrlFaultKind,
     RequestAddress,
@@ -48,7 +48,7 @@ class RepairedTarget:
 
     target: str
     prefix: str
-    slip: BaseUrlFaultKind
+    fault: BaseUrlFaultKind
 
 
 def _at(path: str, endpoints: str = "") -> Prefix:
@@ -112,7 +112,7 @@ def repair_target(provider: str, target: str, base: str = "") -> RepairedTarget 
     """What a raw target below a provider's route meant, or None for one that goes as it is.
 
     `base` is the path of the route's URL. Where that is no part of the API's own, the service
-    behind it may be laid out in another way, and only a doubled prefix is taken for a slip.
+    behind it may be laid out in another way, and only a doubled prefix is taken for a fault.
     """
     prefixes = PREFIXES.get(provider, ())
     path, mark, query = target.partition("?")
@@ -120,16 +120,16 @@ def repair_target(provider: str, target: str, base: str = "") -> RepairedTarget 
         base, prefixes = "", tuple(Prefix(each.path) for each in prefixes)
     written = base + path
     for prefix in prefixes:
-        for head, slip in _slips(prefix.path):
+        for head, fault in _faulty_prefixes(prefix.path):
             rest = written[len(head) :]
             meant = prefix.path + rest
-            if written.startswith(head) and _is_below(rest, prefix, slip):
+            if written.startswith(head) and _is_below(rest, prefix, fault):
                 below = prefix.path[len(base) :]
-                return RepairedTarget(meant[len(base) :] + mark + query, below, slip)
+                return RepairedTarget(meant[len(base) :] + mark + query, below, fault)
     return None
 
 
-def _slips(prefix: str) -> Iterator[tuple[str, BaseUrlFaultKind]]:
+def _faulty_prefixes(prefix: str) -> Iterator[tuple[str, BaseUrlFaultKind]]:
     """What may stand where the prefix belongs: `/openai/v1` twice, its last or first part alone."""
     first, last = f"/{prefix.split('/')[1]}", f"/{prefix.rpartition('/')[2]}"
     yield prefix + prefix, "doubled"
@@ -140,11 +140,11 @@ def _slips(prefix: str) -> Iterator[tuple[str, BaseUrlFaultKind]]:
     yield "", "missing"
 
 
-def _is_below(rest: str, prefix: Prefix, slip: BaseUrlFaultKind) -> bool:
+def _is_below(rest: str, prefix: Prefix, fault: BaseUrlFaultKind) -> bool:
     first, second, *_ = [*rest[1:].split("/", 2), ""]
     if not rest.startswith("/") or not first:
         return False
-    if slip == "missing":
+    if fault == "missing":
         return first in prefix.endpoints or f"{first}/{second}" in prefix.endpoints
     return first not in prefix.path.split("/")
 
@@ -156,7 +156,7 @@ def _begins(path: str, base: str) -> bool:
 def repair_address(address: RequestAddress, table: RouteTable) -> RequestAddress:
     """The address that was meant; the very one that was given where it needs no forgiving."""
     route = address.route
-    if route.name == DEFAULT:
+    if route.name == DEFAULT_ROUTE:
         provider = _meant(address.target) if address.guessed else None
         if provider is None or provider not in table.routes:
             return address
@@ -165,8 +165,8 @@ def repair_address(address: RequestAddress, table: RouteTable) -> RequestAddress
     found = repair_target(route.name, address.target, base)
     if found is None:
         return address
-    slip = BaseUrlFault(found.slip, found.prefix, address.target)
-    return replace(address, route=route, target=found.target, slip=slip)
+    fault = BaseUrlFault(found.fault, found.prefix, address.target)
+    return replace(address, route=route, target=found.target, base_url_fault=fault)
 
 
 def _meant(target: str) -> str | None:

@@ -6,9 +6,18 @@ from dataclasses import dataclass
 import orjson
 
 from tapeway.core.json_text import Json
-from tapeway.core.model.messages import Response, Usage
+from tapeway.core.model.messages import Response
 from tapeway.core.streams.documents import documents
 from tapeway.providers.api_call import ApiCall
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens an LLM call was charged for, in OpenAI's terms."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from tapeway.body_files import check
 from tapeway.core.cassette.plan import Answer, Ask, Incoming, Replay
 from tapeway.core.http.request_line import origin_form, own_path
 from tapeway.core.http.routing import (
-    DEFAULT,
+    DEFAULT_ROUTE,
     BaseUrlFault,
     BaseUrlFaultKind,
     ProviderLookup,
@@ -80,14 +80,14 @@ class BaseUrlWarnings:
     def __init__(self) -> None:
         self._warned: set[tuple[str, BaseUrlFaultKind]] = set()
 
-    def tell(self, route: str, slip: BaseUrlFault, root: str) -> None:
-        """Warn of a slip below `root`, unless that was done. Nothing of the request is shown."""
-        if (route, slip.kind) in self._warned:
+    def tell(self, route: str, fault: BaseUrlFault, root: str) -> None:
+        """Warn of a fault below `root`, unless that was done. Nothing of the request is shown."""
+        if (route, fault.kind) in self._warned:
             return
-        self._warned.add((route, slip.kind))
+        self._warned.add((route, fault.kind))
         log.warning(
             "%s: %s, which is corrected: set it to %s, or to %s if the client adds the rest itself",
-            *(route, slip.fault, root + slip.prefix, root),
+            *(route, fault.message, root + fault.prefix, root),
         )
 
 
@@ -168,7 +168,7 @@ class Proxy:
             base=address.route.url or "",
             file=body if isinstance(body, BodyFile) else None,
         )
-        written = address.slip.written if address.slip is not None else None
+        written = address.base_url_fault.written if address.base_url_fault is not None else None
         plan = await broker.decide(
             exchange.cassette, Incoming(request, address.guessed, mode, written)
         )
@@ -187,8 +187,8 @@ class Proxy:
             target = own_path(target, authorities(raw))
         address = self._addresses(raw.method, target, raw.version, raw.raw_headers)
         exchange.address = address
-        if (slip := address.slip) is not None:
-            self._warnings.tell(address.route.name, slip, f"{origin(raw)}{address.prefix}")
+        if (fault := address.base_url_fault) is not None:
+            self._warnings.tell(address.route.name, fault, f"{origin(raw)}{address.prefix}")
         return address
 
     def _locate(
@@ -375,7 +375,7 @@ class Proxy:
             return False
         name = exchange.address.route.name
         return name == "ollama" or (
-            name == DEFAULT and self._owner(exchange.address.target, ()) == "ollama"
+            name == DEFAULT_ROUTE and self._owner(exchange.address.target, ()) == "ollama"
         )
 
     # What all of them need.
@@ -393,8 +393,8 @@ class Proxy:
     ) -> None:
         """Say how a request ended: the counts, the journal and the report have it from here."""
         address = exchange.address
-        if message is None and address is not None and address.slip is not None:
-            message = address.slip.fault
+        if message is None and address is not None and address.base_url_fault is not None:
+            message = address.base_url_fault.message
         if exchange.note is not None:
             message = f"{message}; {exchange.note}" if message else exchange.note
         usage = None if interaction is None else interaction.usage

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, SecretStr, mo
 
 from tapeway.core.http.addresses import Network
 from tapeway.core.http.routing import (
-    DEFAULT,
+    DEFAULT_ROUTE,
     Route,
     RouteTable,
     origin,
@@ -336,7 +336,7 @@ def _default_route(upstream: str | None) -> Route | None:
     for provider in PROVIDERS.values():
         if provider.url is not None and origin(upstream) == provider.url:
             return Route(provider.name, upstream)
-    return Route(DEFAULT, upstream)
+    return Route(DEFAULT_ROUTE, upstream)
 
 
 def _urls(settings: Settings) -> Iterator[str]:

@@ -23,8 +23,8 @@ from aiohttp.connector import Connection
 from yarl import URL
 
 from tapeway.body_files import stream
-from tapeway.core.http.headers import end_to_end, find_header
-from tapeway.core.http.routing import CASSETTE_HEADER, without_userinfo
+from tapeway.core.http.headers import CASSETTE_HEADER, end_to_end, find_header
+from tapeway.core.http.routing import without_userinfo
 from tapeway.core.model.messages import BodyFile, Request
 from tapeway.errors import UpstreamError
 from tapeway.upstream.address_guard import AddressGuard

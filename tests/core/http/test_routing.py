@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.http.routing import (
-    DEFAULT,
+    DEFAULT_ROUTE,
     RequestAddress,
     Route,
     RouteTable,
@@ -27,7 +27,7 @@ from tapeway.errors import RequestError
 
 OPENAI = Route("openai", "https://api.openai.com")
 AZURE = Route("azure", None)
-MINE = Route(DEFAULT, "http://127.0.0.1:9000/base")
+MINE = Route(DEFAULT_ROUTE, "http://127.0.0.1:9000/base")
 ROUTES = {"openai": OPENAI, "azure": AZURE}
 
 
@@ -95,7 +95,7 @@ def test_what_no_route_takes_may_still_be_recorded_on_the_default(
     target: str, headers: Headers
 ) -> None:
     assert address(target, *headers) == RequestAddress(
-        None, Route(DEFAULT, None), target, "", guessed=True
+        None, Route(DEFAULT_ROUTE, None), target, "", guessed=True
     )
 
 
@@ -107,9 +107,9 @@ def test_what_no_route_takes_may_still_be_recorded_on_the_default(
         ("/@smoke/openai", "smoke", "openai", "/", "/@smoke/openai"),
         ("/@a%2Fb.c/openai/x?y=1", "a/b.c", "openai", "/x?y=1", "/@a%2Fb.c/openai"),
         ("/@a%2fb/openai/x", "a/b", "openai", "/x", "/@a%2fb/openai"),
-        ("/@smoke//openai/x", "smoke", DEFAULT, "//openai/x", "/@smoke"),
-        ("/@smoke", "smoke", DEFAULT, "/", "/@smoke"),
-        ("/@smoke?a=b", "smoke", DEFAULT, "/?a=b", "/@smoke"),
+        ("/@smoke//openai/x", "smoke", DEFAULT_ROUTE, "//openai/x", "/@smoke"),
+        ("/@smoke", "smoke", DEFAULT_ROUTE, "/", "/@smoke"),
+        ("/@smoke?a=b", "smoke", DEFAULT_ROUTE, "/?a=b", "/@smoke"),
     ],
 )
 def test_a_path_may_begin_with_a_cassette(
@@ -185,7 +185,7 @@ def test_prefix_and_target_are_what_was_written(rest: str) -> None:
 
 
 def test_the_refusal_of_a_path_names_the_routes_there_are() -> None:
-    error = no_route_error(RouteTable(ROUTES), DEFAULT, "/nowhere?key=x")
+    error = no_route_error(RouteTable(ROUTES), DEFAULT_ROUTE, "/nowhere?key=x")
 
     assert (error.status, error.code) == (404, "no_route")
     assert "/nowhere" in error.message

@@ -1,6 +1,7 @@
 """Where requests, answers and the environment carry credentials."""
 
 import base64
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,7 @@ DIGEST = b'Digest username="me", response="0123"'
 VALUE = "synthetic-value-0123456789"
 
 
-def values(found: list[Secret]) -> set[bytes]:
+def values(found: Iterable[Secret]) -> set[bytes]:
     return {secret.value for secret in found}
 
 

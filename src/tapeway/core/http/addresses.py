@@ -1,4 +1,4 @@
-"""Which addresses an upstream's name may stand for.
+"""Which addresses an upstream's host name may resolve to.
 
 An address that somebody wrote down (`http://10.0.0.5`, `http://localhost`) is meant. A name is
 looked up, and whoever answers the look-up could send the proxy anywhere: to this machine, to a

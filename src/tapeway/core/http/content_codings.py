@@ -1,9 +1,8 @@
 """Content codings taken off within bounds (RFC 9110 section 8.4), whole or piece by piece.
 
-A coded body is a small thing that may claim to be a huge one, so every coding of a stack is bounded
-twice: by how much may come out of it at all, and by how many times what went in.
-
-Coded bodies as a cassette holds them: plain, so that people can read them and any client take them.
+A cassette holds bodies plain, so that people can read them and any client take them. A coded body
+is small and may decode to a huge one, so every coding of a stack is bounded twice: by how much may
+come out of it at all, and by how many times what went in.
 """
 
 import zlib
@@ -25,11 +24,13 @@ MIB = 1024 * 1024
 
 MAX_DECODED = 32 * MIB
 """More than this is not looked into: a small bomb must not become a large body in memory."""
+
 FREE = MIB
+"""So much may come out of a body however small it is."""
 
 MAX_RATIO = 200
-"""What comes out beyond the first MiB may be this many times what went in. Deflate alone reaches a
-thousand, but on nothing that is worth reading."""
+"""What comes out beyond FREE may be this many times what went in. Deflate alone reaches a thousand,
+but on nothing that is worth reading."""
 
 BodyEnd = Literal["complete", "cut", "bad", "large"]
 """How a coded body ended: whole; in its middle; with what is not in its coding; out of bounds."""
@@ -46,40 +47,17 @@ _GZIP, _ZLIB, _RAW = 31, 15, -15
 _ZSTD_WINDOW: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
 _BROKEN = (zlib.error, brotli.error, zstd.ZstdError)
 
-# Digests of the coded form: those of the plain one would be others.
-_OF_THE_CODING = frozenset(
+# The coding, and digests of the coded body: those of the plain one would be others.
+_CODING_FIELDS = frozenset(
     {CONTENT_ENCODING, b"content-digest", b"content-md5", b"digest", b"repr-digest"}
 )
 _PARTIAL, _NOT_MODIFIED = 206, 304
 
 
-class _TooLarge(Exception):
-    """More comes out than may."""
-
-
-class _Step(Protocol):
-    """One coding of a stack; gives no more than `room` or raises _TooLarge."""
-
-    @property
-    def ended(self) -> bool: ...
-
-    def feed(self, data: bytes, room: int) -> bytes: ...
-
-
-class _Member(Protocol):
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def unused_data(self) -> bytes: ...
-
-    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
-
-
 class Decoder:
     """Takes codings off a body that comes piece by piece."""
 
-    def __init__(self, steps: list[_Step], limit: int) -> None:
+    def __init__(self, steps: list["_Step"], limit: int) -> None:
         self._steps = [_Bounded(step, limit) for step in steps]
         self._fault: Literal["bad", "large"] | None = None
 
@@ -127,7 +105,10 @@ def decode(coding: bytes, body: bytes) -> bytes | None:
 
 
 def decode_leniently(coding: bytes, body: bytes) -> bytes:
-    """What can be read of a body before it breaks off or breaks bounds; nothing of an unknown coding."""
+    """What can be read of a body before it breaks off or exceeds the bounds.
+
+    Nothing of a body in an unknown coding.
+    """
     made = decoder(coding)
     if made is None:
         return b""
@@ -136,8 +117,71 @@ def decode_leniently(coding: bytes, body: bytes) -> bytes:
 
 
 def content_coding(headers: Headers) -> bytes:
-    """The codings of a body in the order they were put on, empty for none."""
+    """The value of Content-Encoding, of several fields together; empty for none."""
     return b", ".join([value for name, value in headers if name.lower() == CONTENT_ENCODING])
+
+
+def readable_request(request: Request) -> Request:
+    """The request with its content coding taken off, or as it came where that cannot be done."""
+    coding = content_coding(request.headers)
+    if not coding or not request.body or (plain := decode(coding, request.body)) is None:
+        return request
+    return replace(request, headers=without_coding_fields(request.headers), body=plain)
+
+
+def readable_response(response: Response, method: str, *, cut: bool = False) -> Response:
+    """The response with its content coding taken off, or as it came where that cannot be done.
+
+    Chunks end where they ended on the wire; one that holds nothing readable yet joins the next.
+    Nothing is done to a part of a body (206), nor under a coding that is unknown, broken, or grows
+    out of bounds. `cut` says that the response is known to have broken off: what came is read.
+    """
+    coding = content_coding(response.headers)
+    if not response.chunks or not has_content_coding(response, method):
+        return response
+    if (made := decoder(coding)) is None:
+        return response
+    fed = [(chunk, made.feed(chunk.data)) for chunk in response.chunks]
+    if (ending := made.finish()) != "complete" and not (cut and ending == "cut"):
+        return response
+    chunks = tuple([replace(chunk, data=plain) for chunk, plain in fed if plain])
+    head = replace(response.head, headers=without_coding_fields(response.headers))
+    return replace(response, head=head, chunks=chunks)
+
+
+def has_content_coding(response: Response, method: str) -> bool:
+    """Whether a content coding can be taken off: there is one, and the body is a whole one."""
+    if method.upper() == "HEAD" or response.status in (_PARTIAL, _NOT_MODIFIED):
+        return False
+    return bool(content_coding(response.headers))
+
+
+def without_coding_fields(headers: Headers) -> Headers:
+    """The fields that a body has when its coding was taken off."""
+    return tuple([pair for pair in headers if pair[0].lower() not in _CODING_FIELDS])
+
+
+class _TooLarge(Exception):
+    """More comes out than may."""
+
+
+class _Step(Protocol):
+    """One coding of a stack; gives no more than `room` or raises _TooLarge."""
+
+    @property
+    def ended(self) -> bool: ...
+
+    def feed(self, data: bytes, room: int) -> bytes: ...
+
+
+class _Member(Protocol):
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
 class _Bounded:
@@ -259,43 +303,3 @@ _CODINGS: dict[bytes, Callable[[], _Step]] = {
     b"br": _BrotliDecoder,
     b"zstd": _zstd,
 }
-
-
-def readable_request(request: Request) -> Request:
-    """The request with its content coding taken off, or as it came where that cannot be done."""
-    coding = content_coding(request.headers)
-    if not coding or not request.body or (plain := decode(coding, request.body)) is None:
-        return request
-    return replace(request, headers=without_coding_fields(request.headers), body=plain)
-
-
-def readable_response(response: Response, method: str, *, cut: bool = False) -> Response:
-    """The answer with its content coding taken off, or as it came where that cannot be done.
-
-    Chunks end where they ended on the wire; one that holds nothing readable yet joins the next.
-    Nothing is done to a part of a body (206), nor under a coding that is unknown, broken, or grows
-    out of bounds. `cut` says that the answer is known to have broken off: what came is read.
-    """
-    coding = content_coding(response.headers)
-    if not response.chunks or not has_content_coding(response, method):
-        return response
-    if (made := decoder(coding)) is None:
-        return response
-    fed = [(chunk, made.feed(chunk.data)) for chunk in response.chunks]
-    if (ending := made.finish()) != "complete" and not (cut and ending == "cut"):
-        return response
-    chunks = tuple([replace(chunk, data=plain) for chunk, plain in fed if plain])
-    head = replace(response.head, headers=without_coding_fields(response.headers))
-    return replace(response, head=head, chunks=chunks)
-
-
-def has_content_coding(response: Response, method: str) -> bool:
-    """Whether there is a content coding, on a whole body."""
-    if method.upper() == "HEAD" or response.status in (_PARTIAL, _NOT_MODIFIED):
-        return False
-    return bool(content_coding(response.headers))
-
-
-def without_coding_fields(headers: Headers) -> Headers:
-    """The fields of a body whose coding was taken off."""
-    return tuple([pair for pair in headers if pair[0].lower() not in _OF_THE_CODING])

@@ -1,7 +1,4 @@
-"""The parts of a multipart body (RFC 2046, RFC 7578), as far as matching needs them.
-
-URL-encoded form bodies as AgentTape keeps them: a map, a repeated name holding a list.
-"""
+"""Form bodies: multipart (RFC 2046, RFC 7578) as far as matching needs it, and URL-encoded."""
 
 import re
 from collections.abc import Mapping
@@ -57,7 +54,7 @@ def boundary(content_type: bytes) -> bytes | None:
 
 
 def parse_part(piece: bytes) -> FormPart | None:
-    """What stands between two delimiters as a part, or None where it is none."""
+    """The part that stands between two delimiters, or None where it is none."""
     # What follows a delimiter on its line is padding (RFC 2046 section 5.1.1).
     padding, line_end, rest = piece.partition(b"\r\n")
     if padding.strip(b" \t") or not line_end:
@@ -84,15 +81,18 @@ def _fields(head: bytes) -> dict[str, str]:
 
 
 def parse_form(body: bytes) -> dict[str, Json]:
-    """The fields of a form. Raises UnicodeDecodeError for a body that is not UTF-8."""
+    """The fields of a URL-encoded form; a repeated name has a list of its values.
+
+    Raises UnicodeDecodeError for a body that is not UTF-8.
+    """
     values: dict[str, list[Json]] = {}
     for name, value in parse_qsl(body.decode("utf-8"), keep_blank_values=True):
         values.setdefault(name, []).append(value)
     return {name: found[0] if len(found) == 1 else found for name, found in values.items()}
 
 
-def dump(form: Mapping[str, Json]) -> bytes:
-    """The body that says these fields; a repeated name's values come one after the other."""
+def dump_form(form: Mapping[str, Json]) -> bytes:
+    """The URL-encoded body with these fields; a repeated name's values come one after the other."""
     pairs: list[tuple[str, str]] = []
     for name, value in form.items():
         values = value if isinstance(value, list) else [value]

@@ -26,7 +26,10 @@ HOP_BY_HOP = frozenset(
 )
 """Proxy-Authorization is not among them: behind a reverse proxy it is the upstream's business."""
 
-OWN = frozenset({b"tapeway-outcome", b"tapeway-cassette", b"tapeway-interaction"})
+CASSETTE_HEADER = b"tapeway-cassette"
+"""Names the cassette of a request whose path does not."""
+
+OWN = frozenset({b"tapeway-outcome", CASSETTE_HEADER, b"tapeway-interaction"})
 """Fields tapeway itself adds; another tapeway's, upstream of us, would contradict ours."""
 
 STORED_REQUEST_HEADERS = frozenset(
@@ -80,7 +83,7 @@ def request_fields(headers: Headers) -> RequestFields:
         expect=find_header(headers, b"expect"),
         upgrade=find_header(headers, b"upgrade"),
         transfer_encoding=find_header(headers, b"transfer-encoding"),
-        cassette=find_header(headers, b"tapeway-cassette"),
+        cassette=find_header(headers, CASSETTE_HEADER),
         content_type=find_header(headers, b"content-type") or b"",
         content_encoding=find_header(headers, b"content-encoding"),
         unreadable=unreadable(headers),

@@ -1,11 +1,11 @@
-"""From the path an app asked for to the cassette, the route and the target below it.
+"""Routing: from the path an app asked for to the cassette, the route and the target below it.
 
     /@smoke/openai/v1/models?limit=2
      └cassette  └route  └──target────┘
 
-The target is cut out of the raw request line and never re-encoded: signatures cover it.
-
-Where an answer sends its client: not around the proxy.
+The target is cut out of the raw request line and never re-encoded: signatures cover it. The way
+back: a `Location` in a response is rewritten so that the client does not go around the proxy, and
+recordings of other tools get the route that their origin belongs to.
 """
 
 import re
@@ -20,16 +20,19 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import Headers, Request, ResponseHead
 from tapeway.errors import NoRoute, RequestError
 
-DEFAULT = "default"
-CASSETTE_HEADER = b"tapeway-cassette"
+DEFAULT_ROUTE = "default"
+"""The name of the route of every path that no other route takes."""
+
+ProviderLookup = Callable[[str, Headers], str | None]
+"""Names the provider that a target without a route belongs to, or None."""
+
+BaseUrlFaultKind = Literal["doubled", "missing"]
+
+_LOCATION = b"location"
 _NAME_SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _MAX_SEGMENTS = 8
 _AUTHORITY = re.compile(r"(?:https?:)?//[^/?#]*", re.IGNORECASE)
 _USERINFO = re.compile(r"((?:[a-z][a-z0-9+.-]*:)?//)?[^/?#]*@", re.IGNORECASE)
-
-ProviderLookup = Callable[[str, Headers], str | None]
-"""Names the provider an unprefixed target belongs to, or None."""
-LOCATION = b"location"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +51,11 @@ class RouteTable:
     default: Route | None = None
 
 
-BaseUrlFaultKind = Literal["doubled", "missing"]
-
-
 @dataclass(frozen=True, slots=True)
 class BaseUrlFault:
-    """A base URL that was forgiven: its version is there twice or not at all.
+    """A wrong base URL that was repaired: its version is there twice or not at all.
 
-    `prefix` is what a right target begins with, `written` the target as it came.
+    `prefix` is what a correct target begins with, `written` the target as it came.
     """
 
     kind: BaseUrlFaultKind
@@ -63,7 +63,7 @@ class BaseUrlFault:
     written: str
 
     @property
-    def fault(self) -> str:
+    def message(self) -> str:
         """What is wrong, in words that show nothing of the request."""
         how = "has its version twice" if self.kind == "doubled" else "lacks its version"
         return f"the client's base URL {how}"
@@ -84,7 +84,7 @@ class RequestAddress:
     target: str
     prefix: str
     guessed: bool = False
-    slip: BaseUrlFault | None = None
+    base_url_fault: BaseUrlFault | None = None
     attempt: int = 0
 
 
@@ -122,7 +122,7 @@ def resolve(
         return RequestAddress(cassette, table.default, rest, prefix)
     if (name := owner(rest, headers)) is not None and name in table.routes:
         return RequestAddress(cassette, table.routes[name], rest, prefix, guessed=True)
-    return RequestAddress(cassette, Route(DEFAULT, None), rest, prefix, guessed=True)
+    return RequestAddress(cassette, Route(DEFAULT_ROUTE, None), rest, prefix, guessed=True)
 
 
 def no_route_error(table: RouteTable, route: str, target: str) -> NoRoute:
@@ -139,12 +139,12 @@ def no_route_error(table: RouteTable, route: str, target: str) -> NoRoute:
 
 def assign_routes(stored: StoredCassette, table: RouteTable) -> StoredCassette:
     """The cassette with a route given to recordings that name none, by their origin."""
-    adopted = [assign_route(each, table) for each in stored.interactions]
-    return replace(stored, interactions=tuple(adopted))
+    routed = [assign_route(each, table) for each in stored.interactions]
+    return replace(stored, interactions=tuple(routed))
 
 
 def assign_route(item: AnyInteraction, table: RouteTable) -> AnyInteraction:
-    """The same for one. What an SDK was asked for has no origin, and answers on any route."""
+    """The same for one. A call recorded at an SDK has no origin, and is replayed on any route."""
     if isinstance(item, ForeignInteraction):
         exchange = item.exchange
         if exchange is None or exchange.request.route or not exchange.request.base:
@@ -158,10 +158,10 @@ def assign_route(item: AnyInteraction, table: RouteTable) -> AnyInteraction:
 
 def with_route(request: Request, table: RouteTable) -> Request:
     """A recorded request that names no route, with the one its origin has."""
-    named = [*table.routes.values(), *([table.default] if table.default else [])]
+    routes = [*table.routes.values(), *([table.default] if table.default else [])]
     bases = [
         (urlsplit(route.url).path.rstrip("/"), route.name)
-        for route in named
+        for route in routes
         if route.url is not None and same_origin(request.base, route.url)
     ]
     # The longest base path says most about where a recording was made.
@@ -169,24 +169,28 @@ def with_route(request: Request, table: RouteTable) -> Request:
         if request.target.startswith(base + "/"):
             target = request.target[len(base) :]
             return replace(request, route=name, base=request.base + base, target=target)
-    return replace(request, route=DEFAULT)
+    return replace(request, route=DEFAULT_ROUTE)
 
 
-def origin(url: str) -> str:
-    """`scheme://host[:port]` of a URL in lower case, default ports and userinfo left out."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if ":" in host:
-        host = f"[{host}]"
-    default = {"http": 80, "https": 443}.get(parts.scheme)
-    port = "" if parts.port in (None, default) else f":{parts.port}"
-    return f"{parts.scheme}://{host}{port}"
+def with_proxy_location(
+    head: ResponseHead, request: Headers, base: str, prefix: str
+) -> ResponseHead:
+    """The head with a Location on the upstream's own origin pointing at the proxy.
 
-
-def without_userinfo(url: str) -> str:
-    """The URL with no user name or password in it, fit to be shown and stored."""
-    found = _USERINFO.match(url)
-    return url if found is None else (found[1] or "") + url[found.end() :]
+    `request` are the client's fields, whose Host is what it calls the proxy; `prefix` is what stood
+    before the path below the upstream's `base`.
+    """
+    host = find_header(request, b"host")
+    if not base or not host or find_header(head.headers, _LOCATION) is None:
+        return head
+    proxy = f"http://{host.decode('latin-1')}{prefix}"
+    headers = [
+        (name, rewrite_location(value.decode("latin-1"), base, proxy).encode("latin-1"))
+        if name.lower() == _LOCATION
+        else (name, value)
+        for name, value in head.headers
+    ]
+    return replace(head, headers=tuple(headers))
 
 
 def rewrite_location(location: str, upstream: str, proxy: str) -> str:
@@ -220,6 +224,23 @@ def same_origin(url: str, upstream: str) -> bool:
         return False
 
 
+def origin(url: str) -> str:
+    """`scheme://host[:port]` of a URL in lower case, default ports and userinfo left out."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if ":" in host:
+        host = f"[{host}]"
+    default = {"http": 80, "https": 443}.get(parts.scheme)
+    port = "" if parts.port in (None, default) else f":{parts.port}"
+    return f"{parts.scheme}://{host}{port}"
+
+
+def without_userinfo(url: str) -> str:
+    """The URL with no user name or password in it, fit to be shown and stored."""
+    found = _USERINFO.match(url)
+    return url if found is None else (found[1] or "") + url[found.end() :]
+
+
 def _cut_cassette(target: str) -> tuple[str | None, str, str]:
     if not target.startswith("/@"):
         return None, "", target
@@ -232,24 +253,3 @@ def _cut_segment(target: str) -> tuple[str, str]:
     path, question, query = target.partition("?")
     segment, _, rest = path[1:].partition("/")
     return segment, f"/{rest}{question}{query}"
-
-
-def with_proxy_location(
-    head: ResponseHead, request: Headers, base: str, prefix: str
-) -> ResponseHead:
-    """The head with a Location on the upstream's own origin pointing at the proxy.
-
-    `request` are the client's fields, which say what it calls the proxy; `prefix` is what stood
-    before the path below the upstream's `base`.
-    """
-    host = find_header(request, b"host")
-    if not base or not host or find_header(head.headers, LOCATION) is None:
-        return head
-    proxy = f"http://{host.decode('latin-1')}{prefix}"
-    headers = [
-        (name, rewrite_location(value.decode("latin-1"), base, proxy).encode("latin-1"))
-        if name.lower() == LOCATION
-        else (name, value)
-        for name, value in head.headers
-    ]
-    return replace(head, headers=tuple(headers))

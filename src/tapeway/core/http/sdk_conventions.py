@@ -1,8 +1,7 @@
-"""What SDKs send and read beyond HTTP itself: which try of a call a request is, and errors they show.
+"""What SDKs expect: how they mark a repeated call, and the error body they show to their user.
 
 SDKs that retry say so on each try: Stainless ones (OpenAI, Anthropic, Groq, …) count repeats in
-`x-stainless-retry-count`, AWS's count tries in `amz-sdk-request: attempt=2; max=3`. The fields of
-an error are those the OpenAI, Anthropic, Google and AWS clients print.
+`x-stainless-retry-count`, AWS's count tries in `amz-sdk-request: attempt=2; max=3`.
 """
 
 import re
@@ -28,7 +27,10 @@ def attempt_number(headers: Headers) -> int:
 def error_document(
     code: str, message: str, request_id: str, tapeway: Mapping[str, Json]
 ) -> dict[str, Json]:
-    """The error as every listener answers it; `tapeway` says more to people and tools."""
+    """The body of an error of tapeway's own; `tapeway` says more to people and tools.
+
+    The fields are those that the OpenAI, Anthropic, Google and AWS clients print.
+    """
     error: dict[str, Json] = {
         "type": code,
         "code": code,

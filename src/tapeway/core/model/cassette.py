@@ -1,10 +1,4 @@
-"""The values that travel between client, cassette and upstream.
-
-Header names and values are bytes, so that order, case, repeats and odd octets are kept as they
-came. Bodies are whole; a response remembers where its chunks ended and when they came.
-
-What processes that use one store know of each other: turns, leases, and what is in force.
-"""
+"""What a store holds and hands out: cassettes, recordings, leases, and entries of lists."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,13 +17,16 @@ class CassetteHead:
 
 
 LeakCheck = Callable[[AnyInteraction, Json, bytes], None]
-"""Raises `core.guard.Sighted` when an interaction, its document, or the text that is written shows
-a credential."""
+"""Raises `LeakFound` when an interaction, its document, or the text that is written shows a
+credential."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to ask the upstream for all who ask the same; a later owner has a higher fence."""
+    """The right to ask the upstream for all who ask the same.
+
+    A later owner has a higher fence, so that a store can refuse what an earlier one still writes.
+    """
 
     name: str
     key: bytes
@@ -38,7 +35,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class CursorStep:
-    """How a recording moves on where its key stands: `moved` makes the new state of the old one."""
+    """How a recording moves a key's cursor on: `advance` makes the new state of the old one."""
 
     take: int
     key: bytes
@@ -47,28 +44,28 @@ class CursorStep:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One durable step: an interaction, and the indexes of the earlier ones it takes the place of."""
+    """One durable step: an interaction, and the indexes of the earlier ones it replaces."""
 
     interaction: AnyInteraction
     supersedes: tuple[int, ...] = ()
     check: LeakCheck | None = field(default=None, compare=False, repr=False)
-    """Asked before the interaction is written; a store that does not is no store."""
+    """Every store calls it before it writes the interaction."""
     lease: Lease | None = None
-    """In a shared store: it is written only while this still holds."""
+    """In a shared store: the interaction is written only while this lease is held."""
     step: CursorStep | None = field(default=None, compare=False, repr=False)
-    """In a shared store: taken together with it."""
+    """In a shared store: taken in the same transaction."""
 
     @property
     def exchange(self) -> Interaction:
-        """The interaction, where it can be no other than one that HTTP carries."""
+        """The interaction, where only one that HTTP carries is possible. Raises TypeError."""
         if isinstance(self.interaction, ForeignInteraction):
-            raise TypeError("an interaction of another kind has no request of HTTP")
+            raise TypeError("an interaction of another kind has no HTTP request")
         return self.interaction
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCassette:
-    """A cassette as a store holds it."""
+    """A cassette as a store holds it, in memory as a whole."""
 
     head: CassetteHead
     interactions: tuple[AnyInteraction, ...] = ()
@@ -78,8 +75,8 @@ class StoredCassette:
 class CassetteStat:
     """What a list of cassettes shows; `modified_at` is ISO 8601 in UTC.
 
-    `mark` is another one after every change, also of a cassette that was removed and came back; it
-    says nothing else.
+    `mark` differs after every change, also of a cassette that was removed and came back; it says
+    nothing else.
     """
 
     size_bytes: int
@@ -89,7 +86,7 @@ class CassetteStat:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A cassette without its recordings: to read it costs the same however many there are.
+    """A cassette without its recordings; reading it costs the same however many there are.
 
     `sources` are the route and base of its recordings, each pair once.
     """
@@ -101,7 +98,7 @@ class Outline:
 
 @dataclass(frozen=True, slots=True)
 class TakenRecording:
-    """A recording and the take it was made in, 0 for one that was brought in."""
+    """A recording and the take it was made in, 0 for one that was imported."""
 
     item: AnyInteraction
     take: int = 0

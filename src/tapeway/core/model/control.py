@@ -1,8 +1,7 @@
-"""What processes that use one store know of each other: turns, leases, and what is in force.
+"""What is in force: the mode of each cassette, the active one, and the takes; and the mode table.
 
-Changes of what is in force: mode, active cassette, takes. Each makes a new `Control` of an old.
-
-The mode table: what a mode does with a request that is recorded, and with one that is not.
+A take is one run through a cassette: in it, each key's recordings are replayed in order.
+Instances that share a store share one `Control`; each change makes a new one of the old one.
 """
 
 from collections.abc import Mapping
@@ -19,8 +18,8 @@ Outcome = Literal["replayed", "recorded", "live", "miss", "error"]
 class ModePolicy:
     """One row of the table.
 
-    `replays`: a recording answers. `asks`: the upstream may be contacted. `records`: its answer is
-    kept. `replaces`: the first answer of a take displaces those of earlier takes.
+    `replays`: a recording answers. `asks`: the upstream may be contacted. `records`: its response
+    is stored. `replaces`: the first recording of a key in a take replaces those of earlier takes.
     """
 
     replays: bool
@@ -39,7 +38,7 @@ MODE_POLICIES: dict[Mode, ModePolicy] = {
 
 @dataclass(frozen=True, slots=True)
 class CursorState:
-    """Where a key stands in a take; `version` changes with every advance."""
+    """The cursor of a key in a take: which recording is next; `version` changes with every step."""
 
     state: bytes
     version: int
@@ -80,8 +79,8 @@ def with_mode(now: Control, mode: Mode, cassette: str | None = None) -> Control:
         return after
     number = now.takes + 1
     # Those with a mode of their own go on in their take.
-    kept = {name: now.take_of(name) for name in now.modes}
-    return replace(after, takes=number, since=number, cassette_takes=kept)
+    own_takes = {name: now.take_of(name) for name in now.modes}
+    return replace(after, takes=number, since=number, cassette_takes=own_takes)
 
 
 def with_active(now: Control, name: str, mode: Mode | None = None) -> Control:

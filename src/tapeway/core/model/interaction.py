@@ -1,10 +1,4 @@
-"""What tells one recording from others when its number has changed.
-
-The values that travel between client, cassette and upstream.
-
-Header names and values are bytes, so that order, case, repeats and odd octets are kept as they
-came. Bodies are whole; a response remembers where its chunks ended and when they came.
-"""
+"""One recorded exchange: an interaction, its foreign kind, and its fingerprint."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -52,7 +46,7 @@ AnyInteraction = Interaction | ForeignInteraction
 
 
 def exchange_of(item: AnyInteraction) -> Interaction | None:
-    """What answers over HTTP, None for an interaction that nothing there asks for."""
+    """The interaction as HTTP carries it, None for one that no HTTP request asks for."""
     return item if isinstance(item, Interaction) else item.exchange
 
 
@@ -78,12 +72,13 @@ def replace_large_bodies(
 
 
 def fingerprint(item: Interaction) -> str:
-    """Sixteen hex digits for what was asked and answered; no time, header, host or number is in it.
+    """Sixteen hex digits that find an interaction again when its index has changed.
 
+    They stand for what was asked and answered; no time, header, host or index is in them.
     Costs a hash over both bodies, unless they lie in files.
     """
     request, response = item.request, item.response
-    said = (
+    parts = (
         request.method.encode("utf-8", "surrogateescape"),
         request.url.partition("://")[2].partition("/")[2].encode("utf-8", "surrogateescape"),
         _body(request),
@@ -91,12 +86,12 @@ def fingerprint(item: Interaction) -> str:
         _body(response),
         item.failure.kind.encode() if item.failure is not None else b"",
     )
-    found = hashlib.sha256()
-    for each in said:
+    digest = hashlib.sha256()
+    for each in parts:
         # A length keeps two different divisions of the same bytes apart.
-        found.update(b"%d:" % len(each))
-        found.update(each)
-    return found.hexdigest()[:16]
+        digest.update(b"%d:" % len(each))
+        digest.update(each)
+    return digest.hexdigest()[:16]
 
 
 def _body(message: Request | Response) -> bytes:

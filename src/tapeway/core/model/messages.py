@@ -1,18 +1,8 @@
-"""The values that travel between client, cassette and upstream.
+"""Requests and responses as they travel between client, cassette and upstream.
 
 Header names and values are bytes, so that order, case, repeats and odd octets are kept as they
-came. Bodies are whole; a response remembers where its chunks ended and when they came.
-
-Where the pieces of a large body ended and when they came, packed: there may be a million.
-
-Where the pieces of a body end after secrets in it were exchanged for placeholders.
-
-What of an upstream's trouble can be recorded, and replayed as what it was.
-
-How near two requests of one key are by their headers.
-
-It decides only which of several equal recordings comes first: a step of a digest login, or the one
-of two users whose cookie it is.
+came. A body is whole; a response remembers where its chunks ended and when they came. A body of
+more than 1 MiB lies in a file, and the message says where.
 """
 
 from array import array
@@ -23,23 +13,21 @@ from typing import Literal
 Headers = tuple[tuple[bytes, bytes], ...]
 """Fields in wire order, names in wire case."""
 
+CredentialHeaders = tuple[tuple[str, str], ...]
+"""Header fields that carried a credential, with placeholders for the credentials."""
+
 Framing = Literal["length", "chunked", "close"]
 """How the upstream marked the end of its body (RFC 9112 section 6.3); `close` cannot show a cut."""
 
-LARGE_BODY = 1024 * 1024
-"""A body with more bytes than this lies in a file."""
-
 Verdict = Literal["", "complete", "marked", "error", "truncated"]
-"""How an answer ended: whole by its framing, by its protocol's end mark too, whole but reporting an
-error inside a success, or cut; empty where nobody looked (another tool's recording)."""
+"""How a response ended: whole by its framing, by its protocol's end mark too, whole but reporting
+an error inside a success, or cut; empty where nobody looked (another tool's recording)."""
 
 FailureKind = Literal["cut", "reset", "timeout"]
-"""Ended in the middle, broken off without any answer, or silent for too long."""
-_KINDS: Mapping[str, FailureKind] = {
-    "upstream_truncated": "cut",
-    "upstream_reset": "reset",
-    "upstream_timeout": "timeout",
-}
+"""Ended in the middle, broken off without any response, or silent for too long."""
+
+LARGE_BODY = 1024 * 1024
+"""A body with more bytes than this lies in a file."""
 
 FAILURE_MESSAGES: Mapping[FailureKind, str] = {
     "cut": "the upstream broke off in the middle of its answer",
@@ -47,11 +35,76 @@ FAILURE_MESSAGES: Mapping[FailureKind, str] = {
     "timeout": "the upstream did not answer in time",
 }
 """What a recording says; the error of the live call names the upstream and what to do."""
-CredentialHeaders = tuple[tuple[str, str], ...]
+
+_FAILURE_OF_ERROR: Mapping[str, FailureKind] = {
+    "upstream_truncated": "cut",
+    "upstream_reset": "reset",
+    "upstream_timeout": "timeout",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PartDigest:
+    """One part of a large multipart body; `digest` is the SHA-256 of its content in hex."""
+
+    name: str | None
+    filename: str | None
+    content_type: str | None
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class BodyFile:
+    """A body too large for memory: where its bytes lie, how many they are, their SHA-256 in hex.
+
+    `path` is empty where only that is known; `parts` is set for a multipart request.
+    """
+
+    path: str
+    size: int
+    digest: str
+    parts: tuple[PartDigest, ...] | None = None
+    hold: object = field(default=None, compare=False, repr=False)
+    """Keeps a temporary file from being deleted as long as somebody refers to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as it goes to the upstream, with the proxy's own addressing taken off.
+
+    `target` is the raw path and query below `base`, the route's URL; `base` is empty while no
+    upstream is configured.
+    """
+
+    route: str
+    method: str
+    target: str
+    headers: Headers = ()
+    body: bytes = b""
+    base: str = ""
+    file: BodyFile | None = None
+    """Holds the body instead of `body` when it is large."""
+    credentials: CredentialHeaders = ()
+    """Set for a request that a cassette holds."""
+
+    @property
+    def url(self) -> str:
+        return self.base + self.target
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseChunk:
+    """One piece of a body and when it came, in milliseconds since the request was sent."""
+
+    data: bytes
+    at_ms: float = 0.0
 
 
 class ChunkTimes:
-    """Pairs of milliseconds and bytes, in order; grows while a body is collected."""
+    """When each chunk of a body came, in milliseconds, and its length in bytes.
+
+    Packed, since there may be a million. It grows while a body is collected.
+    """
 
     __slots__ = ("_lengths", "_times")
 
@@ -92,63 +145,6 @@ class ChunkTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class PartDigest:
-    """One part of a large multipart body; `digest` is the SHA-256 of its content in hex."""
-
-    name: str | None
-    filename: str | None
-    content_type: str | None
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class BodyFile:
-    """A body too large for memory: where its bytes lie, how many they are, their SHA-256 in hex.
-
-    `path` is empty where only that is known; `parts` is set for a multipart request.
-    """
-
-    path: str
-    size: int
-    digest: str
-    parts: tuple[PartDigest, ...] | None = None
-    hold: object = field(default=None, compare=False, repr=False)
-    """Keeps a temporary file in being as long as somebody refers to it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request as it goes to the upstream, with the proxy's own addressing taken off.
-
-    `target` is the raw path and query below `base`, the route's URL; `base` is empty while no
-    upstream is configured.
-    """
-
-    route: str
-    method: str
-    target: str
-    headers: Headers = ()
-    body: bytes = b""
-    base: str = ""
-    file: BodyFile | None = None
-    """Holds the body instead of `body` when it is large."""
-    credentials: tuple[tuple[str, str], ...] = ()
-    """Of a request a cassette holds: the headers that carried a credential, each with placeholders."""
-
-    @property
-    def url(self) -> str:
-        return self.base + self.target
-
-
-@dataclass(frozen=True, slots=True)
-class ResponseChunk:
-    """One piece of a body and when it came, in milliseconds since the request was sent."""
-
-    data: bytes
-    at_ms: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class ResponseHead:
     """What an upstream says before its body; `length` is the one it announced, if it did."""
 
@@ -162,7 +158,7 @@ class ResponseHead:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole answer. Under `length` framing the chunks are one piece.
+    """A whole response. Under `length` framing the chunks are one piece.
 
     A large body lies in `file`; then `chunks` is empty, and `chunk_times` holds the time and the
     length of each.
@@ -192,31 +188,36 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an upstream's answer did not come whole; the response holds what did come."""
+    """Why an upstream's response did not come whole; the response holds what did come."""
 
     kind: FailureKind
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens an LLM call was charged for, in OpenAI's terms."""
+def failure_of_error(code: str, *, begun: bool) -> Failure | None:
+    """The failure to record for an error's code, None for an error of another kind.
 
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
+    `begun` says that a head had come: what is reset after that is cut.
+    """
+    kind = _FAILURE_OF_ERROR.get(code)
+    if kind is None:
+        return None
+    if begun and kind == "reset":
+        kind = "cut"
+    return Failure(kind, FAILURE_MESSAGES[kind])
 
 
 def move_chunk_ends(
-    chunk_times: ChunkTimes, exchanged: Iterable[tuple[int, int, int]]
+    chunk_times: ChunkTimes, replaced: Iterable[tuple[int, int, int]]
 ) -> ChunkTimes:
-    """The chunks with every end where it was; one inside a secret moves to its placeholder's end.
+    """The chunks of a body in which secrets were replaced, every end where it was.
 
-    A piece of which nothing is left joins the next. `exchanged` holds in order where each secret
-    began and ended, and how many bytes stand for it.
+    `replaced` holds in order where each secret began and ended, and how many bytes its placeholder
+    has. An end inside a secret moves to the end of its placeholder; a chunk of which nothing is
+    left joins the next.
     """
     found = ChunkTimes()
-    waiting = iter(exchanged)
+    waiting = iter(replaced)
     span = next(waiting, None)
     border = shift = before = 0
     for at_ms, length in chunk_times:
@@ -233,16 +234,3 @@ def move_chunk_ends(
             found.add(at_ms, moved - before)
             before = moved
     return found
-
-
-def failure_of_error(code: str, *, begun: bool) -> Failure | None:
-    """The failure behind an error's code, or None where it is none of the upstream's answer.
-
-    `begun` says that a head had come: what is reset after that is cut.
-    """
-    kind = _KINDS.get(code)
-    if kind is None:
-        return None
-    if begun and kind == "reset":
-        kind = "cut"
-    return Failure(kind, FAILURE_MESSAGES[kind])

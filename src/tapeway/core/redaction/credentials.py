@@ -1,7 +1,4 @@
-"""Where a request or an answer carries a credential, and what its value is.
-
-The credentials that a process was given in its environment.
-"""
+"""Where a request, a response or the environment carries a credential, and what its value is."""
 
 import base64
 import binascii
@@ -75,8 +72,9 @@ URL_HEADERS = frozenset(
 
 LINK_URL = re.compile(rb"(?<=<)[^<>]*(?=>)")
 """A URL in a Link field."""
+
 _PARAMETER = re.compile(rb"[?&#]([^?=&#]*)=([^&#]+)")
-_NAMED = frozenset(
+_CREDENTIAL_HEADERS = frozenset(
     {
         b"authorization",
         b"proxy-authorization",
@@ -91,7 +89,7 @@ _NAMED = frozenset(
         b"mcp-session-id",
     }
 )
-_TELLING = re.compile(
+_CREDENTIAL_HEADER = re.compile(
     rb"(?:^|[-_])(?:auth|authorization|token|secret|password"
     rb"|(?:rapid)?api[-_]?(?:key|token)"
     rb"|(?:access|auth|functions|master|private|secret|subscription)[-_]key)$"
@@ -103,18 +101,18 @@ _OPAQUE_SCHEMES = frozenset(
     {b"bearer", b"basic", b"token", b"api-key", b"api_key", b"apikey", b"key", b"bot"}
 )
 
-_TOLD = re.compile(
+_TOKEN_PARAMETER = re.compile(
     rb"""(?:\A|[\s,])(?:token|key|api[-_]?key|access_token|oauth_token)="?([^",\s]+)""",
     re.IGNORECASE,
 )
-_CREDENTIAL_NAME = re.compile(
+_CREDENTIAL_VARIABLE = re.compile(
     r"(?:^|_)(?:KEY|APIKEY|ACCESS_KEY_ID|TOKEN|BEARER_TOKEN_BEDROCK|PAT"
     r"|SECRET|(?:PG)?PASSWORD|PASSWD|PASS|PASSPHRASE)$|_PWD$",
     re.IGNORECASE,
 )
 
-# Azure's and those of databases.
-_IN_CONNECTION = re.compile(
+# Of connection strings: Azure's and those of databases.
+_CONNECTION_PASSWORD = re.compile(
     r"(?:^|;)\s*(?:AccountKey|SharedAccessKey|Password|Pwd)\s*=\s*([^;]+)", re.IGNORECASE
 )
 _USERINFO = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]*?:([^/?#\s]+)@")
@@ -131,7 +129,7 @@ class Secret:
 @lru_cache(maxsize=1024)
 def is_credential_header(name: bytes) -> bool:
     """Whether a field of this name (lower case) carries a credential."""
-    return name in _NAMED or _TELLING.search(name) is not None
+    return name in _CREDENTIAL_HEADERS or _CREDENTIAL_HEADER.search(name) is not None
 
 
 @lru_cache(maxsize=1024)
@@ -142,35 +140,33 @@ def is_credential_parameter(name: str, query: str) -> bool:
     return name.lower() in CREDENTIAL_PARAMETERS or name_kind(name) in ("issued", "secret", "login")
 
 
-def header_credentials(headers: Headers) -> list[Secret]:
-    """The credentials in a request's fields, long enough to be searched for anywhere else."""
-    found: list[Secret] = []
-    for name, value in headers:
-        lower = name.lower()
-        if lower == b"cookie":
-            found += _of_cookies(value)
-        elif lower == b"referer":
-            found += _of_parameters(value)
-        elif is_credential_header(lower):
-            found += value_credentials(lower.decode("latin-1"), value)
-    return found
-
-
-def target_credentials(target: str) -> list[Secret]:
-    """The credentials in a target's parameters, decoded; a plus is left a plus."""
-    return _of_parameters(target.encode("utf-8", "surrogateescape"))
-
-
 def request_head_credentials(headers: Headers, target: str) -> tuple[Secret, ...]:
     """The credentials a request shows anywhere but in its body."""
-    found = _of_remembered(headers)
+    found = header_credentials(headers)
     return (*found, *target_credentials(target)) if "=" in target else found
 
 
 @lru_cache(maxsize=512)
-def _of_remembered(headers: Headers) -> tuple[Secret, ...]:
-    # A client sends the same fields with nearly every request.
-    return tuple(header_credentials(headers))
+def header_credentials(headers: Headers) -> tuple[Secret, ...]:
+    """The credentials in a request's fields, long enough to be searched for anywhere else.
+
+    Remembered, since a client sends the same fields with nearly every request.
+    """
+    found: list[Secret] = []
+    for name, value in headers:
+        lower = name.lower()
+        if lower == b"cookie":
+            found += _cookie_credentials(value)
+        elif lower == b"referer":
+            found += _parameter_credentials(value)
+        elif is_credential_header(lower):
+            found += value_credentials(lower.decode("latin-1"), value)
+    return tuple(found)
+
+
+def target_credentials(target: str) -> list[Secret]:
+    """The credentials in a target's parameters, decoded; a plus is left a plus."""
+    return _parameter_credentials(target.encode("utf-8", "surrogateescape"))
 
 
 @lru_cache(maxsize=64)
@@ -180,31 +176,26 @@ def userinfo_credentials(url: str) -> tuple[Secret, ...]:
     if not name and not password:
         return ()
     pair = unquote_to_bytes(name + colon + password)
-    return tuple(_long("userinfo", base64.b64encode(pair)) + _of_pair("userinfo", pair))
+    return tuple(
+        _searchable("userinfo", base64.b64encode(pair)) + _login_credentials("userinfo", pair)
+    )
 
 
 def response_credentials(headers: Headers) -> list[Secret]:
-    """The credentials an answer issues in its header."""
+    """The credentials a response issues in its header."""
     found: list[Secret] = []
     for name, value in headers:
         lower = name.lower()
         if lower == b"set-cookie":
-            found += _of_cookies(value.partition(b";")[0])
+            found += _cookie_credentials(value.partition(b";")[0])
         elif lower in URL_HEADERS:
-            found += _of_parameters(value)
+            found += _parameter_credentials(value)
         elif lower == b"link":
-            found += [each for url in LINK_URL.findall(value) for each in _of_parameters(url)]
+            found += [
+                each for url in LINK_URL.findall(value) for each in _parameter_credentials(url)
+            ]
         elif is_credential_header(lower):
-            found += _long(lower.decode("latin-1"), value.strip())
-    return found
-
-
-def _of_parameters(url: bytes) -> list[Secret]:
-    found: list[Secret] = []
-    query = url.decode("latin-1")
-    for name, value in _PARAMETER.findall(url):
-        if is_credential_parameter(plain := unquote(name), query):
-            found += _long(plain.lower(), unquote_to_bytes(value))
+            found += _searchable(lower.decode("latin-1"), value.strip())
     return found
 
 
@@ -213,43 +204,18 @@ def value_credentials(label: str, value: bytes) -> list[Secret]:
     value = value.strip()
     words = value.split(None, 1)
     if len(words) < 2:
-        return _long(label, value)
+        return _searchable(label, value)
     scheme, rest = words
     opaque = scheme.lower() in _OPAQUE_SCHEMES and len(words) == len(value.split())
-    found = [] if opaque else _long(label, value)
+    found = [] if opaque else _searchable(label, value)
     if opaque or KEY_LIKE.fullmatch(rest):
         # Two words may be anything: the second alone is looked for only if it is no word.
-        found += _long(label, rest)
+        found += _searchable(label, rest)
     if scheme.lower() == b"basic":
-        found += _of_basic(label, rest)
-    return found + [each for token in _TOLD.findall(rest) for each in _long(label, token)]
-
-
-def _of_basic(label: str, token: bytes) -> list[Secret]:
-    try:
-        padded = token + b"=" * (-len(token) % 4)
-        return _of_pair(label, base64.b64decode(padded, validate=True))
-    except binascii.Error:
-        return []
-
-
-def _of_pair(label: str, pair: bytes) -> list[Secret]:
-    # Some services take the key as the user name, with no password or any.
-    name, _, password = pair.partition(b":")
-    return _long(label, pair) + (_long(label, password) or _long(label, name))
-
-
-def _of_cookies(value: bytes) -> list[Secret]:
-    pairs = [piece.partition(b"=") for piece in value.split(b";")]
-    return [
-        Secret(name.strip().decode("latin-1"), content.strip(b' "'))
-        for name, _, content in pairs
-        if MIN_COOKIE <= len(content.strip(b' "')) <= MAX_VALUE
+        found += _basic_credentials(label, rest)
+    return found + [
+        each for token in _TOKEN_PARAMETER.findall(rest) for each in _searchable(label, token)
     ]
-
-
-def _long(label: str, value: bytes) -> list[Secret]:
-    return [Secret(label, value)] if MIN_VALUE <= len(value) <= MAX_VALUE else []
 
 
 def environment_credentials(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -260,17 +226,54 @@ def environment_credentials(environ: Mapping[str, str]) -> tuple[tuple[str, str]
     """
     found: dict[str, str] = {}
     for name in sorted(environ):
-        for value in _values(name, environ[name].strip()):
+        for value in _variable_credentials(name, environ[name].strip()):
             if len(value) >= MIN_VALUE:
                 found.setdefault(value, name)
     return tuple([(name, value) for value, name in found.items()])
 
 
-def _values(name: str, value: str) -> Iterator[str]:
+def _parameter_credentials(url: bytes) -> list[Secret]:
+    found: list[Secret] = []
+    query = url.decode("latin-1")
+    for name, value in _PARAMETER.findall(url):
+        if is_credential_parameter(plain := unquote(name), query):
+            found += _searchable(plain.lower(), unquote_to_bytes(value))
+    return found
+
+
+def _cookie_credentials(value: bytes) -> list[Secret]:
+    pairs = [piece.partition(b"=") for piece in value.split(b";")]
+    return [
+        Secret(name.strip().decode("latin-1"), content.strip(b' "'))
+        for name, _, content in pairs
+        if MIN_COOKIE <= len(content.strip(b' "')) <= MAX_VALUE
+    ]
+
+
+def _basic_credentials(label: str, token: bytes) -> list[Secret]:
+    try:
+        padded = token + b"=" * (-len(token) % 4)
+        return _login_credentials(label, base64.b64decode(padded, validate=True))
+    except binascii.Error:
+        return []
+
+
+def _login_credentials(label: str, pair: bytes) -> list[Secret]:
+    # Some services take the key as the user name, with no password or any.
+    name, _, password = pair.partition(b":")
+    return _searchable(label, pair) + (_searchable(label, password) or _searchable(label, name))
+
+
+def _searchable(label: str, value: bytes) -> list[Secret]:
+    """The value, unless it is too short or too long to be looked for."""
+    return [Secret(label, value)] if MIN_VALUE <= len(value) <= MAX_VALUE else []
+
+
+def _variable_credentials(name: str, value: str) -> Iterator[str]:
     if (userinfo := _USERINFO.match(value)) is not None:
         yield userinfo[1]
         yield unquote(userinfo[1])
-    elif _CREDENTIAL_NAME.search(name):
+    elif _CREDENTIAL_VARIABLE.search(name):
         yield value
     else:
-        yield from _IN_CONNECTION.findall(value)
+        yield from _CONNECTION_PASSWORD.findall(value)

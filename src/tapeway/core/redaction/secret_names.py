@@ -17,7 +17,7 @@ ISSUED = frozenset(
         "sessiontoken",
     }
 )
-"""What a service gives out under such a name is a secret in an answer too, however it looks."""
+"""What a service gives out under such a name is a secret in a response too, however it looks."""
 
 _SECRET = ISSUED | {
     "accountkey",
@@ -70,17 +70,17 @@ _STEMS = "|".join(
 _ESCAPED = r"\\+u00[2-7][0-9A-Fa-f]"
 _NAME = rf"(?:(?i:{_STEMS})(?:[-_. ]?(?i:confirm(?:ation)?|[0-9]{{1,2}}))?|{_ESCAPED}(?:[\w.-]|{_ESCAPED}){{0,40}})"
 NAME_CANDIDATE = rf'{_NAME}(?:\\*"(?:\s|\\+[nrt])*:|>)'
-"""Where such a name may stand, in RE2's syntax: a single search for whoever asks for more."""
+"""Where such a name may stand, in RE2's syntax, for the prefilter and for the search in bodies."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _MOST_WORDS = 3
 KEY_LIKE = re.compile(rb"(?:(?:Bearer|Basic|Token) )?(?=[!-~]*[0-9])[!-~]{16,}")
-"""Tells a key in an answer from a word about it: `"api_key": "is not valid"`."""
+"""Tells a key in a response from a word about it: `"api_key": "is not valid"`."""
 
 
 @lru_cache(maxsize=1024)
 def name_kind(name: str) -> str:
-    """`issued`, `secret`, `login`, `word`, or nothing for a name that says no such thing."""
+    """What a name says of its value: `issued`, `secret`, `login`, `word`, or "" for no secret."""
     words = [word.lower() for word in _WORD.findall(name)]
     while words and (words[-1] in _REPEATED or words[-1].isdigit()):
         words.pop()
@@ -98,7 +98,7 @@ def name_kind(name: str) -> str:
 
 
 def is_secret_field(name: str, value: bytes, *, in_response: bool) -> bool:
-    """Whether a value under this name is a secret, in a request or in an answer."""
+    """Whether a value under this name is a secret, in a request or in a response."""
     match name_kind(name):
         case "issued":
             # What has spaces tells about one.

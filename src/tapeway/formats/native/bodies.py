@@ -57,7 +57,7 @@ def decode(fields: Fields) -> bytes:
             return _json_bytes(fields, fields.values["json"], raw)
         case ["form"]:
             form = _checked_form(fields.object("form"))
-            return raw if raw is not None and _form_of(raw) == form else forms.dump(form)
+            return raw if raw is not None and _form_of(raw) == form else forms.dump_form(form)
         case ["body_b64"]:
             return fields.base64("body_b64")
         case ["body_file"]:
@@ -97,7 +97,7 @@ def _form(body: bytes) -> dict[str, Json]:
     form = _form_of(body)
     if form is None or _REFERENCE in body:
         return {}
-    if forms.dump(form) == body:
+    if forms.dump_form(form) == body:
         return {"form": form}
     return {"form": form, "raw_b64": _base64(body)}
 
