@@ -1,6 +1,6 @@
-"""Where a PostgreSQL store lies: `postgresql://USER:PASSWORD@HOST/DATABASE?schema=NAME`.
+"""The address of a PostgreSQL store: `postgresql://USER:PASSWORD@HOST/DATABASE?schema=NAME`.
 
-What the driver does not know of is taken out of the address; what nobody may see is masked.
+tapeway's own parameters are taken out of what the driver gets; passwords are masked in what is shown.
 """
 
 import re
@@ -24,7 +24,7 @@ _OWN = frozenset({"schema", "connections", "lease"})
 
 @dataclass(frozen=True, slots=True)
 class PostgresAddress:
-    """An address taken apart: `dsn` is what the driver gets, `shown` what people see."""
+    """A parsed address: `dsn` is for the driver, `shown` for people."""
 
     dsn: str = field(repr=False)
     shown: str
@@ -46,7 +46,7 @@ def read(url: str) -> PostgresAddress:
         parts = urlsplit(url)
         query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError:
-        # Its text would show what it stumbled over.
+        # Its text may show the password.
         raise _refused("it is no URL") from None
     userinfo, at, hosts = parts.netloc.rpartition("@")
     cut_short = not at and "@" in url

@@ -1,6 +1,6 @@
-"""Large bodies in pieces, by digest; handed out as temporary files.
+"""Large bodies in PostgreSQL: in pieces, one copy per digest; read into temporary files.
 
-A body comes in under a passing name, and is there for recordings once it is whole.
+A body is written under an upload id, and gets its digest when it is whole.
 """
 
 import asyncio
@@ -12,16 +12,17 @@ from dataclasses import replace
 from itertools import islice
 from uuid import UUID, uuid4
 
-from tapeway.body_files import PIECE, Temporary
+from tapeway.body_files import Temporary
 from tapeway.core.model.cassette import TakenRecording
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.stores.postgres.pool import Pool, Session
+from tapeway.stores.shared.columns import equal_pieces
 
-_AT_ONCE = 4
+_PIECES_AT_ONCE = 4
 _GRACE_S = 3600.0
-"""So long a body waits for the recording it was kept for."""
+"""How long an unreferenced body stays: its recording may be under way."""
 
 _PUT = "INSERT INTO @piece (upload, number, data) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
 _ADOPT = """
@@ -32,7 +33,7 @@ _GET = """
 SELECT p.number, p.data FROM @body b JOIN @piece p ON p.upload = b.upload
 WHERE b.digest = $1 AND p.number >= $2 ORDER BY p.number LIMIT $3
 """
-_OF_CASSETTE = """
+_SIZE = """
 SELECT size FROM @body b WHERE digest = $1 AND EXISTS (
   SELECT 1 FROM @usage u JOIN @cassette c ON c.id = u.cassette
   WHERE u.digest = b.digest AND c.name = $2)
@@ -57,7 +58,7 @@ AND NOT EXISTS (SELECT 1 FROM @body b WHERE b.upload = piece.upload)
 
 
 class _PostgresDraft:
-    """A body on its way, with a copy at hand for whoever keeps it."""
+    """A body being written, with a local copy for the caller."""
 
     def __init__(self) -> None:
         self.copy = Temporary(None)
@@ -66,7 +67,7 @@ class _PostgresDraft:
         self.number = 0
 
     def take(self, source: Iterator[bytes]) -> list[bytes]:
-        batch = list(islice(source, _AT_ONCE))
+        batch = list(islice(source, _PIECES_AT_ONCE))
         for piece in batch:
             self.copy.write(piece)
             self.digest.update(piece)
@@ -75,15 +76,15 @@ class _PostgresDraft:
 
 
 class Bodies:
-    """Those of a store. One that is in use already is not fetched again."""
+    """The large bodies of a store. One that is in use is not read again."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._fetched: weakref.WeakValueDictionary[str, Temporary] = weakref.WeakValueDictionary()
 
     async def keep(self, pieces: Iterable[bytes]) -> BodyFile:
-        """A body, durable on return. No connection is held while the next piece is waited for."""
-        upload, draft, source = uuid4(), _PostgresDraft(), _cut(pieces)
+        """A body, durable on return. It holds no connection while it waits for the next piece."""
+        upload, draft, source = uuid4(), _PostgresDraft(), equal_pieces(pieces)
         try:
             while batch := await asyncio.to_thread(draft.take, source):
                 await self._put(upload, draft.number, batch)
@@ -100,56 +101,56 @@ class Bodies:
         """A body that a recording of this cassette refers to. Raises CassetteCorrupt."""
 
         async def find(session: Session) -> int | None:
-            line = await session.row(_OF_CASSETTE, bytes.fromhex(digest), name)
-            return None if line is None else int(line["size"])
+            row = await session.row(_SIZE, bytes.fromhex(digest), name)
+            return None if row is None else int(row["size"])
 
         size = await self._pool.read("look for a large body", find)
-        return None if size is None else await self._at_hand(BodyFile("", size, digest), where)
+        return None if size is None else await self._with_file(BodyFile("", size, digest), where)
 
-    async def placed(
-        self, found: Sequence[TakenRecording], where: str, *, asked: bool = True
+    async def with_bodies(
+        self, found: Sequence[TakenRecording], where: str, *, requests: bool = True
     ) -> Sequence[TakenRecording]:
-        """The recordings with their large bodies at hand, those of requests only if `asked` for.
+        """The recordings with the large bodies of responses, and of requests where `requests`.
 
-        Raises CassetteCorrupt for a lost one.
+        Raises CassetteCorrupt for a lost body.
         """
         return [
-            replace(each, item=await self._placed(each.item, where, asked))
+            replace(each, item=await self._with_files(each.item, where, requests))
             if isinstance(each.item, Interaction)
             else each
             for each in found
         ]
 
-    async def _placed(self, item: Interaction, where: str, asked: bool) -> Interaction:
+    async def _with_files(self, item: Interaction, where: str, requests: bool) -> Interaction:
         request, response = item.request, item.response
-        if asked and request.file is not None:
-            request = replace(request, file=await self._at_hand(request.file, where))
+        if requests and request.file is not None:
+            request = replace(request, file=await self._with_file(request.file, where))
         if response.file is not None:
-            response = replace(response, file=await self._at_hand(response.file, where))
+            response = replace(response, file=await self._with_file(response.file, where))
         if request is item.request and response is item.response:
             return item
         return replace(item, request=request, response=response)
 
-    async def _at_hand(self, file: BodyFile, where: str) -> BodyFile:
-        if (held := self._fetched.get(file.digest)) is None:
-            held = await self._fetch(file, where)
-            self._fetched[file.digest] = held
-        return replace(file, hold=held)
+    async def _with_file(self, file: BodyFile, where: str) -> BodyFile:
+        if (fetched := self._fetched.get(file.digest)) is None:
+            fetched = await self._fetch(file, where)
+            self._fetched[file.digest] = fetched
+        return replace(file, hold=fetched)
 
     async def _fetch(self, file: BodyFile, where: str) -> Temporary:
         temporary, number, size = Temporary(None), 0, 0
         digest = bytes.fromhex(file.digest)
         while size < file.size:
 
-            async def some(session: Session, number: int = number) -> list[bytes]:
-                found = await session.rows(_GET, digest, number, _AT_ONCE)
-                return [line["data"] for line in found]
+            async def read(session: Session, number: int = number) -> list[bytes]:
+                found = await session.rows(_GET, digest, number, _PIECES_AT_ONCE)
+                return [row["data"] for row in found]
 
-            data = b"".join(await self._pool.read("read a large body", some))
+            data = b"".join(await self._pool.read("read a large body", read))
             if not data:
                 break
             await asyncio.to_thread(temporary.write, data)
-            number, size = number + _AT_ONCE, size + len(data)
+            number, size = number + _PIECES_AT_ONCE, size + len(data)
         if size != file.size:
             raise CassetteCorrupt(
                 f"{where}: the large body sha256-{file.digest} has {size} bytes, not the "
@@ -185,19 +186,8 @@ class Bodies:
 
 
 async def sweep(session: Session, grace_s: float = _GRACE_S) -> None:
-    """Remove what no recording has referred to for a while."""
+    """Remove bodies that no recording has referred to for `grace_s`, and abandoned uploads."""
     for sql in _SWEEP:
         await session.run(sql)
     await session.run(_REMOVE, grace_s)
     await session.run(_ABANDONED, grace_s)
-
-
-def _cut(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    waiting = bytearray()
-    for piece in pieces:
-        waiting += piece
-        while len(waiting) >= PIECE:
-            yield bytes(waiting[:PIECE])
-            del waiting[:PIECE]
-    if waiting:
-        yield bytes(waiting)

@@ -1,4 +1,4 @@
-"""What a PostgreSQL store knows of cassettes without their recordings."""
+"""Statements on whole cassettes: lock, list, describe, remove and rename them."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -9,12 +9,12 @@ from tapeway.stores.postgres import rows
 from tapeway.stores.postgres.pool import Session
 from tapeway.stores.shared import columns
 
-_MAKE = """
+_INSERT = """
 INSERT INTO @cassette (name, created_at, run_id, meta) VALUES ($1, $2, $3, $4)
 ON CONFLICT (name) DO NOTHING
 """
-_WITH_OTHERS = "SELECT id, meta FROM @cassette WHERE name = $1 FOR KEY SHARE"
-_ALONE = "SELECT id, meta FROM @cassette WHERE name = $1 FOR UPDATE"
+_LOCK_SHARED = "SELECT id, meta FROM @cassette WHERE name = $1 FOR KEY SHARE"
+_LOCK_EXCLUSIVE = "SELECT id, meta FROM @cassette WHERE name = $1 FOR UPDATE"
 _OUTLINE = """
 SELECT c.created_at, c.run_id, c.meta, t.exchange, t.route, t.base, sum(t.count)::bigint AS count
 FROM @cassette c LEFT JOIN @source t ON t.cassette = c.id
@@ -34,7 +34,7 @@ WHERE name = $1
 _RENAME = """
 UPDATE @cassette SET name = $2, revision = revision + 1, modified_at = clock_timestamp() WHERE id = $1
 """
-_COUNT_ON = """
+_TAKE_OVER_NUMBERING = """
 INSERT INTO @numbering AS numbering (name, next, next_place)
 SELECT $1, next, next_place FROM @numbering WHERE name = $2
 ON CONFLICT (name) DO UPDATE SET next = greatest(numbering.next, excluded.next),
@@ -42,43 +42,41 @@ ON CONFLICT (name) DO UPDATE SET next = greatest(numbering.next, excluded.next),
 """
 
 
-async def hold(
-    session: Session, name: str, head: CassetteHead, *, alone: bool = False
+async def lock_or_create(
+    session: Session, name: str, head: CassetteHead, *, exclusive: bool = False
 ) -> tuple[int, Rules]:
-    """A cassette's number and rules, made if there is none, kept in being until the commit.
+    """A cassette's id and rules, locked until the commit, and created where there is none.
 
-    `alone` waits for all who record into it, and lets others wait. Who holds it otherwise already
-    must not ask for that: two of them would wait for each other.
+    The shared lock keeps it from being removed; `exclusive` also keeps others from recording. A
+    transaction that has the shared lock must not ask for the exclusive one: two would deadlock.
     """
-    while (found := await held(session, name, alone=alone)) is None:
-        await session.run(_MAKE, name, *rows.head_text(head))
+    while (found := await lock(session, name, exclusive=exclusive)) is None:
+        await session.run(_INSERT, name, *rows.head_values(head))
     return found
 
 
-async def held(session: Session, name: str, *, alone: bool = False) -> tuple[int, Rules] | None:
-    """The same for one that is there."""
-    found = await session.row(_ALONE if alone else _WITH_OTHERS, name)
+async def lock(session: Session, name: str, *, exclusive: bool = False) -> tuple[int, Rules] | None:
+    """The same for an existing cassette, else None."""
+    found = await session.row(_LOCK_EXCLUSIVE if exclusive else _LOCK_SHARED, name)
     return None if found is None else (found["id"], columns.rules_of(found["meta"].decode()))
 
 
-async def state(session: Session, name: str, head: CassetteHead) -> Rules:
+async def set_head(session: Session, name: str, head: CassetteHead) -> Rules:
     """Put another head in force. Raises StoreError for rules that cannot be used."""
-    stored = rows.head_text(head)
-    own = columns.rules_of(stored[-1].decode())
+    stored = rows.head_values(head)
+    rules = columns.rules_of(stored[-1].decode())
     await session.run(_RESTATE, name, *stored)
-    return own
+    return rules
 
 
 async def outline(session: Session, name: str, where: str) -> Outline | None:
     found = await session.rows(_OUTLINE, name)
     if not found:
         return None
-    counted = [line for line in found if line["count"]]
-    sources = [
-        (line["route"].decode(), line["base"].decode()) for line in counted if line["exchange"]
-    ]
-    count = sum([line["count"] for line in counted])
-    return Outline(rows.head(found[0], where), count, frozenset(sources))
+    counted = [row for row in found if row["count"]]
+    sources = [(row["route"].decode(), row["base"].decode()) for row in counted if row["exchange"]]
+    count = sum([row["count"] for row in counted])
+    return Outline(rows.head_of(found[0], where), count, frozenset(sources))
 
 
 async def stat(session: Session, name: str) -> CassetteStat | None:
@@ -94,13 +92,13 @@ async def stat(session: Session, name: str) -> CassetteStat | None:
 
 
 async def names(session: Session) -> Sequence[str]:
-    return [line["name"] for line in await session.rows("SELECT name FROM @cassette ORDER BY name")]
+    return [row["name"] for row in await session.rows("SELECT name FROM @cassette ORDER BY name")]
 
 
 async def remove(session: Session, name: str) -> bool:
-    """With where its keys stand. A recording that is on its way makes it anew."""
-    found = await held(session, name, alone=True)
-    await forget(session, name)
+    """Remove a cassette and its cursors. A recording under way creates it again."""
+    found = await lock(session, name, exclusive=True)
+    await forget_cursors(session, name)
     if found is None:
         return False
     await session.run("DELETE FROM @cassette WHERE id = $1", found[0])
@@ -108,18 +106,18 @@ async def remove(session: Session, name: str) -> bool:
 
 
 async def supplant(session: Session, name: str, by: str) -> None:
-    """One with its recordings in the place of another, whose indexes are not given out again."""
-    found = await held(session, by, alone=True)
+    """Put the cassette `by` in the place of `name`, whose indexes are not given out again."""
+    found = await lock(session, by, exclusive=True)
     if found is None:
         return
     await remove(session, name)
-    await forget(session, by)
+    await forget_cursors(session, by)
     await session.run(_RENAME, found[0], name)
-    await session.run(_COUNT_ON, name, by)
+    await session.run(_TAKE_OVER_NUMBERING, name, by)
     await session.run("DELETE FROM @numbering WHERE name = $1", by)
 
 
-async def forget(session: Session, name: str) -> None:
-    """Where its keys stand, and what was touched."""
+async def forget_cursors(session: Session, name: str) -> None:
+    """Remove the cursors of a cassette, and which recordings were used."""
     for table in ("turn", "touched"):
         await session.run(f"DELETE FROM @{table} WHERE name = $1", name)  # noqa: S608

@@ -1,7 +1,7 @@
-"""What is used of the driver, and what its errors become.
+"""Errors of the PostgreSQL driver as errors of the store.
 
-Texts of a server's errors may repeat what was sent to it, so only those of kinds that cannot are
-passed on.
+The text of a server's error may repeat the data sent to it. So only texts of kinds that cannot
+(`_PLAIN`) are passed on.
 """
 
 import ssl
@@ -20,7 +20,7 @@ FAULTS = (
     EOFError,
 )
 
-# SQLSTATEs, or their first two characters, whose texts name roles, hosts and tables alone.
+# SQLSTATEs, or their first two characters, whose texts name only roles, hosts and tables.
 _PLAIN = ("08", "28", "3D", "3F", "42", "53", "55", "57", "58", "25", "XX")
 _AWAY = ("08", "57P", "53300", "25006")
 _AGAIN = ("40001", "40P01")
@@ -29,40 +29,40 @@ _FULL = ("53100", "53200", "54")
 
 
 def state_of(exc: BaseException) -> str:
-    """The SQLSTATE, empty for what did not come from the server."""
+    """The SQLSTATE, empty for an error that is not the server's."""
     return str(getattr(exc, "sqlstate", None) or "")
 
 
 def is_lost(exc: BaseException) -> bool:
-    """Whether the connection is gone, so that nobody knows whether a commit took place."""
+    """Whether the connection was lost, so that the result of a commit is unknown."""
     if isinstance(exc, asyncpg.PostgresError):
         return state_of(exc).startswith(_AWAY)
     return isinstance(exc, (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, EOFError))
 
 
-def is_clash(exc: BaseException) -> bool:
-    """Whether the server gave up one of two transactions that were in each other's way."""
+def is_conflict(exc: BaseException) -> bool:
+    """Whether the server aborted a transaction for a deadlock or a serialisation failure."""
     return state_of(exc) in _AGAIN
 
 
-def translated(exc: BaseException, address: PostgresAddress, deed: str) -> StoreError:
-    """The error people see."""
-    said, state = _said(exc, address), state_of(exc)
-    place = f"{address.shown}: could not {deed}"
+def translated(exc: BaseException, address: PostgresAddress, action: str) -> StoreError:
+    """The StoreError for an error of the driver; `action` says what failed."""
+    reason, state = _reason(exc, address), state_of(exc)
+    failed = f"{address.shown}: could not {action}"
     if state.startswith("28") or isinstance(exc, ssl.SSLError | ValueError):
-        return StoreError(f"{place} ({said}); see the user, the password and TLS", status=503)
+        return StoreError(f"{failed} ({reason}); see the user, the password and TLS", status=503)
     if isinstance(exc, TimeoutError) or state in _LIMITS:
-        return StoreAway(f"{place} in time ({said}); it works again once the database answers")
-    if is_lost(exc) or is_clash(exc):
-        return StoreAway(f"{place} ({said}); it works again once the database answers")
+        return StoreAway(f"{failed} in time ({reason}); it works again once the database answers")
+    if is_lost(exc) or is_conflict(exc):
+        return StoreAway(f"{failed} ({reason}); it works again once the database answers")
     if state.startswith(_FULL):
-        return StoreFull(f"{place} ({said}); make room in the database, nothing was stored")
+        return StoreFull(f"{failed} ({reason}); make room in the database, nothing was stored")
     if state == "42501":
-        return StoreError(f"{place} ({said}); grant the role what docs/stores.md lists")
-    return StoreError(f"{place} ({said})")
+        return StoreError(f"{failed} ({reason}); grant the role what docs/stores.md lists")
+    return StoreError(f"{failed} ({reason})")
 
 
-def _said(exc: BaseException, address: PostgresAddress) -> str:
+def _reason(exc: BaseException, address: PostgresAddress) -> str:
     kind, state = type(exc).__name__, state_of(exc)
     if state:
         text = getattr(exc, "message", None)

@@ -1,12 +1,7 @@
 """Connections to the server, and the transactions on them.
 
-No transaction waits for another one's connection, so that a pool of one is enough for everything.
-In statements, `@name` is a table of the store's schema.
-
-What is used of the driver, and what its errors become.
-
-Texts of a server's errors may repeat what was sent to it, so only those of kinds that cannot are
-passed on.
+No transaction waits for another one's connection, so that a pool of one connection is enough. In
+statements, `@name` stands for a table of the store's schema.
 """
 
 import asyncio
@@ -27,20 +22,22 @@ CONNECT_S = 3.0
 COMMAND_S = 5.0
 
 LONG_S = 600.0
-"""For what goes through a whole cassette."""
+"""Limit of work on a whole cassette."""
+
 T = TypeVar("T")
 
 PATIENCE_S = 8.0
-"""How long a recording goes on trying: its answer has been paid for."""
-_TRIES = 4
+"""How long a recording is retried: its response is paid for."""
+
+_ATTEMPTS = 4
 _PAUSE_S = 0.1
 
-_AWAY_S = 0.25
-"""After a connection failed, for so long nobody tries another one."""
+_RECONNECT_S = 0.25
+"""After a connection failed, for so long nobody attempts another one."""
 _IDLE_S = 5
 _LONG_IDLE_S = 30
 
-# One round trip. Who is stopped in a transaction must not hold its rows against all others.
+# One round trip. A process suspended in a transaction must not keep its locks for ever.
 _BEGIN = (
     "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
     "SET LOCAL statement_timeout = '{limit}'; "
@@ -50,13 +47,13 @@ _BEGIN = (
 
 
 class DriverRow(Protocol):
-    """What a statement found, by column."""
+    """A row of a result, by column."""
 
     def __getitem__(self, column: str) -> Any: ...
 
 
 class DriverConnection(Protocol):
-    """A connection of the driver's, as far as it is used."""
+    """What is used of the driver's connection."""
 
     async def execute(self, query: str, *args: object, timeout: float) -> str: ...  # noqa: ASYNC109
 
@@ -94,7 +91,7 @@ async def connect(address: PostgresAddress, *, prepares: bool) -> DriverConnecti
     """A new connection. Raises StoreAway where the server does not answer, StoreError."""
     settings = {"application_name": "tapeway"}
     if prepares:
-        # Compiling takes milliseconds, and what is asked here takes less; a pooler may not know it.
+        # JIT compilation takes longer than these queries; a pooler may refuse the setting.
         settings["jit"] = "off"
     try:
         connection: DriverConnection = await asyncpg.connect(
@@ -105,36 +102,40 @@ async def connect(address: PostgresAddress, *, prepares: bool) -> DriverConnecti
             server_settings=settings,
         )
     except FAULTS as exc:
-        # A driver that stumbles over the address shows what it stumbled over.
+        # An error of the driver about the address may show its password.
         cause = exc if address.hide(str(exc)) == str(exc) else None
         raise translated(exc, address, "connect") from cause
     return connection
 
 
 class Session:
-    """A connection while somebody has it."""
+    """A connection that is lent out."""
 
     def __init__(
         self, connection: DriverConnection, schema: str, limit_s: float = COMMAND_S
     ) -> None:
         self.connection = connection
         self._limit_s = limit_s
-        self.at_rest = False
+        self.idle = False
         """Whether no statement and no transaction is under way."""
         self.schema = schema
 
     async def run(self, sql: str, *args: object) -> int:
-        """How many rows it changed."""
-        said = await self.connection.execute(_in(self.schema, sql), *args, timeout=self._limit_s)
-        last = said.rpartition(" ")[2]
+        """Run a statement; how many rows it changed."""
+        status = await self.connection.execute(
+            _qualified(self.schema, sql), *args, timeout=self._limit_s
+        )
+        last = status.rpartition(" ")[2]
         return int(last) if last.isdigit() else 0
 
     async def each(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
-        """The statement once for each row."""
-        await self.connection.executemany(_in(self.schema, sql), rows, timeout=self._limit_s)
+        """Run a statement once for each row of arguments."""
+        await self.connection.executemany(_qualified(self.schema, sql), rows, timeout=self._limit_s)
 
     async def rows(self, sql: str, *args: object) -> Sequence[DriverRow]:
-        return await self.connection.fetch(_in(self.schema, sql), *args, timeout=self._limit_s)
+        return await self.connection.fetch(
+            _qualified(self.schema, sql), *args, timeout=self._limit_s
+        )
 
     async def row(self, sql: str, *args: object) -> DriverRow | None:
         found = await self.rows(sql, *args)
@@ -145,82 +146,82 @@ Work = Callable[[Session], Awaitable[T]]
 
 
 class Pool:
-    """At most so many connections, made when they are needed."""
+    """At most `address.connections` connections, opened when they are needed."""
 
     def __init__(self, address: PostgresAddress) -> None:
         self.address = address
         self.pooled = True
-        """Whether something may stand in between that gives each transaction another connection."""
+        """Whether a pooler may give each transaction another connection."""
         self.sync = "on"
         """What a durable transaction sets `synchronous_commit` to."""
         self.durability = "primary"
         self._free: list[DriverConnection] = []
-        self._places = asyncio.Semaphore(address.connections)
+        self._slots = asyncio.Semaphore(address.connections)
         self._closed = False
-        self._away: tuple[float, StoreError] | None = None
+        self._unreachable: tuple[float, StoreError] | None = None
 
     async def connect(self) -> DriverConnection:
         """A connection of the caller's own. Raises StoreAway, StoreError."""
-        if self._away is not None and time.monotonic() < self._away[0]:
-            raise type(self._away[1])(self._away[1].message)
+        if self._unreachable is not None and time.monotonic() < self._unreachable[0]:
+            raise type(self._unreachable[1])(self._unreachable[1].message)
         try:
             connection = await connect(self.address, prepares=not self.pooled)
         except StoreAway as exc:
-            self._away = (time.monotonic() + _AWAY_S, exc)
+            self._unreachable = (time.monotonic() + _RECONNECT_S, exc)
             raise
-        self._away = None
+        self._unreachable = None
         return connection
 
     async def close(self) -> None:
         self._closed = True
-        await self.forget()
+        await self.close_idle()
 
-    async def forget(self) -> None:
-        """Part from the connections nobody uses at this moment."""
+    async def close_idle(self) -> None:
+        """Close the connections that are not lent out."""
         while self._free:
-            await part(self._free.pop())
+            await close_connection(self._free.pop())
 
-    async def read(self, deed: str, work: Work[T], *, limit: float = COMMAND_S) -> T:
-        """Statements that each stand alone. Raises StoreAway, StoreError."""
-        return await self._again(deed, work, None, 0.0, limit)
+    async def read(self, action: str, work: Work[T], *, limit: float = COMMAND_S) -> T:
+        """Run statements outside of a transaction. Raises StoreAway, StoreError."""
+        return await self._again(action, work, None, 0.0, limit)
 
     async def write(
         self,
-        deed: str,
+        action: str,
         work: Work[T],
         *,
         durable: bool = True,
         patience: float = 0.0,
         limit: float = COMMAND_S,
     ) -> T:
-        """One transaction; durable on return if it is to be. Raises StoreAway, StoreError.
+        """Run `work` in one transaction. Raises StoreAway, StoreError.
 
-        `work` is done again where its connection was lost, maybe after its commit.
+        Where the connection was lost, maybe after the commit, `work` runs again.
         """
         sync = self.sync if durable else "off"
         idle = _IDLE_S if limit <= COMMAND_S else _LONG_IDLE_S
         begin = _BEGIN.format(sync=sync, limit=f"{limit * 1000:.0f}ms", idle=f"{idle}s")
-        return await self._again(deed, work, begin, patience, limit)
+        return await self._again(action, work, begin, patience, limit)
 
     async def _again(
-        self, deed: str, work: Work[T], begin: str | None, patience: float, limit: float
+        self, action: str, work: Work[T], begin: str | None, patience: float, limit: float
     ) -> T:
-        until, tries = time.monotonic() + patience, 0
+        until, attempts = time.monotonic() + patience, 0
         while True:
-            tries += 1
+            attempts += 1
             try:
                 async with self._session(limit) as session:
-                    return await _done(session, work, begin)
+                    return await _run(session, work, begin)
             except StoreAway:
                 if time.monotonic() >= until:
                     raise
             except errors.FAULTS as exc:
-                passing = errors.is_lost(exc) or errors.is_clash(exc)
+                temporary = errors.is_lost(exc) or errors.is_conflict(exc)
                 timed_out = isinstance(exc, TimeoutError)
-                late = time.monotonic() >= until and (tries >= _TRIES or timed_out)
-                if not passing or late:
-                    raise errors.translated(exc, self.address, deed) from exc
-            await asyncio.sleep(_PAUSE_S if tries > 1 else 0)
+                late = time.monotonic() >= until and (attempts >= _ATTEMPTS or timed_out)
+                if not temporary or late:
+                    raise errors.translated(exc, self.address, action) from exc
+            await asyncio.sleep(_PAUSE_S if attempts > 1 else 0)
 
     @asynccontextmanager
     async def _session(self, limit: float) -> AsyncIterator[Session]:
@@ -228,39 +229,39 @@ class Pool:
             raise closed(self.address.shown)
         try:
             async with asyncio.timeout(COMMAND_S):
-                await self._places.acquire()
+                await self._slots.acquire()
         except TimeoutError:
             raise StoreAway(
                 f"{self.address.shown}: all {self.address.connections} connections are in use; "
                 "try again, or allow more with ?connections="
             ) from None
         try:
-            connection = self._idle() or await self.connect()
+            connection = self._free_connection() or await self.connect()
             session = Session(connection, self.address.schema, limit)
             try:
                 yield session
             finally:
                 await self._take_back(session)
         finally:
-            self._places.release()
+            self._slots.release()
 
     async def _take_back(self, session: Session) -> None:
-        if not session.at_rest:
-            # In the middle of what, nobody knows.
+        if not session.idle:
+            # Its transaction is in an unknown state.
             session.connection.terminate()
         elif self._closed:
-            await part(session.connection)
+            await close_connection(session.connection)
         elif not session.connection.is_closed():
             self._free.append(session.connection)
 
-    def _idle(self) -> DriverConnection | None:
+    def _free_connection(self) -> DriverConnection | None:
         while self._free:
             if not (connection := self._free.pop()).is_closed():
                 return connection
         return None
 
 
-async def _done(session: Session, work: Work[T], begin: str | None) -> T:
+async def _run(session: Session, work: Work[T], begin: str | None) -> T:
     if begin is None:
         result = await work(session)
     else:
@@ -269,15 +270,15 @@ async def _done(session: Session, work: Work[T], begin: str | None) -> T:
             result = await work(session)
         except TapewayError:
             await session.run("ROLLBACK")
-            session.at_rest = True
+            session.idle = True
             raise
         await session.run("COMMIT")
-    session.at_rest = True
+    session.idle = True
     return result
 
 
-async def part(connection: DriverConnection) -> None:
-    """End a connection, in order if the server answers."""
+async def close_connection(connection: DriverConnection) -> None:
+    """Close a connection, at once where the server does not answer."""
     try:
         await connection.close(timeout=1.0)
     except errors.FAULTS:
@@ -285,5 +286,5 @@ async def part(connection: DriverConnection) -> None:
 
 
 @lru_cache(maxsize=512)
-def _in(schema: str, sql: str) -> str:
+def _qualified(schema: str, sql: str) -> str:
     return sql.replace("@", f'"{schema}".')

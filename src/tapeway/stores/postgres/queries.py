@@ -1,7 +1,4 @@
-"""Recordings where they lie.
-
-Whether the tables of a store agree with each other.
-"""
+"""Queries on recordings, and the check whether the tables of a store agree with each other."""
 
 from collections.abc import Sequence
 
@@ -10,46 +7,46 @@ from tapeway.errors import CassetteEdited
 from tapeway.stores.postgres import rows
 from tapeway.stores.postgres.pool import DriverRow, Session
 
-MOST_NEAR = 8 * 1024 * 1024
-_OF = "cassette = (SELECT id FROM @cassette WHERE name = $1)"
+NEAR_BYTES = 8 * 1024 * 1024
+_OF_CASSETTE = "cassette = (SELECT id FROM @cassette WHERE name = $1)"
 _IN_ORDER = "ORDER BY place, number"
 
 # By arrays and not by a join: without statistics, as in a new database, that is planned as a scan
 # of the whole cassette.
 _FIND = f"""
-{rows.FIND} WHERE {_OF} AND number = ANY(ARRAY(
-  SELECT number FROM @key WHERE {_OF} AND digest {rows.AMONG.format("$2")}))
+{rows.SELECT_RECORDING} WHERE {_OF_CASSETTE} AND number = ANY(ARRAY(
+  SELECT number FROM @key WHERE {_OF_CASSETTE} AND digest {rows.IN_HEX_ARRAY.format("$2")}))
 {_IN_ORDER}
 """  # noqa: S608
 
-_BEHIND = f"""
-{rows.FIND} WHERE {_OF} AND (place, number) > ($2, $3) {_IN_ORDER} LIMIT $4
+_PAGE = f"""
+{rows.SELECT_RECORDING} WHERE {_OF_CASSETTE} AND (place, number) > ($2, $3) {_IN_ORDER} LIMIT $4
 """
-_WEIGHTS = (
-    f"SELECT number, weight FROM @interaction WHERE {_OF} AND exchange AND weight IS NOT NULL"  # noqa: S608
-)
+_WEIGHTS = f"SELECT number, weight FROM @interaction WHERE {_OF_CASSETTE} AND exchange AND weight IS NOT NULL"  # noqa: S608
 _NEWEST = "ORDER BY place DESC, number DESC LIMIT $2"
-_SOME = f"{rows.FIND} WHERE {_OF} AND number = ANY($2::text[]::bigint[]) {_IN_ORDER}"
+_SOME = f"{rows.SELECT_RECORDING} WHERE {_OF_CASSETTE} AND number = ANY($2::text[]::bigint[]) {_IN_ORDER}"
 
 _UNTOUCHED = f"""
-FROM @interaction i WHERE {_OF} AND exchange AND NOT EXISTS (
+FROM @interaction i WHERE {_OF_CASSETTE} AND exchange AND NOT EXISTS (
   SELECT 1 FROM @touched t WHERE t.name = $1 AND t.take = $2 AND t.number = i.number)
 """  # noqa: S608
 _UNUSED = f"SELECT number, method, path, query {_UNTOUCHED} {_IN_ORDER} LIMIT $3"
 
 _UNUSED_COUNT = f"""
-SELECT coalesce((SELECT sum(count) FROM @source WHERE exchange AND {_OF}), 0)::bigint - (
+SELECT coalesce((SELECT sum(count) FROM @source WHERE exchange AND {_OF_CASSETTE}), 0)::bigint - (
   SELECT count(*) FROM @touched t JOIN @interaction i ON i.number = t.number
-  WHERE t.name = $1 AND t.take = $2 AND i.exchange AND {_OF}) AS count
+  WHERE t.name = $1 AND t.take = $2 AND i.exchange AND {_OF_CASSETTE}) AS count
 """  # noqa: S608
 
 _DUPLICATES = f"""
 SELECT array_to_string(array_agg(number::text ORDER BY place, number), ' ') AS numbers
 FROM @key k JOIN @interaction i USING (cassette, number)
-WHERE {_OF} AND exchange AND octet_length(k.digest) = 32 GROUP BY k.digest, i.route HAVING count(*) > 1
+WHERE {_OF_CASSETTE} AND exchange AND octet_length(k.digest) = 32 GROUP BY k.digest, i.route HAVING count(*) > 1
 ORDER BY min(place), min(number) LIMIT $2
 """  # noqa: S608
-_TITLES = f"{rows.TITLE} WHERE {_OF} AND number = ANY($2::text[]::bigint[]) {_IN_ORDER}"
+_TITLES = (
+    f"{rows.SELECT_TITLE} WHERE {_OF_CASSETTE} AND number = ANY($2::text[]::bigint[]) {_IN_ORDER}"
+)
 
 _MISCOUNTED = """
 SELECT c.name, coalesce(t.count, 0) AS counted, coalesce(i.count, 0) AS there
@@ -82,25 +79,27 @@ ORDER BY b.digest
 """
 
 
-async def every(session: Session, name: str) -> Sequence[DriverRow]:
-    """All there are, as they were at one moment."""
-    return await session.rows(f"{rows.FIND} WHERE {_OF} {_IN_ORDER}", name)
+async def load(session: Session, name: str) -> Sequence[DriverRow]:
+    """All recordings, in order."""
+    return await session.rows(f"{rows.SELECT_RECORDING} WHERE {_OF_CASSETTE} {_IN_ORDER}", name)
 
 
 async def find(session: Session, name: str, keys: Sequence[bytes]) -> Sequence[DriverRow]:
-    return await session.rows(_FIND, name, rows.listed(keys)) if keys else []
+    return await session.rows(_FIND, name, rows.hex_array(keys)) if keys else []
 
 
 async def get(session: Session, name: str, index: int) -> Sequence[DriverRow]:
-    return await session.rows(f"{rows.FIND} WHERE {_OF} AND number = $2", name, index)
+    return await session.rows(
+        f"{rows.SELECT_RECORDING} WHERE {_OF_CASSETTE} AND number = $2", name, index
+    )
 
 
 async def page(session: Session, name: str, after: int | None, limit: int) -> Sequence[DriverRow]:
-    """Raises CassetteEdited behind one that is gone."""
+    """The next recordings after index `after`, or the first. Raises CassetteEdited where it is gone."""
     place, index = -1, -1
     if after is not None:
         found = await session.row(
-            f"SELECT place FROM @interaction WHERE {_OF} AND number = $2",  # noqa: S608
+            f"SELECT place FROM @interaction WHERE {_OF_CASSETTE} AND number = $2",  # noqa: S608
             *(name, after),
         )
         if found is None:
@@ -108,29 +107,29 @@ async def page(session: Session, name: str, after: int | None, limit: int) -> Se
                 f"interaction {after} of cassette '{name}' is gone since it was read: read it again"
             )
         place, index = found["place"], after
-    return await session.rows(_BEHIND, name, place, index, limit)
+    return await session.rows(_PAGE, name, place, index, limit)
 
 
 async def near(
     session: Session, name: str, method: str, path: str, limit: int
 ) -> Sequence[DriverRow]:
-    """The newest of a method and path, then the newest of others, as many as fit."""
+    """The newest of a method and path, then the newest of others, up to NEAR_BYTES."""
     wanted = rows.method_path(method, path)
     weighed = await session.rows(f"{_WEIGHTS} AND method_path = $3 {_NEWEST}", name, limit, wanted)
     if (missing := limit - len(weighed)) > 0:
         others = f"{_WEIGHTS} AND method_path <> $3 {_NEWEST}"
         weighed = [*weighed, *await session.rows(others, name, missing, wanted)]
-    left, chosen = MOST_NEAR, []
-    for line in weighed:
-        left -= line["weight"]
+    left, chosen = NEAR_BYTES, []
+    for row in weighed:
+        left -= row["weight"]
         if left < 0:
             break
-        chosen.append(str(line["number"]))
+        chosen.append(str(row["number"]))
     return await session.rows(_SOME, name, chosen) if chosen else []
 
 
 async def unused(session: Session, name: str, take: int, limit: int) -> Sequence[Titled]:
-    return rows.titled(await session.rows(_UNUSED, name, take, limit))
+    return rows.titles_of(await session.rows(_UNUSED, name, take, limit))
 
 
 async def unused_count(session: Session, name: str, take: int) -> int:
@@ -140,28 +139,28 @@ async def unused_count(session: Session, name: str, take: int) -> int:
 
 async def duplicates(session: Session, name: str, limit: int) -> Sequence[Sequence[Titled]]:
     groups = await session.rows(_DUPLICATES, name, limit)
-    indexes = [line["numbers"].split(" ") for line in groups]
-    return [rows.titled(await session.rows(_TITLES, name, each)) for each in indexes]
+    indexes = [row["numbers"].split(" ") for row in groups]
+    return [rows.titles_of(await session.rows(_TITLES, name, each)) for each in indexes]
 
 
 async def check(session: Session) -> Sequence[str]:
-    """What is wrong, a sentence each."""
+    """What is wrong, one sentence each."""
     return [
         *[
-            f"cassette '{line['name']}' counts {line['counted']} interactions and has "
-            f"{line['there']}: save it anew"
-            for line in await session.rows(_MISCOUNTED)
+            f"cassette '{row['name']}' counts {row['counted']} interactions and has "
+            f"{row['there']}: save it anew"
+            for row in await session.rows(_MISCOUNTED)
         ],
         *[
-            f"cassette '{line['name']}', interaction {line['number']}: no key finds it"
-            for line in await session.rows(_UNFINDABLE)
+            f"cassette '{row['name']}', interaction {row['number']}: no key finds it"
+            for row in await session.rows(_UNFINDABLE)
         ],
         *[
-            f"cassette '{line['name']}', interaction {line['number']}: it is not what was recorded"
-            for line in await session.rows(_CHANGED)
+            f"cassette '{row['name']}', interaction {row['number']}: it is not what was recorded"
+            for row in await session.rows(_CHANGED)
         ],
         *[
-            f"the large body sha256-{line['digest']} has {line['there']} of {line['size']} bytes"
-            for line in await session.rows(_CUT)
+            f"the large body sha256-{row['digest']} has {row['there']} of {row['size']} bytes"
+            for row in await session.rows(_CUT)
         ],
     ]

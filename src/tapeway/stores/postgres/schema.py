@@ -1,7 +1,7 @@
-"""The tables of a PostgreSQL store, and how they come into being.
+"""The tables of a PostgreSQL store, how they are created, and how older ones are upgraded.
 
-Names, routes and whatever a recording holds are bytes: `text` can hold neither NUL nor half a
-character. Where a cassette need not exist yet, rows are kept by its name.
+Routes and what a recording holds are `bytea`: `text` holds neither NUL nor invalid UTF-8. Tables
+that may name a cassette before it exists refer to it by name.
 """
 
 import hashlib
@@ -67,8 +67,8 @@ CREATE TABLE @key (
 );
 CREATE INDEX ON @key (cassette, number);
 
--- How many recordings a cassette has and where they came from, in rows enough that those who
--- record at the same time seldom wait for each other.
+-- How many recordings a cassette has and where they came from. Several rows (shards) per source, so
+-- that concurrent recordings seldom wait for each other.
 CREATE TABLE @source (
   cassette bigint NOT NULL REFERENCES @cassette ON DELETE CASCADE,
   shard smallint NOT NULL,
@@ -105,7 +105,7 @@ CREATE TABLE @usage (
 );
 CREATE INDEX ON @usage (cassette, number);
 
--- What tells whether a transaction took place whose connection was lost.
+-- Whether a transaction was committed whose connection was lost.
 CREATE TABLE @attempt (
   id uuid PRIMARY KEY,
   created_at timestamptz NOT NULL DEFAULT clock_timestamp()
@@ -189,12 +189,12 @@ async def prepare(pool: Pool) -> None:
     Raises StoreError for tables of a newer tapeway, where the role may not make or change them, and
     as long as instances of an older tapeway use those to be upgraded.
     """
-    await _look(pool)
+    await _examine_server(pool)
     found = await pool.read("look at its tables", _stored_version)
     if found is None or found < VERSION:
         bring_up = partial(_bring_up, place=pool.address.shown)
-        deed = "make its tables" if found is None else "upgrade its tables"
-        await pool.write(deed, bring_up, limit=LONG_S)
+        action = "make its tables" if found is None else "upgrade its tables"
+        await pool.write(action, bring_up, limit=LONG_S)
     else:
         pending_upgrades(found, VERSION, UPGRADES, pool.address.shown, StoreError)
 
@@ -208,11 +208,11 @@ UPGRADES: dict[int, Callable[[Session], Awaitable[None]]] = {1: upgrade_1_to_2}
 """From each older version to the next."""
 
 
-async def _look(pool: Pool) -> None:
-    between, sync, fsync = await pool.write("look at the server", _settings, durable=False)
-    if not between:
+async def _examine_server(pool: Pool) -> None:
+    pooled, sync, fsync = await pool.write("look at the server", _settings, durable=False)
+    if not pooled:
         pool.pooled = False
-        await pool.forget()
+        await pool.close_idle()
     if sync == "off":
         log.warning("%s: synchronous_commit is off; recordings turn it on", pool.address.shown)
     else:
@@ -232,12 +232,12 @@ async def _settings(session: Session) -> tuple[bool, str, str]:
         "AS sync"
     )
     assert found is not None  # noqa: S101 - a SELECT without FROM gives one row
-    between = session.connection.get_server_pid() != found["pid"]
-    return between, found["sync"], found["fsync"]
+    pooled = session.connection.get_server_pid() != found["pid"]
+    return pooled, found["sync"], found["fsync"]
 
 
 async def _stored_version(session: Session) -> int | None:
-    # Not by to_regclass(): that may remember that there was none when another has just made it.
+    # Not by to_regclass(): it may have cached that there is no table.
     there = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'version'"
     if not await session.rows(there, session.schema):
         return None
@@ -267,7 +267,7 @@ async def _refuse_while_used(session: Session, found: int, place: str) -> None:
     # They would fail at the next statement.
     alive = await session.rows(_ALIVE)
     if alive:
-        names = ", ".join([line["name"] for line in alive])
+        names = ", ".join([row["name"] for row in alive])
         raise StoreError(
             f"{place}: its tables are of version {found}, and instances of an older tapeway use "
             f"them ({names}): stop those, wait {ALIVE_S} seconds, and start this one again",

@@ -1,8 +1,8 @@
 """Cassettes in a PostgreSQL database, which any number of instances on any machines share.
 
-Who does what: `postgres_pool` keeps connections and makes transactions, `postgres_instance` knows
-of the others, with `postgres_line` as the connection that says it is alive and keeps its leases;
-the rest are named after what they put into tables.
+`pool` keeps connections and runs transactions; `coordination.instance` knows of the other instances,
+and `coordination.heartbeat` reports over its own connection that this one is alive. The other
+modules hold the statements.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from tapeway.stores.shared import columns
 
 T = TypeVar("T")
 
-_APART = 256 * 1024
+_IN_THREAD_BYTES = 256 * 1024
 """Documents with more bytes than this are read in a thread."""
 
 
@@ -66,7 +66,7 @@ class PostgresStore:
             shared=self,
         )
         self._address = address.read(url)
-        self._times = float(lease_s or self._address.lease_s), float(touch_s)
+        self._lease_s_and_touch_s = float(lease_s or self._address.lease_s), float(touch_s)
         self._opened: PostgresInstance | None = None
         self._durability = "primary"
 
@@ -83,10 +83,10 @@ class PostgresStore:
         """Make the tables where nobody has. Raises StoreAway, StoreError."""
         if self._opened is not None:
             return
-        instance = PostgresInstance(self._address, *self._times)
+        instance = PostgresInstance(self._address, *self._lease_s_and_touch_s)
         await instance.open()
         self._durability = instance.pool.durability
-        self._places, self._bodies = Sequences(instance.pool), Bodies(instance.pool)
+        self._sequences, self._bodies = Sequences(instance.pool), Bodies(instance.pool)
         self._opened = instance
 
     async def close(self) -> None:
@@ -100,22 +100,22 @@ class PostgresStore:
         """All of it at one moment. Writable or not is the same: nobody is kept from recording."""
 
         async def all_of(session: Session) -> tuple[Outline | None, Sequence[DriverRow]]:
-            outline = await cassettes.outline(session, name, self._place(name))
-            return outline, [] if outline is None else await queries.every(session, name)
+            outline = await cassettes.outline(session, name, self._where(name))
+            return outline, [] if outline is None else await queries.load(session, name)
 
-        outline, lines = await self._read(name, "load", all_of, limit=pool.LONG_S)
+        outline, read = await self._read(name, "load", all_of, limit=pool.LONG_S)
         if outline is None:
             return None
-        found = await self._found(name, lines)
+        found = await self._found(name, read)
         return StoredCassette(outline.head, tuple([each.item for each in found]))
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
         """The order of concurrent ones is that of their calls. Raises Fenced too."""
-        instance = self._at(name)
+        instance = self._for_cassette(name)
         text, lease = columns.text_of(recording), recording.lease
-        await instance.errands.run(self._append(instance, name, head, recording, text))
+        await instance.background.run(self._append(instance, name, head, recording, text))
         if lease is not None:
-            instance.tell(lease)
+            instance.announce_end(lease)
 
     async def _append(
         self,
@@ -126,12 +126,12 @@ class PostgresStore:
         text: str,
     ) -> None:
         until, attempt = time.monotonic() + PATIENCE_S, uuid4()
-        place = await self._places.at_end(name, recording.interaction.index, until)
+        place = await self._sequences.place_at_end(name, recording.interaction.index, until)
 
         async def record(session: Session) -> None:
             await writes.record(
                 *(session, name, head, recording, text, place),
-                owner=instance.id,
+                instance=instance.id,
                 attempt=attempt,
             )
 
@@ -139,7 +139,7 @@ class PostgresStore:
         await instance.pool.write(f"record into '{name}'", record, patience=patience)
 
     async def save(self, name: str, cassette: StoredCassette) -> None:
-        """Keys that stand somewhere in a take begin anew: they counted other recordings."""
+        """Keys that stored somewhere in a take begin anew: they counted other recordings."""
 
         async def save(session: Session) -> None:
             await writes.save(session, name, cassette)
@@ -148,7 +148,7 @@ class PostgresStore:
 
     async def release(self, name: str) -> None:
         """Nothing: a cassette is always in its final form, and keeps its indexes."""
-        self._at(name)
+        self._for_cassette(name)
 
     async def remove(self, name: str) -> bool:
         async def remove(session: Session) -> bool:
@@ -157,7 +157,7 @@ class PostgresStore:
         return await self._write(name, "remove", remove, limit=pool.LONG_S)
 
     async def supplant(self, name: str, by: str) -> None:
-        self._at(by)
+        self._for_cassette(by)
 
         async def supplant(session: Session) -> None:
             await cassettes.supplant(session, name, by)
@@ -175,14 +175,14 @@ class PostgresStore:
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
         """In pieces of 256 KiB. What no recording refers to for an hour is removed."""
-        self._at(name)
+        self._for_cassette(name)
         return await self._bodies.keep(pieces)
 
     # Recordings where they lie.
 
     async def outline(self, name: str) -> Outline | None:
         async def outline(session: Session) -> Outline | None:
-            return await cassettes.outline(session, name, self._place(name))
+            return await cassettes.outline(session, name, self._where(name))
 
         return await self._read(name, "look at", outline)
 
@@ -192,7 +192,7 @@ class PostgresStore:
         async def find(session: Session) -> Sequence[DriverRow]:
             return await queries.find(session, name, keys)
 
-        return await self._found(name, await self._read(name, "look into", find), asked=False)
+        return await self._found(name, await self._read(name, "look into", find), requests=False)
 
     async def get(self, name: str, index: int) -> TakenRecording | None:
         async def get(session: Session) -> Sequence[DriverRow]:
@@ -202,7 +202,7 @@ class PostgresStore:
         return found[0] if found else None
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
-        self._at(name)
+        self._for_cassette(name)
         return await self._bodies.find(name, digest, f"{self.url}, cassette '{name}'")
 
     async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[TakenRecording]:
@@ -240,14 +240,14 @@ class PostgresStore:
         return await self._read(name, "look into", duplicates, limit=pool.LONG_S)
 
     async def reserve(self, name: str) -> int:
-        self._at(name)
-        return await self._places.reserve(name)
+        self._for_cassette(name)
+        return await self._sequences.reserve(name)
 
     async def restate(self, name: str, head: CassetteHead) -> None:
         """Its cost is that of reading all of it; who records meanwhile waits."""
 
         async def restate(session: Session) -> None:
-            await writes.restate(session, name, head, self._place(name))
+            await writes.restate(session, name, head, self._where(name))
 
         await self._write(name, "put rules in force in", restate, limit=pool.LONG_S)
 
@@ -259,15 +259,15 @@ class PostgresStore:
                 return True
             done = await writes.edit(session, name, index, changed)
             if not done:
-                await writes.take_back(session, attempt)
+                await writes.forget_attempt(session, attempt)
             return done
 
         return await self._write(name, "edit", edit)
 
     async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
-        instance = self._at(name)
+        instance = self._for_cassette(name)
         texts = writes.brought_in(items)
-        index, place = await self._places.block(name, len(items))
+        index, place = await self._sequences.block(name, len(items))
         numbered = writes.numbered(texts, index)
         attempt = uuid4()
 
@@ -278,7 +278,7 @@ class PostgresStore:
         work = instance.pool.write(
             f"add to '{name}'", extend, patience=PATIENCE_S, limit=pool.LONG_S
         )
-        await instance.errands.run(work)
+        await instance.background.run(work)
 
     async def check(self) -> Sequence[str]:
         """Whether what is counted, keyed and kept in pieces is what there is."""
@@ -289,20 +289,20 @@ class PostgresStore:
     async def turns(
         self, name: str, take: int, keys: Sequence[bytes]
     ) -> Mapping[bytes, CursorState]:
-        async def stand(session: Session) -> Mapping[bytes, CursorState]:
-            return await cursors.turns(session, name, take, keys)
+        async def stored(session: Session) -> Mapping[bytes, CursorState]:
+            return await cursors.read(session, name, take, keys)
 
-        return await self._read(name, "see the turns of", stand)
+        return await self._read(name, "see the turns of", stored)
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
     ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
         async def look(session: Session) -> tuple[Mapping[bytes, CursorState], Sequence[DriverRow]]:
-            stand = await cursors.turns(session, name, take, keys)
-            return stand, await queries.find(session, name, digests)
+            stored = await cursors.read(session, name, take, keys)
+            return stored, await queries.find(session, name, digests)
 
-        stand, lines = await self._read(name, "look into", look)
-        return stand, await self._found(name, lines, asked=False)
+        stored, read = await self._read(name, "look into", look)
+        return stored, await self._found(name, read, requests=False)
 
     async def advance(
         self,
@@ -323,10 +323,10 @@ class PostgresStore:
     # Other instances.
 
     async def claim(self, name: str, key: bytes) -> Lease | None:
-        return await self._at(name).claim(name, key)
+        return await self._for_cassette(name).claim(name, key)
 
     async def lapsed(self, name: str, key: bytes) -> None:
-        await self._at(name).lapsed(name, key)
+        await self._for_cassette(name).lapsed(name, key)
 
     async def give_back(self, lease: Lease) -> None:
         await self._instance().give_back(lease)
@@ -352,35 +352,35 @@ class PostgresStore:
             raise closed(self.url)
         return self._opened
 
-    def _at(self, name: str) -> PostgresInstance:
+    def _for_cassette(self, name: str) -> PostgresInstance:
         instance = self._instance()
         check_cassette_name(name)
         return instance
 
-    def _place(self, name: str) -> str:
+    def _where(self, name: str) -> str:
         return f"cassette '{name}' in {self.url}"
 
     async def _read(
-        self, name: str, deed: str, work: "Work[T]", *, limit: float = pool.COMMAND_S
+        self, name: str, action: str, work: "Work[T]", *, limit: float = pool.COMMAND_S
     ) -> T:
-        return await self._at(name).pool.read(f"{deed} '{name}'", work, limit=limit)
+        return await self._for_cassette(name).pool.read(f"{action} '{name}'", work, limit=limit)
 
     async def _write(
-        self, name: str, deed: str, work: "Work[T]", *, limit: float = pool.COMMAND_S
+        self, name: str, action: str, work: "Work[T]", *, limit: float = pool.COMMAND_S
     ) -> T:
-        instance = self._at(name)
-        return await instance.errands.run(
-            instance.pool.write(f"{deed} '{name}'", work, limit=limit)
+        instance = self._for_cassette(name)
+        return await instance.background.run(
+            instance.pool.write(f"{action} '{name}'", work, limit=limit)
         )
 
     async def _found(
-        self, name: str, lines: Sequence[DriverRow], *, asked: bool = True
+        self, name: str, read: Sequence[DriverRow], *, requests: bool = True
     ) -> Sequence[TakenRecording]:
-        if not lines:
+        if not read:
             return []
-        where = self._place(name)
-        if sum([len(line["document"]) for line in lines]) > _APART:
-            found = await asyncio.to_thread(rows.found, lines, where)
+        where = self._where(name)
+        if sum([len(row["document"]) for row in read]) > _IN_THREAD_BYTES:
+            found = await asyncio.to_thread(rows.recordings_of, read, where)
         else:
-            found = rows.found(lines, where)
-        return await self._bodies.placed(found, where, asked=asked)
+            found = rows.recordings_of(read, where)
+        return await self._bodies.with_bodies(found, where, requests=requests)

@@ -1,8 +1,7 @@
-"""Interactions that are brought in, edited, or found under other keys.
+"""Changes of the recordings in PostgreSQL, each inside a transaction that its caller began.
 
-A recording, written in one transaction with all that goes with it.
-
-How many recordings a cassette has and where they came from, counted with every change.
+Every change updates the counts of its cassette. A transaction whose connection was lost may be run
+again after its commit: its `attempt` tells whether it took place.
 """
 
 import secrets
@@ -52,11 +51,11 @@ WHERE cassette = $1 AND number = $2 FOR UPDATE
 Numbered = tuple[int, AnyInteraction, str]
 """An interaction with its index and its document."""
 
-# Waits for a transaction of the same attempt whose connection was lost.
+# It waits for an unfinished transaction of the same attempt whose connection was lost.
 _ATTEMPT = "INSERT INTO @attempt (id) VALUES ($1) ON CONFLICT DO NOTHING"
 _LEASE = "DELETE FROM @lease WHERE name = $1 AND key = $2 AND instance = $3 AND fence = $4"
 
-# In the order of their indexes, so that no two who supersede the same wait for each other.
+# Ordered, so that two transactions that supersede the same recordings cannot deadlock.
 _SUPERSEDED = """
 SELECT number, place, exchange, route, base, length(document) AS size FROM @interaction
 WHERE cassette = $1 AND number = ANY($2::text[]::bigint[]) ORDER BY number FOR UPDATE
@@ -65,8 +64,8 @@ _REMOVE = "DELETE FROM @interaction WHERE cassette = $1 AND number = ANY($2::tex
 _NEXT = "UPDATE @numbering SET next = next + 1 WHERE name = $1 RETURNING next - 1 AS number"
 
 
-class Change:
-    """What one transaction makes of the counts of a cassette."""
+class CountChange:
+    """The difference that one transaction makes to the counts of a cassette."""
 
     def __init__(self) -> None:
         self._counts: Counter[RecordingSource] = Counter()
@@ -81,9 +80,9 @@ class Change:
         self._bytes[source] -= size
 
     async def write(self, session: Session, cassette: int) -> None:
-        """Call it last: who counts in the same rows waits until the transaction ends.
+        """Write the difference. Call it last: it locks a row until the transaction ends.
 
-        There are enough of them that those who record at the same time seldom do.
+        Each source has several rows, so that concurrent recordings seldom wait for each other.
         """
         shard = secrets.randbelow(_SHARDS)
         for source in sorted(self._counts):
@@ -95,37 +94,42 @@ class Change:
 
 
 def numbered(items: Iterable[tuple[AnyInteraction, str]], index: int) -> list[Numbered]:
-    """Interactions and their documents from this index on."""
+    """Interactions and their documents, numbered from `index` on."""
     return [(at, item, columns.numbered(text, at)) for at, (item, text) in enumerate(items, index)]
 
 
 def brought_in(items: Iterable[AnyInteraction]) -> list[tuple[AnyInteraction, str]]:
-    """Interactions with their documents. Raises StoreError for one that could not be read again."""
+    """Interactions with their documents. Raises StoreError for one that cannot be stored."""
     return [(item, columns.brought_in(item)) for item in items]
 
 
 async def add(
-    session: Session, number: int, own: Rules, items: Sequence[Numbered], place: int
+    session: Session, cassette: int, rules: Rules, items: Sequence[Numbered], place: int
 ) -> None:
-    """Interactions with places from this one on, counted."""
-    change = Change()
-    made = [(index, columns.row_of(item, text, own)) for index, item, text in items]
+    """Add interactions in order, the first at `place`, with keys, bodies and counts."""
+    change = CountChange()
+    interactions = [(index, columns.row_of(item, text, rules)) for index, item, text in items]
     await session.each(
-        rows.ADD,
-        [rows.values(each, number, index, place + at, 0) for at, (index, each) in enumerate(made)],
+        rows.INSERT,
+        [
+            rows.values_of(each, cassette, index, place + at, 0)
+            for at, (index, each) in enumerate(interactions)
+        ],
     )
-    await add_keys(session, number, made)
-    for index, each in made:
-        await use_bodies(session, number, index, each)
-        change.add(rows.source(each), len(each.text.encode()))
-    await change.write(session, number)
+    await add_keys(session, cassette, interactions)
+    for index, each in interactions:
+        await use_bodies(session, cassette, index, each)
+        change.add(rows.source_of(each), len(each.text.encode()))
+    await change.write(session, cassette)
 
 
 async def add_keys(
-    session: Session, number: int, made: Iterable[tuple[int, columns.InteractionColumns]]
+    session: Session, cassette: int, interactions: Iterable[tuple[int, columns.InteractionColumns]]
 ) -> None:
-    """Find interactions under their keys from now on."""
-    keyed = {(number, rows.short(key), index) for index, each in made for key in each.keys}
+    """Add the keys of interactions."""
+    keyed = {
+        (cassette, rows.indexable(key), index) for index, each in interactions for key in each.keys
+    }
     if len(keyed) == 1:
         await session.run(_KEY, *keyed.pop())
     elif keyed:
@@ -133,84 +137,87 @@ async def add_keys(
 
 
 async def use_bodies(
-    session: Session, number: int, index: int, made: columns.InteractionColumns
+    session: Session, cassette: int, index: int, row: columns.InteractionColumns
 ) -> None:
-    """Refer to the large bodies of an interaction. Raises StoreError for one that was not kept."""
-    for digest in made.bodies:
-        if not await session.run(_USE, bytes.fromhex(digest), number, index):
+    """Refer to the large bodies of an interaction. Raises StoreError for a body that is not stored."""
+    for digest in row.bodies:
+        if not await session.run(_USE, bytes.fromhex(digest), cassette, index):
             raise StoreError(f"the large body sha256-{digest} was not kept before: keep it first")
 
 
 async def extend(
     session: Session, name: str, head: CassetteHead, items: Sequence[Numbered], place: int
 ) -> None:
-    """Interactions at the end of a cassette."""
-    number, own = await cassettes.hold(session, name, head)
-    await add(session, number, own, items, place)
+    """Add interactions at the end of a cassette."""
+    cassette, rules = await cassettes.lock_or_create(session, name, head)
+    await add(session, cassette, rules, items, place)
 
 
-async def save(session: Session, name: str, cassette: StoredCassette) -> None:
-    """Each recording numbered by its position; nobody sees a half of it."""
-    number, _ = await cassettes.hold(session, name, cassette.head, alone=True)
+async def save(session: Session, name: str, stored: StoredCassette) -> None:
+    """Replace a cassette, its recordings numbered by position; readers see all of it or nothing."""
+    cassette, _ = await cassettes.lock_or_create(session, name, stored.head, exclusive=True)
     for table in ("interaction", "source"):
         sql = f"DELETE FROM @{table} WHERE cassette = $1"  # noqa: S608
-        await session.run(sql, number)
-    await cassettes.forget(session, name)
-    own = await cassettes.state(session, name, cassette.head)
-    held = cassette.interactions
-    for first in range(0, len(held), _BATCH):
-        items = numbered(brought_in(held[first : first + _BATCH]), first)
-        await add(session, number, own, items, first)
-    await session.run(_COUNT, name, len(held))
+        await session.run(sql, cassette)
+    await cassettes.forget_cursors(session, name)
+    rules = await cassettes.set_head(session, name, stored.head)
+    items = stored.interactions
+    for first in range(0, len(items), _BATCH):
+        batch = numbered(brought_in(items[first : first + _BATCH]), first)
+        await add(session, cassette, rules, batch, first)
+    await session.run(_COUNT, name, len(items))
 
 
 async def restate(session: Session, name: str, head: CassetteHead, where: str) -> None:
-    """Put another head in force, and find everything under its new keys, if its rules are new."""
-    number, before = await cassettes.hold(session, name, head, alone=True)
-    own = await cassettes.state(session, name, head)
-    if own == before:
+    """Put another head in force, and index all recordings anew where its rules differ."""
+    cassette, before = await cassettes.lock_or_create(session, name, head, exclusive=True)
+    rules = await cassettes.set_head(session, name, head)
+    if rules == before:
         return
-    await session.run("DELETE FROM @key WHERE cassette = $1", number)
+    await session.run("DELETE FROM @key WHERE cassette = $1", cassette)
     after = -1
-    while lines := await session.rows(
-        rows.FIND + f"WHERE cassette = $1 AND number > $2 ORDER BY number LIMIT {_BATCH}",
-        *(number, after),
+    while found := await session.rows(
+        rows.SELECT_RECORDING
+        + f"WHERE cassette = $1 AND number > $2 ORDER BY number LIMIT {_BATCH}",
+        *(cassette, after),
     ):
-        held = [each.item for each in rows.found(lines, where)]
+        items = [each.item for each in rows.recordings_of(found, where)]
         await add_keys(
-            session, number, [(each.index, columns.row_of(each, "", own)) for each in held]
+            session, cassette, [(each.index, columns.row_of(each, "", rules)) for each in items]
         )
-        after = held[-1].index
+        after = items[-1].index
 
 
 async def edit(session: Session, name: str, index: int, changed: AnyInteraction | None) -> bool:
     """Put another interaction in the place of one, or remove it; False where there is none."""
-    found = await cassettes.held(session, name)
+    found = await cassettes.lock(session, name)
     if found is None or (old := await session.row(_EDITED, found[0], index)) is None:
         return False
-    (number, own), change = found, Change()
+    (cassette, rules), change = found, CountChange()
     change.remove(rows.RecordingSource(old["exchange"], old["route"], old["base"]), old["size"])
     for table in ("interaction",) if changed is None else ("key", "usage"):
         sql = f"DELETE FROM @{table} WHERE cassette = $1 AND number = $2"  # noqa: S608
-        await session.run(sql, number, index)
+        await session.run(sql, cassette, index)
     if changed is not None:
         ((_, _, text),) = numbered(brought_in([changed]), index)
-        made = columns.row_of(changed, text, own)
-        await session.run(rows.CHANGE, *rows.values(made, number, index, old["place"], old["take"]))
-        await add_keys(session, number, [(index, made)])
-        await use_bodies(session, number, index, made)
-        change.add(rows.source(made), len(text.encode()))
-    await change.write(session, number)
+        row = columns.row_of(changed, text, rules)
+        await session.run(
+            rows.UPDATE, *rows.values_of(row, cassette, index, old["place"], old["take"])
+        )
+        await add_keys(session, cassette, [(index, row)])
+        await use_bodies(session, cassette, index, row)
+        change.add(rows.source_of(row), len(text.encode()))
+    await change.write(session, cassette)
     return True
 
 
 async def attempted(session: Session, attempt: UUID) -> bool:
-    """Whether a transaction of this attempt took place already. Call it first in each of them."""
+    """Whether a transaction of this attempt was committed before. Call it first in each."""
     return not await session.run(_ATTEMPT, attempt)
 
 
-async def take_back(session: Session, attempt: UUID) -> None:
-    """Let an attempt that changed nothing be none."""
+async def forget_attempt(session: Session, attempt: UUID) -> None:
+    """Forget an attempt that changed nothing."""
     await session.run("DELETE FROM @attempt WHERE id = $1", attempt)
 
 
@@ -222,64 +229,62 @@ async def record(
     text: str,
     place: int,
     *,
-    owner: UUID,
+    instance: UUID,
     attempt: UUID,
 ) -> None:
-    """Write a recording, unless this attempt did. Raises Fenced."""
+    """Write a recording, unless an earlier run of this attempt did. Raises Fenced."""
     if await attempted(session, attempt):
         return
-    number, own = await cassettes.hold(session, name, head)
-    lease, moved = recording.lease, recording.step
+    cassette, rules = await cassettes.lock_or_create(session, name, head)
+    lease, cursor_step = recording.lease, recording.step
     if lease is not None and not await session.run(
-        _LEASE, name, rows.short(lease.key), owner, lease.fence
+        _LEASE, name, rows.indexable(lease.key), instance, lease.fence
     ):
         raise Fenced(f"another instance records the same into cassette '{name}' by now")
-    change = Change()
-    place = await _supersede(session, number, recording, place, change)
-    take = 0 if moved is None else moved.take
-    index = await _add(session, name, number, own, recording, text, place, take, change)
-    if moved is not None:
-        await step(session, name, moved, attempt)
-        await touch(session, name, moved.take, index)
-    await change.write(session, number)
+    change = CountChange()
+    place = await _supersede(session, cassette, recording, place, change)
+    take = 0 if cursor_step is None else cursor_step.take
+    index = await _add(session, name, cassette, rules, recording, text, place, take, change)
+    if cursor_step is not None:
+        await step(session, name, cursor_step, attempt)
+        await touch(session, name, cursor_step.take, index)
+    await change.write(session, cassette)
 
 
 async def _supersede(
-    session: Session, number: int, recording: Recording, place: int, change: Change
+    session: Session, cassette: int, recording: Recording, place: int, change: CountChange
 ) -> int:
     if not recording.supersedes:
         return place
     wanted = [str(each) for each in recording.supersedes]
-    gone = await session.rows(_SUPERSEDED, number, wanted)
-    await session.run(_REMOVE, number, wanted)
-    for line in gone:
-        change.remove(
-            rows.RecordingSource(line["exchange"], line["route"], line["base"]), line["size"]
-        )
-    return min([line["place"] for line in gone], default=place)
+    gone = await session.rows(_SUPERSEDED, cassette, wanted)
+    await session.run(_REMOVE, cassette, wanted)
+    for row in gone:
+        change.remove(rows.RecordingSource(row["exchange"], row["route"], row["base"]), row["size"])
+    return min([row["place"] for row in gone], default=place)
 
 
 async def _add(
     session: Session,
     name: str,
-    number: int,
-    own: Rules,
+    cassette: int,
+    rules: Rules,
     recording: Recording,
     text: str,
     place: int,
     take: int,
-    change: Change,
+    change: CountChange,
 ) -> int:
     index, item = recording.interaction.index, recording.interaction
-    made = columns.row_of(item, text, own)
-    sql = f"{rows.ADD} ON CONFLICT (cassette, number) DO NOTHING"
-    while not await session.run(sql, *rows.values(made, number, index, place, take)):
-        # The answer is paid for: that somebody else has this index is no reason to lose it.
+    row = columns.row_of(item, text, rules)
+    sql = f"{rows.INSERT} ON CONFLICT (cassette, number) DO NOTHING"
+    while not await session.run(sql, *rows.values_of(row, cassette, index, place, take)):
+        # The response is paid for: where another recording has this index, take the next one.
         next_one = await session.row(_NEXT, name)
-        assert next_one is not None  # noqa: S101 - its place was taken from there
+        assert next_one is not None  # noqa: S101 - its place came from that row
         index = next_one["number"]
-        made = columns.row_of(item, columns.numbered(text, index), own)
-    await add_keys(session, number, [(index, made)])
-    await use_bodies(session, number, index, made)
-    change.add(rows.source(made), len(made.text.encode()))
+        row = columns.row_of(item, columns.numbered(text, index), rules)
+    await add_keys(session, cassette, [(index, row)])
+    await use_bodies(session, cassette, index, row)
+    change.add(rows.source_of(row), len(row.text.encode()))
     return index

@@ -7,17 +7,19 @@ minutes: a writer may be about to record it, or a reader may be reading it.
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 
 import apsw
 
-from tapeway.body_files import PIECE, Temporary
+from tapeway.body_files import Temporary
 from tapeway.core.model.interaction import AnyInteraction, replace_large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError
+from tapeway.stores.shared.columns import equal_pieces
 from tapeway.stores.sqlite.connection import store_error
 from tapeway.stores.sqlite.transaction import GRACE_S, WriteTransaction
 
@@ -42,7 +44,8 @@ def keep(write: Write, pieces: Iterable[bytes]) -> BodyFile:
     draft = _SqliteDraft(write)
     digest = hashlib.sha256()
     try:
-        for block in _blocks(pieces):
+        source = equal_pieces(pieces)
+        while block := list(islice(source, _PIECES_AT_ONCE)):
             for piece in block:
                 digest.update(piece)
             write(partial(draft.add, block))
@@ -190,20 +193,3 @@ class _SqliteDraft:
         transaction.connection.execute(
             "DELETE FROM body WHERE id = ? AND digest IS NULL", (self.id,)
         )
-
-
-def _blocks(pieces: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """The same bytes in pieces of equal size, some pieces at once."""
-    waiting, block = bytearray(), list[bytes]()
-    for piece in pieces:
-        waiting += piece
-        while len(waiting) >= PIECE:
-            block.append(bytes(waiting[:PIECE]))
-            del waiting[:PIECE]
-            if len(block) == _PIECES_AT_ONCE:
-                yield block
-                block = []
-    if waiting:
-        block.append(bytes(waiting))
-    if block:
-        yield block

@@ -1,4 +1,4 @@
-"""What is in force for all instances, and which of them have applied it."""
+"""The mode and takes in force for all instances, and which instance applied them."""
 
 import logging
 import os
@@ -18,12 +18,12 @@ from tapeway.stores.shared.control_document import decode_control, encode_contro
 log = logging.getLogger(__name__)
 
 OUT_OF_TOUCH_S = 5.0
-"""Without a word from the database for so long, an instance no longer knows what is in force."""
+"""After so long without the database, an instance no longer knows what is in force."""
 
-_GONE = 1.2
-"""Nobody waits for one that was not heard of for longer than that by so much: it refuses by then."""
+_GRACE = 1.2
+"""An instance silent for this multiple of OUT_OF_TOUCH_S is not waited for: it refuses requests."""
 
-# It goes on while the machine sleeps, where there is one that does.
+# CLOCK_BOOTTIME also counts the time that the machine sleeps.
 clock = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 _READ = "SELECT generation, attempt, document FROM @control"
@@ -40,50 +40,50 @@ WHERE generation < $1 AND seen > clock_timestamp() - $2 * interval '1 s' ORDER B
 
 
 class Member:
-    """One instance: what it applied, and when it last heard what is in force."""
+    """One instance: the change it applied last, and when it last read what is in force."""
 
-    def __init__(self, number: UUID, apply: Callable[[Control], None], touch_s: float) -> None:
-        self._id = number
+    def __init__(self, instance: UUID, apply: Callable[[Control], None], touch_s: float) -> None:
+        self._id = instance
         self._name = f"{socket.gethostname()}:{os.getpid()}"
         self._apply = apply
         self._touch_s = touch_s
         self._applied = 0
-        self._heard = -inf
+        self._last_heard = -inf
 
     @property
     def in_touch(self) -> bool:
-        return clock() - self._heard < self._touch_s
+        return clock() - self._last_heard < self._touch_s
 
     async def join(self, session: Session, wanted: Control, attempt: UUID) -> Control:
-        """What is in force, which is `wanted` where no other instance is alive."""
-        asked_at, line = clock(), await _locked(session)
-        now = _read(line)
-        if now is None or (line["attempt"] != attempt and not await self._others(session)):
+        """Join the instances; what is in force, or `wanted` where no other one is alive."""
+        asked_at, row = clock(), await _locked(session)
+        now = _read(row)
+        if now is None or (row["attempt"] != attempt and not await self._others(session)):
             takes = (0 if now is None else now.takes) + 1
-            generation = line["generation"] + 1
+            generation = row["generation"] + 1
             now = replace(
                 wanted, takes=takes, since=takes, cassette_takes={}, generation=generation
             )
             await session.run(_WRITE, generation, attempt, encode_control(now))
         await session.run(_BEAT, self._id, self._name, now.generation)
-        self._applied, self._heard = now.generation, asked_at
+        self._applied, self._last_heard = now.generation, asked_at
         return now
 
     async def beat(self, session: Session) -> bool:
-        """Say that it is alive, and hear what is in force; False where that was news to it."""
+        """Report that it is alive, and apply a change in force; False where there was one."""
         asked_at = clock()
         await session.run(_BEAT, self._id, self._name, self._applied)
         now = await in_force(session)
         if now is None or now.generation <= self._applied:
-            self._heard = asked_at
+            self._last_heard = asked_at
             return True
         if not self.apply(now):
             return True
-        self._heard = asked_at
+        self._last_heard = asked_at
         return False
 
     def apply(self, control: Control) -> bool:
-        """Put a control in force here, unless a later one is; False where it cannot be."""
+        """Apply a change, unless it or a later one was; False where applying it failed."""
         if control.generation > self._applied:
             try:
                 self._apply(control)
@@ -94,22 +94,22 @@ class Member:
         return True
 
     async def leave(self, session: Session) -> None:
-        self._heard = -inf
+        self._last_heard = -inf
         await session.run("DELETE FROM @instance WHERE id = $1", self._id)
 
     async def _others(self, session: Session) -> bool:
-        return await session.row(_ALIVE, self._id, self._touch_s * _GONE) is not None
+        return await session.row(_ALIVE, self._id, self._touch_s * _GRACE) is not None
 
 
 async def change_control(
     session: Session, change: Callable[[Control], Control], attempt: UUID
 ) -> Control:
-    """Change what is in force, once however often this is tried."""
-    line = await _locked(session)
-    now = _read(line)
+    """Change what is in force; run again with the same `attempt`, it changes nothing more."""
+    row = await _locked(session)
+    now = _read(row)
     if now is None:
         raise CassetteCorrupt("nothing is in force: no instance has joined the store")
-    if line["attempt"] == attempt:
+    if row["attempt"] == attempt:
         return now
     after = replace(change(now), generation=now.generation + 1)
     await session.run(_WRITE, after.generation, attempt, encode_control(after))
@@ -117,9 +117,9 @@ async def change_control(
 
 
 async def instances_behind(session: Session, generation: int, touch_s: float) -> Sequence[str]:
-    """The live instances that have not applied it."""
-    found = await session.rows(_BEHIND, generation, touch_s * _GONE)
-    return tuple([line["name"] for line in found])
+    """The names of live instances that have not applied a change."""
+    found = await session.rows(_BEHIND, generation, touch_s * _GRACE)
+    return tuple([row["name"] for row in found])
 
 
 async def in_force(session: Session) -> Control | None:
@@ -128,16 +128,16 @@ async def in_force(session: Session) -> Control | None:
 
 
 async def _locked(session: Session) -> DriverRow:
-    line = await session.row(f"{_READ} FOR UPDATE")
-    if line is None:
+    row = await session.row(f"{_READ} FOR UPDATE")
+    if row is None:
         raise CassetteCorrupt("the table 'control' is empty: restore its row")
-    return line
+    return row
 
 
-def _read(line: DriverRow) -> Control | None:
-    if line["document"] is None:
+def _read(row: DriverRow) -> Control | None:
+    if row["document"] is None:
         return None
     try:
-        return decode_control(line["document"], line["generation"])
+        return decode_control(row["document"], row["generation"])
     except ValueError as exc:
         raise CassetteCorrupt(f"the table 'control' cannot be read: {exc}") from exc

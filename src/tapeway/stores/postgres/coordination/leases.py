@@ -1,14 +1,14 @@
-"""The right to ask the upstream for all instances: a row with an owner, a fence and an end.
+"""Leases: the right of one instance to call the upstream for all. A row with fence and expiry.
 
-An owner that was stopped for longer than its leases last finds that its fence is gone, whatever its
-own clock says: all times are the server's.
+All times are the server's. An instance that was suspended until its lease expired finds its fence
+gone, whatever its own clock says.
 """
 
 from uuid import UUID
 
 from tapeway.core.model.cassette import Lease
 from tapeway.stores.postgres import rows
-from tapeway.stores.postgres.coordination.notifications import hint_of
+from tapeway.stores.postgres.coordination.notifications import lease_topic
 from tapeway.stores.postgres.pool import Session
 
 _CLAIM = """
@@ -29,15 +29,17 @@ WHERE instance = $1 AND fence = ANY($2::text[]::bigint[])
 
 
 class HeldLeases:
-    """Those one instance holds."""
+    """The leases that one instance holds."""
 
-    def __init__(self, owner: UUID, expiry_s: float) -> None:
-        self.owner = owner
+    def __init__(self, instance: UUID, expiry_s: float) -> None:
+        self.instance = instance
         self.expiry_s = expiry_s
         self._held: dict[int, Lease] = {}
 
     async def claim(self, session: Session, name: str, key: bytes, attempt: UUID) -> Lease | None:
-        found = await session.row(_CLAIM, name, rows.short(key), self.owner, attempt, self.expiry_s)
+        found = await session.row(
+            _CLAIM, name, rows.indexable(key), self.instance, attempt, self.expiry_s
+        )
         if found is None:
             return None
         lease = Lease(name, key, found["fence"])
@@ -45,32 +47,34 @@ class HeldLeases:
         return lease
 
     def forget(self, lease: Lease) -> None:
-        """Renew it no more."""
+        """Stop renewing a lease."""
         self._held.pop(lease.fence, None)
 
     async def give_back(self, session: Session, lease: Lease) -> None:
-        await session.run(_GIVE_BACK, lease.name, rows.short(lease.key), self.owner, lease.fence)
+        await session.run(
+            _GIVE_BACK, lease.name, rows.indexable(lease.key), self.instance, lease.fence
+        )
 
     async def renew(self, session: Session) -> None:
-        """All of them in one statement."""
+        """Renew all leases in one statement."""
         if self._held:
             fences = [str(fence) for fence in self._held]
-            await session.run(_RENEW, self.owner, fences, self.expiry_s)
+            await session.run(_RENEW, self.instance, fences, self.expiry_s)
 
     async def leave(self, session: Session) -> None:
-        """Give back what is left."""
+        """Give all leases back."""
         self._held.clear()
-        await session.run("DELETE FROM @lease WHERE instance = $1", self.owner)
+        await session.run("DELETE FROM @lease WHERE instance = $1", self.instance)
 
-    def hints(self) -> list[str]:
-        """What others may wait for."""
-        return [hint_of(lease.name, lease.key) for lease in self._held.values()]
+    def topics(self) -> list[str]:
+        """The topics that others may wait for."""
+        return [lease_topic(lease.name, lease.key) for lease in self._held.values()]
 
 
 async def is_held(session: Session, name: str, key: bytes) -> bool:
-    return await session.row(_HELD, name, rows.short(key)) is not None
+    return await session.row(_HELD, name, rows.indexable(key)) is not None
 
 
 async def fences(session: Session, name: str) -> frozenset[int]:
-    """Those of the leases that have not ended."""
-    return frozenset([line["fence"] for line in await session.rows(_FENCES, name)])
+    """The fences of the leases of a cassette that have not expired."""
+    return frozenset([row["fence"] for row in await session.rows(_FENCES, name)])

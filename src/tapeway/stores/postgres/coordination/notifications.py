@@ -1,4 +1,4 @@
-"""Words between instances that something may have changed. Nothing depends on their arrival."""
+"""Notifications between instances that something may have changed. A lost one only costs time."""
 
 import asyncio
 import hashlib
@@ -10,12 +10,12 @@ from tapeway.stores.postgres.pool import Pool, Session
 
 CONTROL = "control"
 
-_MOST_AT_ONCE = 100
-_NOTIFY = "SELECT pg_notify($1, hint) FROM unnest($2::text[]) AS hint"
+_BATCH = 100
+_NOTIFY = "SELECT pg_notify($1, topic) FROM unnest($2::text[]) AS topic"
 
 
 class Notifications:
-    """Sends them outside of all transactions, and wakes those who wait for one."""
+    """Sends notifications outside of transactions, and wakes the tasks that wait for a topic."""
 
     def __init__(self, pool: Pool, tasks: asyncio.TaskGroup) -> None:
         self.channel = "tapeway_" + hashlib.sha256(pool.address.schema.encode()).hexdigest()[:16]
@@ -25,45 +25,45 @@ class Notifications:
         self._unsent: set[str] = set()
         self._sending: asyncio.Task[None] | None = None
 
-    def send(self, hint: str) -> None:
-        """At most one for each matter at a time; to others, and to this instance too."""
-        self.wake(hint)
-        self._unsent.add(hint)
+    def send(self, topic: str) -> None:
+        """Notify the other instances and this one; equal topics waiting to be sent are sent once."""
+        self.wake(topic)
+        self._unsent.add(topic)
         if self._sending is None or self._sending.done():
             self._sending = self._tasks.create_task(self._send())
 
-    def wake(self, hint: str) -> None:
-        for event in self._waiting.get(hint, ()):
+    def wake(self, topic: str) -> None:
+        for event in self._waiting.get(topic, ()):
             event.set()
 
     def wake_all(self) -> None:
-        """Hints may have been lost."""
-        for hint in self._waiting:
-            self.wake(hint)
+        """Wake all tasks: notifications may have been lost."""
+        for topic in self._waiting:
+            self.wake(topic)
 
     @contextmanager
-    def expected(self, hint: str) -> Iterator[asyncio.Event]:
-        """An event that is set when a hint comes from now on."""
+    def listening(self, topic: str) -> Iterator[asyncio.Event]:
+        """An event that is set by the next notification of a topic."""
         event = asyncio.Event()
-        self._waiting.setdefault(hint, set()).add(event)
+        self._waiting.setdefault(topic, set()).add(event)
         try:
             yield event
         finally:
-            self._waiting[hint].discard(event)
-            if not self._waiting[hint]:
-                del self._waiting[hint]
+            self._waiting[topic].discard(event)
+            if not self._waiting[topic]:
+                del self._waiting[topic]
 
     async def _send(self) -> None:
         while self._unsent:
-            batch = [self._unsent.pop() for _ in range(min(_MOST_AT_ONCE, len(self._unsent)))]
+            batch = [self._unsent.pop() for _ in range(min(_BATCH, len(self._unsent)))]
 
             async def notify(session: Session, batch: list[str] = batch) -> None:
                 await session.rows(_NOTIFY, self.channel, batch)
 
             with suppress(StoreError):
-                await self._pool.read("send a hint", notify)
+                await self._pool.read("send a notification", notify)
 
 
-def hint_of(name: str, key: bytes) -> str:
-    """What stands for a key of a cassette."""
+def lease_topic(name: str, key: bytes) -> str:
+    """The topic of the lease on a key of a cassette."""
     return hashlib.sha256(name.encode() + b"\0" + key).hexdigest()[:32]

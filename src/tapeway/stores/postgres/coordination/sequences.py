@@ -1,6 +1,6 @@
-"""Indexes and places of a cassette, each given out once among all instances.
+"""Indexes and places of a cassette, each given to one instance only.
 
-What is given out need not survive a crash: a recording with a higher one would have made it durable.
+They need not survive a crash of the server: a recording that uses one makes it durable.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ import time
 
 from tapeway.stores.postgres.pool import Pool, Session
 
-_GIVE = """
+_RESERVE = """
 INSERT INTO @numbering AS numbering (name, next, next_place)
 VALUES ($1, $2::bigint + $3::bigint, $4::bigint)
 ON CONFLICT (name) DO UPDATE SET next = greatest(numbering.next, $2) + $3,
@@ -20,32 +20,32 @@ _Waiting = dict[str, list[tuple[int, "asyncio.Future[int]"]]]
 
 
 class Sequences:
-    """Gives them out in the order in which this process asks."""
+    """Gives them out in the order of the calls."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._turn = asyncio.Lock()
+        self._serving = asyncio.Lock()
         self._waiting: _Waiting = {}
 
     async def reserve(self, name: str) -> int:
-        """An index nobody else gets."""
-        index, _ = await self._give(name, indexes=1)
+        """An index that no other recording gets."""
+        index, _ = await self._reserve(name, indexes=1)
         return index
 
     async def block(self, name: str, count: int) -> tuple[int, int]:
-        """The first of so many indexes and places in a row."""
-        return await self._give(name, indexes=count, places=count)
+        """The first of `count` consecutive indexes, and of as many places."""
+        return await self._reserve(name, indexes=count, places=count)
 
-    async def at_end(self, name: str, index: int, until: float) -> int:
-        """The next place; `index` is taken from now on. All who wait are served by one statement.
+    async def place_at_end(self, name: str, index: int, until: float) -> int:
+        """The next place; `index` counts as taken. One statement serves all that wait.
 
-        It is tried until that moment of the monotonic clock.
+        It is tried until `until` on the monotonic clock.
         """
         mine: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(name, []).append((index, mine))
-        async with self._turn:
+        async with self._serving:
             if not mine.done():
-                # Not so long for each of those who waited meanwhile.
+                # One deadline for all: each waited already.
                 patience = until - time.monotonic()
                 await self._serve(name, self._waiting.pop(name), patience)
         return await mine
@@ -55,7 +55,9 @@ class Sequences:
     ) -> None:
         least = max([index for index, _ in waiting]) + 1
         try:
-            _, place = await self._give(name, least=least, places=len(waiting), patience=patience)
+            _, place = await self._reserve(
+                name, least=least, places=len(waiting), patience=patience
+            )
         except BaseException as exc:
             for _, future in waiting:
                 future.set_exception(exc)
@@ -64,7 +66,7 @@ class Sequences:
         for at, (_, future) in enumerate(waiting):
             future.set_result(place + at)
 
-    async def _give(
+    async def _reserve(
         self,
         name: str,
         *,
@@ -73,11 +75,11 @@ class Sequences:
         places: int = 0,
         patience: float = 0.0,
     ) -> tuple[int, int]:
-        async def give(session: Session) -> tuple[int, int]:
-            given = await session.row(_GIVE, name, least, indexes, places)
-            assert given is not None  # noqa: S101 - an upsert returns its row
-            return given["number"], given["place"]
+        async def reserve(session: Session) -> tuple[int, int]:
+            row = await session.row(_RESERVE, name, least, indexes, places)
+            assert row is not None  # noqa: S101 - an upsert returns its row
+            return row["number"], row["place"]
 
         return await self._pool.write(
-            f"number the recordings of '{name}'", give, durable=False, patience=patience
+            f"number the recordings of '{name}'", reserve, durable=False, patience=patience
         )

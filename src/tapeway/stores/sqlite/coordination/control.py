@@ -8,7 +8,7 @@ import apsw
 from tapeway.core.model.control import Control
 from tapeway.errors import StoreError
 from tapeway.stores.shared.control_document import decode_control, encode_control
-from tapeway.stores.sqlite.connection import rows
+from tapeway.stores.sqlite.connection import immediate_transaction, rows
 from tapeway.stores.sqlite.coordination import cursors, members
 from tapeway.stores.sqlite.coordination.members import ProcessMember
 
@@ -20,38 +20,36 @@ def join(
 
     `takes` is how many ever began, as stored with the recordings.
     """
-    connection.execute("BEGIN IMMEDIATE")
-    members.remove_dead(now, connection)
-    control = read(connection)
-    others = connection.execute(
-        "SELECT count(*) FROM instance WHERE joined AND id <> ?", (instance.id,)
-    ).get
-    if control is None or not others:
-        takes = max(takes, control.takes if control else 0) + 1
-        generation = (control.generation if control else 0) + 1
-        control = replace(
-            wanted, takes=takes, since=takes, cassette_takes={}, generation=generation
+    with immediate_transaction(connection):
+        members.remove_dead(now, connection)
+        control = read(connection)
+        others = connection.execute(
+            "SELECT count(*) FROM instance WHERE joined AND id <> ?", (instance.id,)
+        ).get
+        if control is None or not others:
+            takes = max(takes, control.takes if control else 0) + 1
+            generation = (control.generation if control else 0) + 1
+            control = replace(
+                wanted, takes=takes, since=takes, cassette_takes={}, generation=generation
+            )
+            _write(control, connection)
+        members.register(instance, now, connection)
+        connection.execute(
+            "UPDATE instance SET joined = 1, generation = ? WHERE id = ?",
+            (control.generation, instance.id),
         )
-        _write(control, connection)
-    members.register(instance, now, connection)
-    connection.execute(
-        "UPDATE instance SET joined = 1, generation = ? WHERE id = ?",
-        (control.generation, instance.id),
-    )
-    connection.execute("COMMIT")
     return control
 
 
 def steer(change: Callable[[Control], Control], connection: apsw.Connection) -> Control:
     """Change what is in force for all processes; the result."""
-    connection.execute("BEGIN IMMEDIATE")
-    before = read(connection)
-    if before is None:
-        raise StoreError("nothing is in force in this store yet: join it first", status=503)
-    control = replace(change(before), generation=before.generation + 1)
-    _write(control, connection)
-    cursors.forget_before(before, connection)
-    connection.execute("COMMIT")
+    with immediate_transaction(connection):
+        before = read(connection)
+        if before is None:
+            raise StoreError("nothing is in force in this store yet: join it first", status=503)
+        control = replace(change(before), generation=before.generation + 1)
+        _write(control, connection)
+        cursors.forget_before(before, connection)
     return control
 
 
@@ -78,13 +76,12 @@ def applied(
     instance: ProcessMember, generation: int, now: float, connection: apsw.Connection
 ) -> None:
     """Note that a process applied a change; it is registered again if it was removed as dead."""
-    connection.execute("BEGIN IMMEDIATE")
-    members.register(instance, now, connection)
-    connection.execute(
-        "UPDATE instance SET seen = ?, joined = 1, generation = ? WHERE id = ?",
-        (now, generation, instance.id),
-    )
-    connection.execute("COMMIT")
+    with immediate_transaction(connection):
+        members.register(instance, now, connection)
+        connection.execute(
+            "UPDATE instance SET seen = ?, joined = 1, generation = ? WHERE id = ?",
+            (now, generation, instance.id),
+        )
 
 
 def laggards(generation: int, now: float, connection: apsw.Connection) -> list[str]:

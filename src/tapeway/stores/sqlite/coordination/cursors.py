@@ -12,7 +12,7 @@ import apsw
 from tapeway.core.model.cassette import CursorStep
 from tapeway.core.model.control import Control, CursorState
 from tapeway.errors import StoreFull
-from tapeway.stores.sqlite.connection import rows
+from tapeway.stores.sqlite.connection import immediate_transaction, rows
 
 _KEYS = 500
 _READ = "SELECT state, version FROM turn WHERE name = ? AND take = ? AND key = ?"
@@ -51,33 +51,31 @@ def advance(
     connection: apsw.Connection,
 ) -> bool:
     """Replace the state `before`; False where the cursor has moved on since."""
-    connection.execute("BEGIN IMMEDIATE")
-    now = connection.execute(_READ, (name, take, key)).fetchone()
-    if now != (None if before is None else (before.state, before.version)):
-        connection.execute("ROLLBACK")
-        return False
-    _put(connection, name, take, key, state)
-    _touch(connection, name, take, touched)
-    connection.execute("COMMIT")
+    with immediate_transaction(connection):
+        now = connection.execute(_READ, (name, take, key)).fetchone()
+        if now != (None if before is None else (before.state, before.version)):
+            return False
+        _put(connection, name, take, key, state)
+        _touch(connection, name, take, touched)
     return True
 
 
 def step(done: Iterable[tuple[str, int, CursorStep]], connection: apsw.Connection) -> None:
     """Advance the cursors of new recordings, given as cassette, index and step."""
-    connection.execute("BEGIN IMMEDIATE")
-    for name, index, each in done:
-        now = connection.execute(_READ, (name, each.take, each.key)).fetchone()
-        _put(connection, name, each.take, each.key, each.advance(None if now is None else now[0]))
-        _touch(connection, name, each.take, index)
-    connection.execute("COMMIT")
+    with immediate_transaction(connection):
+        for name, index, each in done:
+            now = connection.execute(_READ, (name, each.take, each.key)).fetchone()
+            _put(
+                connection, name, each.take, each.key, each.advance(None if now is None else now[0])
+            )
+            _touch(connection, name, each.take, index)
 
 
 def forget(name: str, connection: apsw.Connection) -> None:
     """Reset the cursors of a cassette that was removed or replaced."""
-    connection.execute("BEGIN IMMEDIATE")
-    connection.execute("DELETE FROM turn WHERE name = ?", (name,))
-    connection.execute("DELETE FROM touched WHERE name = ?", (name,))
-    connection.execute("COMMIT")
+    with immediate_transaction(connection):
+        connection.execute("DELETE FROM turn WHERE name = ?", (name,))
+        connection.execute("DELETE FROM touched WHERE name = ?", (name,))
 
 
 def forget_before(control: Control, connection: apsw.Connection) -> None:
@@ -191,6 +189,5 @@ class DiskFullCursors:
 
 def write_touched(used: Sequence[tuple[str, int, int]], connection: apsw.Connection) -> None:
     """Store which recordings were used."""
-    connection.execute("BEGIN IMMEDIATE")
-    connection.executemany("INSERT OR IGNORE INTO touched VALUES (?, ?, ?)", used)
-    connection.execute("COMMIT")
+    with immediate_transaction(connection):
+        connection.executemany("INSERT OR IGNORE INTO touched VALUES (?, ?, ?)", used)

@@ -13,7 +13,7 @@ from pathlib import Path
 import apsw
 
 from tapeway.core.model.cassette import Lease
-from tapeway.stores.sqlite.connection import rows
+from tapeway.stores.sqlite.connection import immediate_transaction, rows
 
 STALE_S = 15.0
 """A process without a heartbeat for so long is taken for dead, and its leases have ended."""
@@ -53,10 +53,9 @@ def beat(instance: ProcessMember, now: float, connection: apsw.Connection) -> bo
 
 def leave(instance: ProcessMember, connection: apsw.Connection) -> None:
     """Remove a process and its leases."""
-    connection.execute("BEGIN IMMEDIATE")
-    connection.execute("DELETE FROM lease WHERE instance = ?", (instance.id,))
-    connection.execute("DELETE FROM instance WHERE id = ?", (instance.id,))
-    connection.execute("COMMIT")
+    with immediate_transaction(connection):
+        connection.execute("DELETE FROM lease WHERE instance = ?", (instance.id,))
+        connection.execute("DELETE FROM instance WHERE id = ?", (instance.id,))
 
 
 def remove_dead(now: float, connection: apsw.Connection) -> None:
@@ -79,19 +78,17 @@ def claim(
     instance: ProcessMember, name: str, key: bytes, now: float, connection: apsw.Connection
 ) -> tuple[Lease, bool] | None:
     """The lease, and whether it was taken over from a dead process; None while a live one holds it."""
-    connection.execute("BEGIN IMMEDIATE")
-    remove_dead(now, connection)
-    holder = _holder(name, key, connection)
-    if holder is not None and is_registered(holder, connection):
-        connection.execute("COMMIT")
-        return None
-    # This process may itself have been removed as dead while it was suspended.
-    register(instance, now, connection)
-    fence = connection.execute("UPDATE counter SET fence = fence + 1 RETURNING fence").get
-    connection.execute(
-        "INSERT OR REPLACE INTO lease VALUES (?, ?, ?, ?)", (name, key, fence, instance.id)
-    )
-    connection.execute("COMMIT")
+    with immediate_transaction(connection):
+        remove_dead(now, connection)
+        holder = _holder(name, key, connection)
+        if holder is not None and is_registered(holder, connection):
+            return None
+        # This process may itself have been removed as dead while it was suspended.
+        register(instance, now, connection)
+        fence = connection.execute("UPDATE counter SET fence = fence + 1 RETURNING fence").get
+        connection.execute(
+            "INSERT OR REPLACE INTO lease VALUES (?, ?, ?, ?)", (name, key, fence, instance.id)
+        )
     return Lease(name, key, fence), holder is not None
 
 
