@@ -1,1 +1,1 @@
-"""What differs by provider: routes, stream end marks, usage, secrets; pure."""
+"""What differs between LLM providers: routes, paths, ends of streams, token usage; pure."""

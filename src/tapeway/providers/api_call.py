@@ -1,4 +1,4 @@
-"""What a request asks of a provider: which endpoint, which model, streamed or not."""
+"""The API call that a request makes: provider, endpoint, model, streamed or not."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from tapeway.providers.paths import api_of_path, owner
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """A request in the provider's own terms; `model` is None where none is named."""
+    """A call of a provider's API; `model` is None where the request names none."""
 
     provider: str
     endpoint: str
@@ -29,25 +29,25 @@ _VERBS = {
     "gemini": re.compile(rf"/(?P<model>[^/]+)(?::|%3[aA])(?P<verb>{_NAME})$"),
     "bedrock": re.compile(r"/model/(?P<model>[^/]+)/(?P<verb>(?:converse|invoke)[a-z-]*)$"),
 }
-"""Dialects that name the model and what to do with it in the path."""
+"""Dialects whose paths contain the model and a verb."""
 
-# What stands before the endpoint's own name, so that `/threads/x/messages` is not taken for
-# `/messages`: anything that ends in a version, a compatibility folder or an Azure deployment.
+# The path before the endpoint's name, so that `/threads/x/messages` is not taken for `/messages`:
+# anything that ends in a version, a compatibility folder or an Azure deployment.
 _PREFIX = re.compile(
     r"(?:.*/)?(?:v\d\w*|api|openai|openapi|deployments/(?P<deployment>[^/]+))(?=/)", re.ASCII
 )
 _RESOURCE = re.compile(rf"/(?P<group>{_NAME})(?:/(?P<action>{_NAME}))?(?=/|$)")
 _GROUPS = frozenset({"audio", "chat", "fim", "images"})
-"""First segments that say little without the second."""
+"""First segments that name an endpoint only together with the second."""
 
 _STREAMS_UNASKED = frozenset({"api.chat", "api.generate"})
 
 
 def describe_call(route: str, request: Request) -> ApiCall | None:
-    """The call a request makes, or None for one that is no provider's.
+    """The call a request makes, None for a request that is no call of a known API.
 
-    The provider is the route's name where that is a built-in one, otherwise whoever owns the path
-    or whose API it speaks, so that a stand-in or a gateway behind any route is understood too.
+    The provider is the route's name if that is built in, otherwise the provider that the path
+    belongs to or whose API it follows: so a stand-in or a gateway behind any route is recognised.
     """
     path = urlsplit(request.base).path.rstrip("/") + request.target.partition("?")[0]
     provider = route if route in PROVIDERS else owner(path, request.headers)

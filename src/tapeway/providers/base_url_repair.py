@@ -1,10 +1,8 @@
-"""A base URL with a `/v1` too many or too few, forgiven where the provider knows no such path.
+"""Repairs a target whose base URL has a `/v1` too many or too few.
 
-Where each API's paths begin, and what a target meant whose base URL missed that by a `/v1`.
-
-SDKs differ in what they add to a base URL (`/messages` or `/v1/messages`), so a base URL that is
-right for one is a version short, or one too long, for another. Only what the API itself would
-answer with 404 is mended; an unheard-of path below the right prefix is the API's own business.
+SDKs differ in what they append to a base URL (`/messages` or `/v1/messages`), so a base URL that is
+right for one SDK has a version too few or too many for another. Only a target to which the API
+itself would answer 404 is repaired; an unknown path below the right prefix is passed on.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,22 +18,22 @@ from tapeway.core.http.routing import (
 )
 from tapeway.providers.paths import owner
 
-_UNNAMED = {
+_WITHOUT_VERSION = {
     "/chat/completions": "openai",
     "/embeddings": "openai",
     "/messages": "anthropic",
     "/responses": "openai",
 }
-"""The paths one provider alone has a version below; `/models` is a path of many services."""
+"""Paths that only one provider has below a version; `/models` is a path of many services."""
 _DOUBLED = ("/v1", "/v1beta", "/api")
 
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """A path that endpoints live below, and the ones that are found nowhere else in that API.
+    """A path prefix of an API, and the endpoints that exist below this prefix alone.
 
-    An endpoint is named by its first segment, or by its first two. None are named where several
-    prefixes have the same ones: then nobody can say which was meant.
+    An endpoint is its first segment, or its first two. Endpoints that several prefixes have are not
+    listed: it is unknown which prefix was meant.
     """
 
     path: str
@@ -44,7 +42,7 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True)
 class RepairedTarget:
-    """The target that was meant, what a right one begins with, and how that was missed."""
+    """The repaired target, the prefix that a right one begins with, and the kind of error."""
 
     target: str
     prefix: str
@@ -55,18 +53,20 @@ def _at(path: str, endpoints: str = "") -> Prefix:
     return Prefix(path, frozenset(endpoints.split()))
 
 
-_CHAT = "audio batches chat completions embeddings files images models moderations responses"
-_SEVERAL = (
+_CHAT_ENDPOINTS = (
+    "audio batches chat completions embeddings files images models moderations responses"
+)
+_OPENAI_ENDPOINTS = (
     "agents assistants audio batch batches chat classifications classifiers completions containers "
     "conversations embeddings evals files fim fine-tunes fine_tuning images libraries models "
     "moderations ocr realtime rerank responses threads uploads vector_stores videos"
 )
 
-# From the providers' references. Bedrock has no version in its paths; Azure's host may be anybody's
-# gateway, Perplexity has endpoints with and without /v1 and DeepSeek all of them both ways, so of
-# these only a doubled one is known to be wrong, or what stands below /v1 alone.
+# From the providers' references. Bedrock has no version in its paths. Azure's host may be any
+# gateway, Perplexity has endpoints with and without /v1, DeepSeek all of them both ways: for these
+# only a doubled prefix, or an endpoint that exists below /v1 alone, is known to be wrong.
 PREFIXES: Mapping[str, tuple[Prefix, ...]] = {
-    "openai": (_at("/v1", _SEVERAL),),
+    "openai": (_at("/v1", _OPENAI_ENDPOINTS),),
     "anthropic": (_at("/v1", "complete files messages models skills"),),
     "azure": (_at("/openai/v1"), _at("/openai")),
     "gemini": (
@@ -76,8 +76,8 @@ PREFIXES: Mapping[str, tuple[Prefix, ...]] = {
     ),
     "vertex": (_at("/v1", "projects publishers"), _at("/v1beta1")),
     "bedrock": (),
-    "mistral": (_at("/v1", _SEVERAL),),
-    "groq": (_at("/openai/v1", _CHAT),),
+    "mistral": (_at("/v1", _OPENAI_ENDPOINTS),),
+    "groq": (_at("/openai/v1", _CHAT_ENDPOINTS),),
     "cohere": (
         _at("/v2"),
         _at(
@@ -85,17 +85,17 @@ PREFIXES: Mapping[str, tuple[Prefix, ...]] = {
             "check-api-key classify connectors datasets detokenize embed-jobs models tokenize",
         ),
     ),
-    "together": (_at("/v1", _SEVERAL),),
+    "together": (_at("/v1", _OPENAI_ENDPOINTS),),
     "fireworks": (_at("/inference/v1", "audio chat completions embeddings rerank responses"),),
     "cerebras": (_at("/v1", "chat completions models"),),
     "perplexity": (_at("/v1", "agent embeddings responses"),),
-    # Its host has pages of its own, such as /models and /chat.
+    # Its host also has web pages, such as /models and /chat.
     "openrouter": (
         _at("/api/v1", "chat/completions completions credits embeddings key messages responses"),
     ),
     "deepseek": (_at("/v1"), _at("/beta")),
-    "xai": (_at("/v1", f"{_CHAT} language-models messages tokenize-text"),),
-    # /embeddings is in both.
+    "xai": (_at("/v1", f"{_CHAT_ENDPOINTS} language-models messages tokenize-text"),),
+    # Both have /embeddings.
     "ollama": (
         _at("/api", "copy create delete embed generate ps pull push show tags version"),
         _at("/v1", "chat/completions completions models responses"),
@@ -108,56 +108,11 @@ PREFIXES: Mapping[str, tuple[Prefix, ...]] = {
 }
 
 
-def repair_target(provider: str, target: str, base: str = "") -> RepairedTarget | None:
-    """What a raw target below a provider's route meant, or None for one that goes as it is.
-
-    `base` is the path of the route's URL. Where that is no part of the API's own, the service
-    behind it may be laid out in another way, and only a doubled prefix is taken for a fault.
-    """
-    prefixes = PREFIXES.get(provider, ())
-    path, mark, query = target.partition("?")
-    if base and not any(_begins(each.path, base) for each in prefixes):
-        base, prefixes = "", tuple(Prefix(each.path) for each in prefixes)
-    written = base + path
-    for prefix in prefixes:
-        for head, fault in _faulty_prefixes(prefix.path):
-            rest = written[len(head) :]
-            meant = prefix.path + rest
-            if written.startswith(head) and _is_below(rest, prefix, fault):
-                below = prefix.path[len(base) :]
-                return RepairedTarget(meant[len(base) :] + mark + query, below, fault)
-    return None
-
-
-def _faulty_prefixes(prefix: str) -> Iterator[tuple[str, BaseUrlFaultKind]]:
-    """What may stand where the prefix belongs: `/openai/v1` twice, its last or first part alone."""
-    first, last = f"/{prefix.split('/')[1]}", f"/{prefix.rpartition('/')[2]}"
-    yield prefix + prefix, "doubled"
-    if first != last:
-        yield prefix + last, "doubled"
-        yield prefix.removesuffix(last), "missing"
-        yield prefix.removeprefix(first), "missing"
-    yield "", "missing"
-
-
-def _is_below(rest: str, prefix: Prefix, fault: BaseUrlFaultKind) -> bool:
-    first, second, *_ = [*rest[1:].split("/", 2), ""]
-    if not rest.startswith("/") or not first:
-        return False
-    if fault == "missing":
-        return first in prefix.endpoints or f"{first}/{second}" in prefix.endpoints
-    return first not in prefix.path.split("/")
-
-
-def _begins(path: str, base: str) -> bool:
-    return path == base or path.startswith(f"{base}/")
-
-
 def repair_address(address: RequestAddress, table: RouteTable) -> RequestAddress:
-    """The address that was meant; the very one that was given where it needs no forgiving."""
+    """The address that was meant; the very one that was given where it needs no repair."""
     route = address.route
     if route.name == DEFAULT_ROUTE:
-        provider = _meant(address.target) if address.guessed else None
+        provider = _provider_meant(address.target) if address.guessed else None
         if provider is None or provider not in table.routes:
             return address
         route = table.routes[provider]
@@ -169,13 +124,58 @@ def repair_address(address: RequestAddress, table: RouteTable) -> RequestAddress
     return replace(address, route=route, target=found.target, base_url_fault=fault)
 
 
-def _meant(target: str) -> str | None:
-    """The provider of a target that is nobody's as it was written."""
+def repair_target(provider: str, target: str, base: str = "") -> RepairedTarget | None:
+    """The target that was meant by a raw one below a provider's route; None to leave it as it is.
+
+    `base` is the path of the route's URL. If that is not part of the API's own prefix, the service
+    may have other paths, and only a doubled prefix counts as an error.
+    """
+    prefixes = PREFIXES.get(provider, ())
+    path, mark, query = target.partition("?")
+    if base and not any(_is_at_or_below(each.path, base) for each in prefixes):
+        base, prefixes = "", tuple(Prefix(each.path) for each in prefixes)
+    written = base + path
+    for prefix in prefixes:
+        for head, fault in _wrong_prefixes(prefix.path):
+            rest = written[len(head) :]
+            meant = prefix.path + rest
+            if written.startswith(head) and _is_endpoint(rest, prefix, fault):
+                below = prefix.path[len(base) :]
+                return RepairedTarget(meant[len(base) :] + mark + query, below, fault)
+    return None
+
+
+def _wrong_prefixes(prefix: str) -> Iterator[tuple[str, BaseUrlFaultKind]]:
+    """What may be in place of the prefix: `/openai/v1` twice, its last or its first part, nothing."""
+    first, last = f"/{prefix.split('/')[1]}", f"/{prefix.rpartition('/')[2]}"
+    yield prefix + prefix, "doubled"
+    if first != last:
+        yield prefix + last, "doubled"
+        yield prefix.removesuffix(last), "missing"
+        yield prefix.removeprefix(first), "missing"
+    yield "", "missing"
+
+
+def _is_endpoint(rest: str, prefix: Prefix, fault: BaseUrlFaultKind) -> bool:
+    first, second, *_ = [*rest[1:].split("/", 2), ""]
+    if not rest.startswith("/") or not first:
+        return False
+    if fault == "missing":
+        return first in prefix.endpoints or f"{first}/{second}" in prefix.endpoints
+    return first not in prefix.path.split("/")
+
+
+def _is_at_or_below(path: str, base: str) -> bool:
+    return path == base or path.startswith(f"{base}/")
+
+
+def _provider_meant(target: str) -> str | None:
+    """The provider of a target that no path rule recognises as written."""
     path = target.partition("?")[0]
     for prefix in _DOUBLED:
         if path.startswith(f"{prefix}{prefix}/"):
             return owner(path.removeprefix(prefix), ())
-    for begin, provider in _UNNAMED.items():
-        if path == begin or path.startswith(f"{begin}/"):
+    for start, provider in _WITHOUT_VERSION.items():
+        if _is_at_or_below(path, start):
             return provider
     return None

@@ -1,4 +1,4 @@
-"""The providers that have a route without anybody configuring one."""
+"""The providers with a built-in route."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ Dialect = Literal["openai", "anthropic", "gemini", "bedrock", "cohere", "ollama"
 class Provider:
     """A built-in route.
 
-    `url` is None where it depends on the account. `variables` are what SDKs read their base URL
-    from, with the path each expects below the route.
+    `url` is None where it depends on the account. `variables` are the environment variables of the
+    SDKs for their base URL, each with the path to append to the route's URL.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Provider:
 
 
 # The suffixes differ because some SDKs append the version to their base URL and others do not.
-# Names ending in API_BASE are LiteLLM's, save OPENAI_API_BASE, which LangChain reads too.
+# Names ending in API_BASE are LiteLLM's; LangChain reads OPENAI_API_BASE too.
 _ALL = (
     Provider(
         "openai",

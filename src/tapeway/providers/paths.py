@@ -1,14 +1,14 @@
-"""Which provider a path without a route name belongs to.
+"""Recognises the provider of a path without a route name.
 
-It lets `OPENAI_BASE_URL=http://127.0.0.1:8080/v1` work with no option at all, so only paths that
-one provider alone has are claimed.
+With it `OPENAI_BASE_URL=http://127.0.0.1:8080/v1` works without any option. Only paths that a single
+provider has are recognised.
 """
 
 import re
 
 from tapeway.core.model.messages import Headers
 
-_OPENAI = frozenset(
+_OPENAI_RESOURCES = frozenset(
     {
         "assistants",
         "audio",
@@ -35,8 +35,10 @@ _OPENAI = frozenset(
         "videos",
     }
 )
-_ANTHROPIC = frozenset({"complete", "messages", "oauth"})  # oauth: its SDK renews tokens there
-_OLLAMA = frozenset(
+_ANTHROPIC_RESOURCES = frozenset(
+    {"complete", "messages", "oauth"}
+)  # oauth: its SDK renews tokens there
+_OLLAMA_RESOURCES = frozenset(
     {
         "blobs",
         "chat",
@@ -54,18 +56,18 @@ _OLLAMA = frozenset(
         "version",
     }
 )
-_BY_FIELD = {b"anthropic-version": "anthropic", b"x-goog-api-key": "gemini"}
+_BY_HEADER = {b"anthropic-version": "anthropic", b"x-goog-api-key": "gemini"}
 # google-genai 3 asks for /v1/, earlier ones for /v1beta/; uploads go below /upload/. The verbs are
 # named since OpenAI's fine-tuned models have colons too.
-_GEMINI = re.compile(
+_GEMINI_PATH = re.compile(
     r"/(?:(?:upload|download)/)?v1(?:beta|alpha)\d*(?:/|$)"
     r"|/v1/(?:tunedModels|cachedContents)(?:/|$)"
     r"|/v1/models/[^/]+(?::|%3[aA])(?:\w*(?:Contents?|Tokens)|predict\w*)$"
 )
 
-# Gateways and servers of one's own serve these below whatever prefix they like. Only what no other
-# API has is listed.
-_SPOKEN = (
+# Gateways and self-hosted servers have these paths below any prefix. Only paths that no other API
+# has are listed.
+_API_PATHS = (
     (
         re.compile(
             r"/(?:openai/deployments/[^/]+/)?chat/completions$"
@@ -82,29 +84,29 @@ _SPOKEN = (
 
 
 def owner(target: str, headers: Headers) -> str | None:
-    """The built-in route that a raw target without a route name is meant for."""
+    """The built-in route for a raw target without a route name, None if no provider is recognised."""
     for name, _ in headers:
-        if (provider := _BY_FIELD.get(name.lower())) is not None:
+        if (provider := _BY_HEADER.get(name.lower())) is not None:
             return provider
     path = target.partition("?")[0]
-    if _GEMINI.match(path):
+    if _GEMINI_PATH.match(path):
         return "gemini"
     _, first, second, *_ = [*path.split("/", 3), "", ""]
     if first == "api":
-        return "ollama" if second in _OLLAMA else None
+        return "ollama" if second in _OLLAMA_RESOURCES else None
     if first != "v1":
         return None
-    if second in _ANTHROPIC:
+    if second in _ANTHROPIC_RESOURCES:
         return "anthropic"
     # /v1/chat alone is Cohere's.
-    if second in _OPENAI or path.startswith("/v1/chat/completions"):
+    if second in _OPENAI_RESOURCES or path.startswith("/v1/chat/completions"):
         return "openai"
     return None
 
 
 def api_of_path(path: str) -> tuple[str, str] | None:
-    """The provider whose API a path speaks that nobody owns, and what of the path is that API's."""
-    for pattern, provider in _SPOKEN:
+    """The provider whose API a path ends with, below any prefix, and that part of the path."""
+    for pattern, provider in _API_PATHS:
         if (found := pattern.search(path)) is not None:
             return provider, found[0]
     return None

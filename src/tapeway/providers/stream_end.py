@@ -1,7 +1,7 @@
-"""How each provider's streams say that they have ended.
+"""The marks by which the streams of each provider end.
 
-The rows follow the providers' documents and what their recorded streams hold; where neither is
-certain there is no row, since an answer that is whole must not be taken for half of one.
+The rows follow the providers' documents and recorded streams. Where neither is certain there is no
+row: a complete answer must not be taken for a truncated one.
 """
 
 from collections.abc import Mapping
@@ -27,8 +27,8 @@ _ANTHROPIC = EndMarks(names=frozenset({"message_stop"}), errors=_ERROR)
 _COHERE = EndMarks(_DONE, frozenset({"message-end"}), _ERROR)
 # No end mark at all: the transport's end is the only one.
 _GEMINI = EndMarks(errors=_ERROR)
-# Nobody knows whether it has one, but clients that know this one leave there, whosever stream it is.
-_ANYBODY = EndMarks(_DONE)
+# Of an unknown stream: clients that know this mark disconnect there, whatever the provider.
+_UNKNOWN = EndMarks(_DONE)
 
 _EVENTS: Mapping[str, EndMarks] = {
     "chat": _COHERE,
@@ -57,7 +57,7 @@ _LINES = frozenset(
 
 
 def ending(call: ApiCall | None, head: ResponseHead) -> EndDetector:
-    """What tells the end of the answer with this head; of one that is no stream, its length."""
+    """The detector for the end of the response with this head; without a stream, its length."""
     scanner, expected = _scanner(call, head) if 200 <= head.status < 300 else (None, False)
     coding = content_codings.content_coding(head.headers)
     decoder = content_codings.decoder(coding) if scanner is not None and coding else None
@@ -67,18 +67,18 @@ def ending(call: ApiCall | None, head: ResponseHead) -> EndDetector:
 
 
 def _scanner(call: ApiCall | None, head: ResponseHead) -> tuple[EndScanner | None, bool]:
-    """What looks for the mark, and whether a stream without one is cut."""
+    """The scanner for the end mark, and whether a stream without the mark is truncated."""
     content_type = find_header(head.headers, b"content-type") or b""
     media = media_type(content_type)
     endpoint = call.endpoint if call is not None else ""
     if media == sse.MEDIA_TYPE:
-        marks = _EVENTS.get(endpoint, _ANYBODY)
-        return sse.SseScanner(marks), marks not in (_GEMINI, _ANYBODY)
+        marks = _EVENTS.get(endpoint, _UNKNOWN)
+        return sse.SseScanner(marks), marks not in (_GEMINI, _UNKNOWN)
     if media in _LINES and endpoint in _LAST_LINES:
         return JsonLineScanner(*_LAST_LINES[endpoint]), True
     if media == aws_frames.MEDIA_TYPE and endpoint in _LAST_FRAMES:
         last = _LAST_FRAMES[endpoint]
-        # What other models' last event holds is their own affair.
+        # The last events of other models are not known.
         anthropic = call is not None and "anthropic." in (call.model or "")
         return aws_frames.AwsFrameScanner(last), last is not None or anthropic
     return None, False

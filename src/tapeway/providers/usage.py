@@ -1,4 +1,4 @@
-"""How many tokens an answer says it cost."""
+"""The token counts in an LLM response."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,53 +21,53 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
-    """Where a dialect writes its counts: the objects that hold them, and the fields to add up.
+class _UsageFields:
+    """The fields of a dialect's token counts: the objects they are in, and the fields to add up.
 
-    `places` are dotted paths, empty for the document itself. Where no total is named it is the sum.
+    `objects` are dotted paths, empty for the document itself. Without `total` the total is the sum.
     """
 
-    places: tuple[str, ...]
+    objects: tuple[str, ...]
     prompt: tuple[str, ...]
     completion: tuple[str, ...] = ()
     total: str | None = None
 
     @property
-    def fields(self) -> tuple[str, ...]:
+    def all_fields(self) -> tuple[str, ...]:
         return (*self.prompt, *self.completion, *((self.total,) if self.total else ()))
 
 
-# OpenAI's prompt_tokens count cached tokens and its completion_tokens count reasoning. Others list
-# them apart, so they are added.
-_CHAT = _Shape(
+# OpenAI's prompt_tokens include cached tokens and its completion_tokens include reasoning. Other
+# providers report them separately, so they are added.
+_CHAT = _UsageFields(
     ("usage", "x_groq.usage"), ("prompt_tokens",), ("completion_tokens",), "total_tokens"
 )
-_RESPONSES = _Shape(
+_RESPONSES = _UsageFields(
     ("usage", "response.usage"), ("input_tokens",), ("output_tokens",), "total_tokens"
 )
-_ANTHROPIC = _Shape(
+_ANTHROPIC = _UsageFields(
     ("usage", "message.usage"),
     ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
     ("output_tokens",),
 )
-_GEMINI = _Shape(
+_GEMINI = _UsageFields(
     ("usageMetadata",),
     ("promptTokenCount", "toolUsePromptTokenCount"),
     ("candidatesTokenCount", "thoughtsTokenCount"),
     "totalTokenCount",
 )
-_BEDROCK = _Shape(
+_BEDROCK = _UsageFields(
     ("usage",),
     ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"),
     ("outputTokens",),
     "totalTokens",
 )
-_COHERE = _Shape(
+_COHERE = _UsageFields(
     ("usage.tokens", "delta.usage.tokens", "meta.tokens"), ("input_tokens",), ("output_tokens",)
 )
-_OLLAMA = _Shape(("",), ("prompt_eval_count",), ("eval_count",))
+_OLLAMA = _UsageFields(("",), ("prompt_eval_count",), ("eval_count",))
 
-_SHAPES: Mapping[str, _Shape] = {
+_BY_ENDPOINT: Mapping[str, _UsageFields] = {
     "api.chat": _OLLAMA,
     "api.embed": _OLLAMA,
     "api.generate": _OLLAMA,
@@ -95,23 +95,23 @@ _SHAPES: Mapping[str, _Shape] = {
 
 
 def token_usage(call: ApiCall, response: Response) -> Usage | None:
-    """The tokens the answer names, or None where it names none that can be read.
+    """The token counts of a response, None where it has none that can be read.
 
-    A stream's later counts replace earlier ones, field by field.
+    Later counts of a stream replace earlier ones, field by field.
     """
-    shape = _SHAPES.get(call.endpoint)
-    if shape is None:
+    usage = _BY_ENDPOINT.get(call.endpoint)
+    if usage is None:
         return None
     counts: dict[str, int] = {}
-    for value in _telling(shape, response):
-        for place in shape.places:
-            counts |= _counts(shape, _at(value, place))
-    return _sum(shape, counts) if counts else None
+    for value in _documents_with_counts(usage, response):
+        for path in usage.objects:
+            counts |= _counts(usage, _at(value, path))
+    return _sum(usage, counts) if counts else None
 
 
-def _telling(shape: _Shape, response: Response) -> Iterator[Json]:
-    # Most events of a stream hold no counts: those are not worth parsing.
-    marks = [field.encode() for field in shape.fields]
+def _documents_with_counts(usage: _UsageFields, response: Response) -> Iterator[Json]:
+    # Most events of a stream have no counts; they are not parsed.
+    marks = [field.encode() for field in usage.all_fields]
     for text in documents(response):
         if not any(mark in text for mark in marks):
             continue
@@ -123,26 +123,26 @@ def _telling(shape: _Shape, response: Response) -> Iterator[Json]:
         yield from value if isinstance(value, list) else (value,)
 
 
-def _at(value: Json, place: str) -> Json:
-    for name in place.split(".") if place else ():
+def _at(value: Json, path: str) -> Json:
+    for name in path.split(".") if path else ():
         if not isinstance(value, dict):
             return None
         value = value.get(name)
     return value
 
 
-def _counts(shape: _Shape, value: Json) -> dict[str, int]:
+def _counts(usage: _UsageFields, value: Json) -> dict[str, int]:
     if not isinstance(value, dict):
         return {}
-    found = {field: value.get(field) for field in shape.fields}
+    found = {field: value.get(field) for field in usage.all_fields}
     return {field: count for field, count in found.items() if type(count) is int and count >= 0}
 
 
-def _sum(shape: _Shape, counts: Mapping[str, int]) -> Usage:
-    prompt = sum(counts.get(field, 0) for field in shape.prompt)
-    completion = sum(counts.get(field, 0) for field in shape.completion)
-    total = counts.get(shape.total, 0) if shape.total else 0
-    # Some embeddings name the total alone: all of it was prompt.
+def _sum(usage: _UsageFields, counts: Mapping[str, int]) -> Usage:
+    prompt = sum(counts.get(field, 0) for field in usage.prompt)
+    completion = sum(counts.get(field, 0) for field in usage.completion)
+    total = counts.get(usage.total, 0) if usage.total else 0
+    # Some embeddings report only the total: all of it is the prompt.
     if not prompt and not completion:
         prompt = total
     return Usage(prompt, completion, total or prompt + completion)
