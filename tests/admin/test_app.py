@@ -111,7 +111,7 @@ async def test_an_error_has_the_shape_that_sdks_show(open_world: World) -> None:
             "message": body["message"],
             "param": None,
         },
-        "message": "cassette 'default' is not in: it is loaded by its first request or by insert",
+        "message": "cassette 'default' is not loaded: its first request loads it, or insert",
         "request_id": body["request_id"],
         "tapeway": {},
     }

@@ -242,7 +242,7 @@ async def test_ejecting_reports_and_lets_go_and_the_next_request_loads_anew() ->
 
 async def test_ejecting_what_is_not_in_is_a_conflict() -> None:
     async with world() as around:
-        with pytest.raises(AdminError, match="'other' is not in") as caught:
+        with pytest.raises(AdminError, match="'other' is not loaded") as caught:
             await around.broker.eject("other")
         assert (caught.value.status, caught.value.code) == (409, "not_inserted")
         assert around.store.calls == ["open"]

@@ -11,7 +11,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
-from tapeway.engine.correlation import FEW, SMALL_BODY, Correlation, Seen
+from tapeway.engine.correlation import FEW_RECORDINGS, SMALL_BODY, Correlation, CorrelationMatches
 from tapeway.engine.recorder import Policy
 from tests.core.keys import JSON
 from tests.support.fakes.broker import Served, World, world
@@ -182,22 +182,22 @@ async def test_a_large_cassette_and_a_large_request_are_looked_at_beside_the_loo
         (turn(prompt), answer(*CALLS)),
         (turn(prompt, (CALLS[0], "sun")), answer(text="done")),
     )
-    others = [(turn(f"question {number}"), answer()) for number in range(FEW)]
+    others = [(turn(f"question {number}"), answer()) for number in range(FEW_RECORDINGS)]
     async with world("replay", store=await tape(*others, *loop)) as around:
         found = await ask(around, turn(prompt, ("mine", "sun")))
 
-        assert (found.outcome, found.index) == ("replayed", FEW + 1)
+        assert (found.outcome, found.index) == ("replayed", FEW_RECORDINGS + 1)
 
 
 async def test_what_was_recorded_meanwhile_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world("auto", store=await tape(*LOOP)) as around:
 
-        async def look(*_: object) -> Seen:
+        async def look(*_: object) -> CorrelationMatches:
             monkeypatch.undo()
             assert (await ask(around, turn("new"))).outcome == "recorded"
-            return Seen()
+            return CorrelationMatches()
 
-        monkeypatch.setattr(Correlation, "look", look)
+        monkeypatch.setattr(Correlation, "search", look)
 
         assert (await ask(around, turn("new"))).outcome == "replayed"
 
@@ -207,18 +207,18 @@ async def test_a_cassette_that_was_let_go_meanwhile_is_loaded_anew(
 ) -> None:
     async with world("auto", store=await tape(*LOOP)) as around:
 
-        async def look(*_: object) -> Seen:
+        async def look(*_: object) -> CorrelationMatches:
             await around.broker.eject()
-            return Seen()
+            return CorrelationMatches()
 
-        monkeypatch.setattr(Correlation, "look", look)
+        monkeypatch.setattr(Correlation, "search", look)
 
         assert (await ask(around, turn("new"))).outcome == "recorded"
         assert len(around.held()) == 4
 
 
 async def test_equal_misses_beside_a_slow_look_are_one_call() -> None:
-    others = [(turn(f"question {number}"), answer()) for number in range(FEW + 1)]
+    others = [(turn(f"question {number}"), answer()) for number in range(FEW_RECORDINGS + 1)]
     async with world("auto", store=await tape(*others)) as around:
         one, two = around.start("/v1/new"), around.start("/v1/new")
 

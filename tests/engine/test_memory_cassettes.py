@@ -165,5 +165,5 @@ async def test_it_looks_by_itself_and_goes_on_when_it_cannot(
             await asyncio.sleep(0)
 
     assert [each.message for each in caplog.records if each.levelno == logging.WARNING] == [
-        "whether cassettes were changed cannot be seen: the folder cannot be read"
+        "cannot check whether cassettes were changed: the folder cannot be read"
     ]

@@ -33,7 +33,7 @@ def digest(size: int, seed: int = 0) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CorrelationMatches:
     """An answer as its client saw it; `chunks` are the lengths of its HTTP chunks."""
 
     status: int
@@ -80,17 +80,19 @@ async def giant(size: int, framing: Framing = "length") -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-async def get(url: str, target: str) -> Seen:
+async def get(url: str, target: str) -> CorrelationMatches:
     """The answer to a GET."""
     return await asyncio.to_thread(_ask, url, b"GET", target, 0, b"")
 
 
-async def post(url: str, target: str, size: int, content_type: bytes) -> Seen:
+async def post(url: str, target: str, size: int, content_type: bytes) -> CorrelationMatches:
     """The answer to a POST with a body of this size."""
     return await asyncio.to_thread(_ask, url, b"POST", target, size, content_type)
 
 
-def _ask(url: str, method: bytes, target: str, size: int, content_type: bytes) -> Seen:
+def _ask(
+    url: str, method: bytes, target: str, size: int, content_type: bytes
+) -> CorrelationMatches:
     address = urlsplit(url)
     with socket.create_connection((address.hostname, address.port), timeout=120) as peer:
         fields = b"Content-Length: %d\r\nContent-Type: %b\r\n" % (size, content_type)
@@ -108,7 +110,7 @@ def _ask(url: str, method: bytes, target: str, size: int, content_type: bytes) -
             return _read(answer)
 
 
-def _read(answer: object) -> Seen:
+def _read(answer: object) -> CorrelationMatches:
     read, readline = answer.read, answer.readline  # type: ignore[attr-defined]
     lines = []
     while (line := readline()).strip():
@@ -139,7 +141,7 @@ def _read(answer: object) -> Seen:
             chunks.append(int(line, 16))
             whole = take(chunks[-1]) and readline() == b"\r\n"
     status = int(head.split(b" ")[1]) if head else 0
-    return Seen(status, head, size, got.hexdigest(), tuple(chunks), whole)
+    return CorrelationMatches(status, head, size, got.hexdigest(), tuple(chunks), whole)
 
 
 class Memory:

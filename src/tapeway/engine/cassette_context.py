@@ -1,7 +1,8 @@
-"""The rules in force: those a cassette states itself, and those of the settings besides.
+"""What cassettes in memory and cassettes of a shared store have in common.
 
-What is in force is written into the cassette's `meta`, so that it means the same everywhere: at
-once where that changes the number of no recording, otherwise when the cassette is let go.
+The rules in force are those of the cassette itself and those of the settings. They are written into
+the cassette's `meta`, so that it matches the same way everywhere: at once where no recording changes
+its index by that, otherwise when the cassette is unloaded.
 """
 
 import asyncio
@@ -31,42 +32,42 @@ from tapeway.ports import CassetteStore
 T = TypeVar("T")
 
 NewHead = Callable[[], CassetteHead]
-"""Makes the head of a new cassette: its time and its run id."""
+"""Makes the head of a new cassette: its creation time and run id."""
 
 
 class CassetteRules:
-    """Adds rules to cassettes, and sees to it that the store learns of them."""
+    """Adds the rules of the settings to cassettes, and saves them with these."""
 
     def __init__(self, store: CassetteStore, rules: Rules = NO_RULES) -> None:
         self._store = store
         self._rules = rules
-        self._lacking: set[str] = set()
+        self._without_rules: set[str] = set()
         self._unsaved: set[str] = set()
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
-        """The cassette as the store has it, with all rules in force in its meta.
+        """The cassette as stored, with all rules in force in its meta.
 
-        They are saved where it is writable. Raises StoreError, also for rules that cannot be read.
+        These are saved if it is writable. Raises StoreError, also for rules that cannot be read.
         """
         stored = await self._store.load(name, writable=writable)
         if stored is None or (ruled := applied(name, stored, self._rules)) is stored:
             return stored
         if not writable:
-            self._lacking.add(name)
+            self._without_rules.add(name)
             return ruled
         await self._store.save(name, ruled)
-        # Saving numbers what is there by its position.
+        # Saving numbers the recordings by position.
         return await self._store.load(name, writable=True)
 
     async def add(self, cassette: CassetteIndex, more: Rules) -> None:
-        """Keep further rules for a loaded cassette, and put them in force; nobody may record on it.
+        """Add rules to a loaded cassette that nobody records to, and save them.
 
         Raises StoreError; then nothing has changed.
         """
         rules = merged_rules(cassette.rules, more)
         if rules == cassette.rules and cassette.name not in self._unsaved:
             return
-        # One without recordings is written with its first.
+        # A cassette without recordings is written with its first one.
         if len(cassette):
             head = replace(cassette.head, meta=meta_with_rules(cassette.head.meta, rules))
             await self._store.save(cassette.name, replace(cassette.stored(), head=head))
@@ -74,29 +75,29 @@ class CassetteRules:
         cassette.apply_rules(more, saved=True)
 
     async def claimed(self, cassette: CassetteIndex) -> None:
-        """A cassette that was loaded for replay is recorded on from now. Raises StoreError."""
-        if cassette.name in self._lacking:
-            self._lacking.discard(cassette.name)
+        """A cassette that was loaded for replay is recorded to from now on. Raises StoreError."""
+        if cassette.name in self._without_rules:
+            self._without_rules.discard(cassette.name)
             self._unsaved.add(cassette.name)
         if cassette.is_numbered_by_position:
             await self.close(cassette)
 
     async def close(self, cassette: CassetteIndex) -> None:
-        """Save what the store does not know of yet. Raises StoreError."""
+        """Save what the store does not have yet. Raises StoreError."""
         if cassette.name in self._unsaved:
-            # One without recordings is written with its first.
+            # A cassette without recordings is written with its first one.
             if len(cassette):
                 await self._store.save(cassette.name, cassette.stored())
             self._unsaved.discard(cassette.name)
 
     def forget(self, name: str) -> None:
-        """A cassette is let go."""
-        self._lacking.discard(name)
+        """A cassette was unloaded."""
+        self._without_rules.discard(name)
         self._unsaved.discard(name)
 
 
 def applied(name: str, stored: StoredCassette, more: Rules) -> StoredCassette:
-    """The same cassette with these rules in its meta besides its own. Raises CassetteCorrupt."""
+    """The cassette with these rules added to its own in its meta. Raises CassetteCorrupt."""
     try:
         own = rules_of_meta(stored.head.meta)
         cursors.repeats_of_meta(stored.head.meta)
@@ -110,7 +111,7 @@ def applied(name: str, stored: StoredCassette, more: Rules) -> StoredCassette:
 
 @dataclass(frozen=True, slots=True)
 class CassetteCounts:
-    """A cassette that is in, as lists show it."""
+    """A loaded cassette, as lists show it."""
 
     name: str
     interactions: int
@@ -130,18 +131,18 @@ class CassetteContext:
     new_head: NewHead
     rules: Rules
 
-    async def carry(self, work: Coroutine[None, None, T]) -> T:
-        """Done to its end when the caller has left: half done, it would leave a cassette in between."""
+    async def carry_out(self, work: Coroutine[None, None, T]) -> T:
+        """Run to the end even if the caller is cancelled: half done, a cassette would be inconsistent."""
         result = await asyncio.shield(self.tasks.create_task(settled(work)))
         if isinstance(result, TapewayError):
             raise result
         return result
 
 
-def not_in(name: str) -> AdminError:
-    """The error for steering a cassette that nobody uses."""
+def not_loaded(name: str) -> AdminError:
+    """The error for steering a cassette that is not loaded."""
     return AdminError(
-        f"cassette '{name}' is not in: it is loaded by its first request or by insert",
+        f"cassette '{name}' is not loaded: its first request loads it, or insert",
         status=409,
         code="not_inserted",
     )

@@ -1,10 +1,8 @@
-"""The look behind the match key: a request that is a recorded one but for names of identifiers.
+"""Finds the recording of a request that differs from it only in identifiers.
 
-It is taken only where the exact key misses, and off the event loop where there are many recordings.
-
-What clients call the identifiers of a take, the same for all instances of a shared store.
-
-Each name is a turn of its own, so that conversations do not compete for one.
+This is tried only where the exact key misses, and in a thread where there are many recordings. How
+a client renamed the identifiers of a take is bound for the rest of it; instances of a shared store
+share these bindings, each as a cursor of its own, so that conversations do not compete for one.
 """
 
 import asyncio
@@ -17,7 +15,6 @@ from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Replay
 from tapeway.core.correlation.index import CorrelatedRecording, CorrelationIndex
 from tapeway.core.correlation.unify import IdBindings
-from tapeway.core.http.routing import DEFAULT_ROUTE
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import CursorState, Repeats
 from tapeway.core.model.messages import Request
@@ -25,51 +22,56 @@ from tapeway.ports import SharedStore
 
 log = logging.getLogger(__name__)
 
-FEW = 100
-"""Among so many recordings it is taken on the spot."""
-_NAMED = 5
+FEW_RECORDINGS = 100
+"""With up to so many recordings the search runs on the event loop."""
+_MOST_NAMED = 5
 
 SMALL_BODY = 32 * 1024
 """Larger requests are compared in a thread."""
 
 
-class Seen(NamedTuple):
-    """What a look has found: recordings that may be meant, the best first.
+class CorrelationMatches(NamedTuple):
+    """Recordings that may be meant, the best first.
 
-    `carried` are the identifiers that go to the upstream otherwise, each with who issued it.
+    `carried_ids` are the recorded identifiers in the request, each with the index of the recording
+    that issued it.
     """
 
     matches: Sequence[CorrelatedRecording] = ()
-    carried: Mapping[str, int] = {}
+    carried_ids: Mapping[str, int] = {}
 
 
 class Correlation:
-    """Finds the recording that a request means though it calls things by other names."""
+    """Searches a cassette for recordings that differ from a request only in identifiers."""
 
     def __init__(self, repeats: Repeats | None) -> None:
         self._repeats = repeats
-        # More threads would only take turns, and the event loop would have to wait for each.
-        self._turn = asyncio.Lock()
-        self._told: dict[str, int] = {}
+        # More threads would only compete for the interpreter with the event loop.
+        self._one_at_a_time = asyncio.Lock()
+        self._warned: dict[str, int] = {}
 
-    async def look(self, cassette: CassetteIndex, incoming: Incoming, plan: Ask | Miss) -> Seen:
-        """Look for what is meant; the cassette may change while this is waited for."""
+    async def search(
+        self, cassette: CassetteIndex, incoming: Incoming, plan: Ask | Miss
+    ) -> CorrelationMatches:
+        """Search; the cassette may change while this is waited for."""
         if not len(cassette) or (isinstance(plan, Ask) and not plan.policy.replays):
-            return Seen()
+            return CorrelationMatches()
         if (identifiers := cassette.correlation) is None:
             identifiers = CorrelationIndex(cassette.snapshot(), cassette.rules)
             cassette.correlation = identifiers
         request = _request(plan)
         routes = {request.route, DEFAULT_ROUTE} if incoming.route_guessed else {request.route}
-        if len(cassette) <= FEW and len(request.body) <= SMALL_BODY:
-            return _look(identifiers, plan, routes)
-        async with self._turn:
-            return await asyncio.to_thread(_look, identifiers, plan, routes)
+        if len(cassette) <= FEW_RECORDINGS and len(request.body) <= SMALL_BODY:
+            return _search(identifiers, plan, routes)
+        async with self._one_at_a_time:
+            return await asyncio.to_thread(_search, identifiers, plan, routes)
 
-    def settle(self, cassette: CassetteIndex, plan: Ask | Miss, seen: Seen) -> Replay | Ask | Miss:
-        """The replay of the first match whose turn it is, its names then being the client's.
+    def settle(
+        self, cassette: CassetteIndex, plan: Ask | Miss, seen: CorrelationMatches
+    ) -> Replay | Ask | Miss:
+        """The replay of the first match that is not used up, its identifiers bound to the client's.
 
-        Otherwise the plan, flagged where identifiers of a recording go to the upstream.
+        Otherwise the plan, with a warning where identifiers of a recording go to the upstream.
         """
         bindings, asks = cassette.take.bindings, isinstance(plan, Ask)
         for match in seen.matches:
@@ -83,44 +85,50 @@ class Correlation:
             if found is not None:
                 bindings.bind(match.id_map)
                 return Replay(cassette, found, plan.target, key, _note(match))
-        return self._flagged(plan, seen.carried) if isinstance(plan, Ask) else plan
+        return self._with_warning(plan, seen.carried_ids) if isinstance(plan, Ask) else plan
 
-    def _flagged(self, ask: Ask, carried: Mapping[str, int]) -> Ask:
+    def _with_warning(self, ask: Ask, carried_ids: Mapping[str, int]) -> Ask:
         now = ask.take.number
-        # What was issued in this take, the upstream issued itself.
-        borrowed = sorted(each for each, by in carried.items() if ask.cassette.take_of(by) != now)
-        if not borrowed:
+        # The upstream knows what it issued in this take.
+        replayed = sorted(
+            each for each, by in carried_ids.items() if ask.cassette.take_of(by) != now
+        )
+        if not replayed:
             return ask
-        if self._told.get(ask.cassette.name) != now:
-            self._told[ask.cassette.name] = now
+        if self._warned.get(ask.cassette.name) != now:
+            self._warned[ask.cassette.name] = now
             log.warning(
                 "a request to cassette '%s' is asked live with identifiers that came from a "
                 "recording: if the upstream does not know them, record the whole run anew",
                 ask.cassette.name,
             )
-        return replace(ask, replayed_ids=tuple(borrowed))
+        return replace(ask, replayed_ids=tuple(replayed))
 
 
-def _look(identifiers: CorrelationIndex, plan: Ask | Miss, routes: Collection[str]) -> Seen:
+def _search(
+    identifiers: CorrelationIndex, plan: Ask | Miss, routes: Collection[str]
+) -> CorrelationMatches:
     request = _request(plan)
-    carried = identifiers.issued_in(request) if isinstance(plan, Ask) else {}
-    return Seen(identifiers.find(request, routes), carried)
+    carried_ids = identifiers.issued_in(request) if isinstance(plan, Ask) else {}
+    return CorrelationMatches(identifiers.find(request, routes), carried_ids)
 
 
 def _note(match: CorrelatedRecording) -> str:
     named = [f"{name} is {sent}" for name, sent in match.id_map.items() if name != sent]
-    more = " …" if len(named) > _NAMED else ""
-    return f"recognised by identifiers that have other names: {', '.join(named[:_NAMED])}{more}"
+    more = " …" if len(named) > _MOST_NAMED else ""
+    return (
+        f"recognised by identifiers that have other names: {', '.join(named[:_MOST_NAMED])}{more}"
+    )
 
 
 def _request(plan: Ask | Miss) -> Request:
     return plan.redacted if isinstance(plan, Ask) else plan.request
 
 
-async def recall(
-    store: SharedStore, cassette: CassetteIndex, seen: Seen
+async def load_bindings(
+    store: SharedStore, cassette: CassetteIndex, seen: CorrelationMatches
 ) -> Mapping[bytes, CursorState]:
-    """Have the take know what was called how, as far as it matters to what was seen."""
+    """Load into the take how the matched identifiers were renamed by other instances."""
     sought = IdBindings()
     for match in seen.matches:
         sought.bind(match.id_map)
@@ -133,10 +141,10 @@ async def recall(
     return turns
 
 
-async def agree(
+async def save_bindings(
     store: SharedStore, cassette: CassetteIndex, before: Mapping[bytes, CursorState], index: int
 ) -> bool:
-    """Tell all what the take has learnt by replaying this; False where another was quicker."""
+    """Save the bindings that this replay added; False where another instance was quicker."""
     take = cassette.take
     for key, state in take.bindings.states().items():
         known = before.get(key)

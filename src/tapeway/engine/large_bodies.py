@@ -42,7 +42,7 @@ async def digest_of(request: Request, redactor: Redactor) -> BodyFile:
         raise ValueError("there is no large body")
     digester = Digester(request.headers)
     redacting = _Redacting(redactor, ChunkTimes())
-    with closing(_fed(digester, redacting.through(pieces(request.file)))) as steps:
+    with closing(_feeding(digester, redacting.through(pieces(request.file)))) as steps:
         # A thread for each step and not for all: others wait for one, too.
         while await asyncio.to_thread(next, steps, False):
             pass
@@ -115,7 +115,7 @@ class BodyRedaction:
         return await keeper.keep(self._name, self._guard.watched(source))
 
 
-def _fed(digester: Digester, source: Iterable[bytes]) -> Generator[bool]:
+def _feeding(digester: Digester, source: Iterable[bytes]) -> Generator[bool]:
     for piece in source:
         digester.feed(piece)
         yield True

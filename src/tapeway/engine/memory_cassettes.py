@@ -1,4 +1,4 @@
-"""Cassettes held in memory whole: those of a store that one process uses at a time."""
+"""Cassettes held whole in memory: those of a store that one process uses at a time."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ from tapeway.engine.cassette_context import (
     CassetteRules,
     T,
     applied,
-    not_in,
+    not_loaded,
 )
 from tapeway.engine.journal import Tally
 from tapeway.engine.report import CassetteReport, of_cassette
@@ -33,7 +33,7 @@ Change = Callable[[CassetteIndex | None], Awaitable[tuple[T, CassetteIndex | Non
 
 
 class MemoryCassettes:
-    """The cassettes of one process, each loaded by its first request and let go when ejected."""
+    """The cassettes of one process: loaded by the first request, unloaded by eject."""
 
     def __init__(self, store: CassetteStore, control: Control, context: CassetteContext) -> None:
         self.control = control
@@ -43,14 +43,14 @@ class MemoryCassettes:
         self.loaded: dict[str, CassetteIndex] = {}
         """Changed by nobody else."""
         self._locks: dict[str, asyncio.Lock] = {}
-        self._unclaimed: set[str] = set()
+        self._read_only: set[str] = set()
         self._watched = Watched(store)
 
     async def open(self) -> None:
         await self._store.open()
 
     async def close(self) -> None:
-        """Save what the store does not know of yet, and close it."""
+        """Save what the store does not have yet, and close it."""
         try:
             for cassette in self.loaded.values():
                 await self._rules.close(cassette)
@@ -58,32 +58,32 @@ class MemoryCassettes:
             await self._store.close()
 
     async def keep_fresh(self) -> None:
-        """Refresh again and again, until it is cancelled."""
-        told: str | None = None
+        """Refresh every two seconds, until cancelled."""
+        warned: str | None = None
         while True:
             await asyncio.sleep(EVERY_S)
             trouble = await settled(self.refresh())
-            said = trouble.message if isinstance(trouble, TapewayError) else None
-            if said is not None and said != told:
-                log.warning("whether cassettes were changed cannot be seen: %s", said)
-            told = said
+            message = trouble.message if isinstance(trouble, TapewayError) else None
+            if message is not None and message != warned:
+                log.warning("cannot check whether cassettes were changed: %s", message)
+            warned = message
 
     async def refresh(self) -> None:
         """Let go of what somebody has changed since it was loaded for replay.
 
         Its next request loads it, in a new take. What is recorded on is left as it is: that it was
-        changed is told when it is to be written. Raises StoreError.
+        changed is warned when it is to be written. Raises StoreError.
         """
         for name in await self._watched.look():
-            if name in self._unclaimed and not MODE_POLICIES[self.control.mode_of(name)].records:
-                await self._let_go(name)
+            if name in self._read_only and not MODE_POLICIES[self.control.mode_of(name)].records:
+                await self._unload(name)
 
     def get(self, name: str) -> CassetteIndex | None:
-        """A cassette that is in."""
+        """A loaded cassette, None where it is not loaded."""
         return self.loaded.get(name)
 
     async def prepare(self, name: str) -> None:
-        """Have it in. Raises StoreError for one that cannot be read."""
+        """Load it if need be. Raises StoreError for one that cannot be read."""
         await self.load(name, self.control.mode_of(name))
 
     async def load(self, name: str, mode: Mode) -> CassetteIndex:
@@ -94,7 +94,7 @@ class MemoryCassettes:
                     await self._watched.note(name)
                 stored = await self._rules.load(name, writable=MODE_POLICIES[mode].records)
                 if not MODE_POLICIES[mode].records:
-                    self._unclaimed.add(name)
+                    self._read_only.add(name)
                 if stored is None:
                     stored = applied(
                         name, StoredCassette(self._context.new_head()), self._context.rules
@@ -108,7 +108,7 @@ class MemoryCassettes:
             return cassette
 
     async def decide(self, name: str, incoming: Incoming, mode: Mode) -> Plan:
-        """What is to be done. Raises NoRoute, StoreError."""
+        """What is to be done with a request. Raises NoRoute, StoreError."""
         cassette = self.loaded.get(name)
         if cassette is None:
             cassette = await self.load(name, self.control.mode_of(name))
@@ -122,9 +122,9 @@ class MemoryCassettes:
     async def reconsider(
         self, cassette: CassetteIndex, incoming: Incoming, mode: Mode, plan: Ask | Miss
     ) -> Plan:
-        """The plan, or the replay of a recording that differs in names of identifiers alone."""
+        """The plan, or the replay of a recording that differs only in identifiers."""
         correlation, before = self._context.correlation, cassette.generation
-        seen = await correlation.look(cassette, incoming, plan)
+        seen = await correlation.search(cassette, incoming, plan)
         if self.loaded.get(cassette.name) is not cassette or cassette.generation != before:
             cassette = await self.load(cassette.name, self.control.mode_of(cassette.name))
             again = self._context.planner.plan(cassette, incoming, mode)
@@ -135,12 +135,13 @@ class MemoryCassettes:
 
     @asynccontextmanager
     async def asking(self, ask: Ask) -> AsyncIterator[Ask | Replay]:
-        """Hold the right to ask for this and to record what comes of it.
+        """Hold the right to ask for this and to record the answer.
 
-        What could not be recorded is not asked for, and not paid for. Raises StoreError.
+        Where it could not be recorded, the upstream is not asked, and charges nothing. Raises
+        StoreError.
         """
         name = ask.cassette.name
-        if ask.policy.records and name in self._unclaimed:
+        if ask.policy.records and name in self._read_only:
             await self._claim(name)
         yield ask
 
@@ -154,12 +155,12 @@ class MemoryCassettes:
 
     async def eject(self, name: str, *, prune: bool) -> CassetteReport:
         """Wait for recordings in flight, write the final form, forget it, and report."""
-        return await self._context.carry(self._eject(name, prune=prune))
+        return await self._context.carry_out(self._eject(name, prune=prune))
 
     async def add_rules(self, name: str, rules: Rules) -> Rules:
-        """Put further rules in force for a cassette, and tell all that are."""
+        """Add rules to a cassette; returns all that are in force."""
         await self.prepare(name)
-        return await self._context.carry(self._add_rules(name, rules))
+        return await self._context.carry_out(self._add_rules(name, rules))
 
     async def reports(self) -> list[CassetteReport]:
         """A report for every loaded cassette."""
@@ -174,7 +175,7 @@ class MemoryCassettes:
         ]
 
     async def read(self, name: str) -> StoredCassette | None:
-        """What a cassette holds, without bringing it in."""
+        """What a cassette holds, without loading it."""
         if name not in self.loaded and await self._store.stat(name) is None:
             return None
         async with self.lock(name):
@@ -185,7 +186,7 @@ class MemoryCassettes:
             return stored
 
     async def interaction(self, name: str, index: int) -> AnyInteraction | None:
-        """One interaction, without bringing its cassette in."""
+        """One interaction, without loading its cassette."""
         if (cassette := self.loaded.get(name)) is not None:
             return cassette.get(index)
         stored = await self.read(name)
@@ -193,25 +194,25 @@ class MemoryCassettes:
         return next((each for each in held if each.index == index), None)
 
     async def alongside(self, name: str, work: Callable[[CassetteIndex], Awaitable[T]]) -> T:
-        """Do something to a cassette that is claimed, and brought in if need be.
+        """Do something to a cassette that is loaded and claimed for writing.
 
-        It is served and recorded on meanwhile, but not let go.
+        It is served and recorded to meanwhile, but not unloaded.
         """
-        return await self._context.carry(self._alongside(name, work))
+        return await self._context.carry_out(self._alongside(name, work))
 
     async def change(self, name: str, work: Change[T]) -> T:
-        """Do something to a cassette, in or not, that nobody uses meanwhile.
+        """Do something to a cassette, loaded or not, that nobody uses meanwhile.
 
-        It goes on as the one that comes back; None lets it go, and its next request loads it.
+        It goes on as the one that is returned; None unloads it, and its next request loads it.
         """
-        return await self._context.carry(self._change(name, work))
+        return await self._context.carry_out(self._change(name, work))
 
     async def original(self, name: str) -> StoredCassette | None:
-        """What the store holds of a cassette, in the order it keeps, without bringing it in."""
+        """What the store holds of a cassette, in the store's order, without loading it."""
         if name not in self.loaded and await self._store.stat(name) is None:
             return None
         async with self.lock(name):
-            if name in self._unclaimed and (cassette := self.loaded.get(name)) is not None:
+            if name in self._read_only and (cassette := self.loaded.get(name)) is not None:
                 return cassette.stored()
             stored = await self._store.load(name, writable=False)
             if name not in self.loaded:
@@ -219,10 +220,10 @@ class MemoryCassettes:
             return stored
 
     def lock(self, name: str) -> asyncio.Lock:
-        """Held while a cassette comes in or goes out."""
+        """Held while a cassette is loaded or unloaded."""
         return self._locks.setdefault(name, asyncio.Lock())
 
-    async def _let_go(self, name: str) -> None:
+    async def _unload(self, name: str) -> None:
         async with self.lock(name):
             if self.loaded.pop(name, None) is None:
                 return
@@ -230,18 +231,18 @@ class MemoryCassettes:
             self._watched.forget(name)
             self.control = with_take(self.control, name)
             await self._store.release(name)
-            log.info("cassette '%s' was changed: its next request loads it anew", name)
+            log.info("cassette '%s' was changed on disk: the next request loads it anew", name)
 
     async def _claim(self, name: str) -> None:
         await self._store.load(name, writable=True)
         self._watched.forget(name)
-        self._unclaimed.discard(name)
+        self._read_only.discard(name)
         if (cassette := self.loaded.get(name)) is not None:
             await self._rules.claimed(cassette)
 
     async def _add_rules(self, name: str, rules: Rules) -> Rules:
         async with self.lock(name):
-            cassette = self._taken_out(name)
+            cassette = self._take_out(name)
             try:
                 await self._context.calls.ended(name)
                 await self._rules.add(cassette, rules)
@@ -257,7 +258,7 @@ class MemoryCassettes:
             async with self.lock(name):
                 if (cassette := self.loaded.get(name)) is None:
                     continue
-                if name in self._unclaimed:
+                if name in self._read_only:
                     await self._claim(name)
                 return await work(cassette)
 
@@ -276,15 +277,15 @@ class MemoryCassettes:
                 left.start_take(number)
             return result
 
-    def _taken_out(self, name: str) -> CassetteIndex:
-        """The cassette, which is not in from now on: who asks for it waits at its door."""
+    def _take_out(self, name: str) -> CassetteIndex:
+        """The cassette, unloaded from now on: requests for it wait for its lock."""
         if (cassette := self.loaded.pop(name, None)) is None:
-            raise not_in(name)
+            raise not_loaded(name)
         return cassette
 
     async def _eject(self, name: str, *, prune: bool) -> CassetteReport:
         async with self.lock(name):
-            cassette = self._taken_out(name)
+            cassette = self._take_out(name)
             await self._context.calls.ended(name)
             report = of_cassette(cassette, self._context.tallies[name])
             try:
@@ -293,7 +294,7 @@ class MemoryCassettes:
                 else:
                     await self._rules.close(cassette)
             except StoreError:
-                # Nothing was written or let go: it is in as before.
+                # Nothing was written or unloaded: it stays loaded as before.
                 self.loaded[name] = cassette
                 raise
             self._forget(name)
@@ -303,6 +304,6 @@ class MemoryCassettes:
     def _forget(self, name: str) -> None:
         del self._context.tallies[name]
         self._watched.forget(name)
-        self._unclaimed.discard(name)
+        self._read_only.discard(name)
         self._rules.forget(name)
         self.control = with_take(self.control, name)

@@ -1,5 +1,7 @@
-"""What no recording answers: the live service is asked once, its answer taken in whole and durable
-before it is handed out.
+"""Asks the live service for what no recording answers, and makes the answer durable.
+
+The whole answer is received, redacted and stored before the client gets its end (or, with
+`--delivery buffer`, before it gets anything).
 """
 
 import asyncio
@@ -41,13 +43,13 @@ from tapeway.providers.usage import token_usage
 log = logging.getLogger(__name__)
 
 MIB = 1024 * 1024
-_QUICKLY_READ = 128 * 1024
-"""Larger answers are looked into in a thread."""
+_READ_AT_ONCE = 128 * 1024
+"""Larger answers are decoded and redacted in a thread."""
 TRUNCATED = (
     "the stream ended without the mark its protocol ends with: it was passed on as it came, and not "
     "stored; --record-failures stores such streams"
 )
-REPORTED = (
+ERROR_IN_STREAM = (
     "the stream reported an error although its status is a success: it was passed on, and not "
     "stored; mode record stores it"
 )
@@ -55,17 +57,17 @@ REPORTED = (
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the settings say about recording and replaying."""
+    """The settings of recording and replaying."""
 
     repeats: Repeats | None = None
-    """None where each cassette's own rule is in force."""
+    """None: the rule in each cassette's `meta` is in force."""
     record_statuses: frozenset[int] = frozenset(range(200, 300))
     max_body: int = 64 * MIB
     record_failures: bool = False
 
 
 class Recorder:
-    """Asks the live service for what no recording answers, and makes what it says durable."""
+    """Performs what the broker decided to ask: once for all who ask the same at the time."""
 
     def __init__(
         self,
@@ -84,56 +86,56 @@ class Recorder:
         self._redaction = redaction
 
     async def perform(self, ask: Ask) -> Answer:
-        """Ask the live service and record what it says, once for all who ask the same now.
+        """The live answer, recorded where the mode and the settings say so.
 
         Raises UpstreamError or StoreError; an answer that could not be made durable is not given.
         """
-        return await self._joined(ask, None).answer()
+        return await self._join(ask, None).answer()
 
     def follow(self, ask: Ask, reader: ResponseReader) -> Pending:
-        """The same for who is to have the answer as it comes, unless another one asked first.
+        """The same, with the answer in `reader` while it comes; an equal call under way is joined.
 
         Raises Draining.
         """
-        return self._joined(ask, reader)
+        return self._join(ask, reader)
 
     def relay(self, ask: Ask) -> AbstractAsyncContextManager[LiveAnswer]:
-        """The live answer as it comes, nothing recorded. Raises Draining."""
+        """The live answer as it comes, not recorded. Raises Draining."""
         self._calls.refuse_when_draining()
         return self.responder.ask(ask.request)
 
-    def _joined(self, ask: Ask, reader: ResponseReader | None) -> Pending:
+    def _join(self, ask: Ask, reader: ResponseReader | None) -> Pending:
         if (pending := self._calls.joined(ask)) is not None:
             if reader is not None:
                 reader.close()
             return pending
         self._calls.refuse_when_draining()
-        return self._calls.start(ask, self._performed(ask, reader), reader)
+        return self._calls.start(ask, self._settled_call(ask, reader), reader)
 
-    async def _performed(self, ask: Ask, reader: ResponseReader | None) -> Answer | TapewayError:
-        return await settled(self._answered(ask, reader))
+    async def _settled_call(self, ask: Ask, reader: ResponseReader | None) -> Answer | TapewayError:
+        return await settled(self._call(ask, reader))
 
-    async def _answered(self, ask: Ask, reader: ResponseReader | None) -> Answer | TapewayError:
+    async def _call(self, ask: Ask, reader: ResponseReader | None) -> Answer | TapewayError:
         while True:
             async with self._cassettes.asking(ask) as allowed:
                 if isinstance(allowed, Replay):
-                    return _recorded_elsewhere(allowed)
+                    return _answer_of_replay(allowed)
                 call = LiveCall(
                     *(allowed, self.responder, self._store, self._policy, self._redaction), reader
                 )
                 answer = await call.run()
-            # One that lost its lease asks again, unless its client has had a part already.
+            # A call that lost its lease is repeated, unless its client already has a part.
             if not isinstance(answer, Fenced) or (reader is not None and reader.begun):
                 return answer
 
 
 def scratch_of(store: CassetteStore) -> str | None:
-    """A folder with room for large bodies on their way into an open store, if it has one."""
+    """A folder on the store's disk for large bodies on their way in, None where it has none."""
     bodies = store.capabilities.bodies
     return None if bodies is None else bodies.scratch
 
 
-def _recorded_elsewhere(replay: Replay) -> Answer | TapewayError:
+def _answer_of_replay(replay: Replay) -> Answer | TapewayError:
     item = replay.interaction
     if item.failure is not None:
         return UpstreamError(f"another instance asked, and {item.failure.message}")
@@ -141,9 +143,9 @@ def _recorded_elsewhere(replay: Replay) -> Answer | TapewayError:
 
 
 class LiveCall:
-    """A call on behalf of one request, or of all equal requests at the time.
+    """One call to the upstream, from the request to the durable recording.
 
-    `reader` is for a client that is to have the answer as it comes.
+    `reader` is given the answer while it comes.
     """
 
     def __init__(
@@ -166,10 +168,10 @@ class LiveCall:
         self._index: int | None = None
 
     async def run(self) -> Answer | TapewayError:
-        """The answer, or the error that all who wait for it get. Raises nothing."""
+        """The answer, or the error that everyone who waits for it gets. Raises nothing."""
         try:
-            response = await self._collect()
-            answer = await self._kept(response)
+            response = await self._ask_live()
+            answer = await self._record_or_pass_on(response)
             if self._reader is not None and self._buffer is not None:
                 self._reader.release(self._buffer.size)
             return answer
@@ -181,24 +183,24 @@ class LiveCall:
             log.error("a live call failed: %s", describe(exc))
             return TapewayError("tapeway failed while recording; its log says where")
 
-    async def _collect(self) -> Response:
-        """The whole answer. One that did not come whole is recorded as such, if that is wanted."""
+    async def _ask_live(self) -> Response:
+        """The whole answer. With `record_failures`, a failed one is recorded as a failure."""
         now = asyncio.get_running_loop().time
         started = now()
         try:
             async with self._responder.ask(self._ask.request) as live:
-                return await self._take_in(live)
+                return await self._receive(live)
         except UpstreamError as exc:
-            if (trouble := self._trouble(exc)) is not None:
-                await self._record(self._part((now() - started) * 1000), trouble)
+            if (trouble := self._failure_to_record(exc)) is not None:
+                await self._record(self._partial_response((now() - started) * 1000), trouble)
             raise
 
-    async def _take_in(self, live: LiveAnswer) -> Response:
+    async def _receive(self, live: LiveAnswer) -> Response:
         if (live.head.length or 0) > self._policy.max_body:
             raise too_large(self._policy.max_body)
         self._buffer = buffer = ResponseBuffer(live.head, scratch_of(self._store))
         ending = end_of(self._call, live.head)
-        reader = self._begin(buffer)
+        reader = self._send_head(buffer)
         async for chunk in live.chunks(self._policy.max_body):
             buffer.add(chunk)
             if buffer.heavy:
@@ -208,52 +210,52 @@ class LiveCall:
                 reader.release(ending.releasable)
         return buffer.finish(live.elapsed_ms(), ending.finish())
 
-    def _begin(self, buffer: ResponseBuffer) -> ResponseReader | None:
-        """Let the client have the head, unless that is the whole answer and so has to wait."""
+    def _send_head(self, buffer: ResponseBuffer) -> ResponseReader | None:
+        """Give the client the head, unless the head is the whole answer and so has to wait."""
         head = buffer.head
         if self._reader is None or has_no_body(self._ask.request.method, head):
             return None
-        if self._keeps(head.status):
+        if self._is_recorded(head.status):
             self._index = self._ask.cassette.reserve()
         self._reader.begin(buffer, "live" if self._index is None else "recorded", self._index)
         return self._reader
 
-    async def _kept(self, response: Response) -> Answer:
-        note = self._objection(response.verdict)
-        if note or not self._keeps(response.status):
+    async def _record_or_pass_on(self, response: Response) -> Answer:
+        note = self._why_not_recorded(response.verdict)
+        if note or not self._is_recorded(response.status):
             return self._answer("live", response, note=note)
         try:
             kept = await self._record(response)
         except StoreAway as exc:
-            # What cannot be asked is one thing, what was paid for and cannot be kept another.
+            # The upstream has answered, and may have charged for it: say that this is lost.
             lost = f"{exc.message}; the live answer was not given out and is lost"
             raise StoreAway(lost, code="recording_failed") from exc
         return replace(self._answer("recorded", response, kept.index), recorded=kept)
 
-    def _keeps(self, status: int) -> bool:
+    def _is_recorded(self, status: int) -> bool:
         policy = self._ask.policy
         return policy.records and (not policy.replays or status in self._policy.record_statuses)
 
-    def _objection(self, verdict: Verdict) -> str | None:
-        """Why a stream is not kept although its status is that of a success."""
+    def _why_not_recorded(self, verdict: Verdict) -> str | None:
+        """Why a stream is not recorded although its status is a success; None where it is."""
         policy = self._ask.policy
         if not policy.records:
             return None
         if verdict == "truncated" and not self._policy.record_failures:
             return TRUNCATED
-        return REPORTED if verdict == "error" and policy.replays else None
+        return ERROR_IN_STREAM if verdict == "error" and policy.replays else None
 
-    def _trouble(self, error: UpstreamError) -> Failure | None:
-        """The failure to record for an error, if it is one and is to be recorded."""
+    def _failure_to_record(self, error: UpstreamError) -> Failure | None:
+        """The failure that is recorded for an error, None where nothing is."""
         head = self._buffer.head if self._buffer is not None else None
         if not (self._policy.record_failures and self._ask.policy.records):
             return None
-        if head is not None and not self._keeps(head.status):
+        if head is not None and not self._is_recorded(head.status):
             return None
         return failure_of_error(error.code, begun=head is not None)
 
-    def _part(self, latency_ms: float) -> Response:
-        """What came before it failed."""
+    def _partial_response(self, latency_ms: float) -> Response:
+        """The part of the answer that came before the failure."""
         if self._buffer is None:
             return Response(ResponseHead(0), latency_ms=latency_ms)
         return self._buffer.finish(latency_ms, "truncated")
@@ -264,10 +266,12 @@ class LiveCall:
             ask.cassette.head.run_id, ask.request, response_credentials(response.headers)
         )
         guard = self._redaction.guard(ask.request)
-        keeping = BodyRedaction(
+        large_bodies = BodyRedaction(
             self._store, ask.cassette.name, redactor, guard, self._policy.max_body
         )
-        interaction = await keeping.keep(ask.request, await self._read(response, failure, redactor))
+        interaction = await large_bodies.keep(
+            ask.request, await self._to_interaction(response, failure, redactor)
+        )
         recording = ask.cassette.make_recording(
             interaction, ask.key, ask.take, replaces=ask.policy.replaces, index=self._index
         )
@@ -281,20 +285,20 @@ class LiveCall:
         ask.cassette.add(recording, ask.key, ask.take)
         return interaction
 
-    async def _read(
+    async def _to_interaction(
         self, response: Response, failure: Failure | None, redactor: Redactor
     ) -> Interaction:
-        """The exchange looked into: a text as a whole, even where it is kept in a file."""
-        if self._buffer is None or self._buffer.size <= _QUICKLY_READ:
-            return self._interaction(response, failure, redactor)
+        """The exchange decoded and redacted: a text as a whole, even where it lies in a file."""
+        if self._buffer is None or self._buffer.size <= _READ_AT_ONCE:
+            return self._redacted_interaction(response, failure, redactor)
         if response.file is not None and is_looked_into(response.headers, response.file.size):
             text = await recalled(response)
-            read = await asyncio.to_thread(self._interaction, text, failure, redactor)
+            read = await asyncio.to_thread(self._redacted_interaction, text, failure, redactor)
             if not content_coding(read.response.headers):
                 return read
-        return await asyncio.to_thread(self._interaction, response, failure, redactor)
+        return await asyncio.to_thread(self._redacted_interaction, response, failure, redactor)
 
-    def _interaction(
+    def _redacted_interaction(
         self, response: Response, failure: Failure | None, redactor: Redactor
     ) -> Interaction:
         ask, call = self._ask, self._call

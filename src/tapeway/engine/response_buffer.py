@@ -1,8 +1,7 @@
-"""An answer while it is taken in: its chunks as they come, readable from the first one on.
+"""An answer while it is received: its chunks as they come, readable from the first one on.
 
-What a client may have of a live answer while the rest is still coming.
-
-It reads from the tape at its own pace: a slow one holds up nobody and costs no memory of its own.
+A client reads from the buffer at its own pace: a slow one holds up nobody and costs no memory of its
+own.
 """
 
 import asyncio
@@ -26,9 +25,9 @@ from tapeway.core.model.messages import (
 
 
 class ResponseBuffer:
-    """Collects the chunks of one answer: in memory, and when it gets heavy in a temporary file.
+    """Collects the chunks of one answer: in memory, and beyond 1 MiB in a temporary file.
 
-    `scratch` is a folder with room for that, None for the system's own.
+    The file is made in the folder `scratch`, None for the system's own.
     """
 
     def __init__(self, head: ResponseHead, scratch: str | None = None) -> None:
@@ -42,7 +41,7 @@ class ResponseBuffer:
         self._written = 0
 
     def add(self, chunk: ResponseChunk) -> None:
-        """Take in the next chunk; an empty one is nothing."""
+        """Add the next chunk; an empty one is left out."""
         if chunk.data:
             self._starts.append(self.size)
             self._chunks.append(chunk)
@@ -50,7 +49,7 @@ class ResponseBuffer:
 
     @property
     def heavy(self) -> bool:
-        """Whether more is in memory than should be: time to `spill`."""
+        """Whether so much is in memory that it is time to `spill`."""
         return self.size - self._written > LARGE_BODY
 
     async def spill(self) -> None:
@@ -61,7 +60,7 @@ class ResponseBuffer:
         self._forget(len(chunks))
 
     def read(self, start: int, end: int) -> bytes:
-        """What lies between two places of the body, at most up to the end of the first one's chunk."""
+        """The body from `start` up to `end`, at most to the end of the chunk that `start` lies in."""
         number = bisect_right(self._starts, start) - 1
         offset = self._starts[number]
         spilled = len(self._chunk_times)
@@ -71,7 +70,7 @@ class ResponseBuffer:
         return os.pread(self._file.fd, end - start, start)
 
     def finish(self, latency_ms: float, verdict: Verdict = "") -> Response:
-        """All of it. Under `length` framing nobody cut the body, so it becomes one piece."""
+        """The whole answer. Under `length` framing the body has no chunks, so it becomes one piece."""
         if self._file is not None:
             return self._large(self._file, latency_ms, verdict)
         chunks = list(self._chunks)
@@ -80,7 +79,7 @@ class ResponseBuffer:
         return Response(self.head, tuple(chunks), latency_ms, verdict=verdict)
 
     def _large(self, file: Temporary, latency_ms: float, verdict: Verdict) -> Response:
-        # Less than is worth a thread.
+        # Too little to be worth a thread.
         file.write(b"".join([chunk.data for chunk in self._chunks]))
         self._forget(len(self._chunks))
         chunk_times = self._chunk_times
@@ -104,50 +103,50 @@ class ResponseBuffer:
 
 
 class ResponseReader:
-    """Between the call, which gives out more and more, and one client. Each on its own task."""
+    """What one client may have of an answer by now; the call and the client are separate tasks."""
 
     outcome: Outcome = "live"
     index: int | None = None
 
     def __init__(self) -> None:
-        self._tape: ResponseBuffer | None = None
-        self._free = 0
+        self._buffer: ResponseBuffer | None = None
+        self._released = 0
         self._closed = False
         self._changed = asyncio.Event()
 
     @property
     def begun(self) -> bool:
-        """Whether its client may have had the head."""
-        return self._tape is not None
+        """Whether the client may have had the head."""
+        return self._buffer is not None
 
-    def begin(self, tape: ResponseBuffer, outcome: Outcome, index: int | None) -> None:
-        """Give out the head; `index` is the one its recording will have."""
-        self._tape, self.outcome, self.index = tape, outcome, index
+    def begin(self, buffer: ResponseBuffer, outcome: Outcome, index: int | None) -> None:
+        """Release the head; `index` is the one its recording will have."""
+        self._buffer, self.outcome, self.index = buffer, outcome, index
         self._changed.set()
 
     def release(self, place: int) -> None:
-        """Give out the body up to this place."""
-        if place > self._free:
-            self._free = place
+        """Release the body up to this offset."""
+        if place > self._released:
+            self._released = place
             self._changed.set()
 
     def close(self) -> None:
-        """Give out no more: the call has ended, and its result says how."""
+        """Release no more: the call has ended, and its result says how."""
         self._closed = True
         self._changed.set()
 
     async def head(self) -> ResponseHead | None:
-        """The head, or None where the answer is to be handed out as a whole."""
-        while self._tape is None and not self._closed:
+        """The head, or None where the answer is handed out as a whole."""
+        while self._buffer is None and not self._closed:
             await self._change()
-        return self._tape.head if self._tape is not None else None
+        return self._buffer.head if self._buffer is not None else None
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The body in the upstream's chunks, as far as it may go; ends when the call has."""
+        """The body in the upstream's chunks, as far as it is released; ends when the call does."""
         place = 0
-        while self._tape is not None:
-            while place < self._free:
-                piece = self._tape.read(place, self._free)
+        while self._buffer is not None:
+            while place < self._released:
+                piece = self._buffer.read(place, self._released)
                 place += len(piece)
                 yield piece
             if self._closed:

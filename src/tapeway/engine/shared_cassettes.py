@@ -1,12 +1,8 @@
-"""Cassettes of a store that many processes use at once: nothing of them is held here.
+"""Cassettes of a store that many processes use at once; nothing of them is kept in memory.
 
-For each request the few recordings that may answer it are taken from the store, with where their
-keys stand in the take. The same decision is made of them as of a whole cassette, and where the key
-stands then is put back; if another instance was quicker, all of that is done again.
-
-What of a shared cassette one request is decided on.
-
-What a shared store says of a cassette as a whole: what is in it, used and unused.
+For each request the store is asked for the few recordings that may answer it, and for the cursors of
+their keys. The decision is the same as on a whole cassette. Then the moved cursor is written back
+with compare-and-set; if another instance was quicker, all of this is done again.
 """
 
 import asyncio
@@ -30,8 +26,8 @@ from tapeway.core.model.cassette import CassetteHead, Lease, Outline, StoredCass
 from tapeway.core.model.control import MODE_POLICIES, Control, CursorState, Mode, with_take
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import Request
-from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, applied, not_in
-from tapeway.engine.correlation import agree, recall
+from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, applied, not_loaded
+from tapeway.engine.correlation import load_bindings, save_bindings
 from tapeway.engine.journal import Tally
 from tapeway.engine.report import CassetteReport, Item, of_counts
 from tapeway.engine.single_flight import LiveCalls
@@ -39,33 +35,33 @@ from tapeway.errors import AdminError, Draining, StoreAway, StoreError
 from tapeway.ports import SharedStore
 
 MOST_LISTED = 10_000
-"""Further unused recordings and duplicates are counted, not named."""
+"""Further unused recordings and duplicates are counted, not listed."""
 
-NEAR = 1000
-"""Of a large cassette, so many of the newest recordings are looked through for what is nearest."""
-_TRIES = 1000
-_HEARD_S = 0.05
-_LOOK_S = 0.05
-_HEARD_TRIES = 60
-_CASSETTES = UUID("6a3f3d0c-9d0e-4d4c-8a53-7f0f4f4b5d11")
+MOST_NEAR = 1000
+"""So many of the newest recordings of a path are compared with a request that has no match."""
+_MOST_TRIES = 1000
+_TOUCH_CHECK_S = 0.05
+_LEASE_CHECK_S = 0.05
+_TOUCH_CHECKS = 60
+_RUN_ID_NAMESPACE = UUID("6a3f3d0c-9d0e-4d4c-8a53-7f0f4f4b5d11")
 
 
 @dataclass(frozen=True, slots=True)
 class CassetteInfo:
-    """What is known of a cassette: until something is steered, that does not change."""
+    """What is known of a cassette without its recordings; valid until something is steered."""
 
     head: CassetteHead
     rules: Rules
     routes: frozenset[str]
-    unrouted: bool
-    born: bool
+    has_unrouted: bool
+    stored_already: bool
     origins: tuple[str, ...] = ()
-    """Where recordings were made that name no route."""
+    """Origins of the recordings that name no route."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A cassette of what was found under some keys, and where those stood."""
+    """A cassette that holds only what was found under some keys, and the cursors of those."""
 
     cassette: CassetteIndex
     turns: Mapping[bytes, CursorState]
@@ -75,8 +71,8 @@ def items(view: View) -> list[TakenRecording]:
     return [TakenRecording(each, view.cassette.take_of(each.index)) for each in view.cassette]
 
 
-def united(view: View, more: Iterable[TakenRecording]) -> list[TakenRecording]:
-    """Both, the view's own where they hold the same: what was matched is told by its identity."""
+def merged_view(view: View, more: Iterable[TakenRecording]) -> list[TakenRecording]:
+    """The recordings of both; where both have one, the view's own object, which was matched."""
     seen = {each.item.index: each for each in chain(more, items(view))}
     return [seen[index] for index in sorted(seen)]
 
@@ -84,7 +80,7 @@ def united(view: View, more: Iterable[TakenRecording]) -> list[TakenRecording]:
 async def report_of(
     store: SharedStore, control: Control, name: str, tally: Tally
 ) -> CassetteReport:
-    """What this instance counted, and what no instance has used."""
+    """The counts of this instance, and what no instance has used."""
     unused = await store.unused(name, control.take_of(name), MOST_LISTED)
     duplicates = await store.duplicates(name, MOST_LISTED)
     return of_counts(
@@ -95,7 +91,7 @@ async def report_of(
     )
 
 
-async def listed(store: SharedStore, control: Control, name: str) -> CassetteCounts:
+async def counts_of(store: SharedStore, control: Control, name: str) -> CassetteCounts:
     """How many recordings there are, and how many of them no instance has used."""
     if (outline := await store.outline(name)) is None:
         return CassetteCounts(name, 0, 0)
@@ -103,9 +99,9 @@ async def listed(store: SharedStore, control: Control, name: str) -> CassetteCou
     return CassetteCounts(name, outline.count, unused)
 
 
-async def in_use(store: SharedStore, control: Control, name: str) -> bool:
+async def is_in_use(store: SharedStore, control: Control, name: str) -> bool:
     """Whether any instance has used it in this take, or records into it now."""
-    now = await listed(store, control, name)
+    now = await counts_of(store, control, name)
     return now.unused < now.interactions or bool(await store.fences(name))
 
 
@@ -118,7 +114,7 @@ class RecordingLeases:
 
     @asynccontextmanager
     async def held(self, name: str, key: bytes) -> AsyncIterator[None]:
-        """Let others see a recording that no other one is like; none of them takes it over."""
+        """Hold a lease that no other instance takes over."""
         lease = await self._store.claim(name, key)
         try:
             yield
@@ -127,17 +123,17 @@ class RecordingLeases:
                 await self.end(lease)
 
     async def end(self, lease: Lease) -> None:
-        """Give it back if the store can be reached."""
+        """Give a lease back if the store can be reached."""
         try:
             await self._store.give_back(lease)
         except StoreError:
-            # It ends by itself.
+            # It expires by itself.
             return
 
     async def ended(self, name: str) -> None:
-        """Wait for all that are held now, on any instance.
+        """Wait for all leases that are held now, on any instance.
 
-        One whose instance is gone is waited for until its lease ends. Raises Draining, StoreError.
+        One whose instance is gone is waited for until it expires. Raises Draining, StoreError.
         """
         held = await self._store.fences(name)
         await self._calls.ended(name)
@@ -146,11 +142,11 @@ class RecordingLeases:
                 raise Draining(
                     "tapeway is stopping while other instances still record; eject again"
                 )
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_LEASE_CHECK_S)
 
 
 class SharedCassettes:
-    """The cassettes of a shared store, as one of its instances serves them."""
+    """The cassettes of a shared store, as one of its processes serves them."""
 
     def __init__(self, store: SharedStore, control: Control, context: CassetteContext) -> None:
         self.control = control
@@ -158,7 +154,7 @@ class SharedCassettes:
         self._context = context
         self._leases = RecordingLeases(store, context.calls)
         self._infos: dict[str, CassetteInfo] = {}
-        self._turns: WeakValueDictionary[tuple[str, bytes], asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[tuple[str, bytes], asyncio.Lock] = WeakValueDictionary()
 
     async def open(self) -> None:
         await self._store.open()
@@ -175,7 +171,7 @@ class SharedCassettes:
         """None: no cassette is in memory."""
 
     async def prepare(self, name: str) -> None:
-        """See that it can be read. Raises StoreError."""
+        """Check that it can be read. Raises StoreError."""
         await self._info(name)
 
     # Deciding.
@@ -185,77 +181,77 @@ class SharedCassettes:
         info = await self._info(name)
         incoming = await self._context.planner.digested(info.head, incoming)
         if not (MODE_POLICIES[mode].replays or MODE_POLICIES[mode].records):
-            return self._planned(self._made(name, info, (), {}), incoming, mode)
+            return self._plan(self._view_of(name, info, (), {}), incoming, mode)
         keys = list(self._context.planner.keys(info.head, info.rules, incoming))
-        async with self._turn(name, keys[0]):
-            for _ in range(_TRIES):
-                view, plan = await self._looked_up(name, info, keys, incoming, mode)
+        async with self._lock(name, keys[0]):
+            for _ in range(_MOST_TRIES):
+                view, plan = await self._find_and_plan(name, info, keys, incoming, mode)
                 if not isinstance(plan, Replay):
                     break
                 if await self._advance(view, plan):
                     return plan
             else:
-                raise _contended(name)
+                raise _too_many(name)
         return await self._reconsider(name, info, view, incoming, plan)
 
-    def _planned(self, view: View, incoming: Incoming, mode: Mode) -> Plan:
+    def _plan(self, view: View, incoming: Incoming, mode: Mode) -> Plan:
         plan = self._context.planner.plan(view.cassette, incoming, mode)
         return replace(plan, shared=True) if isinstance(plan, Ask) else plan
 
-    async def _looked_up(
+    async def _find_and_plan(
         self, name: str, info: CassetteInfo, keys: Sequence[bytes], incoming: Incoming, mode: Mode
     ) -> tuple[View, Plan]:
-        view = await self._view(name, info, keys, incoming)
-        plan = self._planned(view, incoming, mode)
+        view = await self._look_up(name, info, keys, incoming)
+        plan = self._plan(view, incoming, mode)
         known = isinstance(plan, Replay) and plan.key in keys
-        if known or not (info.unrouted and MODE_POLICIES[mode].replays):
+        if known or not (info.has_unrouted and MODE_POLICIES[mode].replays):
             return view, plan
-        # What has further names may have been met by its digest: where it stands is not known yet.
+        # Recordings with aliases may have been found by digest: their cursors are not known yet.
         planner, store = self._context.planner, self._store
         names = planner.names(info.head, info.rules, incoming, info.origins)
         if names and (found := await store.find(name, names)):
-            others = self._made(name, info, found, {}).cassette
+            others = self._view_of(name, info, found, {}).cassette
             keys = [*keys, *[others.key_of(each.item.index) for each in found]]
-            view = await self._view(name, info, keys, incoming, names)
-            plan = self._planned(view, incoming, mode)
+            view = await self._look_up(name, info, keys, incoming, names)
+            plan = self._plan(view, incoming, mode)
         return view, plan
 
     async def _reconsider(
         self, name: str, info: CassetteInfo, view: View, incoming: Incoming, plan: Ask | Miss
     ) -> Plan:
-        """The plan, or the replay of a recording that differs in names of identifiers alone."""
+        """The plan, or the replay of a recording that differs only in identifiers."""
         asked = plan.redacted if isinstance(plan, Ask) else plan.request
         if isinstance(plan, Ask) and not (
             plan.policy.replays and has_references(asked, info.rules)
         ):
             return plan
-        near = await self._near(name, asked, info.rules)
-        wide = self._made(name, info, united(view, near), view.turns)
+        near = await self._nearby(name, asked, info.rules)
+        wide = self._view_of(name, info, merged_view(view, near), view.turns)
         plan = replace(plan, cassette=wide.cassette) if isinstance(plan, Ask) else plan
-        seen = await self._context.correlation.look(wide.cassette, incoming, plan)
+        seen = await self._context.correlation.search(wide.cassette, incoming, plan)
         keys = {wide.cassette.key_of(match.interaction.index) for match in seen.matches}
-        for _ in range(_TRIES):
-            other = await self._view(name, info, sorted(keys)) if keys else wide
-            both = self._made(name, info, united(wide, items(other)), other.turns)
-            named = await recall(self._store, both.cassette, seen)
+        for _ in range(_MOST_TRIES):
+            other = await self._look_up(name, info, sorted(keys)) if keys else wide
+            both = self._view_of(name, info, merged_view(wide, items(other)), other.turns)
+            named = await load_bindings(self._store, both.cassette, seen)
             settled = self._context.correlation.settle(both.cassette, plan, seen)
             if not isinstance(settled, Replay):
                 if isinstance(settled, Miss):
                     return replace(settled, searched=both.cassette)
                 return settled
             index = settled.interaction.index
-            agreed = await agree(self._store, both.cassette, named, index)
+            agreed = await save_bindings(self._store, both.cassette, named, index)
             if agreed and await self._advance(both, settled):
                 return settled
-        raise _contended(name)
+        raise _too_many(name)
 
     # Calling.
 
     @asynccontextmanager
     async def asking(self, ask: Ask) -> AsyncIterator[Ask | Replay]:
-        """Hold the right to ask for this and to record it: one instance has it at a time.
+        """Hold the lease to ask for this and record it; one instance has it at a time.
 
-        Yields the request as it is to be asked now, or the replay of what another instance has
+        Yields what to ask, decided again under the lease, or the replay of what another instance
         recorded meanwhile. Raises StoreError.
         """
         if not ask.policy.replays:
@@ -265,12 +261,12 @@ class SharedCassettes:
         name, key = ask.cassette.name, ask.key + ask.variant
         while (lease := await self._store.claim(name, key)) is None:
             await self._store.lapsed(name, key)
-            # Whoever had the lease until now may have recorded it.
-            if isinstance(again := await self._again(ask), Replay):
+            # The instance that had the lease may have recorded it.
+            if isinstance(again := await self._decide_again(ask), Replay):
                 yield again
                 return
         try:
-            again = await self._again(ask)
+            again = await self._decide_again(ask)
             if isinstance(again, Ask):
                 again.cassette.set_next_index(await self._store.reserve(name))
                 again = replace(again, lease=lease)
@@ -280,55 +276,55 @@ class SharedCassettes:
 
     @asynccontextmanager
     async def _numbered(self, ask: Ask) -> AsyncIterator[Ask]:
-        """Whoever else asks the same: its recording is no other one's, so that nothing fences it."""
+        """Mode record: every equal request is recorded on its own, so nothing fences it out."""
         name = ask.cassette.name
         number = await self._store.reserve(name)
         ask.cassette.set_next_index(number)
         async with self._leases.held(name, ask.key + b"#%d" % number):
             yield ask
 
-    async def _again(self, ask: Ask) -> Ask | Replay:
+    async def _decide_again(self, ask: Ask) -> Ask | Replay:
         if ask.incoming is None:
             raise ValueError("an ask of a shared store says what came")
         name, mode = ask.cassette.name, ask.incoming.mode or self.control.mode_of(ask.cassette.name)
-        await self._heard()
+        await self._until_in_touch()
         info = await self._info(name)
         keys = list(self._context.planner.keys(info.head, info.rules, ask.incoming))
-        async with self._turn(name, keys[0]):
-            for _ in range(_TRIES):
-                view, plan = await self._looked_up(name, info, keys, ask.incoming, mode)
+        async with self._lock(name, keys[0]):
+            for _ in range(_MOST_TRIES):
+                view, plan = await self._find_and_plan(name, info, keys, ask.incoming, mode)
                 if isinstance(plan, Ask):
                     return replace(plan, replayed_ids=ask.replayed_ids)
                 if isinstance(plan, Replay) and await self._advance(view, plan):
                     return plan
-        raise _contended(name)
+        raise _too_many(name)
 
-    async def _heard(self) -> None:
-        """Who was stopped while its call was under way is given the time to hear what is in force."""
-        for _ in range(_HEARD_TRIES):
+    async def _until_in_touch(self) -> None:
+        """A process that was suspended meanwhile first hears which mode is in force now."""
+        for _ in range(_TOUCH_CHECKS):
             if self._store.in_touch:
                 return
-            await asyncio.sleep(_HEARD_S)
+            await asyncio.sleep(_TOUCH_CHECK_S)
 
     # Steering.
 
     async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
-        """Change what is in force for all instances; names those that have not applied it."""
+        """Change mode, active cassette or takes for all instances; returns those that lag behind."""
         control, laggards = await self._store.steer(change)
         self._apply(control)
         return laggards
 
     async def announce(self) -> Sequence[str]:
-        """Have all instances look anew at what the cassettes' heads say."""
+        """Have all instances read the cassettes' metadata anew."""
         return await self.steer(lambda now: now)
 
     async def eject(self, name: str, *, prune: bool) -> CassetteReport:
         """Wait for the recordings in flight on all instances, report, begin a new take for all."""
-        return await self._context.carry(self._eject(name, prune=prune))
+        return await self._context.carry_out(self._eject(name, prune=prune))
 
     async def add_rules(self, name: str, rules: Rules) -> Rules:
-        """Put further rules in force for a cassette, for all instances, and tell all that are."""
-        return await self._context.carry(self._add_rules(name, rules))
+        """Add rules to a cassette, for all instances; returns all that are in force."""
+        return await self._context.carry_out(self._add_rules(name, rules))
 
     async def reports(self) -> list[CassetteReport]:
         """A report for every cassette this instance was asked for something in."""
@@ -336,7 +332,7 @@ class SharedCassettes:
 
     async def counts(self) -> list[CassetteCounts]:
         return [
-            await listed(self._store, self.control, name) for name in list(self._context.tallies)
+            await counts_of(self._store, self.control, name) for name in list(self._context.tallies)
         ]
 
     async def read(self, name: str) -> StoredCassette | None:
@@ -350,7 +346,7 @@ class SharedCassettes:
 
     async def _eject(self, name: str, *, prune: bool) -> CassetteReport:
         if name not in self._context.tallies and not await self._in_use(name):
-            raise not_in(name)
+            raise not_loaded(name)
         await self._leases.ended(name)
         report = await self._report(name)
         if prune:
@@ -363,11 +359,11 @@ class SharedCassettes:
         return replace(report, laggards=tuple(laggards))
 
     async def _in_use(self, name: str) -> bool:
-        return await in_use(self._store, self.control, name)
+        return await is_in_use(self._store, self.control, name)
 
     async def _add_rules(self, name: str, rules: Rules) -> Rules:
         info = await self._info(name)
-        if not info.born:
+        if not info.stored_already:
             raise AdminError(
                 f"cassette '{name}' holds nothing yet: record something, and accept again",
                 status=409,
@@ -384,7 +380,7 @@ class SharedCassettes:
         tally = self._context.tallies.get(name, Tally())
         return await report_of(self._store, self.control, name, tally)
 
-    # What it knows.
+    # What is known.
 
     def _apply(self, control: Control) -> None:
         self.control = control
@@ -398,7 +394,7 @@ class SharedCassettes:
             )
         self._context.tallies.setdefault(name, Tally())
         info = self._infos.get(name)
-        if info is None or not info.born:
+        if info is None or not info.stored_already:
             info = self._infos[name] = await self._read(name)
         return info
 
@@ -406,40 +402,42 @@ class SharedCassettes:
         outline = await self._store.outline(name)
         if outline is None:
             stored = applied(name, StoredCassette(self._new_head(name)), self._context.rules)
-            return self._info_of(stored.head, Outline(stored.head, 0), born=False)
+            return self._info_of(stored.head, Outline(stored.head, 0), stored_already=False)
         stored = StoredCassette(outline.head)
         ruled = applied(name, stored, self._context.rules)
         if ruled is not stored:
             await self._store.restate(name, ruled.head)
-        return self._info_of(ruled.head, outline, born=True)
+        return self._info_of(ruled.head, outline, stored_already=True)
 
     def _new_head(self, name: str) -> CassetteHead:
-        # One until it is born, or a placeholder would change with every request.
+        # One head until it is stored, or a placeholder would change with every request.
         if (known := self._infos.get(name)) is not None:
             return known.head
-        # Instances that have it made at the same time must not hide one secret behind two.
-        return replace(self._context.new_head(), run_id=str(uuid5(_CASSETTES, name)))
+        # Instances that make it at the same time must use the same placeholder for one secret.
+        return replace(self._context.new_head(), run_id=str(uuid5(_RUN_ID_NAMESPACE, name)))
 
-    def _info_of(self, head: CassetteHead, outline: Outline, *, born: bool) -> CassetteInfo:
+    def _info_of(
+        self, head: CassetteHead, outline: Outline, *, stored_already: bool
+    ) -> CassetteInfo:
         routes = [route or self._route_of(base) for route, base in outline.sources]
-        unrouted = any(not route for route, _ in outline.sources)
-        at = {origin_of_url(base) for route, base in outline.sources if not route}
-        origins = tuple(sorted(each for each in at if each is not None))
+        has_unrouted = any(not route for route, _ in outline.sources)
+        origins_found = {origin_of_url(base) for route, base in outline.sources if not route}
+        origins = tuple(sorted(each for each in origins_found if each is not None))
         return CassetteInfo(
-            head, rules_of_meta(head.meta), frozenset(routes), unrouted, born, origins
+            head, rules_of_meta(head.meta), frozenset(routes), has_unrouted, stored_already, origins
         )
 
     def _route_of(self, base: str) -> str:
         return with_route(Request("", "", "/", base=base), self._context.routes).route
 
-    def _turn(self, name: str, key: bytes) -> asyncio.Lock:
-        """Held while a key is moved on: instances compete for it, requests of one need not."""
-        lock = self._turns.get((name, key))
+    def _lock(self, name: str, key: bytes) -> asyncio.Lock:
+        """Held while a cursor is moved: only instances should compete for it, not the requests of one."""
+        lock = self._locks.get((name, key))
         if lock is None:
-            lock = self._turns[name, key] = asyncio.Lock()
+            lock = self._locks[name, key] = asyncio.Lock()
         return lock
 
-    async def _view(
+    async def _look_up(
         self,
         name: str,
         info: CassetteInfo,
@@ -447,16 +445,16 @@ class SharedCassettes:
         incoming: Incoming | None = None,
         names: Sequence[bytes] = (),
     ) -> View:
-        sought = dict.fromkeys([*map(key_digest, keys), *names])
-        if incoming is not None and info.unrouted:
-            # What no route was given to yet is found under its whole path.
+        wanted = dict.fromkeys([*map(key_digest, keys), *names])
+        if incoming is not None and info.has_unrouted:
+            # A recording without a route is found by its whole path.
             whole = self._context.planner.whole_path_key(info.head, info.rules, incoming)
-            sought[key_digest(whole)] = None
+            wanted[key_digest(whole)] = None
         take = self.control.take_of(name)
-        turns, found = await self._store.look(name, take, keys, list(sought))
-        return self._made(name, info, found, turns)
+        turns, found = await self._store.look(name, take, keys, list(wanted))
+        return self._view_of(name, info, found, turns)
 
-    def _made(
+    def _view_of(
         self,
         name: str,
         info: CassetteInfo,
@@ -475,8 +473,8 @@ class SharedCassettes:
     def _routed(self, item: AnyInteraction) -> AnyInteraction:
         return assign_route(item, self._context.routes)
 
-    async def _near(self, name: str, asked: Request, rules: Rules) -> Sequence[TakenRecording]:
-        return await self._store.near(name, asked.method, path_of(asked, rules), NEAR)
+    async def _nearby(self, name: str, asked: Request, rules: Rules) -> Sequence[TakenRecording]:
+        return await self._store.near(name, asked.method, path_of(asked, rules), MOST_NEAR)
 
     async def _advance(self, view: View, plan: Replay) -> bool:
         cassette, key = view.cassette, plan.key
@@ -490,5 +488,5 @@ class SharedCassettes:
         )
 
 
-def _contended(name: str) -> StoreError:
+def _too_many(name: str) -> StoreError:
     return StoreAway(f"too many ask cassette '{name}' for the same at once: ask again")

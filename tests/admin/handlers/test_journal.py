@@ -215,7 +215,7 @@ async def test_a_follower_who_left_is_forgotten(open_world: World) -> None:
         assert len(open_world.journal._followers) == 1
         stream.close()
     for _ in range(100):
-        # Seen at the next write, which the next request brings.
+        # CorrelationMatches at the next write, which the next request brings.
         await open_world.ask("/v1/a")
 
     assert not open_world.journal._followers
