@@ -1,1 +1,1 @@
-"""The values that travel between client, cassette and upstream."""
+"""The values that travel between client, cassette and upstream, and what is in force."""

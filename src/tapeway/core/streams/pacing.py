@@ -1,7 +1,6 @@
-"""When the pieces of a recorded answer are due.
+"""The pace of a replay: when each piece of a recorded response is due, and the wait it asks for.
 
-How long a replayed answer tells its client to wait: as long as the replay's own pace allows.
-
+A replayed response tells its client to wait for as long as the replay's own pace allows.
 Retry-After is in whole seconds, or a date (RFC 9110 section 10.2.3). `retry-after-ms` is OpenAI's
 and Azure's, and SDKs look at it first.
 """
@@ -32,7 +31,7 @@ AS_RECORDED = Pace(1)
 
 
 class Schedule:
-    """The times of one answer, in seconds from the arrival of its request."""
+    """The times of one response, in seconds from the arrival of its request."""
 
     def __init__(self, response: Response, latency_ms: float, pace: Pace) -> None:
         times = [chunk.at_ms for chunk in response.chunks] or [at for at, _ in response.chunk_times]
@@ -57,20 +56,20 @@ def scale_retry_after(head: ResponseHead, pace: Pace) -> ResponseHead:
         and find_header(head.headers, _MILLISECONDS) is None
     ):
         return head
-    wait_s = 0.0 if pace == AT_ONCE else _wait_s(head.headers)
+    wait_s = 0.0 if pace == AT_ONCE else _recorded_wait_s(head.headers)
     if wait_s is None:
         return head
-    return replace(head, headers=_telling(head.headers, wait_s * pace))
+    return replace(head, headers=_with_wait(head.headers, wait_s * pace))
 
 
-def _wait_s(headers: Headers) -> float | None:
-    """What the recorded fields asked for; a date counts from the one the answer was made at."""
+def _recorded_wait_s(headers: Headers) -> float | None:
+    """What the recorded fields asked for; a date counts from the one the response was made at."""
     if (milliseconds := _number(find_header(headers, _MILLISECONDS) or b"")) is not None:
         return milliseconds / 1000
     seconds = find_header(headers, _SECONDS) or b""
     if (found := _number(seconds)) is not None:
         return found
-    until, since = _moment(seconds), _moment(find_header(headers, b"date") or b"")
+    until, since = _timestamp(seconds), _timestamp(find_header(headers, b"date") or b"")
     return None if until is None or since is None else max(0.0, until - since)
 
 
@@ -82,19 +81,19 @@ def _number(value: bytes) -> float | None:
     return min(found, _LONGEST) if found >= 0 else None
 
 
-def _moment(value: bytes) -> float | None:
+def _timestamp(http_date: bytes) -> float | None:
     try:
-        return parsedate_to_datetime(value.decode("latin-1")).timestamp()
+        return parsedate_to_datetime(http_date.decode("latin-1")).timestamp()
     except (ValueError, OverflowError):
         return None
 
 
-def _telling(headers: Headers, wait_s: float) -> Headers:
+def _with_wait(headers: Headers, wait_s: float) -> Headers:
     milliseconds = b"%d" % max(_SOON_MS, round(wait_s * 1000))
-    said = {_SECONDS: b"%d" % math.ceil(wait_s), _MILLISECONDS: milliseconds}
-    told = tuple([(name, said.get(name.lower(), value)) for name, value in headers])
+    values = {_SECONDS: b"%d" % math.ceil(wait_s), _MILLISECONDS: milliseconds}
+    scaled = tuple([(name, values.get(name.lower(), value)) for name, value in headers])
     if find_header(headers, _MILLISECONDS) is not None:
-        return told
-    # Behind the other one, where a reader of the answer sees both.
-    at = max(index for index, (name, _) in enumerate(told) if name.lower() == _SECONDS) + 1
-    return (*told[:at], (_MILLISECONDS, milliseconds), *told[at:])
+        return scaled
+    # Behind the other one, where a reader of the response sees both.
+    at = max(index for index, (name, _) in enumerate(scaled) if name.lower() == _SECONDS) + 1
+    return (*scaled[:at], (_MILLISECONDS, milliseconds), *scaled[at:])
