@@ -17,9 +17,9 @@ from tapeway.core.model.cassette import (
     Lease,
     Outline,
     Recording,
+    RecordingTitle,
     StoredCassette,
     TakenRecording,
-    Titled,
 )
 from tapeway.core.model.control import Control, CursorState
 from tapeway.core.model.interaction import AnyInteraction
@@ -208,13 +208,13 @@ class RecordingIndex(Protocol):
         none that lie in files.
         """
 
-    async def unused(self, name: str, take: int, limit: int) -> Sequence[Titled]:
+    async def unused(self, name: str, take: int, limit: int) -> Sequence[RecordingTitle]:
         """The first recordings that a take has not touched."""
 
     async def unused_count(self, name: str, take: int) -> int:
         """How many those are."""
 
-    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[Titled]]:
+    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
         """Recordings found under one key on one route, where there are several."""
 
     async def reserve(self, name: str) -> int:

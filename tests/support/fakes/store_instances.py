@@ -12,8 +12,8 @@ from tapeway.core.model.cassette import (
     CursorStep,
     Lease,
     Recording,
+    RecordingTitle,
     TakenRecording,
-    Titled,
 )
 from tapeway.core.model.control import Control, CursorState
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
@@ -92,10 +92,10 @@ class InstanceStore(BitByBitStore):
         found = [each for each in self.held.get(name, []) if each.index == index]
         return self._dated(name, found[0]) if found else None
 
-    async def unused(self, name: str, take: int, limit: int) -> Sequence[Titled]:
+    async def unused(self, name: str, take: int, limit: int) -> Sequence[RecordingTitle]:
         touched = self.common.touched.get((name, take), set())
         return [
-            Titled(each.index, each.request.method, each.request.target)
+            RecordingTitle(each.index, each.request.method, each.request.target)
             for each in self.held.get(name, [])
             if isinstance(each, Interaction) and each.index not in touched
         ][:limit]
@@ -103,7 +103,7 @@ class InstanceStore(BitByBitStore):
     async def unused_count(self, name: str, take: int) -> int:
         return len(await self.unused(name, take, 1 << 30))
 
-    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[Titled]]:
+    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
         return []
 
     async def reserve(self, name: str) -> int:

@@ -9,7 +9,9 @@ from tapeway.core.json_text import Json
 
 _BOUNDARY = re.compile(rb'boundary=(?:"([^"]+)"|([^\s;,"]+))', re.IGNORECASE)
 _PARAMETER = re.compile(r';\s*(name|filename)\*?=(?:"((?:[^"\\]|\\.)*)"|([^;\s]+))', re.IGNORECASE)
+
 MAX_PADDING = 256
+"""So many blanks may follow a delimiter on its line."""
 
 MAX_HEAD = 64 * 1024
 """A large body is read in pieces: so much of it may have to be looked at together."""
@@ -27,10 +29,10 @@ class FormPart:
 
 def parse_multipart(content_type: bytes, body: bytes) -> list[FormPart] | None:
     """The parts in order, or None where the body is not what its content type says."""
-    found = part_delimiter(content_type)
-    if found is None:
+    delimiter = part_delimiter(content_type)
+    if delimiter is None:
         return None
-    pieces = found.split(b"\r\n" + body)
+    pieces = delimiter.split(b"\r\n" + body)
     if len(pieces) < 2 or not pieces[-1].startswith(b"--"):
         return None
     parts = [parse_part(piece) for piece in pieces[1:-1]]
@@ -72,14 +74,6 @@ def parse_part(piece: bytes) -> FormPart | None:
     )
 
 
-def _fields(head: bytes) -> dict[str, str]:
-    fields = {}
-    for line in head.decode("utf-8", "surrogateescape").split("\r\n"):
-        name, _, value = line.partition(":")
-        fields[name.strip().lower()] = value.strip()
-    return fields
-
-
 def parse_form(body: bytes) -> dict[str, Json]:
     """The fields of a URL-encoded form; a repeated name has a list of its values.
 
@@ -98,3 +92,11 @@ def dump_form(form: Mapping[str, Json]) -> bytes:
         values = value if isinstance(value, list) else [value]
         pairs.extend((name, str(each)) for each in values)
     return urlencode(pairs).encode("ascii")
+
+
+def _fields(head: bytes) -> dict[str, str]:
+    fields = {}
+    for line in head.decode("utf-8", "surrogateescape").split("\r\n"):
+        name, _, value = line.partition(":")
+        fields[name.strip().lower()] = value.strip()
+    return fields

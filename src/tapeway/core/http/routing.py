@@ -106,11 +106,11 @@ def check_cassette_name(name: str) -> str:
 
 
 def resolve(
-    table: RouteTable, owner: ProviderLookup, target: str, headers: Headers
+    table: RouteTable, provider_of: ProviderLookup, target: str, headers: Headers
 ) -> RequestAddress:
-    """The address a raw request target means.
+    """The address that a raw request target means.
 
-    Raises NoRoute where no route takes it, RequestError for a cassette name that is not one.
+    Raises RequestError for a cassette name that is not one.
     """
     cassette, prefix, rest = _cut_cassette(target)
     if cassette is None and (named := request_fields(headers).cassette) is not None:
@@ -120,13 +120,13 @@ def resolve(
         return RequestAddress(cassette, route, below, f"{prefix}/{first}")
     if table.default is not None:
         return RequestAddress(cassette, table.default, rest, prefix)
-    if (name := owner(rest, headers)) is not None and name in table.routes:
+    if (name := provider_of(rest, headers)) is not None and name in table.routes:
         return RequestAddress(cassette, table.routes[name], rest, prefix, guessed=True)
     return RequestAddress(cassette, Route(DEFAULT_ROUTE, None), rest, prefix, guessed=True)
 
 
 def no_route_error(table: RouteTable, route: str, target: str) -> NoRoute:
-    """The error for a request nobody can be asked, naming the routes there are."""
+    """The error for a request that no upstream can be asked, naming the routes there are."""
     if route in table.routes:
         return NoRoute(f"route '{route}' has no URL yet: give one with --route {route}=https://…")
     names = ", ".join(sorted(table.routes)) or "none"

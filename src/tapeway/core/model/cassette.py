@@ -105,7 +105,7 @@ class TakenRecording:
 
 
 @dataclass(frozen=True, slots=True)
-class Titled:
+class RecordingTitle:
     """A recording as a report names it."""
 
     index: int

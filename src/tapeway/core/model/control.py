@@ -9,9 +9,15 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Mode = Literal["replay", "record", "auto", "passthrough"]
+
 Repeats = Literal["last", "miss", "cycle", "first"]
+"""What a key gets when its recordings are used up in a take."""
+
 Delivery = Literal["buffer", "stream"]
+"""Whether the client gets a live response once it is recorded, or while it comes."""
+
 Outcome = Literal["replayed", "recorded", "live", "miss", "error"]
+"""How a request ended; `live` was answered by the upstream and not recorded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tapeway.core.model.cassette import Titled
+from tapeway.core.model.cassette import RecordingTitle
 from tapeway.errors import CassetteEdited
 from tapeway.stores.postgres import rows
 from tapeway.stores.postgres.pool import DriverRow, Session
@@ -128,7 +128,7 @@ async def near(
     return await session.rows(_SOME, name, chosen) if chosen else []
 
 
-async def unused(session: Session, name: str, take: int, limit: int) -> Sequence[Titled]:
+async def unused(session: Session, name: str, take: int, limit: int) -> Sequence[RecordingTitle]:
     return rows.titles_of(await session.rows(_UNUSED, name, take, limit))
 
 
@@ -137,7 +137,7 @@ async def unused_count(session: Session, name: str, take: int) -> int:
     return 0 if found is None else found["count"]
 
 
-async def duplicates(session: Session, name: str, limit: int) -> Sequence[Sequence[Titled]]:
+async def duplicates(session: Session, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
     groups = await session.rows(_DUPLICATES, name, limit)
     indexes = [row["numbers"].split(" ") for row in groups]
     return [rows.titles_of(await session.rows(_TITLES, name, each)) for each in indexes]

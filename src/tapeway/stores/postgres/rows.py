@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tapeway.core.model.cassette import CassetteHead, TakenRecording, Titled
+from tapeway.core.model.cassette import CassetteHead, TakenRecording, RecordingTitle
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.postgres.pool import DriverRow
 from tapeway.stores.shared import columns
@@ -89,9 +89,9 @@ def recordings_of(found: Sequence[DriverRow], where: str) -> list[TakenRecording
     return [_recording_of(row, where) for row in found]
 
 
-def titles_of(found: Iterable[DriverRow]) -> list[Titled]:
+def titles_of(found: Iterable[DriverRow]) -> list[RecordingTitle]:
     return [
-        Titled(row["number"], row["method"].decode(), (row["path"] + row["query"]).decode())
+        RecordingTitle(row["number"], row["method"].decode(), (row["path"] + row["query"]).decode())
         for row in found
     ]
 

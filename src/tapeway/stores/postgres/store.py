@@ -18,9 +18,9 @@ from tapeway.core.model.cassette import (
     Lease,
     Outline,
     Recording,
+    RecordingTitle,
     StoredCassette,
     TakenRecording,
-    Titled,
 )
 from tapeway.core.model.control import Control, CursorState
 from tapeway.core.model.interaction import AnyInteraction
@@ -221,8 +221,8 @@ class PostgresStore:
 
         return await self._found(name, await self._read(name, "look into", near))
 
-    async def unused(self, name: str, take: int, limit: int) -> Sequence[Titled]:
-        async def unused(session: Session) -> Sequence[Titled]:
+    async def unused(self, name: str, take: int, limit: int) -> Sequence[RecordingTitle]:
+        async def unused(session: Session) -> Sequence[RecordingTitle]:
             return await queries.unused(session, name, take, limit)
 
         return await self._read(name, "look into", unused)
@@ -233,8 +233,8 @@ class PostgresStore:
 
         return await self._read(name, "look into", count, limit=pool.LONG_S)
 
-    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[Titled]]:
-        async def duplicates(session: Session) -> Sequence[Sequence[Titled]]:
+    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
+        async def duplicates(session: Session) -> Sequence[Sequence[RecordingTitle]]:
             return await queries.duplicates(session, name, limit)
 
         return await self._read(name, "look into", duplicates, limit=pool.LONG_S)

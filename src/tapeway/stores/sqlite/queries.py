@@ -9,9 +9,9 @@ import apsw
 from tapeway.core.model.cassette import (
     CassetteStat,
     Outline,
+    RecordingTitle,
     StoredCassette,
     TakenRecording,
-    Titled,
 )
 from tapeway.errors import CassetteEdited
 from tapeway.stores.shared.columns import column, head_of, held_of
@@ -169,21 +169,25 @@ class CassetteQueries:
             ]
         return [self._found(name, *row[1:]) for row in sorted(found)]
 
-    def unused(self, name: str, take: int, limit: int, connection: apsw.Connection) -> list[Titled]:
+    def unused(
+        self, name: str, take: int, limit: int, connection: apsw.Connection
+    ) -> list[RecordingTitle]:
         """The first exchanges that a take has not touched."""
-        return [Titled(*row) for row in connection.execute(_UNUSED, (name, take, limit))]
+        return [RecordingTitle(*row) for row in connection.execute(_UNUSED, (name, take, limit))]
 
     def unused_count(self, name: str, take: int, connection: apsw.Connection) -> int:
         """How many those are."""
         return connection.execute(_UNUSED_COUNT, (name, take)).get or 0
 
-    def duplicates(self, name: str, limit: int, connection: apsw.Connection) -> list[list[Titled]]:
+    def duplicates(
+        self, name: str, limit: int, connection: apsw.Connection
+    ) -> list[list[RecordingTitle]]:
         """Recordings that share a key on one route, in groups."""
         with snapshot(connection):
             groups = connection.execute(_DUPLICATES, (name, limit)).fetchall()
             return [
                 [
-                    Titled(*row)
+                    RecordingTitle(*row)
                     for row in connection.execute(_SAME_KEY, (name, digest, route, _KEYS))
                 ]
                 for digest, route in groups

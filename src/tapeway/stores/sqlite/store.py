@@ -22,9 +22,9 @@ from tapeway.core.model.cassette import (
     Lease,
     Outline,
     Recording,
+    RecordingTitle,
     StoredCassette,
     TakenRecording,
-    Titled,
 )
 from tapeway.core.model.control import Control, CursorState
 from tapeway.core.model.interaction import AnyInteraction
@@ -218,10 +218,10 @@ class SqliteStore:
         runtime = self._for_cassette(name)
         return await runtime.scan(partial(runtime.queries.near, name, method, path, limit), [])
 
-    async def unused(self, name: str, take: int, limit: int) -> Sequence[Titled]:
+    async def unused(self, name: str, take: int, limit: int) -> Sequence[RecordingTitle]:
         runtime = self._for_cassette(name)
         query = partial(runtime.queries.unused, name, take, limit)
-        found: Sequence[Titled] = await runtime.read_with_shared(query, [])
+        found: Sequence[RecordingTitle] = await runtime.read_with_shared(query, [])
         used = runtime.disk_full_cursors.used_in(name, take)
         return [each for each in found if each.index not in used]
 
@@ -230,7 +230,7 @@ class SqliteStore:
         count = await runtime.read_with_shared(partial(runtime.queries.unused_count, name, take), 0)
         return count - len(runtime.disk_full_cursors.used_in(name, take))
 
-    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[Titled]]:
+    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
         runtime = self._for_cassette(name)
         return await runtime.scan(partial(runtime.queries.duplicates, name, limit), [])
 
