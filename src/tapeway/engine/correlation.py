@@ -15,6 +15,7 @@ from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Replay
 from tapeway.core.correlation.index import CorrelatedRecording, CorrelationIndex
 from tapeway.core.correlation.unify import IdBindings
+from tapeway.core.http.routing import DEFAULT_ROUTE
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import CursorState, Repeats
 from tapeway.core.model.messages import Request
