@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tapeway.core.model.cassette import CassetteHead, TakenRecording, RecordingTitle
+from tapeway.core.model.cassette import CassetteHead, RecordingTitle, TakenRecording
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.postgres.pool import DriverRow
 from tapeway.stores.shared import columns
