@@ -22,7 +22,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bench.answers import JSON_BODY, JSON_PATH, request
-from bench.replay import Server as Bare
+from bench.replay import Server
 from bench.replay import started as started_bare
 
 CONNECTIONS = 16
@@ -31,7 +31,7 @@ BLOCK = 1000
 BLOCKS = 10
 
 
-class Server:
+class WorkerServer:
     """Some processes behind one port, and connections to it."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
@@ -89,7 +89,7 @@ def _answered(made: socket.socket, got: bytearray, outcome: bytes) -> bool:
 
 
 @contextmanager
-def started(folder: Path, *options: str) -> Iterator[Server]:
+def started(folder: Path, *options: str) -> Iterator[WorkerServer]:
     code = "import sys; from tapeway.cli.main import main; sys.exit(main())"
     command = [
         *(sys.executable, "-c", code, "serve", "--listen", "127.0.0.1:0", "--log-level", "error"),
@@ -97,13 +97,13 @@ def started(folder: Path, *options: str) -> Iterator[Server]:
     ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     try:
-        yield Server(process)
+        yield WorkerServer(process)
     finally:
         process.terminate()
         process.wait()
 
 
-def recorded(folder: Path, upstream: Bare) -> Path:
+def recorded(folder: Path, upstream: Server) -> Path:
     """A store that answers all that is asked."""
     folder.mkdir()
     with started(folder, "--mode", "record", "--upstream", upstream.url) as server:

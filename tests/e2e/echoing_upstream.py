@@ -8,7 +8,7 @@ from typing import Self
 import orjson
 
 from tapeway.testing.answer import StandInAnswer
-from tapeway.testing.content_codings import coded
+from tapeway.testing.content_codings import encode_answer
 from tests.support.listening import read_request
 
 JSON = ("Content-Type", "application/json")
@@ -52,11 +52,11 @@ def _halves(secret: str) -> StandInAnswer:
 
 
 def _in(coding: str) -> Callable[[str], list[bytes]]:
-    return lambda secret: _framed(coded(_events([f"Is it {secret}?"]), (coding,), coding))
+    return lambda secret: _framed(encode_answer(_events([f"Is it {secret}?"]), (coding,), coding))
 
 
 def _whole_in(coding: str) -> Callable[[str], list[bytes]]:
-    return lambda secret: _framed(coded(_json(secret), (coding,), coding))
+    return lambda secret: _framed(encode_answer(_json(secret), (coding,), coding))
 
 
 WAYS: Mapping[str, Callable[[str], list[bytes]]] = {

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.testing import StandIn
-from tapeway.testing.answer import Mishap, StandInAnswer, awkward_writes, shortened
+from tapeway.testing.answer import AnswerFault, StandInAnswer, awkward_writes, cut_short
 from tests.clients.raw_socket import Wire
 from tests.support.raw_client import RawClient
 from tests.testing.wires import chat, post
@@ -121,7 +121,7 @@ async def test_a_stream_error_comes_under_status_200_and_ends_in_good_order(targ
     ],
 )
 def test_writes_stay_where_they_were(after: int | None, writes: tuple[bytes, ...]) -> None:
-    assert shortened(THREE, Mishap("cut", after)).writes == writes
+    assert cut_short(THREE, AnswerFault("cut", after)).writes == writes
 
 
 def test_every_second_of_four_events_shares_a_write_with_its_follower() -> None:

@@ -6,7 +6,7 @@ import brotli  # type: ignore[import-untyped]
 import pytest
 
 from tapeway.testing.answer import StandInAnswer, stream
-from tapeway.testing.content_codings import CODINGS, coded
+from tapeway.testing.content_codings import CODINGS, encode_answer
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -26,7 +26,7 @@ DECODERS: dict[str, Callable[[], Callable[[bytes], bytes]]] = {
 
 @pytest.mark.parametrize("coding", CODINGS)
 def test_each_write_can_be_decoded_as_soon_as_it_has_come(coding: str) -> None:
-    packed = coded(ANSWER, CODINGS, coding)
+    packed = encode_answer(ANSWER, CODINGS, coding)
     decode = DECODERS[coding]()
 
     assert [decode(write) for write in packed.writes] == list(ANSWER.writes)
@@ -34,17 +34,17 @@ def test_each_write_can_be_decoded_as_soon_as_it_has_come(coding: str) -> None:
 
 
 def test_the_first_offered_coding_that_is_accepted_is_taken() -> None:
-    packed = coded(ANSWER, ("zstd", "br", "gzip"), "gzip, deflate, br;q=0.9")
+    packed = encode_answer(ANSWER, ("zstd", "br", "gzip"), "gzip, deflate, br;q=0.9")
 
     assert ("Content-Encoding", "br") in packed.headers
 
 
 @pytest.mark.parametrize("accepted", ["", "identity", "gzipped"])
 def test_nobody_gets_a_coding_unasked(accepted: str) -> None:
-    assert coded(ANSWER, CODINGS, accepted) is ANSWER
+    assert encode_answer(ANSWER, CODINGS, accepted) is ANSWER
 
 
 def test_an_answer_without_a_body_has_no_coding() -> None:
     empty = StandInAnswer(204, (), ())
 
-    assert coded(empty, CODINGS, "gzip") is empty
+    assert encode_answer(empty, CODINGS, "gzip") is empty

@@ -8,13 +8,13 @@ import pytest
 
 from tapeway.testing import StandIn
 from tests.clients.raw_socket import exchange
-from tests.testing.wires import chat, fixed_world, post
+from tests.testing.wires import chat, fixed_state, post
 
 PATH = "/v1/chat/completions"
 
 
 async def test_a_whole_answer_is_indented_by_two_and_comes_in_two_chunks() -> None:
-    async with StandIn(world=fixed_world()) as upstream:
+    async with StandIn(state=fixed_state()) as upstream:
         wire = await post(upstream.url, PATH, chat("hello"))
 
         assert wire.body.startswith(b'{\n  "id": "chatcmpl-0101')
@@ -24,7 +24,7 @@ async def test_a_whole_answer_is_indented_by_two_and_comes_in_two_chunks() -> No
 
 
 async def test_header_fields_keep_their_case_and_repeats() -> None:
-    async with StandIn(world=fixed_world()) as upstream:
+    async with StandIn(state=fixed_state()) as upstream:
         wire = await post(upstream.url, PATH, chat("hello"))
         names = [name for name, _ in wire.fields]
 

@@ -3,7 +3,6 @@
 import pytest
 
 from tapeway.testing.request import (
-    StandInRequest,
     UploadedPart,
     at,
     form_parts,
@@ -43,21 +42,27 @@ def test_a_value_of_another_type_reads_as_absent() -> None:
     assert list(objects_at(TREE, "a")) == [{"b": "x"}]
 
 
-def form(content_type: str) -> list[UploadedPart]:
-    call = StandInRequest("POST", "/v1/files", headers={"content-type": content_type}, body=BODY)
-    return list(form_parts(call))
-
-
-def test_parts_keep_their_order_names_and_bytes() -> None:
-    assert form("multipart/form-data; boundary=b1") == [
+async def test_parts_keep_their_order_names_and_bytes() -> None:
+    assert await form_parts("multipart/form-data; boundary=b1", BODY) == (
         UploadedPart("purpose", "", b"fine-tune"),
         UploadedPart("file", "a b.txt", b"line\r\n\r\n--b"),
-    ]
+    )
 
 
-def test_a_quoted_boundary_is_the_same_boundary() -> None:
-    assert form('multipart/form-data; boundary="b1"') == form("multipart/form-data; boundary=b1")
+async def test_a_quoted_boundary_is_the_same_boundary() -> None:
+    quoted = await form_parts('multipart/form-data; boundary="b1"', BODY)
+
+    assert quoted == await form_parts("multipart/form-data; boundary=b1", BODY)
 
 
-def test_a_body_that_is_no_form_has_no_parts() -> None:
-    assert form("application/json") == []
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("application/json", BODY),
+        ("multipart/form-data", BODY),
+        ("multipart/form-data; boundary=b1", b"no form"),
+        ("multipart/form-data; boundary=b1", b""),
+    ],
+)
+async def test_a_body_that_is_no_form_has_no_parts(content_type: str, body: bytes) -> None:
+    assert await form_parts(content_type, body) == ()

@@ -1,20 +1,20 @@
-"""What the stand-in's tests send, and a world in which every answer is known beforehand."""
+"""What the stand-in's tests send, and a state in which every answer is known beforehand."""
 
 from datetime import UTC, datetime
 from itertools import count
 
 import orjson
 
-from tapeway.testing.reply import World
+from tapeway.testing.reply import StandInState
 from tests.clients.raw_socket import Fields, Wire, exchange
 
 JSON: Fields = (("Content-Type", "application/json"),)
 
 
-def fixed_world() -> World:
-    """A world that counts instead of drawing, at a moment that stands still."""
+def fixed_state() -> StandInState:
+    """A state that counts instead of drawing, at a moment that stands still."""
     numbers = count(1)
-    return World(
+    return StandInState(
         token_hex=lambda size: f"{next(numbers) % 256:02x}" * size,
         now=lambda: datetime(2026, 11, 21, 12, 30, 15, 123456, tzinfo=UTC),
     )

@@ -1,12 +1,9 @@
-"""One answer: status, header fields, and the writes its body leaves in.
+"""An answer: status, header fields and body, the writes it is sent in, and faults at its end.
 
-Where the bytes of a stream are cut: as unkindly as networks and load balancers do it.
-
-How an answer ends badly, for a call whose model is named after it.
-
-`cut`, `reset`, `stall` and `end` break the answer off in its middle, or behind so many bytes of its
-body: `cut-after-120`. `unmarked` is a stream without its end mark, `stream-error` one that ends in
-an error event under status 200. Whatever follows a further dash tells calls apart: `cut-second`.
+A call asks for a fault by the name of its model. `cut`, `reset`, `stall` and `end` break the answer
+off in the middle, or after so many bytes of its body: `cut-after-120`. `unmarked` is a stream without
+its end mark, `stream-error` one that ends in an error event under status 200. Anything after a
+further dash only tells calls apart: `cut-second`.
 """
 
 import json
@@ -23,28 +20,28 @@ from tapeway.testing.request import StandInRequest
 Headers = tuple[tuple[str, str], ...]
 
 End = Literal["cut", "reset", "stall", "end"]
-"""Close the connection, reset it, say nothing more, or end in good order as if that were all."""
+"""Close the connection, reset it, send nothing more, or end properly as if that were all."""
 _NAME = re.compile(r"(cut|reset|stall|end)(?:-after-(\d+))?(?:-.*)?")
 
 
 def awkward_writes(events: Sequence[bytes]) -> tuple[bytes, ...]:
-    """The same bytes with a character cut in two, an event over two writes, two events in one.
+    """The same bytes, with a character cut in two, an event over two writes, two events in one.
 
     A character outside ASCII is always cut; of the other events each fourth goes alone, the
     next shares a write with its follower, and the last is cut in its middle.
     """
     writes: list[bytes] = []
-    held = b""
+    pending = b""
     for position, event in enumerate(events):
         cut = _cut(event, position)
         if cut:
-            writes += [held + event[:cut], event[cut:]]
-            held = b""
+            writes += [pending + event[:cut], event[cut:]]
+            pending = b""
         elif position % 4 == 1 and position + 1 < len(events):
-            held += event
+            pending += event
         else:
-            writes.append(held + event)
-            held = b""
+            writes.append(pending + event)
+            pending = b""
     return tuple(writes)
 
 
@@ -71,7 +68,7 @@ class StandInAnswer:
 
 
 def pretty(value: object) -> bytes:
-    """JSON as OpenAI and Google write it: two spaces, and a line feed at the end."""
+    """JSON as OpenAI and Google write it: indented by two, with a line feed at the end."""
     return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
@@ -85,12 +82,12 @@ def spaced(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ": ")).encode()
 
 
-def whole(status: int, headers: Headers, body: bytes) -> StandInAnswer:
+def with_length(status: int, headers: Headers, body: bytes) -> StandInAnswer:
     """An answer under a Content-Length."""
     return StandInAnswer(status, headers, (body,))
 
 
-def halves(status: int, headers: Headers, body: bytes) -> StandInAnswer:
+def in_two_chunks(status: int, headers: Headers, body: bytes) -> StandInAnswer:
     """A chunked answer in two chunks, as a large JSON answer comes through a load balancer."""
     middle = (len(body) + 1) // 2
     writes = tuple(part for part in (body[:middle], body[middle:]) if part)
@@ -103,33 +100,35 @@ def stream(headers: Headers, events: Sequence[bytes]) -> StandInAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Mishap:
-    """The end, and how much of the body comes before it: half of it where `after` is None."""
+class AnswerFault:
+    """How an answer ends, and after how many bytes of its body: after half of it for None."""
 
     how: End
     after: int | None = None
 
 
-def mishap_of(call: StandInRequest) -> Mishap | None:
-    """What the call asks for by the name of its model."""
+def fault_of(call: StandInRequest) -> AnswerFault | None:
+    """The fault that the call asks for by the name of its model."""
     found = _NAME.fullmatch(call.model)
-    return found and Mishap(cast(End, found[1]), int(found[2]) if found[2] else None)
+    return found and AnswerFault(cast(End, found[1]), int(found[2]) if found[2] else None)
 
 
-def shortened(answer: StandInAnswer, mishap: Mishap) -> StandInAnswer:
-    """What of the answer is sent before the end; its writes are where they were."""
-    if mishap.after is None and len(answer.writes) > 1:
+def cut_short(answer: StandInAnswer, fault: AnswerFault) -> StandInAnswer:
+    """The part of the answer that is sent before the fault."""
+    if fault.after is None and len(answer.writes) > 1:
         return replace(answer, writes=answer.writes[: len(answer.writes) // 2])
-    after = len(answer.body) // 2 if mishap.after is None else mishap.after
+    after = len(answer.body) // 2 if fault.after is None else fault.after
     starts = accumulate([0, *map(len, answer.writes)])
     kept = [write[: max(0, after - at)] for write, at in zip(answer.writes, starts, strict=False)]
     return replace(answer, writes=tuple(write for write in kept if write))
 
 
-def as_asked(call: StandInRequest, events: Sequence[bytes], error: bytes) -> Sequence[bytes]:
-    """The events of a stream, or what `stream-error` and `unmarked` make of them.
+def with_stream_fault(
+    call: StandInRequest, events: Sequence[bytes], error: bytes
+) -> Sequence[bytes]:
+    """The events of a stream, changed if the call asks for `stream-error` or `unmarked`.
 
-    The last event must be the end mark, or hold it.
+    The last event must be the end mark or contain it.
     """
     match call.model.partition("-after-")[0]:
         case "stream-error":

@@ -5,13 +5,20 @@ from collections.abc import Callable, Iterator
 
 import orjson
 
-from tapeway.testing.answer import Headers, StandInAnswer, as_asked, compact, stream, whole
+from tapeway.testing.answer import (
+    Headers,
+    StandInAnswer,
+    compact,
+    stream,
+    with_length,
+    with_stream_fault,
+)
 from tapeway.testing.reply import (
     InvalidToolResult,
     PendingTurn,
+    StandInState,
     Tool,
     ToolResults,
-    World,
     pieces,
     reply_to,
     slices,
@@ -33,41 +40,43 @@ _FAILURES = {
 }
 
 
-def headers(world: World, content_type: str) -> Headers:
+def headers(state: StandInState, content_type: str) -> Headers:
     """Header fields in the order and case they come in."""
     return (
         ("Content-Type", content_type),
         ("anthropic-ratelimit-requests-limit", "4000"),
         ("anthropic-ratelimit-requests-remaining", "3999"),
-        ("request-id", world.mint("req_011", 21)),
+        ("request-id", state.new_id("req_011", 21)),
         ("strict-transport-security", "max-age=31536000; includeSubDomains; preload"),
         ("anthropic-organization-id", "00000000-0000-4000-8000-000000000000"),
         ("via", "1.1 google"),
         ("cf-cache-status", "DYNAMIC"),
         (
             "set-cookie",
-            f"_cfuvid={world.mint('', 43)}-{world.seconds()}123-0.0.1.1-604800000; path=/; "
+            f"_cfuvid={state.new_id('', 43)}-{state.seconds()}123-0.0.1.1-604800000; path=/; "
             "domain=.api.anthropic.com; HttpOnly; Secure; SameSite=None",
         ),
         ("X-Robots-Tag", "none"),
         ("Server", "cloudflare"),
-        ("CF-RAY", f"{world.mint('', 16)}-FRA"),
+        ("CF-RAY", f"{state.new_id('', 16)}-FRA"),
     )
 
 
-def failure(status: int, call: StandInRequest, world: World, message: str = "") -> StandInAnswer:
+def failure(
+    status: int, call: StandInRequest, state: StandInState, message: str = ""
+) -> StandInAnswer:
     """An error as Anthropic answers it."""
     kind, text = _FAILURES.get(status, ("api_error", "Internal server error"))
-    fields = headers(world, _JSON)
+    fields = headers(state, _JSON)
     request_id = dict(fields)["request-id"]
     if status == 429:
         fields += (("retry-after", "1"),)
     error: JsonObject = {"type": kind, "message": message or text}
     body: JsonObject = {"type": "error", "error": error, "request_id": request_id}
-    return whole(status, fields, compact(body))
+    return with_length(status, fields, compact(body))
 
 
-def list_models(call: StandInRequest, world: World) -> StandInAnswer:
+def list_models(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """GET /v1/models of a client that sends `anthropic-version`."""
     model: JsonObject = {
         "type": "model",
@@ -76,30 +85,30 @@ def list_models(call: StandInRequest, world: World) -> StandInAnswer:
         "created_at": "2026-06-30T00:00:00Z",
     }
     ends: JsonObject = {"first_id": model["id"], "last_id": model["id"], "has_more": False}
-    return whole(200, headers(world, _JSON), compact({"data": [model]} | ends))
+    return with_length(200, headers(state, _JSON), compact({"data": [model]} | ends))
 
 
-def count_tokens(call: StandInRequest, world: World) -> StandInAnswer:
+def count_tokens(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /v1/messages/count_tokens."""
     counted = {"input_tokens": tokens(call.body.decode(errors="replace"))}
-    return whole(200, headers(world, _JSON), compact(counted))
+    return with_length(200, headers(state, _JSON), compact(counted))
 
 
-def create(call: StandInRequest, world: World) -> StandInAnswer:
+def create(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /v1/messages."""
-    made = message(call, world)
+    made = message(call, state)
     if at(call.json, "stream") is True:
         written = [_event(value) for value in events(made)]
-        fields = headers(world, "text/event-stream; charset=utf-8")
-        return stream(fields, as_asked(call, written, _overloaded()))
-    return whole(200, headers(world, _JSON), compact(made))
+        fields = headers(state, "text/event-stream; charset=utf-8")
+        return stream(fields, with_stream_fault(call, written, _overloaded()))
+    return with_length(200, headers(state, _JSON), compact(made))
 
 
-def _turn(body: JsonObject, world: World) -> PendingTurn:
+def _turn(body: JsonObject, state: StandInState) -> PendingTurn:
     prompt, results = "", ToolResults(_NO_CALL)
     for message in objects_at(body, "messages"):
         for thought in _parts(message, "thinking"):
-            if text_at(thought, "signature") not in world.kept:
+            if text_at(thought, "signature") not in state.documents:
                 raise InvalidToolResult(
                     "messages.1.content.0: Invalid `signature` in `thinking` block"
                 )
@@ -129,13 +138,13 @@ def _words(result: JsonObject) -> str:
     return text_at(result, "content") or "".join(texts)
 
 
-def message(call: StandInRequest, world: World) -> JsonObject:
+def message(call: StandInRequest, state: StandInState) -> JsonObject:
     """The model's answer as one message."""
-    reply = reply_to(call, _turn(call.json, world))
+    reply = reply_to(call, _turn(call.json, state))
     blocks: list[JsonObject] = [
         {
             "type": "tool_use",
-            "id": world.mint("toolu_01", 22),
+            "id": state.new_id("toolu_01", 22),
             "name": wanted.name,
             "input": wanted.arguments,
         }
@@ -144,10 +153,10 @@ def message(call: StandInRequest, world: World) -> JsonObject:
     text = "Let me look that up — one moment." if blocks else reply.text
     return {
         "model": call.model,
-        "id": world.mint("msg_01", 22),
+        "id": state.new_id("msg_01", 22),
         "type": "message",
         "role": "assistant",
-        "content": [*_thoughts(call, world), {"type": "text", "text": text}, *blocks],
+        "content": [*_thoughts(call, state), {"type": "text", "text": text}, *blocks],
         "stop_reason": "tool_use" if blocks else "end_turn",
         "stop_sequence": None,
         "usage": {
@@ -161,11 +170,11 @@ def message(call: StandInRequest, world: World) -> JsonObject:
     }
 
 
-def _thoughts(call: StandInRequest, world: World) -> Iterator[JsonObject]:
+def _thoughts(call: StandInRequest, state: StandInState) -> Iterator[JsonObject]:
     if text_at(call.json, "thinking", "type") not in ("enabled", "adaptive"):
         return
-    signature = base64.b64encode(bytes.fromhex(world.mint("", 160))).decode()
-    world.kept[signature] = {}
+    signature = base64.b64encode(bytes.fromhex(state.new_id("", 160))).decode()
+    state.documents[signature] = {}
     thought = "They want to know; let me think — naïvely."
     yield {"type": "thinking", "thinking": thought, "signature": signature}
 

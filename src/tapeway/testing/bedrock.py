@@ -11,13 +11,20 @@ from collections.abc import Iterator, Mapping
 import orjson
 
 from tapeway.testing import anthropic
-from tapeway.testing.answer import Headers, StandInAnswer, as_asked, compact, stream, whole
+from tapeway.testing.answer import (
+    Headers,
+    StandInAnswer,
+    compact,
+    stream,
+    with_length,
+    with_stream_fault,
+)
 from tapeway.testing.reply import (
     PendingTurn,
     Reply,
+    StandInState,
     Tool,
     ToolResults,
-    World,
     pieces,
     reply_to,
     slices,
@@ -85,66 +92,68 @@ def _field(name: str, value: str) -> bytes:
     )
 
 
-def headers(world: World, content_type: str) -> Headers:
+def headers(state: StandInState, content_type: str) -> Headers:
     """Header fields in the order and case they come in."""
-    request_id = "-".join(world.mint("", length) for length in (8, 4, 4, 4, 12))
+    request_id = "-".join(state.new_id("", length) for length in (8, 4, 4, 4, 12))
     return (("Content-Type", content_type), ("x-amzn-RequestId", request_id))
 
 
-def failure(status: int, call: StandInRequest, world: World, message: str = "") -> StandInAnswer:
+def failure(
+    status: int, call: StandInRequest, state: StandInState, message: str = ""
+) -> StandInAnswer:
     """An error as AWS answers it: its type stands in a header field."""
     kind, text = _FAILURES.get(status, ("InternalServerException", "Internal server error"))
     # A missing signature is 403 here, not 401.
     status = 403 if status == 401 else status
-    fields = (*headers(world, _JSON), ("x-amzn-ErrorType", kind))
-    return whole(status, fields, compact({"message": message or text}))
+    fields = (*headers(state, _JSON), ("x-amzn-ErrorType", kind))
+    return with_length(status, fields, compact({"message": message or text}))
 
 
-def converse(call: StandInRequest, world: World) -> StandInAnswer:
+def converse(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /model/{model}/converse."""
     reply = reply_to(call, _turn(call.json))
     body: JsonObject = {
-        "metrics": {"latencyMs": 300 + int(world.token_hex(1), 16)},
-        "output": {"message": {"content": _content(reply, world), "role": "assistant"}},
+        "metrics": {"latencyMs": 300 + int(state.token_hex(1), 16)},
+        "output": {"message": {"content": _content(reply, state), "role": "assistant"}},
         "stopReason": _stop_reason(reply),
         "usage": _usage(call, reply),
     }
-    return whole(200, headers(world, _JSON), compact(body))
+    return with_length(200, headers(state, _JSON), compact(body))
 
 
-def converse_stream(call: StandInRequest, world: World) -> StandInAnswer:
+def converse_stream(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /model/{model}/converse-stream."""
     reply = reply_to(call, _turn(call.json))
-    frames = [event(*_padded(kind, value)) for kind, value in _events(call, world, reply)]
-    return _stream(call, world, frames)
+    frames = [event(*_padded(kind, value)) for kind, value in _events(call, state, reply)]
+    return _stream(call, state, frames)
 
 
-def invoke(call: StandInRequest, world: World) -> StandInAnswer:
+def invoke(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /model/{model}/invoke, for Anthropic's models."""
-    message = anthropic.message(call, world)
+    message = anthropic.message(call, state)
     used = at(message, "usage")
     counts = (
         ("X-Amzn-Bedrock-Input-Token-Count", str(at(used, "input_tokens"))),
         ("X-Amzn-Bedrock-Output-Token-Count", str(at(used, "output_tokens"))),
     )
-    return whole(200, headers(world, _JSON) + counts, compact(message))
+    return with_length(200, headers(state, _JSON) + counts, compact(message))
 
 
-def invoke_stream(call: StandInRequest, world: World) -> StandInAnswer:
+def invoke_stream(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /model/{model}/invoke-with-response-stream: the model's own events in base64."""
     frames = [
         event(*_padded("chunk", {"bytes": base64.b64encode(compact(value)).decode()}))
-        for value in anthropic.events(anthropic.message(call, world))
+        for value in anthropic.events(anthropic.message(call, state))
     ]
-    return _stream(call, world, frames)
+    return _stream(call, state, frames)
 
 
-def _stream(call: StandInRequest, world: World, frames: list[bytes]) -> StandInAnswer:
+def _stream(call: StandInRequest, state: StandInState, frames: list[bytes]) -> StandInAnswer:
     error = error_frame(
         "modelStreamErrorException",
         compact({"message": "The model ended in an error.", "originalStatusCode": 500}),
     )
-    return stream(headers(world, CONTENT_TYPE), as_asked(call, frames, error))
+    return stream(headers(state, CONTENT_TYPE), with_stream_fault(call, frames, error))
 
 
 def _padded(kind: str, value: JsonObject) -> tuple[str, bytes]:
@@ -176,7 +185,7 @@ def _words(content: JsonObject) -> str:
     return text_at(content, "text") or orjson.dumps(at(content, "json")).decode()
 
 
-def _content(reply: Reply, world: World) -> list[JsonObject]:
+def _content(reply: Reply, state: StandInState) -> list[JsonObject]:
     if not reply.calls:
         return [{"text": reply.text}]
     return [
@@ -184,7 +193,7 @@ def _content(reply: Reply, world: World) -> list[JsonObject]:
             "toolUse": {
                 "input": wanted.arguments,
                 "name": wanted.name,
-                "toolUseId": world.mint("tooluse_", 22),
+                "toolUseId": state.new_id("tooluse_", 22),
             }
         }
         for wanted in reply.calls
@@ -201,9 +210,11 @@ def _usage(call: StandInRequest, reply: Reply) -> JsonObject:
     return {"inputTokens": read, "outputTokens": written, "totalTokens": read + written}
 
 
-def _events(call: StandInRequest, world: World, reply: Reply) -> Iterator[tuple[str, JsonObject]]:
+def _events(
+    call: StandInRequest, state: StandInState, reply: Reply
+) -> Iterator[tuple[str, JsonObject]]:
     yield "messageStart", {"role": "assistant"}
-    for index, block in enumerate(_content(reply, world)):
+    for index, block in enumerate(_content(reply, state)):
         where: JsonObject = {"contentBlockIndex": index}
         if "toolUse" in block:
             opening = {key: at(block, "toolUse", key) for key in ("name", "toolUseId")}
@@ -216,5 +227,5 @@ def _events(call: StandInRequest, world: World, reply: Reply) -> Iterator[tuple[
             yield "contentBlockDelta", where | {"delta": delta}
         yield "contentBlockStop", where
     yield "messageStop", {"stopReason": _stop_reason(reply)}
-    latency = 300 + int(world.token_hex(1), 16)
+    latency = 300 + int(state.token_hex(1), 16)
     yield "metadata", {"metrics": {"latencyMs": latency}, "usage": _usage(call, reply)}

@@ -66,7 +66,7 @@ _CODERS: dict[str, Callable[[], _Coder]] = {
 CODINGS = tuple(_CODERS)
 
 
-def coded(answer: StandInAnswer, offered: Sequence[str], accepted: str) -> StandInAnswer:
+def encode_answer(answer: StandInAnswer, offered: Sequence[str], accepted: str) -> StandInAnswer:
     """The answer in the first offered coding that an Accept-Encoding value names, or as it is.
 
     There are as many writes as before, and each can be decoded as soon as it has come.

@@ -8,19 +8,19 @@ import orjson
 from tapeway.testing.answer import (
     Headers,
     StandInAnswer,
-    as_asked,
-    halves,
+    in_two_chunks,
     pretty,
     spaced,
     stream,
-    whole,
+    with_length,
+    with_stream_fault,
 )
 from tapeway.testing.reply import (
     PendingTurn,
     Reply,
+    StandInState,
     Tool,
     ToolResults,
-    World,
     pieces,
     reply_to,
     tokens,
@@ -41,7 +41,7 @@ _FAILURES = {
 }  # fmt: skip
 
 
-def headers(world: World, content_type: str) -> Headers:
+def headers(state: StandInState, content_type: str) -> Headers:
     """Header fields as Google's front end sends them, `Vary` three times."""
     return (
         ("Content-Type", content_type),
@@ -52,18 +52,20 @@ def headers(world: World, content_type: str) -> Headers:
         ("X-XSS-Protection", "0"),
         ("X-Frame-Options", "SAMEORIGIN"),
         ("X-Content-Type-Options", "nosniff"),
-        ("Server-Timing", f"gfet4t7; dur={300 + int(world.token_hex(1), 16)}"),
+        ("Server-Timing", f"gfet4t7; dur={300 + int(state.token_hex(1), 16)}"),
         ("Alt-Svc", 'h3=":443"; ma=2592000,h3-29=":443"; ma=2592000'),
     )
 
 
-def failure(status: int, call: StandInRequest, world: World, message: str = "") -> StandInAnswer:
+def failure(
+    status: int, call: StandInRequest, state: StandInState, message: str = ""
+) -> StandInAnswer:
     """An error as Google answers it; inside an array where the call asked for one."""
     # A missing key is 403 here, not 401.
     status = 403 if status == 401 else status
     body = _error(status, message)
     as_array = call.path.endswith(":streamGenerateContent") and call.query.get("alt") != "sse"
-    return whole(status, headers(world, _JSON), pretty([body] if as_array else body))
+    return with_length(status, headers(state, _JSON), pretty([body] if as_array else body))
 
 
 def _error(status: int, message: str = "") -> JsonObject:
@@ -75,23 +77,23 @@ def _error(status: int, message: str = "") -> JsonObject:
     return {"error": error}
 
 
-def generate(call: StandInRequest, world: World) -> StandInAnswer:
+def generate(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST …/models/{model}:generateContent."""
     reply = reply_to(call, _turn(call.json))
-    body = _chunk(call, world.mint("", 22), _parts(reply, world), reply, last=True)
-    return halves(200, headers(world, _JSON), pretty(body))
+    body = _chunk(call, state.new_id("", 22), _parts(reply, state), reply, last=True)
+    return in_two_chunks(200, headers(state, _JSON), pretty(body))
 
 
-def stream_generate(call: StandInRequest, world: World) -> StandInAnswer:
+def stream_generate(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST …/models/{model}:streamGenerateContent, with `?alt=sse` or as a JSON array."""
-    chunks = list(_chunks(call, world))
+    chunks = list(_chunks(call, state))
     if call.query.get("alt") == "sse":
         events = [_event(chunk) for chunk in chunks]
         error = _event(_error(503))
-        return stream(headers(world, "text/event-stream"), as_asked(call, events, error))
+        return stream(headers(state, "text/event-stream"), with_stream_fault(call, events, error))
     items = [pretty(chunk).rstrip(b"\n") for chunk in chunks]
     opened = [b"[" + items[0], *(b",\r\n" + item for item in items[1:]), b"]"]
-    return stream(headers(world, _JSON), opened)
+    return stream(headers(state, _JSON), opened)
 
 
 def _event(value: JsonObject) -> bytes:
@@ -130,13 +132,13 @@ def _tools(body: JsonObject) -> tuple[Tool, ...]:
     )
 
 
-def _parts(reply: Reply, world: World) -> list[JsonObject]:
+def _parts(reply: Reply, state: StandInState) -> list[JsonObject]:
     if not reply.calls:
         return [{"text": reply.text}]
-    signature = base64.b64encode(bytes.fromhex(world.mint("", 64))).decode()
+    signature = base64.b64encode(bytes.fromhex(state.new_id("", 64))).decode()
     return [
         {
-            "functionCall": {"id": world.mint("", 8), "name": call.name, "args": call.arguments},
+            "functionCall": {"id": state.new_id("", 8), "name": call.name, "args": call.arguments},
             "thoughtSignature": signature,
         }
         for call in reply.calls
@@ -168,26 +170,26 @@ def _usage(call: StandInRequest, reply: Reply) -> JsonObject:
     }
 
 
-def _chunks(call: StandInRequest, world: World) -> Iterator[JsonObject]:
+def _chunks(call: StandInRequest, state: StandInState) -> Iterator[JsonObject]:
     reply = reply_to(call, _turn(call.json))
-    response_id = world.mint("", 22)
+    response_id = state.new_id("", 22)
     groups: list[list[JsonObject]] = [[{"text": piece}] for piece in pieces(reply.text)]
     if reply.calls:
-        groups = [_parts(reply, world)]
+        groups = [_parts(reply, state)]
     for position, parts in enumerate(groups, 1):
         yield _chunk(call, response_id, parts, reply, last=position == len(groups))
 
 
-def embed(call: StandInRequest, world: World) -> StandInAnswer:
+def embed(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST …/models/{model}:embedContent."""
     body: JsonObject = {"embedding": _embedding(call.json)}
-    return halves(200, headers(world, _JSON), pretty(body))
+    return in_two_chunks(200, headers(state, _JSON), pretty(body))
 
 
-def embed_batch(call: StandInRequest, world: World) -> StandInAnswer:
+def embed_batch(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST …/models/{model}:batchEmbedContents."""
     found = [_embedding(request) for request in objects_at(call.json, "requests")]
-    return halves(200, headers(world, _JSON), pretty({"embeddings": found}))
+    return in_two_chunks(200, headers(state, _JSON), pretty({"embeddings": found}))
 
 
 def _embedding(request: JsonObject) -> JsonObject:
@@ -196,15 +198,15 @@ def _embedding(request: JsonObject) -> JsonObject:
     return {"values": vector(words, int_at(request, "outputDimensionality", default=asked))}
 
 
-def count_tokens(call: StandInRequest, world: World) -> StandInAnswer:
+def count_tokens(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST …/models/{model}:countTokens."""
     counted = tokens(call.body.decode(errors="replace"))
     details = [{"modality": "TEXT", "tokenCount": counted}]
     body: JsonObject = {"totalTokens": counted, "promptTokensDetails": details}
-    return halves(200, headers(world, _JSON), pretty(body))
+    return in_two_chunks(200, headers(state, _JSON), pretty(body))
 
 
-def list_models(call: StandInRequest, world: World) -> StandInAnswer:
+def list_models(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """GET /v1beta/models."""
     model: JsonObject = {
         "name": "models/gemini-2.5-flash",
@@ -214,4 +216,4 @@ def list_models(call: StandInRequest, world: World) -> StandInAnswer:
         "outputTokenLimit": 65536,
         "supportedGenerationMethods": ["generateContent", "countTokens"],
     }
-    return halves(200, headers(world, _JSON), pretty({"models": [model]}))
+    return in_two_chunks(200, headers(state, _JSON), pretty({"models": [model]}))

@@ -4,8 +4,24 @@ from collections.abc import Iterator
 
 import orjson
 
-from tapeway.testing.answer import Headers, StandInAnswer, as_asked, compact, stream, whole
-from tapeway.testing.reply import PendingTurn, Reply, Tool, World, pieces, reply_to, tokens, vector
+from tapeway.testing.answer import (
+    Headers,
+    StandInAnswer,
+    compact,
+    stream,
+    with_length,
+    with_stream_fault,
+)
+from tapeway.testing.reply import (
+    PendingTurn,
+    Reply,
+    StandInState,
+    Tool,
+    pieces,
+    reply_to,
+    tokens,
+    vector,
+)
 from tapeway.testing.request import (
     JsonObject,
     StandInRequest,
@@ -28,14 +44,16 @@ _FAILURES = {
 }
 
 
-def failure(status: int, call: StandInRequest, world: World, message: str = "") -> StandInAnswer:
+def failure(
+    status: int, call: StandInRequest, state: StandInState, message: str = ""
+) -> StandInAnswer:
     """An error as Ollama answers it: a plain string."""
     text = message or _FAILURES.get(status, "internal server error")
     fields = (*_JSON, ("Retry-After", "1")) if status == 429 else _JSON
-    return whole(status, fields, compact({"error": text}))
+    return with_length(status, fields, compact({"error": text}))
 
 
-def chat(call: StandInRequest, world: World) -> StandInAnswer:
+def chat(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /api/chat."""
     reply = reply_to(call, _turn(call.json))
     calls = [
@@ -45,12 +63,12 @@ def chat(call: StandInRequest, world: World) -> StandInAnswer:
     if _streamed(call):
         parts: list[JsonObject] = [{"message": empty | {"tool_calls": [one]}} for one in calls]
         parts += [{"message": empty | {"content": piece}} for piece in pieces(reply.text)]
-        return _lines(call, world, parts, {"message": empty}, reply)
+        return _lines(call, state, parts, {"message": empty}, reply)
     message = empty | {"content": reply.text} | ({"tool_calls": calls} if calls else {})
-    return whole(200, _JSON, compact(_last(call, world, {"message": message}, reply)))
+    return with_length(200, _JSON, compact(_last(call, state, {"message": message}, reply)))
 
 
-def generate(call: StandInRequest, world: World) -> StandInAnswer:
+def generate(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /api/generate."""
     schema = at(call.json, "format")
     prompt = text_at(call.json, "prompt")
@@ -59,12 +77,12 @@ def generate(call: StandInRequest, world: World) -> StandInAnswer:
     context: JsonObject = {"context": [128006, 882, 128007, len(prompt)]}
     if _streamed(call):
         parts: list[JsonObject] = [{"response": piece} for piece in pieces(reply.text)]
-        return _lines(call, world, parts, context | {"response": ""}, reply)
-    body = _last(call, world, context | {"response": reply.text}, reply)
-    return whole(200, _JSON, compact(body))
+        return _lines(call, state, parts, context | {"response": ""}, reply)
+    body = _last(call, state, context | {"response": reply.text}, reply)
+    return with_length(200, _JSON, compact(body))
 
 
-def embed(call: StandInRequest, world: World) -> StandInAnswer:
+def embed(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /api/embed."""
     given = at(call.json, "input")
     texts = [given] if isinstance(given, str) else list_at(call.json, "input")
@@ -72,20 +90,20 @@ def embed(call: StandInRequest, world: World) -> StandInAnswer:
     body: JsonObject = {
         "model": call.model,
         "embeddings": [vector(str(text), size) for text in texts],
-        "total_duration": 14143917 + int(world.token_hex(2), 16),
+        "total_duration": 14143917 + int(state.token_hex(2), 16),
         "load_duration": 1019500,
         "prompt_eval_count": sum(tokens(str(text)) for text in texts),
     }
-    return whole(200, _JSON, compact(body))
+    return with_length(200, _JSON, compact(body))
 
 
-def embed_one(call: StandInRequest, world: World) -> StandInAnswer:
+def embed_one(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /api/embeddings, the older endpoint."""
     body = {"embedding": vector(text_at(call.json, "prompt"), _DIMENSIONS)}
-    return whole(200, _JSON, compact(body))
+    return with_length(200, _JSON, compact(body))
 
 
-def list_models(call: StandInRequest, world: World) -> StandInAnswer:
+def list_models(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """GET /api/tags."""
     model: JsonObject = {
         "name": "llama3.2:latest",
@@ -95,10 +113,10 @@ def list_models(call: StandInRequest, world: World) -> StandInAnswer:
         "digest": "a80c4f17acd55265feec403c7aef86be0c25983ab279d83f3bcd3abbcb5b8b72",
         "details": {"format": "gguf", "family": "llama", "parameter_size": "3.2B"},
     }
-    return whole(200, _JSON, compact({"models": [model]}))
+    return with_length(200, _JSON, compact({"models": [model]}))
 
 
-def show(call: StandInRequest, world: World) -> StandInAnswer:
+def show(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /api/show."""
     body: JsonObject = {
         "modelfile": "FROM llama3.2",
@@ -107,12 +125,12 @@ def show(call: StandInRequest, world: World) -> StandInAnswer:
         "model_info": {"general.architecture": "llama", "llama.context_length": 131072},
         "capabilities": ["completion", "tools"],
     }
-    return whole(200, _JSON, compact(body))
+    return with_length(200, _JSON, compact(body))
 
 
-def version(call: StandInRequest, world: World) -> StandInAnswer:
+def version(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """GET /api/version."""
-    return whole(200, _JSON, b'{"version":"0.12.6"}')
+    return with_length(200, _JSON, b'{"version":"0.12.6"}')
 
 
 def _streamed(call: StandInRequest) -> bool:
@@ -135,33 +153,41 @@ def _turn(body: JsonObject) -> PendingTurn:
 
 
 def _lines(
-    call: StandInRequest, world: World, parts: list[JsonObject], ending: JsonObject, reply: Reply
+    call: StandInRequest,
+    state: StandInState,
+    parts: list[JsonObject],
+    ending: JsonObject,
+    reply: Reply,
 ) -> StandInAnswer:
-    lines = [*_open_lines(call, world, parts), compact(_last(call, world, ending, reply)) + b"\n"]
+    lines = [*_open_lines(call, state, parts), compact(_last(call, state, ending, reply)) + b"\n"]
     error = compact({"error": "llama runner process has terminated"}) + b"\n"
-    return stream(_NDJSON, as_asked(call, lines, error))
+    return stream(_NDJSON, with_stream_fault(call, lines, error))
 
 
-def _open_lines(call: StandInRequest, world: World, parts: list[JsonObject]) -> Iterator[bytes]:
+def _open_lines(
+    call: StandInRequest, state: StandInState, parts: list[JsonObject]
+) -> Iterator[bytes]:
     for part in parts:
-        yield compact(_head(call, world) | part | {"done": False}) + b"\n"
+        yield compact(_head(call, state) | part | {"done": False}) + b"\n"
 
 
-def _head(call: StandInRequest, world: World) -> JsonObject:
-    nanoseconds = f"{world.now():%Y-%m-%dT%H:%M:%S.%f}{int(world.token_hex(1), 16):03d}Z"
+def _head(call: StandInRequest, state: StandInState) -> JsonObject:
+    nanoseconds = f"{state.now():%Y-%m-%dT%H:%M:%S.%f}{int(state.token_hex(1), 16):03d}Z"
     return {"model": call.model, "created_at": nanoseconds}
 
 
-def _last(call: StandInRequest, world: World, middle: JsonObject, reply: Reply) -> JsonObject:
+def _last(
+    call: StandInRequest, state: StandInState, middle: JsonObject, reply: Reply
+) -> JsonObject:
     written = reply.text + orjson.dumps([wanted.name for wanted in reply.calls]).decode()
     counts: JsonObject = {
         "done": True,
         "done_reason": "stop",
-        "total_duration": 4883583458 + int(world.token_hex(2), 16),
+        "total_duration": 4883583458 + int(state.token_hex(2), 16),
         "load_duration": 1334875,
         "prompt_eval_count": tokens(call.body.decode(errors="replace")),
         "prompt_eval_duration": 342546000,
         "eval_count": tokens(written),
         "eval_duration": 4535599000,
     }
-    return _head(call, world) | middle | counts
+    return _head(call, state) | middle | counts

@@ -1,10 +1,7 @@
-"""What the pretended model says: an echo, a tool call, or JSON after a schema.
+"""The reply of the simulated model: an echo, tool calls, or JSON for a schema.
 
-It is a function of the conversation alone, so equal requests get equal words.
-
-Which result answers which tool call: told by the ids that the calls were given.
-
-What an answer depends on besides its call: fresh ids, the time, and what earlier calls left behind.
+It depends only on the conversation, so equal requests get equal text. Ids and times come from a
+`StandInState`.
 """
 
 import hashlib
@@ -32,7 +29,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class PendingTurn:
-    """The end of a conversation: the last user text and what tools have answered since."""
+    """The end of a conversation: the last user text and the tool results since."""
 
     prompt: str
     tools: tuple[Tool, ...] = ()
@@ -42,7 +39,7 @@ class PendingTurn:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A function that the model wants called."""
+    """A call that the model asks for."""
 
     name: str
     arguments: JsonObject
@@ -50,18 +47,17 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Either words or tool calls."""
+    """Either text or tool calls."""
 
     text: str
     calls: tuple[ToolCall, ...] = ()
 
 
 def reply_to(call: StandInRequest, turn: PendingTurn) -> Reply:
-    """Ask for each tool in turn, then answer with what they said, in the order of the calls.
+    """Call each tool in turn, then answer with their results in the order of the calls.
 
-    All are asked for together if the prompt says "at once", two at a time if it says "in pairs".
-
-    With a schema the answer is JSON that fits it. A model named `reflect` repeats the key.
+    All are called together if the prompt contains "at once", two at a time for "in pairs". With a
+    schema the answer is JSON that fits it. The model `reflect` repeats the caller's key.
     """
     if call.model == "reflect":
         return Reply(f"Your key is {call.credential} — is it not?")
@@ -115,7 +111,7 @@ def sample(schema: object, prompt: str) -> object:
 
 
 def pieces(text: str) -> list[str]:
-    """The text in the words a stream brings it in, blanks in front."""
+    """The text in words, as a stream sends it, each with the blanks before it."""
     return re.findall(r"\s*\S+|\s+$", text)
 
 
@@ -139,14 +135,14 @@ def vector(text: str, dimensions: int) -> list[float]:
 
 
 class InvalidToolResult(Exception):
-    """What a call asks for cannot be; the message is the provider's."""
+    """A tool result for no call; the message is the provider's."""
 
 
 class ToolResults:
     """The calls of a conversation since the user last spoke, and the results that came back."""
 
     def __init__(self, unknown: str) -> None:
-        """`unknown` is the message about a result for no call, with `{}` where its id stands."""
+        """`unknown` is the message for a result without a call, with `{}` for its id."""
         self._unknown = unknown
         self._results: dict[str, str | None] = {}
 
@@ -155,18 +151,18 @@ class ToolResults:
         self._results[call_id] = None
 
     def answered(self, call_id: str, text: str) -> None:
-        """Take the result of that call. Raises Refused where nothing was called so."""
+        """Take the result of that call. Raises InvalidToolResult if there is no such call."""
         if call_id not in self._results:
             raise InvalidToolResult(self._unknown.format(call_id))
         self._results[call_id] = text
 
     def clear(self) -> None:
-        """Forget the calls: the user has spoken."""
+        """Forget the calls: a user message begins a new turn."""
         self._results.clear()
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The results in the order of their calls, whatever order they came in."""
+        """The results in the order of their calls."""
         return tuple([text for text in self._results.values() if text is not None])
 
 
@@ -175,15 +171,15 @@ def _utc_now() -> datetime:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """Randomness and time come in here, so a test can fix both and expect exact bytes."""
+class StandInState:
+    """Random values, time, and what earlier calls created; a test fixes the first two."""
 
     token_hex: Callable[[int], str] = secrets.token_hex
     now: Callable[[], datetime] = _utc_now
-    kept: dict[str, JsonObject] = field(default_factory=dict)
+    documents: dict[str, JsonObject] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
 
-    def mint(self, prefix: str, length: int = 24) -> str:
+    def new_id(self, prefix: str, length: int = 24) -> str:
         """A new id of `length` hexadecimal digits behind the prefix."""
         return prefix + self.token_hex((length + 1) // 2)[:length]
 

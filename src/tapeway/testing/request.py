@@ -1,29 +1,30 @@
-"""One request as a provider's code sees it.
+"""A request as the providers' code reads it: its JSON, its uploaded form, its credential.
 
-Reading a client's JSON without trusting its shape: a wrong type reads as absent.
-
-The parts of an uploaded form.
+A client's JSON may have any shape: a value of another type than expected reads as absent.
 """
 
+import asyncio
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from aiohttp import BodyPartReader, MultipartReader, StreamReader
+from aiohttp.base_protocol import BaseProtocol
+
 JsonObject = dict[str, object]
-_ASKED_STATUS = re.compile(r"error-([45]\d\d)")
+_ERROR_MODEL = re.compile(r"error-([45]\d\d)")
 _CREDENTIAL_HEADERS = (
-    "x-amz-security-token",  # beside it, Authorization is but a signature
+    "x-amz-security-token",  # beside it, Authorization is only a signature
     "authorization",
     "x-api-key",
     "api-key",
     "x-goog-api-key",
 )
-_BOUNDARY = re.compile(r'boundary="?([^";,]+)"?', re.IGNORECASE)
-_PARAMETER = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 def at(value: object, *path: str | int) -> object:
-    """What stands at the path, or None."""
+    """The value at the path, or None."""
     for step in path:
         if isinstance(step, str) and isinstance(value, Mapping):
             value = value.get(step)
@@ -53,42 +54,10 @@ def list_at(value: object, *path: str | int) -> list[object]:
 
 
 def objects_at(value: object, *path: str | int) -> Iterator[JsonObject]:
-    """Those items of the list at the path that are objects."""
+    """The items of the list at the path that are objects."""
     for item in list_at(value, *path):
         if isinstance(item, dict):
             yield item
-
-
-@dataclass(frozen=True, slots=True)
-class StandInRequest:
-    """The path is percent-decoded and the body content-decoded; `params` come from the route."""
-
-    method: str
-    path: str
-    query: dict[str, str] = field(default_factory=dict)
-    headers: dict[str, str] = field(default_factory=dict)
-    body: bytes = b""
-    json: JsonObject = field(default_factory=dict)
-    params: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def model(self) -> str:
-        """The model that path or body names."""
-        return self.params.get("model") or text_at(self.json, "model")
-
-    @property
-    def asked_status(self) -> int | None:
-        """429 for a model named `error-429`: the failure this call asks for."""
-        found = _ASKED_STATUS.fullmatch(self.model)
-        return int(found[1]) if found else None
-
-    @property
-    def credential(self) -> str:
-        """The key that came with the call, without its scheme; empty if there is none."""
-        for name in _CREDENTIAL_HEADERS:
-            if value := self.headers.get(name):
-                return value.rpartition(" ")[2]
-        return self.query.get("key", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +69,54 @@ class UploadedPart:
     content: bytes
 
 
-def form_parts(call: StandInRequest) -> Iterator[UploadedPart]:
-    """The call's form fields in order; none if the body is no form (RFC 7578)."""
-    found = _BOUNDARY.search(call.headers.get("content-type", ""))
-    if not found:
-        return
-    delimiter = b"\r\n--" + found[1].encode()
-    for section in (b"\r\n" + call.body).split(delimiter)[1:-1]:
-        head, _, content = section.removeprefix(b"\r\n").partition(b"\r\n\r\n")
-        yield _part(head.decode(), content)
+@dataclass(frozen=True, slots=True)
+class StandInRequest:
+    """The path is percent-decoded and the body content-decoded; `params` come from the route.
+
+    `parts` are the fields of an uploaded form.
+    """
+
+    method: str
+    path: str
+    query: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    json: JsonObject = field(default_factory=dict)
+    params: dict[str, str] = field(default_factory=dict)
+    parts: tuple[UploadedPart, ...] = ()
+
+    @property
+    def model(self) -> str:
+        """The model that path or body names."""
+        return self.params.get("model") or text_at(self.json, "model")
+
+    @property
+    def requested_error(self) -> int | None:
+        """The error that the model's name asks for: 429 for `error-429`."""
+        found = _ERROR_MODEL.fullmatch(self.model)
+        return int(found[1]) if found else None
+
+    @property
+    def credential(self) -> str:
+        """The caller's key without its scheme; empty if there is none."""
+        for name in _CREDENTIAL_HEADERS:
+            if value := self.headers.get(name):
+                return value.rpartition(" ")[2]
+        return self.query.get("key", "")
 
 
-def _part(head: str, content: bytes) -> UploadedPart:
-    disposition = next(
-        (line for line in head.split("\r\n") if line.lower().startswith("content-disposition:")), ""
-    )
-    parameters = dict(_PARAMETER.findall(disposition))
-    return UploadedPart(parameters.get("name", ""), parameters.get("filename", ""), content)
+async def form_parts(content_type: str, body: bytes) -> tuple[UploadedPart, ...]:
+    """The fields of a form in order; none if the body is no form (RFC 7578)."""
+    if not content_type.lower().startswith("multipart/form-data"):
+        return ()
+    stream = StreamReader(BaseProtocol(asyncio.get_running_loop()), limit=len(body))
+    stream.feed_data(body)
+    stream.feed_eof()
+    parts: list[UploadedPart] = []
+    # aiohttp raises ValueError for a broken form: the fields before that point count.
+    with suppress(ValueError):
+        async for part in MultipartReader({"Content-Type": content_type}, stream):
+            if isinstance(part, BodyPartReader):
+                content = bytes(await part.read())
+                parts.append(UploadedPart(part.name or "", part.filename or "", content))
+    return tuple(parts)

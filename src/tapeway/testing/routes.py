@@ -8,13 +8,13 @@ from typing import Protocol
 from tapeway.testing import anthropic, bedrock, gemini, ollama
 from tapeway.testing.answer import StandInAnswer
 from tapeway.testing.openai import chat, envelope, resources, responses
-from tapeway.testing.reply import InvalidToolResult, World
+from tapeway.testing.reply import InvalidToolResult, StandInState
 from tapeway.testing.request import StandInRequest
 
 
 class _Failure(Protocol):
     def __call__(
-        self, status: int, call: StandInRequest, world: World, message: str = ""
+        self, status: int, call: StandInRequest, state: StandInState, message: str = ""
     ) -> StandInAnswer: ...
 
 
@@ -22,7 +22,7 @@ class _Failure(Protocol):
 class _Route:
     method: str
     path: re.Pattern[str]
-    answer: Callable[[StandInRequest, World], StandInAnswer]
+    answer: Callable[[StandInRequest, StandInState], StandInAnswer]
     failure: _Failure
     header: str = ""
     keyed: bool = True
@@ -37,32 +37,34 @@ class _Route:
 
 
 def _openai(
-    method: str, path: str, answer: Callable[[StandInRequest, World], StandInAnswer]
+    method: str, path: str, answer: Callable[[StandInRequest, StandInState], StandInAnswer]
 ) -> _Route:
     # Groq, OpenRouter and Azure have the same endpoints below another prefix.
     return _Route(method, re.compile(_OPENAI_PREFIX + path), answer, envelope.failure)
 
 
 def _anthropic(
-    method: str, path: str, answer: Callable[[StandInRequest, World], StandInAnswer]
+    method: str, path: str, answer: Callable[[StandInRequest, StandInState], StandInAnswer]
 ) -> _Route:
     return _Route(method, re.compile(path), answer, anthropic.failure)
 
 
 def _gemini(
-    method: str, path: str, answer: Callable[[StandInRequest, World], StandInAnswer]
+    method: str, path: str, answer: Callable[[StandInRequest, StandInState], StandInAnswer]
 ) -> _Route:
     # Vertex has the same methods below /v1/projects/…/publishers/google.
     return _Route(method, re.compile(_GEMINI_PREFIX + path), answer, gemini.failure)
 
 
-def _bedrock(action: str, answer: Callable[[StandInRequest, World], StandInAnswer]) -> _Route:
+def _bedrock(
+    action: str, answer: Callable[[StandInRequest, StandInState], StandInAnswer]
+) -> _Route:
     path = re.compile("/model/(?P<model>.+)/" + action)
     return _Route("POST", path, answer, bedrock.failure)
 
 
 def _ollama(
-    method: str, path: str, answer: Callable[[StandInRequest, World], StandInAnswer]
+    method: str, path: str, answer: Callable[[StandInRequest, StandInState], StandInAnswer]
 ) -> _Route:
     return _Route(method, re.compile(path), answer, ollama.failure, keyed=False)
 
@@ -109,7 +111,7 @@ ROUTES = (
 
 
 def respond(
-    call: StandInRequest, world: World, *, require_credential: bool = False
+    call: StandInRequest, state: StandInState, *, require_credential: bool = False
 ) -> StandInAnswer:
     """The provider's answer, its error if the model's name asks for one, or OpenAI's 404."""
     for route in ROUTES:
@@ -118,12 +120,12 @@ def respond(
             continue
         call = replace(call, params=params)
         if require_credential and route.keyed and not call.credential:
-            return route.failure(401, call, world)
-        if call.asked_status:
-            return route.failure(call.asked_status, call, world)
+            return route.failure(401, call, state)
+        if call.requested_error:
+            return route.failure(call.requested_error, call, state)
         try:
-            return route.answer(call, world)
+            return route.answer(call, state)
         except InvalidToolResult as refused:
-            return route.failure(400, call, world, str(refused))
+            return route.failure(400, call, state, str(refused))
     unknown = f"Invalid URL ({call.method} {call.path})"
-    return envelope.failure(404, call, world, unknown)
+    return envelope.failure(404, call, state, unknown)

@@ -1,10 +1,6 @@
-"""A server on loopback that answers as OpenAI, Anthropic, Gemini, Bedrock and Ollama do.
+"""A server on loopback that answers like OpenAI, Anthropic, Gemini, Bedrock and Ollama.
 
-The bytes of one connection, noted on their way to the HTTP parser.
-
-One request as it arrived, with the answer it got.
-
-A stand-in for callers that block, such as tests of a synchronous client.
+`StandIn` runs on the caller's event loop, `ThreadedStandIn` in a thread for callers that block.
 """
 
 import asyncio
@@ -21,15 +17,15 @@ import orjson
 from aiohttp import web
 from multidict import CIMultiDict
 
-from tapeway.testing.answer import Mishap, StandInAnswer, mishap_of, shortened
-from tapeway.testing.content_codings import coded
-from tapeway.testing.reply import World
-from tapeway.testing.request import JsonObject, StandInRequest
+from tapeway.testing.answer import AnswerFault, StandInAnswer, cut_short, fault_of
+from tapeway.testing.content_codings import encode_answer
+from tapeway.testing.reply import StandInState
+from tapeway.testing.request import JsonObject, StandInRequest, form_parts
 from tapeway.testing.routes import respond
 
 
 class Tap(asyncio.Protocol):
-    """Passes everything on to `inner` and keeps a copy of what came in."""
+    """Passes everything on to the HTTP parser `inner` and keeps a copy of the bytes received."""
 
     def __init__(self, inner: asyncio.Protocol, opened: Callable[["Tap"], None]) -> None:
         self._inner = inner
@@ -39,7 +35,7 @@ class Tap(asyncio.Protocol):
         self.lost = asyncio.Event()
 
     def take(self) -> bytes:
-        """What came in since the last call; pipelined requests come out together."""
+        """The bytes received since the last call; pipelined requests are returned together."""
         taken = bytes(self._received)
         self._received.clear()
         return taken
@@ -69,9 +65,10 @@ class Tap(asyncio.Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """Header fields keep order, case and repeats; `body` is as sent, content coding included.
+    """A request as it arrived, and its answer.
 
-    `plain` is the answer before its content coding; the same where it has none.
+    Header fields keep order, case and repeats; `body` is as sent, with its content coding. `plain`
+    is the answer before its content coding; the same if it has none.
     """
 
     method: str
@@ -92,9 +89,9 @@ class Received:
 class StandIn:
     """An upstream to record against without a key or a network.
 
-    Answers depend on the request alone, save ids and times, which are new each time. Models
-    with these names do something else: `error-429` (any 4xx or 5xx) gets that error, `reflect` an
-    answer that repeats the caller's key, and those in `tapeway.testing.answer` one that ends badly.
+    Answers depend only on the request, except for ids and times, which are new each time. Some model
+    names ask for something else: `error-429` (any 4xx or 5xx) for that error, `reflect` for an answer
+    that repeats the caller's key, and those in `tapeway.testing.answer` for a fault.
     """
 
     def __init__(
@@ -105,9 +102,9 @@ class StandIn:
         gap_s: float = 0.0,
         codings: Sequence[str] = (),
         require_credential: bool = False,
-        world: World | None = None,
+        state: StandInState | None = None,
     ) -> None:
-        """`gap_s` lies between the writes of an answer.
+        """`gap_s` is the pause between the writes of an answer.
 
         Answers are compressed with the first of `codings` that a client accepts.
         """
@@ -117,14 +114,14 @@ class StandIn:
         self._gap_s = gap_s
         self._codings = codings
         self._require_credential = require_credential
-        self._world = world or World()
+        self._state = state or StandInState()
         self._taps: dict[asyncio.BaseTransport, tuple[int, Tap]] = {}
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
 
     @property
     def url(self) -> str:
-        """Where it listens, or listened."""
+        """The address it listens on, or listened on."""
         return "http://{}:{}".format(*self._address)
 
     async def __aenter__(self) -> Self:
@@ -148,7 +145,7 @@ class StandIn:
         self._address = self._server.sockets[0].getsockname()[:2]
 
     async def stop(self) -> None:
-        """Refuse new connections and close the open ones; what was received stays readable."""
+        """Refuse new connections and close the open ones; `requests` stays readable."""
         if self._server is not None and self._runner is not None:
             self._server.close()
             await self._runner.cleanup()
@@ -168,11 +165,11 @@ class StandIn:
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        call = _call(request, body)
-        plain = respond(call, self._world, require_credential=self._require_credential)
-        answer = coded(plain, self._codings, call.headers.get("accept-encoding", ""))
+        call = await _call(request, body)
+        plain = respond(call, self._state, require_credential=self._require_credential)
+        answer = encode_answer(plain, self._codings, call.headers.get("accept-encoding", ""))
         self.requests.append(self._received(request, body, answer, plain))
-        return await self._send(request, answer, mishap_of(call))
+        return await self._send(request, answer, fault_of(call))
 
     def _received(
         self, request: web.Request, body: bytes, answer: StandInAnswer, plain: StandInAnswer
@@ -193,10 +190,10 @@ class StandIn:
         )
 
     async def _send(
-        self, request: web.Request, answer: StandInAnswer, mishap: Mishap | None
+        self, request: web.Request, answer: StandInAnswer, fault: AnswerFault | None
     ) -> web.StreamResponse:
-        sent = shortened(answer, mishap) if mishap else answer
-        promised = sent if mishap and mishap.how == "end" else answer
+        sent = cut_short(answer, fault) if fault else answer
+        promised = sent if fault and fault.how == "end" else answer
         response = web.StreamResponse(status=answer.status, headers=CIMultiDict(answer.headers))
         if not answer.chunked:
             response.content_length = len(promised.body)
@@ -206,36 +203,42 @@ class StandIn:
         for write in sent.writes:
             await response.write(write)
             await asyncio.sleep(self._gap_s)
-        if mishap is None or mishap.how == "end":
+        if fault is None or fault.how == "end":
             await response.write_eof()
         else:
-            await self._break_off(request.transport, mishap)
+            await self._break_off(request.transport, fault)
         return response
 
-    async def _break_off(self, transport: asyncio.Transport | None, mishap: Mishap) -> None:
+    async def _break_off(self, transport: asyncio.Transport | None, fault: AnswerFault) -> None:
         if transport is None:
             return
-        if mishap.how == "stall":
-            # Until the client loses its patience, or the stand-in is stopped.
+        if fault.how == "stall":
+            # Until the client gives up, or the stand-in is stopped.
             await self._taps[transport][1].lost.wait()
-        if mishap.how == "reset":
-            # Nothing lingers: what was written goes out first, then a reset instead of an end.
+        if fault.how == "reset":
+            # Linger of zero: what was written is sent, then a reset instead of an end.
             found = transport.get_extra_info("socket")
             found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         transport.close()
 
 
 async def _only_own_server_header(_: web.Request, response: web.StreamResponse) -> None:
-    # aiohttp names itself where the answer names nobody; Ollama's answers name nobody.
+    # aiohttp adds its own name if there is none, and Ollama sends none.
     if response.headers.get("Server", "").startswith("Python/"):
         del response.headers["Server"]
 
 
-def _call(request: web.Request, body: bytes) -> StandInRequest:
+async def _call(request: web.Request, body: bytes) -> StandInRequest:
     headers = {name.lower(): value for name, value in request.headers.items()}
     decoded = _decoded(headers.get("content-encoding", ""), body)
     return StandInRequest(
-        request.method, request.path, dict(request.query), headers, decoded, _json(decoded)
+        request.method,
+        request.path,
+        dict(request.query),
+        headers,
+        decoded,
+        _json(decoded),
+        parts=await form_parts(headers.get("content-type", ""), decoded),
     )
 
 
@@ -258,7 +261,7 @@ def _json(body: bytes) -> JsonObject:
 
 
 class ThreadedStandIn:
-    """Serves from a thread of its own; `start` and `stop` return when it is done."""
+    """Serves from a thread of its own; `start` and `stop` block until it has started or stopped."""
 
     def __init__(self, stand_in: StandIn | None = None) -> None:
         self._stand_in = stand_in or StandIn()
@@ -267,12 +270,12 @@ class ThreadedStandIn:
 
     @property
     def url(self) -> str:
-        """Where it listens, or listened."""
+        """The address it listens on, or listened on."""
         return self._stand_in.url
 
     @property
     def requests(self) -> list[Received]:
-        """What it received so far."""
+        """The requests received so far."""
         return self._stand_in.requests
 
     @property
@@ -285,7 +288,7 @@ class ThreadedStandIn:
         asyncio.run_coroutine_threadsafe(self._stand_in.start(), self._loop).result()
 
     def stop(self) -> None:
-        """Refuse new connections and close the open ones; what was received stays readable."""
+        """Refuse new connections and close the open ones; `requests` stays readable."""
         asyncio.run_coroutine_threadsafe(self._stand_in.stop(), self._loop).result()
 
     def __enter__(self) -> Self:

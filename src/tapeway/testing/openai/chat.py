@@ -4,15 +4,22 @@ from collections.abc import Sequence
 
 import orjson
 
-from tapeway.testing.answer import StandInAnswer, as_asked, compact, halves, pretty, stream
+from tapeway.testing.answer import (
+    StandInAnswer,
+    compact,
+    in_two_chunks,
+    pretty,
+    stream,
+    with_stream_fault,
+)
 from tapeway.testing.openai import envelope
 from tapeway.testing.reply import (
     PendingTurn,
     Reply,
+    StandInState,
     Tool,
     ToolCall,
     ToolResults,
-    World,
     pieces,
     reply_to,
     slices,
@@ -27,34 +34,34 @@ _NO_CALL = (
 )
 
 
-def complete(call: StandInRequest, world: World) -> StandInAnswer:
+def complete(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /v1/chat/completions.
 
     Streams at OpenRouter's path carry its comments; a model whose name begins with `crlf` ends
     its lines so.
     """
     reply = reply_to(call, _turn(call.json))
-    head = _head(call, world)
+    head = _head(call, state)
     if at(call.json, "stream") is True:
-        events = _events(call, world, head, reply)
+        events = _events(call, state, head, reply)
         error = _event(envelope.error_body(500))
         return stream(
-            envelope.headers(world, envelope.SSE_TYPE),
-            _dressed(call, as_asked(call, events, error)),
+            envelope.headers(state, envelope.SSE_TYPE),
+            _as_provider_streams(call, with_stream_fault(call, events, error)),
         )
     body: JsonObject = head | {
         "object": "chat.completion",
         "choices": [
-            _choice(index, reply, world) for index in range(int_at(call.json, "n", default=1))
+            _choice(index, reply, state) for index in range(int_at(call.json, "n", default=1))
         ],
         "usage": _usage(call, reply),
         "service_tier": "default",
         "system_fingerprint": "fp_standin000",
     }
-    return halves(200, envelope.headers(world, envelope.JSON_TYPE), pretty(body))
+    return in_two_chunks(200, envelope.headers(state, envelope.JSON_TYPE), pretty(body))
 
 
-def _dressed(call: StandInRequest, events: Sequence[bytes]) -> Sequence[bytes]:
+def _as_provider_streams(call: StandInRequest, events: Sequence[bytes]) -> Sequence[bytes]:
     if call.path.startswith("/api/v1/"):
         # OpenRouter says that it is still there while it waits for a provider.
         events = [_WAITING, *events[:1], _WAITING, *events[1:]]
@@ -63,11 +70,11 @@ def _dressed(call: StandInRequest, events: Sequence[bytes]) -> Sequence[bytes]:
     return events
 
 
-def _head(call: StandInRequest, world: World) -> JsonObject:
+def _head(call: StandInRequest, state: StandInState) -> JsonObject:
     return {
-        "id": world.mint("chatcmpl-", 29),
+        "id": state.new_id("chatcmpl-", 29),
         "object": "chat.completion.chunk",
-        "created": world.seconds(),
+        "created": state.seconds(),
         "model": call.model,
     }
 
@@ -99,10 +106,10 @@ def _words(message: JsonObject) -> str:
     return text_at(message, "content") or "".join(parts)
 
 
-def _choice(index: int, reply: Reply, world: World) -> JsonObject:
+def _choice(index: int, reply: Reply, state: StandInState) -> JsonObject:
     message: JsonObject = {"role": "assistant", "content": None if reply.calls else reply.text}
     if reply.calls:
-        message["tool_calls"] = [_tool_call(call, world) for call in reply.calls]
+        message["tool_calls"] = [_tool_call(call, state) for call in reply.calls]
     return {
         "index": index,
         "message": message | {"refusal": None, "annotations": []},
@@ -111,9 +118,9 @@ def _choice(index: int, reply: Reply, world: World) -> JsonObject:
     }
 
 
-def _tool_call(wanted: ToolCall, world: World) -> JsonObject:
+def _tool_call(wanted: ToolCall, state: StandInState) -> JsonObject:
     function = {"name": wanted.name, "arguments": orjson.dumps(wanted.arguments).decode()}
-    return {"id": world.mint("call_"), "type": "function", "function": function}
+    return {"id": state.new_id("call_"), "type": "function", "function": function}
 
 
 def _finish(reply: Reply) -> str:
@@ -137,14 +144,16 @@ def _usage(call: StandInRequest, reply: Reply) -> JsonObject:
     }
 
 
-def _events(call: StandInRequest, world: World, head: JsonObject, reply: Reply) -> list[bytes]:
+def _events(
+    call: StandInRequest, state: StandInState, head: JsonObject, reply: Reply
+) -> list[bytes]:
     head = head | {"service_tier": "default", "system_fingerprint": "fp_standin000"}
     with_usage = at(call.json, "stream_options", "include_usage") is True
     usage: JsonObject = {"usage": None} if with_usage else {}
     events = [
-        _event(head | {"choices": [choice]} | usage | {"obfuscation": world.mint("", 8)})
+        _event(head | {"choices": [choice]} | usage | {"obfuscation": state.new_id("", 8)})
         for index in range(int_at(call.json, "n", default=1))
-        for choice in _choice_deltas(index, reply, world)
+        for choice in _choice_deltas(index, reply, state)
     ]
     if with_usage:
         last = head | {"choices": [], "usage": _usage(call, reply)}
@@ -152,8 +161,8 @@ def _events(call: StandInRequest, world: World, head: JsonObject, reply: Reply) 
     return [*events, DONE]
 
 
-def _choice_deltas(index: int, reply: Reply, world: World) -> list[JsonObject]:
-    deltas = _call_deltas(reply.calls, world) if reply.calls else _text_deltas(reply.text)
+def _choice_deltas(index: int, reply: Reply, state: StandInState) -> list[JsonObject]:
+    deltas = _call_deltas(reply.calls, state) if reply.calls else _text_deltas(reply.text)
     choices: list[JsonObject] = [
         {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
         for delta in deltas
@@ -168,10 +177,10 @@ def _text_deltas(text: str) -> list[JsonObject]:
     return [first, *rest]
 
 
-def _call_deltas(calls: tuple[ToolCall, ...], world: World) -> list[JsonObject]:
+def _call_deltas(calls: tuple[ToolCall, ...], state: StandInState) -> list[JsonObject]:
     deltas: list[JsonObject] = [{"role": "assistant", "content": None}]
     for index, wanted in enumerate(calls):
-        opening = _tool_call(ToolCall(wanted.name, {}), world)
+        opening = _tool_call(ToolCall(wanted.name, {}), state)
         opening["function"] = {"name": wanted.name, "arguments": ""}
         deltas.append({"tool_calls": [{"index": index} | opening]})
         arguments = orjson.dumps(wanted.arguments).decode()

@@ -2,43 +2,43 @@
 
 from datetime import timedelta
 
-from tapeway.testing.answer import Headers, StandInAnswer, pretty, whole
-from tapeway.testing.reply import World
+from tapeway.testing.answer import Headers, StandInAnswer, pretty, with_length
+from tapeway.testing.reply import StandInState
 from tapeway.testing.request import JsonObject, StandInRequest
 
 JSON_TYPE = "application/json"
 SSE_TYPE = "text/event-stream; charset=utf-8"
 
 
-def headers(world: World, content_type: str) -> Headers:
+def headers(state: StandInState, content_type: str) -> Headers:
     """Header fields in the order, case and number they come in."""
-    expires = (world.now() + timedelta(minutes=30)).strftime("%a, %d-%b-%y %H:%M:%S GMT")
+    expires = (state.now() + timedelta(minutes=30)).strftime("%a, %d-%b-%y %H:%M:%S GMT")
     cookie_scope = "path=/; domain=.api.openai.com; HttpOnly; Secure; SameSite=None"
-    started = world.seconds()
+    started = state.seconds()
     return (
         ("Content-Type", content_type),
         ("access-control-expose-headers", "X-Request-ID"),
         ("openai-organization", "user-standin0organization"),
-        ("openai-processing-ms", str(200 + int(world.token_hex(1), 16))),
+        ("openai-processing-ms", str(200 + int(state.token_hex(1), 16))),
         ("openai-project", "proj_standin0project"),
         ("openai-version", "2020-10-01"),
         ("x-ratelimit-limit-requests", "10000"),
         ("x-ratelimit-remaining-requests", "9999"),
         ("x-ratelimit-reset-requests", "6ms"),
-        ("x-request-id", world.mint("req_", 32)),
+        ("x-request-id", state.new_id("req_", 32)),
         ("cf-cache-status", "DYNAMIC"),
         (
             "set-cookie",
-            f"__cf_bm={world.mint('', 43)}-{started}-1.0.1.1-{world.mint('', 64)}; "
+            f"__cf_bm={state.new_id('', 43)}-{started}-1.0.1.1-{state.new_id('', 64)}; "
             f"expires={expires}; {cookie_scope}",
         ),
         (
             "set-cookie",
-            f"_cfuvid={world.mint('', 43)}-{started}123-0.0.1.1-604800000; {cookie_scope}",
+            f"_cfuvid={state.new_id('', 43)}-{started}123-0.0.1.1-604800000; {cookie_scope}",
         ),
         ("X-Content-Type-Options", "nosniff"),
         ("Server", "cloudflare"),
-        ("CF-RAY", f"{world.mint('', 16)}-FRA"),
+        ("CF-RAY", f"{state.new_id('', 16)}-FRA"),
         ("alt-svc", 'h3=":443"; ma=86400'),
     )
 
@@ -63,9 +63,11 @@ def error_body(status: int, message: str = "") -> JsonObject:
     return {"error": {"message": message or text, "type": kind, "param": param, "code": code}}
 
 
-def failure(status: int, call: StandInRequest, world: World, message: str = "") -> StandInAnswer:
+def failure(
+    status: int, call: StandInRequest, state: StandInState, message: str = ""
+) -> StandInAnswer:
     """An error as OpenAI answers it."""
-    fields = headers(world, JSON_TYPE)
+    fields = headers(state, JSON_TYPE)
     if status == 429:
         fields += (("retry-after", "1"), ("retry-after-ms", "1000"))
-    return whole(status, fields, pretty(error_body(status, message)))
+    return with_length(status, fields, pretty(error_body(status, message)))

@@ -5,15 +5,22 @@ from itertools import count
 
 import orjson
 
-from tapeway.testing.answer import StandInAnswer, as_asked, compact, halves, pretty, stream
+from tapeway.testing.answer import (
+    StandInAnswer,
+    compact,
+    in_two_chunks,
+    pretty,
+    stream,
+    with_stream_fault,
+)
 from tapeway.testing.openai import envelope
 from tapeway.testing.reply import (
     InvalidToolResult,
     PendingTurn,
     Reply,
+    StandInState,
     Tool,
     ToolResults,
-    World,
     pieces,
     reply_to,
     slices,
@@ -33,33 +40,35 @@ _ERROR: JsonObject = {
 }
 
 
-def create(call: StandInRequest, world: World) -> StandInAnswer:
+def create(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /v1/responses."""
     previous = text_at(call.json, "previous_response_id")
-    if previous and previous not in world.kept:
+    if previous and previous not in state.documents:
         raise InvalidToolResult(f"Previous response with id '{previous}' not found.")
-    items = [*list_at(world.kept.get(previous), "conversation"), *_input(call.json)]
-    reply = reply_to(call, _turn(call.json, items, world))
-    output = [*_reasoning(call.json, world), *_output(reply, world)]
-    response = _response(call, world, output, reply)
-    world.kept[text_at(response, "id")] = {
+    items = [*list_at(state.documents.get(previous), "conversation"), *_input(call.json)]
+    reply = reply_to(call, _turn(call.json, items, state))
+    output = [*_reasoning(call.json, state), *_output(reply, state)]
+    response = _response(call, state, output, reply)
+    state.documents[text_at(response, "id")] = {
         "conversation": [*items, *output],
         "response": response,
     }
     if at(call.json, "stream") is True:
         events = list(_numbered(_events(response)))
         error = next(_numbered(iter([_ERROR])))
-        return stream(envelope.headers(world, envelope.SSE_TYPE), as_asked(call, events, error))
-    return halves(200, envelope.headers(world, envelope.JSON_TYPE), pretty(response))
+        return stream(
+            envelope.headers(state, envelope.SSE_TYPE), with_stream_fault(call, events, error)
+        )
+    return in_two_chunks(200, envelope.headers(state, envelope.JSON_TYPE), pretty(response))
 
 
-def retrieve(call: StandInRequest, world: World) -> StandInAnswer:
+def retrieve(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """GET /v1/responses/{id}."""
-    kept = at(world.kept.get(call.params["id"]), "response")
+    kept = at(state.documents.get(call.params["id"]), "response")
     if kept is None:
         message = f"Response with id '{call.params['id']}' not found."
-        return envelope.failure(404, call, world, message)
-    return halves(200, envelope.headers(world, envelope.JSON_TYPE), pretty(kept))
+        return envelope.failure(404, call, state, message)
+    return in_two_chunks(200, envelope.headers(state, envelope.JSON_TYPE), pretty(kept))
 
 
 def _input(body: JsonObject) -> list[object]:
@@ -67,7 +76,7 @@ def _input(body: JsonObject) -> list[object]:
     return [{"role": "user", "content": words}] if words else list_at(body, "input")
 
 
-def _turn(body: JsonObject, items: list[object], world: World) -> PendingTurn:
+def _turn(body: JsonObject, items: list[object], state: StandInState) -> PendingTurn:
     prompt, results = "", ToolResults(_NO_CALL)
     for item in objects_at({"items": items}, "items"):
         if text_at(item, "role") == "user":
@@ -79,44 +88,44 @@ def _turn(body: JsonObject, items: list[object], world: World) -> PendingTurn:
         elif text_at(item, "type") == "function_call_output":
             results.answered(text_at(item, "call_id"), text_at(item, "output"))
         elif text_at(item, "type") == "reasoning":
-            _check_reasoning(item, world)
+            _check_reasoning(item, state)
     offered = () if at(body, "tool_choice") == "none" else objects_at(body, "tools")
     tools = tuple(Tool(text_at(tool, "name"), at(tool, "parameters")) for tool in offered)
     return PendingTurn(prompt, tools, results.texts, at(body, "text", "format", "schema"))
 
 
-def _reasoning(body: JsonObject, world: World) -> Iterator[JsonObject]:
+def _reasoning(body: JsonObject, state: StandInState) -> Iterator[JsonObject]:
     if at(body, "reasoning", "effort") is None:
         return
-    item: JsonObject = {"id": world.mint("rs_", 48), "type": "reasoning", "summary": []}
+    item: JsonObject = {"id": state.new_id("rs_", 48), "type": "reasoning", "summary": []}
     if "reasoning.encrypted_content" in list_at(body, "include"):
-        item["encrypted_content"] = world.mint("gAAAAAB", 200)
-    world.kept[text_at(item, "id")] = item
+        item["encrypted_content"] = state.new_id("gAAAAAB", 200)
+    state.documents[text_at(item, "id")] = item
     yield item
 
 
-def _check_reasoning(item: JsonObject, world: World) -> None:
-    kept = world.kept.get(text_at(item, "id"))
+def _check_reasoning(item: JsonObject, state: StandInState) -> None:
+    kept = state.documents.get(text_at(item, "id"))
     if kept is None or at(kept, "encrypted_content") != at(item, "encrypted_content"):
         raise InvalidToolResult("The encrypted content could not be verified.")
 
 
-def _output(reply: Reply, world: World) -> list[JsonObject]:
+def _output(reply: Reply, state: StandInState) -> list[JsonObject]:
     if reply.calls:
         return [
             {
-                "id": world.mint("fc_", 48),
+                "id": state.new_id("fc_", 48),
                 "type": "function_call",
                 "status": "completed",
                 "arguments": orjson.dumps(wanted.arguments).decode(),
-                "call_id": world.mint("call_"),
+                "call_id": state.new_id("call_"),
                 "name": wanted.name,
             }
             for wanted in reply.calls
         ]
     return [
         {
-            "id": world.mint("msg_", 48),
+            "id": state.new_id("msg_", 48),
             "type": "message",
             "status": "completed",
             "content": [_text_part(reply.text)],
@@ -130,13 +139,13 @@ def _text_part(text: str) -> JsonObject:
 
 
 def _response(
-    call: StandInRequest, world: World, output: list[JsonObject], reply: Reply
+    call: StandInRequest, state: StandInState, output: list[JsonObject], reply: Reply
 ) -> JsonObject:
     body = call.json
     return {
-        "id": world.mint("resp_", 48),
+        "id": state.new_id("resp_", 48),
         "object": "response",
-        "created_at": world.seconds(),
+        "created_at": state.seconds(),
         "status": "completed",
         "background": False,
         "error": None,
