@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -54,12 +55,28 @@ class Trace:
         raise AssertionError(f"{name} never ended")
 
 
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """What happens at which call, counted in each thread for itself; at every one without `nth`."""
+
+    calls: str
+    effect: str
+    nth: int | None = None
+
+    @property
+    def options(self) -> list[str]:
+        """The options of strace."""
+        inject = f"inject={self.calls}:{self.effect}"
+        when = "" if self.nth is None else f":when={self.nth}"
+        return ["-e", f"trace={self.calls}", "-e", inject + when]
+
+
 @asynccontextmanager
-async def struck_in(pid: int, calls: str) -> AsyncIterator[None]:
+async def killed_at(pid: int, calls: str) -> AsyncIterator[None]:
     """Have a running process killed as soon as it makes one of these calls."""
     skip_where_forbidden()
-    strike = ("-e", f"trace={calls}", "-e", f"inject={calls}:signal=KILL")
-    command = ("strace", "-f", "-qq", "-o", "/dev/null", *strike, "-p", str(pid))
+    options = Injection(calls, "signal=KILL").options
+    command = ("strace", "-f", "-qq", "-o", "/dev/null", *options, "-p", str(pid))
     strace = await asyncio.create_subprocess_exec(*command)
     try:
         await eventually(lambda: _traced(pid))

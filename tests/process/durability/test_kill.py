@@ -10,7 +10,7 @@ import pytest
 
 from tests.process.counting_upstream import Upstream
 from tests.process.serving import Tapeway, request
-from tests.process.strace import struck_in
+from tests.process.strace import killed_at
 from tests.support.raw_client import RawClient
 
 CLIENTS = 6
@@ -42,7 +42,7 @@ async def test_a_kill_in_the_middle_of_writing_the_final_file_loses_nothing(
             kept["/first"] = (await tapeway.ask("/first")).body
         async with Tapeway(tmp_path, *options) as tapeway:
             kept["/second"] = (await tapeway.ask("/second")).body
-            async with struck_in(tapeway.pid, calls):
+            async with killed_at(tapeway.pid, calls):
                 await _broken_off(tapeway)
             assert await tapeway.ended() == -signal.SIGKILL
         async with Tapeway(tmp_path, "--mode", "replay") as tapeway:

@@ -1,9 +1,6 @@
 """A crash at any moment: all that was acknowledged is there afterwards, large bodies among it."""
 
 import os
-import random
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
@@ -17,10 +14,7 @@ from tapeway.stores.file.cassette import FileCassette
 from tapeway.stores.file.journal import payload_of
 from tests.stores.file.crashed_folder import WatchedDisk
 from tests.stores.large_bodies import assets, body, contents, large, name
-from tests.stores.recording_process import AT_ONCE
 from tests.stores.recordings import HEAD, answers, bodies, recording
-
-PROJECT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -100,22 +94,6 @@ def test_the_model_sees_a_sync_that_is_left_out(
     )
 
 
-@pytest.mark.slow
-def test_what_a_killed_process_acknowledged_is_there(tmp_path: Path) -> None:
-    """Killed at random moments under load, again and again over one cassette."""
-    chance = random.Random(2026)
-    kept: list[int] = []
-    for start in range(0, 80_000, 10_000):
-        told = _write_until_killed(tmp_path, start, after=chance.randrange(60))
-
-        found = [int(body[11:-1]) for body in bodies_of(tmp_path)]
-        assert found == sorted(set(found))
-        assert set(kept) | set(told) <= set(found)
-        assert len(found) <= len(kept) + len(told) + AT_ONCE
-        kept = found
-    assert len(kept) > 100
-
-
 def bodies_of(folder: Path) -> list[bytes]:
     found = FileCassette(folder, "x").load(writable=False)
     return bodies(found) if found else []
@@ -130,18 +108,6 @@ def _record(disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch) -> None:
             cassette.append(HEAD, [payload_of(recording(number)) for number in batch])
             disk.acknowledged.extend(answers(*batch))
         cassette.release()
-
-
-def _write_until_killed(root: Path, start: int, *, after: int) -> list[int]:
-    command = [sys.executable, "-m", "tests.stores.recording_process", str(root), "x", str(start)]
-    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "ready\n"
-        told = [int(writer.stdout.readline()) for _ in range(after)]
-        writer.kill()
-        # A last line may be cut where the process was.
-        rest = writer.stdout.read().rpartition("\n")[0]
-        return told + [int(line) for line in rest.split()]
 
 
 def found_in(folder: Path) -> list[bytes]:

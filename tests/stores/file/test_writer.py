@@ -4,11 +4,9 @@ import asyncio
 import json
 import logging
 import os
-import sys
 import threading
 from itertools import count, takewhile
 from pathlib import Path
-from subprocess import PIPE
 
 import pytest
 
@@ -18,9 +16,8 @@ from tapeway.formats.native.document import save
 from tapeway.stores.file.cassette import FileCassette
 from tapeway.stores.file.journal import payload_of
 from tapeway.stores.file.store import FileStore
+from tests.stores.crashes.recording_process import writers
 from tests.stores.recordings import HEAD, answers, bodies, record, recording
-
-PROJECT = Path(__file__).parents[3]
 
 
 async def test_a_second_writer_is_told_who_holds_the_cassette(files: FileStore, root: Path) -> None:
@@ -40,17 +37,12 @@ async def test_a_second_writer_is_told_who_holds_the_cassette(files: FileStore, 
 async def test_another_process_cannot_write_until_the_holder_is_gone(
     files: FileStore, root: Path
 ) -> None:
-    command = (sys.executable, "-m", "tests.stores.recording_process", str(root), "x", "0")
-    writer = await asyncio.create_subprocess_exec(*command, cwd=PROJECT, stdout=PIPE)
-    assert writer.stdout is not None
-    assert await writer.stdout.readline() == b"ready\n"
-    with pytest.raises(CassetteLocked, match=f"process {writer.pid} records"):
-        await files.load("x", writable=True)
-    await writer.stdout.readline()
-    assert bodies(await files.load("x", writable=False))[:1] == answers(0)
-    await files.release("x")
-    writer.kill()
-    await writer.communicate()
+    with writers(f"file:{root}", [0]) as (writer,):
+        with pytest.raises(CassetteLocked, match=f"process {writer.pid} records"):
+            await files.load("x", writable=True)
+        writer.acknowledged(1)
+        assert bodies(await files.load("x", writable=False))[:1] == answers(0)
+        await files.release("x")
 
     assert bodies(await files.load("x", writable=True))[:1] == answers(0)
 

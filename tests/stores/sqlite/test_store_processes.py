@@ -1,13 +1,8 @@
 """Several processes of a machine on one SQLite file, and what becomes of those that are stopped."""
 
-import os
-import random
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -18,10 +13,9 @@ from tapeway.stores.sqlite.coordination.heartbeat import LOST_S
 from tapeway.stores.sqlite.coordination.members import STALE_S
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.process.serving import eventually
-from tests.stores.recording_process import AT_ONCE
 from tests.stores.recordings import HEAD, recording
 from tests.stores.shared_instances import WANTED, found_indexes, key, stepped
-from tests.stores.sqlite.other_process import PROJECT, peers
+from tests.stores.sqlite.other_process import peers
 
 
 class Clock:
@@ -222,67 +216,6 @@ async def test_an_instance_knows_when_it_is_out_of_touch(store: SqliteStore, clo
     clock.ahead = LOST_S + 1
     assert not in_touch()
     await eventually(in_touch)
-
-
-@pytest.mark.slow
-async def test_what_killed_processes_acknowledged_is_there(file: Path) -> None:
-    """Three at a time under load, killed at random moments, again and again."""
-    chance = random.Random(2026)
-    told: set[int] = set()
-    for start in range(3):
-        with _writers(file, start, 3) as writers:
-            for each in writers:
-                assert each.stdout is not None
-                told |= {int(each.stdout.readline()) for _ in range(chance.randrange(1, 40))}
-            for each in writers:
-                os.kill(each.pid, signal.SIGKILL)
-            for each in writers:
-                assert each.stdout is not None
-                rest = each.stdout.read().rpartition("\n")[0]
-                told |= {int(line) for line in rest.split()}
-
-    store = SqliteStore(file)
-    await store.open()
-    try:
-        assert await store.check() == []
-        found = found_indexes(await store.page("x", after=None, limit=100_000))
-    finally:
-        await store.close()
-    assert told <= set(found)
-    assert len(found) == len(set(found)) <= len(told) + 3 * 3 * AT_ONCE
-
-
-@contextmanager
-def _writers(file: Path, turn: int, count: int) -> Iterator[list["subprocess.Popen[str]"]]:
-    with ExitStack() as stack:
-        started = [
-            stack.enter_context(
-                subprocess.Popen(
-                    [
-                        *(
-                            sys.executable,
-                            "-m",
-                            "tests.stores.recording_process",
-                            f"sqlite:{file}",
-                            "x",
-                        ),
-                        str((turn * count + number) * 100_000),
-                    ],
-                    cwd=PROJECT,
-                    text=True,
-                    stdout=subprocess.PIPE,
-                )
-            )
-            for number in range(count)
-        ]
-        for each in started:
-            assert each.stdout is not None
-            assert each.stdout.readline() == "ready\n"
-        try:
-            yield started
-        finally:
-            for each in started:
-                each.kill()
 
 
 async def test_who_steered_goes_on_hearing_of_the_others(store: SqliteStore, clock: Clock) -> None:

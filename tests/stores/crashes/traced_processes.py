@@ -14,51 +14,35 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.process.strace import skip_where_forbidden
+from tests.process.strace import Injection, skip_where_forbidden
 
 PROJECT = Path(__file__).parents[3]
-_PATIENCE_S = 30
-
-
-@dataclass(frozen=True, slots=True)
-class Strike:
-    """What happens at which call, counted in each thread for itself."""
-
-    calls: str
-    what: str
-    nth: int
-
-    @property
-    def options(self) -> list[str]:
-        """How strace is told."""
-        inject = f"inject={self.calls}:{self.what}:when={self.nth}"
-        return ["-e", f"trace={self.calls}", "-e", inject]
+_PATIENCE_S = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a process ended, what it said, and whether the call was reached."""
+    """How a process ended, the lines it wrote, and whether the call was reached."""
 
     killed: bool
-    said: list[str]
-    struck: bool
+    lines: list[str]
+    reached: bool
 
 
-class Nursery:
-    """Runs the errand on files given to it, a process for each."""
+class ForkServer:
+    """Runs the fixed work on stores given to it, in a process for each."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
-    def run(self, file: Path, strike: Strike | None) -> Outcome:
-        """One process, from its beginning to its end."""
-        trace = file.with_suffix(".trace")
-        said = file.with_suffix(".said")
-        pid = int(self._ask(f"{file}\t{said}"))
+    def run(self, url: str, folder: Path, injection: Injection | None) -> Outcome:
+        """One process, from its beginning to its end; its files are written into the folder."""
+        trace, output = folder / "trace", folder / "output"
+        pid = int(self._ask(f"{url}\t{output}"))
         strace = None
-        if strike is not None:
+        if injection is not None:
             strace = subprocess.Popen(
-                ["strace", "-f", "-q", "-o", trace, *strike.options, "-p", str(pid)],
+                ["strace", "-f", "-q", "-o", trace, *injection.options, "-p", str(pid)],
                 stderr=subprocess.PIPE,
             )
             _wait_until_traced(pid)
@@ -68,9 +52,9 @@ class Nursery:
             strace.stderr.close()
             strace.wait(_PATIENCE_S)
         text = trace.read_text() if strace is not None else ""
-        struck = re.search(r"\(INJECTED\)|\+\+\+ killed by SIGKILL", text) is not None
-        lines = said.read_text().splitlines() if said.exists() else []
-        return Outcome(os.WIFSIGNALED(status), lines, struck)
+        reached = re.search(r"\(INJECTED\)|\+\+\+ killed by SIGKILL", text) is not None
+        lines = output.read_text().splitlines() if output.exists() else []
+        return Outcome(os.WIFSIGNALED(status), lines, reached)
 
     def _ask(self, line: str) -> str:
         assert self._process.stdin is not None
@@ -83,17 +67,17 @@ class Nursery:
 
 
 @contextmanager
-def nursery() -> Iterator[Nursery]:
+def fork_server() -> Iterator[ForkServer]:
     """The process that forks them; skips the test where tracing is not allowed."""
     skip_where_forbidden()
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.stores.sqlite.failing_calls"],
+        [sys.executable, "-m", "tests.stores.crashes.traced_processes"],
         cwd=PROJECT,
         text=True,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as process:
-        yield Nursery(process)
+        yield ForkServer(process)
         assert process.stdin is not None
         process.stdin.close()
         process.wait(_PATIENCE_S)
@@ -109,16 +93,19 @@ def _wait_until_traced(pid: int) -> None:
 def _serve() -> None:
     import asyncio
 
-    from tests.stores.sqlite import fixed_work
+    # What a store is made of is imported here, once, and by none of the processes.
+    from tapeway.stores.file import store as _file  # noqa: F401
+    from tapeway.stores.sqlite import store as _sqlite  # noqa: F401
+    from tests.stores.crashes import fixed_work
 
     for line in sys.stdin:
-        file, said = line.rstrip("\n").split("\t")
+        url, output = line.rstrip("\n").split("\t")
         ready, go = os.pipe()
         if (pid := os.fork()) == 0:
             os.close(go)
             os.read(ready, 1)
-            out = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            asyncio.run(fixed_work.work(Path(file), out))
+            out = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            asyncio.run(fixed_work.work(url, out))
             os._exit(0)
         os.close(ready)
         sys.stdout.write(f"{pid}\n")

@@ -5,7 +5,6 @@ import os
 import signal
 import struct
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +14,9 @@ import pytest
 
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.opening import open_store
+from tests.stores.crashes.recording_process import writers
 from tests.stores.recordings import bodies
 from tests.stores.small_disks import mount
-
-PROJECT = Path(__file__).parents[2]
 
 # ext4's own emergency stop: what has not reached the disk by now never will.
 _SHUTDOWN = 0x8004587D
@@ -31,19 +29,19 @@ _WITHOUT_FLUSHING = struct.pack("I", 2)
 async def test_what_was_acknowledged_survives_the_power(
     tmp_path: Path, store: str, recordings: int
 ) -> None:
-    told, found = await _after_the_power_went(tmp_path, store, recordings)
+    acknowledged, found = await _after_the_power_went(tmp_path, store, recordings)
 
-    assert len(told) >= recordings
-    assert set(told) <= set(found)
+    assert len(acknowledged) >= recordings
+    assert set(acknowledged) <= set(found)
     assert found == sorted(set(found))
 
 
 @pytest.mark.slow
 async def test_without_syncs_recordings_would_be_lost(tmp_path: Path) -> None:
     """The negative control: a disk that loses nothing would prove nothing."""
-    told, found = await _after_the_power_went(tmp_path, "sqlite:", 40, "careless")
+    acknowledged, found = await _after_the_power_went(tmp_path, "sqlite:", 40, "careless")
 
-    assert not set(told) <= set(found)
+    assert not set(acknowledged) <= set(found)
 
 
 async def _after_the_power_went(
@@ -54,12 +52,12 @@ async def _after_the_power_went(
     _make_disk(image)
     url = f"{store}{disk}/cassettes"
     with _mounted(image, disk):
-        told = _record_until_the_power_goes(disk, recordings, url, *how)
+        acknowledged = _record_until_the_power_goes(disk, recordings, url, *how)
     with _mounted(image, disk):
         try:
-            return told, await _numbers(url)
+            return acknowledged, await _numbers(url)
         except CassetteCorrupt:
-            return told, []
+            return acknowledged, []
 
 
 async def _numbers(url: str) -> list[int]:
@@ -73,21 +71,16 @@ async def _numbers(url: str) -> list[int]:
 
 
 def _record_until_the_power_goes(disk: Path, recordings: int, url: str, *how: str) -> list[int]:
-    command = [sys.executable, "-m", "tests.stores.recording_process", url, "x", "0", *how]
-    with subprocess.Popen(
-        command, cwd=PROJECT, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "ready\n"
-        told = [int(writer.stdout.readline()) for _ in range(recordings)]
+    with writers(url, [0], *how) as (writer,):
+        acknowledged = writer.acknowledged(recordings)
         # At rest: a sync under way in the very moment of the stop reports success, and is not.
-        writer.send_signal(signal.SIGSTOP)
+        os.kill(writer.pid, signal.SIGSTOP)
         _wait_until_stopped(writer.pid)
         folder = os.open(disk, os.O_RDONLY)
         fcntl.ioctl(folder, _SHUTDOWN, _WITHOUT_FLUSHING)
         os.close(folder)
         writer.kill()
-        return told + [int(line) for line in writer.stdout.read().rpartition("\n")[0].split()]
+        return acknowledged + writer.rest()
 
 
 def _wait_until_stopped(pid: int) -> None:
