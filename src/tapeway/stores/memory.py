@@ -6,13 +6,11 @@ were, number by position on `save` and `release`, and never hand out its own liv
 
 import asyncio
 import copy
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
 
-from tapeway.body_files import Temporary
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.model.cassette import CassetteHead, CassetteStat, Recording, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
@@ -22,6 +20,7 @@ from tapeway.formats.cassette_file import JSON
 from tapeway.formats.native import document
 from tapeway.ports import Capabilities
 from tapeway.stores.file.journal import payload_of
+from tapeway.stores.shared.large_bodies import write_temporary
 from tapeway.stores.shared.recording_order import RecordingOrder
 from tapeway.stores.shared.serialize import document_of, text_of
 
@@ -70,7 +69,8 @@ class MemoryStore:
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
         """In a temporary file that goes when no recording refers to it any more."""
         self._found(name)
-        return await asyncio.to_thread(_kept, pieces)
+        file, _ = await asyncio.to_thread(write_temporary, pieces)
+        return file
 
     async def save(self, name: str, cassette: StoredCassette) -> None:
         self._found(name)
@@ -114,12 +114,3 @@ def _stored(found: _Kept) -> StoredCassette:
 
 def _numbered(items: Iterable[AnyInteraction]) -> RecordingOrder[AnyInteraction]:
     return RecordingOrder(enumerate(replace(each, index=i) for i, each in enumerate(items)))
-
-
-def _kept(pieces: Iterable[bytes]) -> BodyFile:
-    file, size, digest = Temporary(None), 0, hashlib.sha256()
-    for piece in pieces:
-        file.write(piece)
-        digest.update(piece)
-        size += len(piece)
-    return BodyFile("", size, digest.hexdigest(), hold=file)

@@ -159,8 +159,8 @@ async def test_a_token_that_was_changed_meanwhile_is_an_error_of_the_store() -> 
     async with far_side(MemoryStore(), TOKEN) as far:
         store = far.store()
         await store.open()
-        assert store._caller._session is not None
-        store._caller._session.headers["Authorization"] = "Bearer another"
+        assert store._client._session is not None
+        store._client._session.headers["Authorization"] = "Bearer another"
 
         with pytest.raises(StoreError, match="does not take this token"):
             await store.append("x", HEAD, recording(0))

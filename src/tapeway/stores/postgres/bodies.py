@@ -18,7 +18,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.stores.postgres.pool import Pool, Session
-from tapeway.stores.shared.columns import equal_pieces
+from tapeway.stores.shared.large_bodies import equal_pieces
 
 _PIECES_AT_ONCE = 4
 _GRACE_S = 3600.0

@@ -1,13 +1,10 @@
-"""Large bodies of a remote store: on their way there, and copies of those that came from there.
+"""Large bodies of a remote store: their upload, and their download when they are read.
 
-A body comes when it is read, into a file without a name: nothing is left behind however the process
-ends. Those lately read are at hand.
+A body is downloaded into a file without a name: nothing is left behind however the process ends.
 """
 
 import asyncio
 import hashlib
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextvars import copy_context
@@ -20,45 +17,42 @@ from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreAway, closed
 from tapeway.stores.remote.client import RemoteClient, path_of
 from tapeway.stores.remote.errors import RemoteRefused, unexpected
+from tapeway.stores.shared.large_bodies import TemporaryFileCache, write_temporary
 
-_AT_HAND = 256 * 1024 * 1024
-_MOST = 64
+_CACHED_FILES = 64
 """Each is a descriptor."""
 
-_AT_ONCE = 4
+_DOWNLOADS_AT_ONCE = 4
 
 
 class RemoteBodies:
-    """Those of one store."""
+    """The large bodies of one store. Those last used stay here as temporary files."""
 
-    def __init__(self, caller: RemoteClient) -> None:
-        self._caller = caller
-        self._couriers: ThreadPoolExecutor | None = None
-        self._guard = threading.Lock()
-        self._at_hand: OrderedDict[str, tuple[Temporary, int]] = OrderedDict()
+    def __init__(self, client: RemoteClient) -> None:
+        self._client = client
+        self._threads: ThreadPoolExecutor | None = None
+        self._cached = TemporaryFileCache(max_files=_CACHED_FILES)
 
     def open(self) -> None:
         """Let bodies be read from now on."""
-        self._couriers = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tapeway-bodies")
+        self._threads = ThreadPoolExecutor(_DOWNLOADS_AT_ONCE, thread_name_prefix="tapeway-bodies")
 
     def close(self) -> None:
-        """Let go of what is at hand."""
-        couriers, self._couriers = self._couriers, None
-        if couriers is not None:
-            couriers.shutdown(wait=False, cancel_futures=True)
-        with self._guard:
-            self._at_hand.clear()
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(wait=False, cancel_futures=True)
+        self._cached.clear()
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
-        """A body, durable on the far side on return. Raises StoreError, and what `pieces` raises."""
+        """A body, durable at the remote tapeway. Raises StoreError, and what `pieces` raises."""
         path_of(name)
-        file, held = await asyncio.to_thread(_written, pieces)
-        await self.send(name, file)
-        return replace(file, hold=RemoteBodyFile(self, name, file, held))
+        file, own = await asyncio.to_thread(write_temporary, pieces)
+        await self.upload(name, file)
+        return replace(file, hold=RemoteBodyFile(self, name, file, own))
 
-    async def send(self, name: str, file: BodyFile) -> None:
-        """Have a body on the far side, for an interaction that comes next."""
-        said = await self._caller.ask(
+    async def upload(self, name: str, file: BodyFile) -> None:
+        """Send a body for an interaction that is sent next."""
+        answer = await self._client.ask(
             "PUT",
             f"{path_of(name)}/bodies/{file.digest}",
             headers={
@@ -67,71 +61,54 @@ class RemoteBodies:
             },
             body=lambda: stream(file),
         )
-        if said != {"sha256": file.digest, "size": file.size}:
-            raise unexpected(self._caller.shown)
+        if answer != {"sha256": file.digest, "size": file.size}:
+            raise unexpected(self._client.shown)
 
-    def lend(self, name: str, item: AnyInteraction) -> AnyInteraction:
-        """The interaction with its large bodies within reach."""
-        return replace_large_bodies(item, lambda file: self._lent(name, file))
+    def with_bodies(self, name: str, item: AnyInteraction) -> AnyInteraction:
+        """The interaction with large bodies that are downloaded when they are opened."""
+        return replace_large_bodies(
+            item, lambda file: replace(file, hold=RemoteBodyFile(self, name, file))
+        )
 
     def fetch(self, name: str, file: BodyFile) -> Temporary:
         """A body's file. Raises CassetteCorrupt where it is gone, StoreError."""
-        if (found := self._found(file)) is not None:
+        if (found := self._cached.get(file.digest)) is not None:
             return found
-        if (couriers := self._couriers) is None:
-            raise closed(self._caller.shown)
+        if (threads := self._threads) is None:
+            raise closed(self._client.shown)
         # On a loop of its own: whoever asks is in some thread, and may be on the store's loop.
-        errand = partial(self._errand, name, file)
+        download = partial(self._download, name, file)
         try:
-            return couriers.submit(copy_context().run, errand).result()
+            return threads.submit(copy_context().run, lambda: asyncio.run(download())).result()
         except CancelledError:
-            raise closed(self._caller.shown) from None
+            raise closed(self._client.shown) from None
 
-    def hand(self, file: BodyFile, held: Temporary) -> None:
-        """Have a body at hand for a while."""
-        with self._guard:
-            self._at_hand[file.digest] = held, file.size
-            while (
-                len(self._at_hand) > _MOST
-                or sum(size for _, size in self._at_hand.values()) > _AT_HAND
-            ):
-                self._at_hand.popitem(last=False)
+    def cache(self, file: BodyFile, temporary: Temporary) -> None:
+        """Keep a body here for a while."""
+        self._cached.add(file.digest, temporary, file.size)
 
-    def _found(self, file: BodyFile) -> Temporary | None:
-        with self._guard:
-            if (found := self._at_hand.get(file.digest)) is None:
-                return None
-            self._at_hand.move_to_end(file.digest)
-            return found[0]
-
-    def _lent(self, name: str, file: BodyFile) -> BodyFile:
-        return replace(file, hold=RemoteBodyFile(self, name, file))
-
-    def _errand(self, name: str, file: BodyFile) -> Temporary:
-        return asyncio.run(self._fetched(name, file))
-
-    async def _fetched(self, name: str, file: BodyFile) -> Temporary:
-        if (found := self._found(file)) is not None:
+    async def _download(self, name: str, file: BodyFile) -> Temporary:
+        if (found := self._cached.get(file.digest)) is not None:
             return found
-        caller = self._caller.another()
-        await caller.open()
+        client = self._client.another()
+        await client.open()
         try:
-            held = await caller.again(lambda: _come(caller, name, file))
+            temporary = await client.again(lambda: _downloaded(client, name, file))
         except RemoteRefused as exc:
-            if exc.said not in ("no_body", "no_cassette"):
+            if exc.remote_code not in ("no_body", "no_cassette"):
                 raise
             raise CassetteCorrupt(
-                f"{caller.shown}: the large body sha256-{file.digest} of cassette '{name}' is "
+                f"{client.shown}: the large body sha256-{file.digest} of cassette '{name}' is "
                 "gone, its recording was removed or replaced meanwhile"
             ) from exc
         finally:
-            await caller.close()
-        self.hand(file, held)
-        return held
+            await client.close()
+        self.cache(file, temporary)
+        return temporary
 
 
 class RemoteBodyFile(Temporary):
-    """A body that is asked for when it is opened, unless it has just been sent from here."""
+    """A body that is downloaded when it is opened, unless it is still here from its upload."""
 
     def __init__(
         self, bodies: RemoteBodies, name: str, file: BodyFile, own: Temporary | None = None
@@ -145,29 +122,20 @@ class RemoteBodyFile(Temporary):
         own = self._own
         return (self._bodies.fetch(self._name, self._file) if own is None else own).open()
 
-    def sent(self) -> None:
-        """A recording refers to it on the far side: the copy that lies here may go."""
+    def release(self) -> None:
+        """Give its file to the cache: a recording at the remote tapeway refers to it now."""
         if self._own is not None:
-            self._bodies.hand(self._file, self._own)
+            self._bodies.cache(self._file, self._own)
             self._own = None
 
 
-async def _come(caller: RemoteClient, name: str, file: BodyFile) -> Temporary:
-    held, digest, size = Temporary(None), hashlib.sha256(), 0
-    async with caller.pieces(f"{path_of(name)}/bodies/{file.digest}") as pieces:
+async def _downloaded(client: RemoteClient, name: str, file: BodyFile) -> Temporary:
+    temporary, digest, size = Temporary(None), hashlib.sha256(), 0
+    async with client.pieces(f"{path_of(name)}/bodies/{file.digest}") as pieces:
         async for piece in pieces:
             digest.update(piece)
             size += len(piece)
-            held.write(piece)
+            temporary.write(piece)
     if (size, digest.hexdigest()) != (file.size, file.digest):
-        raise StoreAway(f"{caller.shown} sent another body than the one asked for")
-    return held
-
-
-def _written(pieces: Iterable[bytes]) -> tuple[BodyFile, Temporary]:
-    held, digest, size = Temporary(None), hashlib.sha256(), 0
-    for piece in pieces:
-        digest.update(piece)
-        size += len(piece)
-        held.write(piece)
-    return BodyFile("", size, digest.hexdigest(), hold=held), held
+        raise StoreAway(f"{client.shown} sent another body than the one asked for")
+    return temporary

@@ -1,9 +1,7 @@
-"""Calls another tapeway's admin API: bounded in time, repeated where that is safe.
+"""A client of another tapeway's admin API: its address, and calls that are retried.
 
-A call is repeated when the far side could not be reached, broke off, was silent, or said that it
-cannot at the moment; so each one is made such that it may be carried out twice.
-
-Where another tapeway's admin listener is, and with which token it is called.
+A call is retried when the remote tapeway cannot be reached, breaks off, is silent, or answers that
+it cannot at the moment. Every call is one that may be carried out twice.
 """
 
 import asyncio
@@ -29,21 +27,21 @@ CA = "TAPEWAY_STORE_CA"
 T = TypeVar("T")
 
 Body = Callable[[], AsyncIterator[bytes]]
-"""Makes a body anew for each time it is sent."""
+"""Makes the body of a request, once for each time it is sent."""
 API = "/api/v1"
 
 ATTEMPT = "Tapeway-Attempt"
 """Which try of a call this is: from the second on it may have been carried out before."""
 
 PATIENCE_S = 8.0
-"""So long a call is tried again before the store counts as away."""
+"""So long a call is retried before the store counts as away."""
 
 SILENCE_S = 20.0
-"""So long the far side may say nothing."""
+"""So long the remote tapeway may send nothing."""
 _CONNECT_S = 3.0
 _FIRST_PAUSE_S = 0.1
-_MOST_ANSWER = 16 * 1024 * 1024
-_PIECE = 256 * 1024
+_MAX_ANSWER_BYTES = 16 * 1024 * 1024
+_PIECE_BYTES = 256 * 1024
 _UNTRUSTED = aiohttp.ClientConnectorCertificateError
 _ANOTHER_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 _ERRORS = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
@@ -51,7 +49,7 @@ _ERRORS = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
 
 @dataclass(frozen=True, slots=True)
 class RemoteAddress:
-    """`root` is what paths of the API are put behind; `shown` says no token."""
+    """`root` is the URL that paths of the API are appended to; it holds no token."""
 
     root: str
     token: str | None = field(default=None, repr=False)
@@ -62,7 +60,7 @@ class RemoteAddress:
         return self.root
 
     def tls(self) -> ssl.SSLContext | bool:
-        """What certificates are checked against. Raises ConfigError for what holds none."""
+        """How certificates are checked. Raises ConfigError for a bundle that cannot be read."""
         if self.ca is None:
             return True
         try:
@@ -80,7 +78,7 @@ def address_of(url: str, token: str | None = None, ca: str | None = None) -> Rem
     """
     try:
         parts = urlsplit(url)
-        # Looked at here, since it may raise.
+        # Read here, since it may raise.
         port = parts.port
         host = parts.hostname
     except ValueError:
@@ -120,7 +118,7 @@ class RemoteClient:
         self._session: aiohttp.ClientSession | None = None
 
     def another(self) -> "RemoteClient":
-        """One of the same address for another event loop, not yet open."""
+        """A client of the same address for another event loop, not yet open."""
         return RemoteClient(self._address, self._patience_s, self._silence_s)
 
     async def open(self) -> None:
@@ -153,9 +151,9 @@ class RemoteClient:
         body: Body | None = None,
         once: bool = False,
     ) -> dict[str, Json]:
-        """What a call answers. Raises StoreAway, Refused, other StoreErrors, ConfigError.
+        """The JSON object a call answers with; `once` does not retry it.
 
-        `once` tries it one time only.
+        Raises StoreAway, RemoteRefused, NotAllowed and other StoreErrors.
         """
 
         tries = count(1)
@@ -174,7 +172,7 @@ class RemoteClient:
         once: bool = False,
         patience_s: float | None = None,
     ) -> T:
-        """What an attempt gives, tried again as long as the far side may still come back.
+        """What an attempt gives, retried for a while as long as the remote tapeway is away.
 
         Raises StoreAway, and whatever else an attempt raises.
         """
@@ -198,7 +196,7 @@ class RemoteClient:
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The body of a GET as it comes, to be used in an attempt. Raises what `ask` does."""
         async with self._asked("GET", path, query, None, None) as response:
-            yield response.content.iter_chunked(_PIECE)
+            yield response.content.iter_chunked(_PIECE_BYTES)
 
     @asynccontextmanager
     async def _asked(
@@ -227,7 +225,7 @@ class RemoteClient:
         found = bytearray()
         async for piece in response.content.iter_any():
             found += piece
-            if len(found) > _MOST_ANSWER:
+            if len(found) > _MAX_ANSWER_BYTES:
                 raise unexpected(self.shown)
         return bytes(found)
 
@@ -245,5 +243,5 @@ class RemoteClient:
 
 
 def path_of(name: str) -> str:
-    """Where a cassette is found below the API. Raises RequestError for a name that is none."""
+    """The path of a cassette below the API. Raises RequestError for a name that is none."""
     return f"/cassettes/{quote(check_cassette_name(name), safe='')}"

@@ -1,7 +1,7 @@
-"""Cassettes of a remote store as they come from there: whole, or bit by bit.
+"""Cassettes as the remote tapeway sends them: whole, or page by page.
 
-Who goes through one bit by bit reads from one answer as long as that lasts, and goes on behind what
-came where it broke off: the far side looks through its cassette once.
+All pages of a cassette come from one open response, so that the remote tapeway goes through it
+once. A response that breaks off is asked for again from the last interaction that came.
 """
 
 import asyncio
@@ -19,89 +19,89 @@ from tapeway.stores.remote.client import RemoteClient, path_of
 from tapeway.stores.remote.errors import RemoteRefused
 
 _IDLE_S = 60.0
-"""What nobody has read on from for so long tells of another time."""
+"""A response that nobody has read from for so long may be out of date: it is asked for anew."""
 
 
-class Copies:
-    """Those of one store."""
+class CassetteCopies:
+    """The copies of one store's cassettes."""
 
-    def __init__(self, caller: RemoteClient, bodies: RemoteBodies) -> None:
-        self._caller = caller
+    def __init__(self, client: RemoteClient, bodies: RemoteBodies) -> None:
+        self._client = client
         self._bodies = bodies
-        self._open: dict[str, _Way] = {}
+        self._open: dict[str, _OpenCopy] = {}
 
     async def close(self) -> None:
         for name in list(self._open):
             await self.forget(name)
 
     async def forget(self, name: str) -> None:
-        """Whoever went through this cassette has ended."""
-        if (way := self._open.pop(name, None)) is not None:
-            await way.close()
+        """End the response that pages of this cassette come from."""
+        if (copy := self._open.pop(name, None)) is not None:
+            await copy.close()
 
     async def whole(self, name: str) -> tuple[jsonl.CopyEnd, list[AnyInteraction]] | None:
         """All of it, or None where there is none. Raises StoreError."""
 
         async def attempt() -> tuple[jsonl.CopyEnd, list[AnyInteraction]]:
             reader, items = jsonl.CopyReader(remember=True), list[AnyInteraction]()
-            async with self._caller.pieces(f"{path_of(name)}/copy") as pieces:
+            async with self._client.pieces(f"{path_of(name)}/copy") as pieces:
                 async for piece in pieces:
                     items += await asyncio.to_thread(reader.feed, piece)
-            return _ended(reader, self._caller.shown, name), items
+            return _checked_end(reader, self._client.shown, name), items
 
         try:
-            end, items = await self._caller.again(attempt)
+            end, items = await self._client.again(attempt)
         except RemoteRefused as exc:
-            if exc.said == "no_cassette":
+            if exc.remote_code == "no_cassette":
                 return None
             raise
         except FormatFault as exc:
             raise self._unreadable(name, exc) from exc
-        return end, [self._bodies.lend(name, item) for item in items]
+        return end, [self._bodies.with_bodies(name, item) for item in items]
 
     async def page(self, name: str, after: int | None, limit: int) -> list[TakenRecording]:
-        """Some in order, behind one or from the first on. Raises CassetteEdited, StoreError."""
-        way = self._open.pop(name, None)
-        if way is not None and (way.after != after or way.stale):
-            await way.close()
-            way = None
+        """Recordings in order, behind one or from the first on. Raises CassetteEdited, StoreError."""
+        copy = self._open.pop(name, None)
+        if copy is not None and (copy.after != after or copy.stale):
+            await copy.close()
+            copy = None
 
         async def attempt() -> list[AnyInteraction]:
-            nonlocal way
-            if way is None:
-                way = _Way(self._caller, name, after)
+            nonlocal copy
+            if copy is None:
+                copy = _OpenCopy(self._client, name, after)
             try:
-                return await way.take(limit)
+                return await copy.read(limit)
             except BaseException:
-                await way.close()
-                way = None
+                await copy.close()
+                copy = None
                 raise
 
         try:
-            items = await self._caller.again(attempt)
+            items = await self._client.again(attempt)
         except RemoteRefused as exc:
-            if exc.said == "no_cassette":
+            if exc.remote_code == "no_cassette":
                 return []
             raise
         except FormatFault as exc:
             raise self._unreadable(name, exc) from exc
-        if way is not None:
+        if copy is not None:
             if items:
-                self._open[name] = way
+                self._open[name] = copy
             else:
-                await way.close()
-        return [TakenRecording(self._bodies.lend(name, item)) for item in items]
+                await copy.close()
+        return [TakenRecording(self._bodies.with_bodies(name, item)) for item in items]
 
     def _unreadable(self, name: str, exc: FormatFault) -> StoreError:
-        return StoreError(f"{self._caller.shown}: cassette '{name}' cannot be read: {exc}")
+        return StoreError(f"{self._client.shown}: cassette '{name}' cannot be read: {exc}")
 
 
-class _Way:
-    """A way through one cassette; `after` is the index it has come to."""
+class _OpenCopy:
+    """A response with the copy of a cassette; `after` is the index of the last one read."""
 
-    def __init__(self, caller: RemoteClient, name: str, after: int | None) -> None:
+    def __init__(self, client: RemoteClient, name: str, after: int | None) -> None:
         self.after = after
-        self._caller = caller
+        self._client = client
         self._name = name
         self._stack = AsyncExitStack()
         self._reader = jsonl.CopyReader()
@@ -117,26 +117,26 @@ class _Way:
     async def close(self) -> None:
         await self._stack.aclose()
 
-    async def take(self, limit: int) -> list[AnyInteraction]:
+    async def read(self, limit: int) -> list[AnyInteraction]:
         if self._pieces is None:
             query = {} if self.after is None else {"after": str(self.after)}
             path = f"{path_of(self._name)}/copy"
-            self._pieces = await self._stack.enter_async_context(self._caller.pieces(path, query))
+            self._pieces = await self._stack.enter_async_context(self._client.pieces(path, query))
         while len(self._waiting) < limit and not self._ended:
             piece = await anext(self._pieces, b"")
             if piece:
                 self._waiting += await asyncio.to_thread(self._reader.feed, piece)
             else:
-                _ended(self._reader, self._caller.shown, self._name)
+                _checked_end(self._reader, self._client.shown, self._name)
                 self._ended = True
-        taken = [self._waiting.popleft() for _ in range(min(limit, len(self._waiting)))]
-        if taken:
-            self.after = taken[-1].index
+        page = [self._waiting.popleft() for _ in range(min(limit, len(self._waiting)))]
+        if page:
+            self.after = page[-1].index
         self._used_at = asyncio.get_running_loop().time()
-        return taken
+        return page
 
 
-def _ended(reader: jsonl.CopyReader, shown: str, name: str) -> jsonl.CopyEnd:
+def _checked_end(reader: jsonl.CopyReader, shown: str, name: str) -> jsonl.CopyEnd:
     try:
         return reader.finish()
     except jsonl.IncompleteCopy as exc:

@@ -1,4 +1,4 @@
-"""What an error of the far side means here."""
+"""Responses of the remote tapeway as errors of the store."""
 
 from tapeway.core.json_text import Json, NotJson, parse
 from tapeway.errors import (
@@ -11,7 +11,7 @@ from tapeway.errors import (
     StorePoisoned,
 )
 
-_CHILDREN: dict[str, type[StoreError]] = {
+_ERRORS_BY_CODE: dict[str, type[StoreError]] = {
     "cassette_corrupt": CassetteCorrupt,
     "cassette_edited": CassetteEdited,
     "cassette_locked": CassetteLocked,
@@ -20,20 +20,20 @@ _CHILDREN: dict[str, type[StoreError]] = {
 
 
 class RemoteRefused(StoreError):
-    """Something that is for the caller to understand: `said` is the far side's own code."""
+    """The remote tapeway refused a request; `remote_code` is the code of its error."""
 
-    def __init__(self, message: str, said: str) -> None:
+    def __init__(self, message: str, remote_code: str) -> None:
         super().__init__(message)
-        self.said = said
+        self.remote_code = remote_code
 
 
 class NotAllowed(StoreError):
-    """The far side does not let us in."""
+    """The remote tapeway does not take the token."""
 
 
 def refusal(shown: str, status: int, text: bytes) -> StoreError:
-    """The error an answer becomes that is no success."""
-    code, message = _said(text)
+    """The error for a response that is no success."""
+    code, message = _code_and_message(text)
     if status == 401:
         return NotAllowed(
             f"{shown} does not take this token: set TAPEWAY_STORE_TOKEN to the one of its "
@@ -47,8 +47,8 @@ def refusal(shown: str, status: int, text: bytes) -> StoreError:
     message = f"{shown}: {message}"
     if status == 403:
         return NotAllowed(message)
-    if code in _CHILDREN:
-        return _CHILDREN[code](message)
+    if code in _ERRORS_BY_CODE:
+        return _ERRORS_BY_CODE[code](message)
     if status == 507:
         return StoreFull(message)
     if status == 503 and code == "recording_failed":
@@ -59,7 +59,7 @@ def refusal(shown: str, status: int, text: bytes) -> StoreError:
 
 
 def value_of(shown: str, text: bytes) -> dict[str, Json]:
-    """The object a success says. Raises StoreError for anything else."""
+    """The object in a successful response. Raises StoreError for anything else."""
     try:
         value = parse(text)
     except NotJson:
@@ -70,14 +70,14 @@ def value_of(shown: str, text: bytes) -> dict[str, Json]:
 
 
 def unexpected(shown: str) -> StoreError:
-    """The error for a success that does not say what it must."""
+    """The error for a successful response with other content than expected."""
     return StoreError(
         f"{shown} answered what no tapeway of this version answers: see what runs there, and that "
         "nothing in between changes it"
     )
 
 
-def _said(text: bytes) -> tuple[str, str]:
+def _code_and_message(text: bytes) -> tuple[str, str]:
     try:
         value = parse(text)
     except NotJson:

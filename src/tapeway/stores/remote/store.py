@@ -1,7 +1,7 @@
 """Another tapeway's admin API as the store: what is acknowledged here is durable there.
 
-The far side keeps cassettes in whatever its own store is. Several tapeways may record into one
-cassette: recordings are appended one after the other there, and get an index there.
+The remote tapeway keeps cassettes in whatever its own store is. Several tapeways may record into
+one cassette: the remote tapeway appends the recordings one after the other and numbers them.
 """
 
 import asyncio
@@ -27,9 +27,14 @@ from tapeway.formats.native import document
 from tapeway.ports import Capabilities
 from tapeway.stores.remote.bodies import RemoteBodies
 from tapeway.stores.remote.client import PATIENCE_S, SILENCE_S, RemoteAddress, RemoteClient, path_of
-from tapeway.stores.remote.copies import Copies
+from tapeway.stores.remote.copies import CassetteCopies
 from tapeway.stores.remote.errors import NotAllowed, RemoteRefused, unexpected
-from tapeway.stores.remote.upload_queue import Knowledge, There, UploadQueue, Waiting
+from tapeway.stores.remote.upload_queue import (
+    KnownCassette,
+    QueuedRecording,
+    RemoteRecording,
+    UploadQueue,
+)
 from tapeway.stores.shared.serialize import checked, document_of, text_of
 
 log = logging.getLogger(__name__)
@@ -37,7 +42,7 @@ log = logging.getLogger(__name__)
 _PAGE = "1000"
 _BATCH = 64
 _AT_START_S = 2.0
-"""So long one that starts at the same time is waited for."""
+"""So long `open` waits for a remote tapeway that starts at the same time."""
 
 
 class RemoteStore:
@@ -51,25 +56,25 @@ class RemoteStore:
         self.url = address.shown
         self.durability = "remote"
         self.capabilities = Capabilities(bodies=self, paged=self, head_editor=self)
-        self._caller = RemoteClient(address, patience_s, silence_s)
-        self._bodies = RemoteBodies(self._caller)
-        self._copies = Copies(self._caller, self._bodies)
-        self._known: dict[str, Knowledge] = {}
-        self._lines: dict[str, UploadQueue] = {}
+        self._client = RemoteClient(address, patience_s, silence_s)
+        self._bodies = RemoteBodies(self._client)
+        self._copies = CassetteCopies(self._client, self._bodies)
+        self._known: dict[str, KnownCassette] = {}
+        self._queues: dict[str, UploadQueue] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     async def open(self) -> None:
         """Raises ConfigError for what is no tapeway of this version, or does not take the token."""
         if self._tasks is not None:
             return
-        await self._caller.open()
+        await self._client.open()
         try:
-            self.durability = await self._caller.again(self._looked, patience_s=_AT_START_S)
+            self.durability = await self._client.again(self._check_remote, patience_s=_AT_START_S)
         except NotAllowed as exc:
-            await self._caller.close()
+            await self._client.close()
             raise ConfigError(exc.message) from exc
         except BaseException:
-            await self._caller.close()
+            await self._client.close()
             raise
         self._bodies.open()
         self._tasks = await asyncio.TaskGroup().__aenter__()
@@ -89,17 +94,17 @@ class RemoteStore:
             self._tasks = None
             await tasks.__aexit__(None, None, None)
             self._known.clear()
-            self._lines.clear()
+            self._queues.clear()
             await self._copies.close()
             self._bodies.close()
-            await self._caller.close()
+            await self._client.close()
         if failed:
             raise failed[0]
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
-        known = self._knowledge(name)
+        known = self._known_of(name)
         if writable:
-            await self._caller.ask("POST", f"{path_of(name)}/claim")
+            await self._client.ask("POST", f"{path_of(name)}/claim")
             known.claimed = True
         found = await self._copies.whole(name)
         digest = None if found is None else found[0].digest
@@ -109,77 +114,77 @@ class RemoteStore:
                 "was loaded for replay: eject it, so that it is loaded anew"
             )
         if found is None:
-            known.look("", ())
+            known.set_loaded("", ())
             return None
         end, items = found
         numbers = [each.index for each in items]
-        known.look(document.head_digest(end.head), map(There, numbers, end.digests))
+        known.set_loaded(document.head_digest(end.head), map(RemoteRecording, numbers, end.digests))
         return StoredCassette(end.head, tuple(items))
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
-        known, tasks = self._knowledge(name), self._running()
+        known, tasks = self._known_of(name), self._running()
         text = checked(recording, dump)
-        line = self._lines.get(name)
-        if line is None:
-            line = self._lines[name] = UploadQueue(name, self._caller, self._bodies, known)
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = self._queues[name] = UploadQueue(name, self._client, self._bodies, known)
         known.claimed = True
-        waiting = Waiting(head, recording, text, asyncio.get_running_loop().create_future())
-        if line.add(waiting):
-            tasks.create_task(line.run())
-        await asyncio.shield(waiting.done)
+        done = asyncio.get_running_loop().create_future()
+        if queue.add(QueuedRecording(head, recording, text, done)):
+            tasks.create_task(queue.run())
+        await asyncio.shield(done)
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
-        self._knowledge(name).claimed = True
+        self._known_of(name).claimed = True
         return await self._bodies.keep(name, pieces)
 
     async def save(self, name: str, cassette: StoredCassette) -> None:
-        known = self._knowledge(name)
+        known = self._known_of(name)
         documents = [document_of(each) for each in cassette.interactions]
         text_of(JSON, cassette.head, documents)
-        if (line := self._lines.get(name)) is not None:
-            await line.idle.wait()
+        if (queue := self._queues.get(name)) is not None:
+            await queue.idle.wait()
         before = None
         if known.loaded:
             before = {"If-None-Match": "*"}
             if (digest := known.digest) is not None:
                 before = {"If-Match": f'"{digest}"'}
         digests = await self._put(name, cassette, before or {})
-        known.look(
+        known.set_loaded(
             document.head_digest(cassette.head),
-            [There(at, digest) for at, digest in enumerate(digests)],
+            [RemoteRecording(at, digest) for at, digest in enumerate(digests)],
         )
 
     async def release(self, name: str) -> None:
-        known = self._knowledge(name)
-        if (line := self._lines.pop(name, None)) is not None:
-            await line.idle.wait()
+        known = self._known_of(name)
+        if (queue := self._queues.pop(name, None)) is not None:
+            await queue.idle.wait()
         del self._known[name]
         await self._copies.forget(name)
         if known.claimed:
-            await self._caller.ask("POST", f"{path_of(name)}/release")
+            await self._client.ask("POST", f"{path_of(name)}/release")
 
     async def remove(self, name: str) -> bool:
-        there = await self.stat(name) is not None
-        if (line := self._lines.pop(name, None)) is not None:
-            await line.idle.wait()
+        existed = await self.stat(name) is not None
+        if (queue := self._queues.pop(name, None)) is not None:
+            await queue.idle.wait()
         self._known.pop(name, None)
         try:
-            await self._caller.ask("DELETE", path_of(name))
+            await self._client.ask("DELETE", path_of(name))
         except RemoteRefused as exc:
-            if exc.said != "no_cassette":
+            if exc.remote_code != "no_cassette":
                 raise
-        return there
+        return existed
 
     async def outline(self, name: str) -> Outline | None:
         path_of(name)
         self._running()
         try:
-            said = await self._caller.ask("GET", f"{path_of(name)}/outline")
+            answer = await self._client.ask("GET", f"{path_of(name)}/outline")
         except RemoteRefused as exc:
-            if exc.said == "no_cassette":
+            if exc.remote_code == "no_cassette":
                 return None
             raise
-        match said:
+        match answer:
             case {
                 "head": {"created_at": str(at), "run_id": str(run_id), "meta": dict(meta)},
                 "interactions": int(count),
@@ -196,22 +201,22 @@ class RemoteStore:
         return await self._copies.page(name, after, limit)
 
     async def restate(self, name: str, head: CassetteHead) -> None:
-        known = self._knowledge(name)
-        if (line := self._lines.get(name)) is not None:
-            await line.idle.wait()
+        known = self._known_of(name)
+        if (queue := self._queues.get(name)) is not None:
+            await queue.idle.wait()
         sent = dump({"created_at": head.created_at, "run_id": head.run_id, "meta": dict(head.meta)})
 
         async def body() -> AsyncIterator[bytes]:
             yield sent
 
         headers = {"Content-Type": "application/json", "Content-Length": str(len(sent))}
-        said = await self._caller.ask(
+        answer = await self._client.ask(
             *("PUT", f"{path_of(name)}/head"),
             query={"secrets": "keep"},
             headers=headers,
             body=body,
         )
-        if said.get("head") != document.head_digest(head):
+        if answer.get("head") != document.head_digest(head):
             raise unexpected(self.url)
         if known.head:
             known.head = document.head_digest(head)
@@ -233,9 +238,9 @@ class RemoteStore:
         listed, _ = await self._listed({"counts": "false", "name": name})
         return dict(listed).get(name)
 
-    async def _looked(self) -> str:
-        said = await self._caller.ask("GET", "/status", once=True)
-        match said:
+    async def _check_remote(self) -> str:
+        answer = await self._client.ask("GET", "/status", once=True)
+        match answer:
             case {"version": str(version), "store": {"durability": str(durability)}}:
                 pass
             case _:
@@ -243,7 +248,7 @@ class RemoteStore:
         try:
             await self._listed({"counts": "false", "limit": "1"})
         except RemoteRefused as exc:
-            if exc.said != "bad_query":
+            if exc.remote_code != "bad_query":
                 raise
             raise ConfigError(
                 f"{self.url} is tapeway {version}, which cannot be a store yet: update it"
@@ -256,22 +261,22 @@ class RemoteStore:
     async def _listed(
         self, query: dict[str, str]
     ) -> tuple[list[tuple[str, CassetteStat | None]], str | None]:
-        said = await self._caller.ask("GET", "/cassettes", query=query)
-        match said:
+        answer = await self._client.ask("GET", "/cassettes", query=query)
+        match answer:
             case {"cassettes": [*items], "next": str() | None as after}:
                 return [self._item(each) for each in items], after
             case _:
                 raise unexpected(self.url)
 
-    def _source(self, said: Json) -> tuple[str, str]:
-        match said:
+    def _source(self, answer: Json) -> tuple[str, str]:
+        match answer:
             case {"route": str(route), "base": str(base)}:
                 return route, base
             case _:
                 raise unexpected(self.url)
 
-    def _item(self, said: Json) -> tuple[str, CassetteStat | None]:
-        match said:
+    def _item(self, answer: Json) -> tuple[str, CassetteStat | None]:
+        match answer:
             case {"name": str(name), "size_bytes": None}:
                 return name, None
             case {
@@ -302,7 +307,7 @@ class RemoteStore:
         headers = {"Content-Type": jsonl.MEDIA_TYPE, **before}
 
         async def put() -> dict[str, Json]:
-            return await self._caller.ask(
+            return await self._client.ask(
                 "PUT",
                 f"{path_of(name)}/copy",
                 query={"secrets": "keep"},
@@ -311,34 +316,34 @@ class RemoteStore:
             )
 
         try:
-            said = await put()
+            answer = await put()
         except RemoteRefused as exc:
-            if exc.said != "body_missing":
+            if exc.remote_code != "body_missing":
                 raise
             for item in cassette.interactions:
-                await self._sent(name, item)
-            said = await put()
+                await self._upload_bodies(name, item)
+            answer = await put()
         except CassetteEdited:
-            # Was it us, in a try whose answer was lost?
+            # Perhaps by an earlier try of this call, whose answer was lost.
             found = await self._copies.whole(name)
             if found is None or found[0].digest != writer.digest:
                 raise
             return writer.digests
-        if said.get("sha256") == writer.digest:
+        if answer.get("sha256") == writer.digest:
             return writer.digests
-        settled = await asyncio.to_thread(_settled, cassette)
-        if said.get("sha256") != settled.digest:
+        reread = await asyncio.to_thread(_reread, cassette)
+        if answer.get("sha256") != reread.digest:
             raise unexpected(self.url)
-        return settled.digests
+        return reread.digests
 
-    async def _sent(self, name: str, item: AnyInteraction) -> None:
+    async def _upload_bodies(self, name: str, item: AnyInteraction) -> None:
         for file in large_bodies(item):
-            await self._bodies.send(name, file)
+            await self._bodies.upload(name, file)
 
-    def _knowledge(self, name: str) -> Knowledge:
+    def _known_of(self, name: str) -> KnownCassette:
         path_of(name)
         self._running()
-        return self._known.setdefault(name, Knowledge())
+        return self._known.setdefault(name, KnownCassette())
 
     def _running(self) -> asyncio.TaskGroup:
         if self._tasks is None:
@@ -346,8 +351,8 @@ class RemoteStore:
         return self._tasks
 
 
-def _settled(cassette: StoredCassette) -> jsonl.CopyWriter:
-    """What a recording says of itself settles once it is read and written."""
+def _reread(cassette: StoredCassette) -> jsonl.CopyWriter:
+    """The copy after its documents were read once: that may change a document one time."""
     writer = jsonl.CopyWriter(cassette.head, remember=True)
     writer.lines([document.decode(document.encode(each), 0) for each in cassette.interactions])
     return writer

@@ -1,12 +1,11 @@
-"""The recordings of one cassette on their way to the far side, in order.
+"""The recordings of one cassette on their way to the remote tapeway, in order.
 
-While some are on their way, those that come wait and go together then: that is as much as one sync
-of a disk on the far side takes.
+Recordings that come while others are sent wait, and are sent together: the remote tapeway syncs its
+disk once for them.
 
-What this process knows of a cassette on the far side, so that it overwrites nothing else there.
-
-Several tapeways may record into one cassette. Each numbers its recordings by itself, and the far
-side gives another index where one is taken already: who supersedes it later need not know.
+Several tapeways may record into one cassette. Each numbers its recordings by itself, and the remote
+tapeway gives another index where one is taken already. `KnownCassette` remembers those indexes, and
+what this process has seen of the cassette, so that it overwrites nothing else.
 """
 
 import asyncio
@@ -26,60 +25,62 @@ from tapeway.stores.remote.client import RemoteClient, path_of
 from tapeway.stores.remote.errors import RemoteRefused, unexpected
 from tapeway.stores.shared.recording_order import RecordingOrder
 
-_MOST_TOGETHER = 64
-_MOST_OCTETS = 8 * 1024 * 1024
+_BATCH_RECORDINGS = 64
+_BATCH_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class There:
-    """An interaction on the far side: under which index, and its digest."""
+class RemoteRecording:
+    """An interaction at the remote tapeway: its index there, and its digest."""
 
     index: int
     sha256: str
 
 
 @dataclass(slots=True)
-class Knowledge:
-    """One cassette since it was loaded or first appended to.
+class KnownCassette:
+    """A cassette as this process knows it since it was loaded or first appended to.
 
-    `loaded` tells whether it was looked at, `head` is the digest of what it says of itself, empty
-    for one that was not there; `appended` whether something was since, and `claimed` whether the
-    far side has it in for us.
+    `head` is the digest of its head, empty where there is no cassette; `appended` tells whether
+    something was added since it was `loaded`, and `claimed` whether the remote tapeway keeps it
+    loaded for this process.
     """
 
     loaded: bool = False
     head: str = ""
-    items: RecordingOrder[There] = field(default_factory=RecordingOrder)
+    items: RecordingOrder[RemoteRecording] = field(default_factory=RecordingOrder)
     appended: bool = False
     claimed: bool = False
 
     @property
     def digest(self) -> str | None:
-        """The digest of the whole as far as it is known; None where there is none."""
+        """The digest of the whole as far as it is known; None where there is no cassette."""
         if not self.head:
             return None
-        digests = [there.sha256 for _, there in self.items.items()]
+        digests = [each.sha256 for _, each in self.items.items()]
         return document.cassette_digest(self.head, digests)
 
-    def look(self, head: str, there: Iterable[There]) -> None:
-        """It was loaded: everything has the index that it has there."""
+    def set_loaded(self, head: str, items: Iterable[RemoteRecording]) -> None:
+        """It was loaded: everything has its index of the remote tapeway."""
         self.loaded, self.head, self.appended = True, head, False
-        self.items = RecordingOrder([(each.index, each) for each in there])
+        self.items = RecordingOrder([(each.index, each) for each in items])
 
     def references(self, supersedes: Iterable[int]) -> list[Json]:
-        """How the far side is told what a recording takes the place of."""
+        """How a request names what a recording takes the place of."""
         known = [self.items.get(index) for index in supersedes]
         return [{"index": each.index, "sha256": each.sha256} for each in known if each is not None]
 
-    def add(self, index: int, there: There, supersedes: Iterable[int], head: str) -> None:
-        """A recording is durable there."""
-        self.items.add(index, there, supersedes)
+    def add(
+        self, index: int, recording: RemoteRecording, supersedes: Iterable[int], head: str
+    ) -> None:
+        """A recording is durable at the remote tapeway."""
+        self.items.add(index, recording, supersedes)
         self.head, self.appended = head, True
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A recording, as it is written, and who waits for it."""
+class QueuedRecording:
+    """A recording, its document, and the future that is done when it is durable."""
 
     head: CassetteHead
     recording: Recording
@@ -88,82 +89,82 @@ class Waiting:
 
 
 class UploadQueue:
-    """Sends what waits, one batch after the other."""
+    """Sends the recordings of a cassette, one batch after the other."""
 
     def __init__(
-        self, name: str, caller: RemoteClient, bodies: RemoteBodies, known: Knowledge
+        self, name: str, client: RemoteClient, bodies: RemoteBodies, known: KnownCassette
     ) -> None:
         self._path = f"{path_of(name)}/interactions"
         self._name = name
-        self._caller = caller
+        self._client = client
         self._bodies = bodies
         self._known = known
-        self._waiting: deque[Waiting] = deque()
+        self._queued: deque[QueuedRecording] = deque()
         self.idle = asyncio.Event()
         self.idle.set()
 
-    def add(self, waiting: Waiting) -> bool:
-        """Whether `run` is to be started now: nobody runs it."""
-        self._waiting.append(waiting)
+    def add(self, recording: QueuedRecording) -> bool:
+        """Queue a recording; True where nothing runs the queue, and `run` is to be started."""
+        self._queued.append(recording)
         start = self.idle.is_set()
         self.idle.clear()
         return start
 
     async def run(self) -> None:
-        """Send until nothing waits. Raises nothing: each who waits is told."""
+        """Send until the queue is empty. Raises nothing: errors are set on the futures."""
         try:
-            while self._waiting:
+            while self._queued:
                 await self._send_checked(self._batch())
         finally:
             self.idle.set()
 
-    def _batch(self) -> list[Waiting]:
-        batch = [self._waiting.popleft()]
+    def _batch(self) -> list[QueuedRecording]:
+        batch = [self._queued.popleft()]
         size = len(batch[0].text)
-        while self._waiting and len(batch) < _MOST_TOGETHER:
-            size += len(self._waiting[0].text)
-            if size > _MOST_OCTETS:
+        while self._queued and len(batch) < _BATCH_RECORDINGS:
+            size += len(self._queued[0].text)
+            if size > _BATCH_BYTES:
                 break
-            batch.append(self._waiting.popleft())
+            batch.append(self._queued.popleft())
         return batch
 
-    async def _send_checked(self, batch: Sequence[Waiting]) -> None:
+    async def _send_checked(self, batch: Sequence[QueuedRecording]) -> None:
         try:
             await self._send(batch)
         except RemoteRefused as exc:
             if len(batch) == 1:
                 _fail(batch, exc)
                 return
-            # Nothing was kept; the others need not suffer for one.
+            # Nothing was kept: send them one by one, so that only the refused one fails.
             for each in batch:
                 await self._send_checked([each])
         except TapewayError as exc:
             _fail(batch, exc)
         except Exception as exc:
-            _fail(batch, StoreError(f"{self._caller.shown}: sending failed ({describe(exc)})"))
+            _fail(batch, StoreError(f"{self._client.shown}: sending failed ({describe(exc)})"))
         else:
             for each in batch:
                 if not each.done.done():
                     each.done.set_result(None)
 
-    async def _send(self, batch: Sequence[Waiting]) -> None:
-        key, sent = uuid.uuid4().hex, self._written(batch)
+    async def _send(self, batch: Sequence[QueuedRecording]) -> None:
+        key, sent = uuid.uuid4().hex, self._body(batch)
         try:
-            said = await self._post(key, sent)
+            answer = await self._post(key, sent)
         except RemoteRefused as exc:
-            if exc.said != "body_missing":
+            if exc.remote_code != "body_missing":
                 raise
-            # Another process there forgot what it was sent before.
+            # The remote tapeway was restarted, and forgot the bodies it was sent before.
             for each in batch:
                 await self._send_bodies(each.recording.interaction)
-            said = await self._post(uuid.uuid4().hex, sent)
-        self._take(batch, said)
+            answer = await self._post(uuid.uuid4().hex, sent)
+        self._note(batch, answer)
 
     async def _post(self, key: str, sent: bytes) -> dict[str, Json]:
         async def body() -> AsyncIterator[bytes]:
             yield sent
 
-        return await self._caller.ask(
+        return await self._client.ask(
             "POST",
             self._path,
             query={"secrets": "keep"},
@@ -175,7 +176,7 @@ class UploadQueue:
             body=body,
         )
 
-    def _written(self, batch: Sequence[Waiting]) -> bytes:
+    def _body(self, batch: Sequence[QueuedRecording]) -> bytes:
         about = dump(
             {
                 "head": {
@@ -186,47 +187,47 @@ class UploadQueue:
                 "supersedes": [self._known.references(each.recording.supersedes) for each in batch],
             }
         )
-        # Each document as it was checked, octet for octet.
+        # Each document as it was checked, byte for byte.
         documents = b",".join([each.text for each in batch])
         return b'{"interactions":[' + documents + b"]," + about[1:]
 
-    def _take(self, batch: Sequence[Waiting], said: dict[str, Json]) -> None:
-        match said:
+    def _note(self, batch: Sequence[QueuedRecording], answer: dict[str, Json]) -> None:
+        match answer:
             case {"head": str(head), "interactions": [*placed]} if len(placed) == len(batch):
-                found = [_there(each) for each in placed]
+                found = [_remote_recording(each) for each in placed]
             case _:
-                raise unexpected(self._caller.shown)
-        for each, there in zip(batch, found, strict=True):
+                raise unexpected(self._client.shown)
+        for each, remote in zip(batch, found, strict=True):
             item = each.recording.interaction
-            if there is None or not _same(item, there.sha256):
-                raise unexpected(self._caller.shown)
-            self._known.add(item.index, there, each.recording.supersedes, head)
+            if remote is None or not _has_digest(item, remote.sha256):
+                raise unexpected(self._client.shown)
+            self._known.add(item.index, remote, each.recording.supersedes, head)
             for file in large_bodies(item):
                 if isinstance(file.hold, RemoteBodyFile):
-                    file.hold.sent()
+                    file.hold.release()
 
     async def _send_bodies(self, item: AnyInteraction) -> None:
         for file in large_bodies(item):
-            await self._bodies.send(self._name, file)
+            await self._bodies.upload(self._name, file)
 
 
-def _there(said: Json) -> There | None:
-    match said:
+def _remote_recording(answer: Json) -> RemoteRecording | None:
+    match answer:
         case {"index": int(index), "sha256": str(sha256)}:
-            return There(index, sha256)
+            return RemoteRecording(index, sha256)
         case _:
             return None
 
 
-def _same(item: AnyInteraction, digest: str) -> bool:
+def _has_digest(item: AnyInteraction, digest: str) -> bool:
     if interaction_digest(item) == digest:
         return True
-    # What a recording says of itself settles once it is read and written.
+    # A document may change once when it is read and written again.
     document = encode(item)
     return interaction_digest(decode(document, item.index)) == digest
 
 
-def _fail(batch: Sequence[Waiting], exc: TapewayError) -> None:
+def _fail(batch: Sequence[QueuedRecording], exc: TapewayError) -> None:
     for each in batch:
         if not each.done.done():
             # One exception raised in several tasks would mix up their tracebacks.

@@ -1,10 +1,8 @@
 """What a database keeps of one interaction: its document, and beside it what is asked for."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tapeway.body_files import PIECE
 from tapeway.core.cassette.index import index_keys
 from tapeway.core.json_text import NotJson, check_json, dump, parse
 from tapeway.core.matching import rules
@@ -118,18 +116,6 @@ def rules_of(meta: str) -> Rules:
         return rules.rules_of_meta(_document(meta))
     except (RulesFault, NotJson) as exc:
         raise StoreError(f"the cassette's meta cannot be used: {exc}") from exc
-
-
-def equal_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """A body's bytes in pieces of PIECE bytes, the last one shorter."""
-    waiting = bytearray()
-    for piece in pieces:
-        waiting += piece
-        while len(waiting) >= PIECE:
-            yield bytes(waiting[:PIECE])
-            del waiting[:PIECE]
-    if waiting:
-        yield bytes(waiting)
 
 
 def _document(text: str) -> Document:

@@ -5,8 +5,6 @@ minutes: a writer may be about to record it, or a reader may be reading it.
 """
 
 import hashlib
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -19,7 +17,7 @@ from tapeway.body_files import Temporary
 from tapeway.core.model.interaction import AnyInteraction, replace_large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError
-from tapeway.stores.shared.columns import equal_pieces
+from tapeway.stores.shared.large_bodies import FetchedBody, TemporaryFileCache, equal_pieces
 from tapeway.stores.sqlite.connection import store_error
 from tapeway.stores.sqlite.transaction import GRACE_S, WriteTransaction
 
@@ -27,7 +25,6 @@ Write = Callable[[Callable[[WriteTransaction], object]], object]
 """Runs work in a transaction, and waits for it."""
 
 _PIECES_AT_ONCE = 16
-_CACHED_BYTES = 256 * 1024 * 1024
 _ACTION = "read a large body"
 _OF_CASSETTE = """
 SELECT size FROM body WHERE digest = ? AND EXISTS (
@@ -84,38 +81,32 @@ class BodyCache:
         self._path = path
         self._connect = connect
         self._scratch = scratch
-        self._guard = threading.Lock()
-        self._cached: OrderedDict[str, tuple[Temporary, int]] = OrderedDict()
+        self._cached = TemporaryFileCache()
 
     def with_bodies(self, item: AnyInteraction) -> AnyInteraction:
         """The interaction with large bodies that are read when they are opened."""
-        return replace_large_bodies(item, self._with_handle)
+        return replace_large_bodies(item, self.with_handle)
 
     def fetch(self, digest: str) -> Temporary:
         """A body's file. Raises CassetteCorrupt where it is gone, StoreError."""
-        with self._guard:
-            if (found := self._cached.get(digest)) is not None:
-                self._cached.move_to_end(digest)
-                return found[0]
+        if (found := self._cached.get(digest)) is not None:
+            return found
         file, size = self._read(digest)
-        with self._guard:
-            self._cached[digest] = (file, size)
-            while sum(each for _, each in self._cached.values()) > _CACHED_BYTES:
-                self._cached.popitem(last=False)
+        self._cached.add(digest, file, size)
         return file
 
     def find(self, name: str, digest: str, connection: apsw.Connection) -> BodyFile | None:
         """A body that a recording of this cassette refers to."""
         size = connection.execute(_OF_CASSETTE, (digest, name)).get
-        return None if size is None else self._with_handle(BodyFile("", size, digest))
+        return None if size is None else self.with_handle(BodyFile("", size, digest))
 
     def close(self) -> None:
         """Drop all files."""
-        with self._guard:
-            self._cached.clear()
+        self._cached.clear()
 
-    def _with_handle(self, file: BodyFile) -> BodyFile:
-        return replace(file, hold=SqliteBodyFile(self, file.digest))
+    def with_handle(self, file: BodyFile) -> BodyFile:
+        """The body, to be read when it is opened."""
+        return replace(file, hold=FetchedBody(partial(self.fetch, file.digest)))
 
     def _read(self, digest: str) -> tuple[Temporary, int]:
         file, size = Temporary(self._scratch()), 0
@@ -136,17 +127,6 @@ class BodyCache:
                 "replaced meanwhile"
             )
         return file, size
-
-
-class SqliteBodyFile(Temporary):
-    """A body that is read from the database when it is opened."""
-
-    def __init__(self, body_cache: BodyCache, digest: str) -> None:
-        self._cache = body_cache
-        self._digest = digest
-
-    def open(self) -> int:
-        return self._cache.fetch(self._digest).open()
 
 
 @dataclass

@@ -186,7 +186,7 @@ class SqliteStore:
         file = await outcome(
             runtime.body_writers.submit(bodies.keep, runtime.writer.run_blocking, pieces)
         )
-        return replace(file, hold=bodies.SqliteBodyFile(runtime.body_cache, file.digest))
+        return runtime.body_cache.with_handle(file)
 
     async def check(self) -> Sequence[str]:
         runtime = self._opened

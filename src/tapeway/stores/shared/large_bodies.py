@@ -1,0 +1,76 @@
+"""Large bodies on their way into a store that keeps no files, and copies of those that it has."""
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+
+from tapeway.body_files import PIECE, Temporary
+from tapeway.core.model.messages import BodyFile
+
+_CACHED_BYTES = 256 * 1024 * 1024
+
+
+def equal_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in pieces of PIECE bytes; only the last one may be shorter."""
+    waiting = bytearray()
+    for piece in pieces:
+        waiting += piece
+        while len(waiting) >= PIECE:
+            yield bytes(waiting[:PIECE])
+            del waiting[:PIECE]
+    if waiting:
+        yield bytes(waiting)
+
+
+def write_temporary(pieces: Iterable[bytes]) -> tuple[BodyFile, Temporary]:
+    """A body in a temporary file, and that file. Raises StoreError, and what `pieces` raises."""
+    file, size, digest = Temporary(None), 0, hashlib.sha256()
+    for piece in pieces:
+        file.write(piece)
+        digest.update(piece)
+        size += len(piece)
+    return BodyFile("", size, digest.hexdigest(), hold=file), file
+
+
+class TemporaryFileCache:
+    """Temporary files of bodies by their digest, those last used; for any thread."""
+
+    def __init__(self, max_bytes: int = _CACHED_BYTES, max_files: int | None = None) -> None:
+        self._max_bytes = max_bytes
+        self._max_files = max_files
+        self._guard = threading.Lock()
+        self._files: OrderedDict[str, tuple[Temporary, int]] = OrderedDict()
+
+    def get(self, digest: str) -> Temporary | None:
+        with self._guard:
+            if (found := self._files.get(digest)) is None:
+                return None
+            self._files.move_to_end(digest)
+            return found[0]
+
+    def add(self, digest: str, file: Temporary, size: int) -> None:
+        """Keep a file until later ones take its room."""
+        with self._guard:
+            self._files[digest] = file, size
+            while self._is_full():
+                self._files.popitem(last=False)
+
+    def clear(self) -> None:
+        with self._guard:
+            self._files.clear()
+
+    def _is_full(self) -> bool:
+        if self._max_files is not None and len(self._files) > self._max_files:
+            return True
+        return sum(size for _, size in self._files.values()) > self._max_bytes
+
+
+class FetchedBody(Temporary):
+    """A body that is fetched from its store when it is opened."""
+
+    def __init__(self, fetch: Callable[[], Temporary]) -> None:
+        self._fetch = fetch
+
+    def open(self) -> int:
+        return self._fetch().open()
