@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from tapeway.core.matching.key import request_key
-from tapeway.core.matching.normalisers import NORMALISERS, Normalising
+from tapeway.core.matching.normalisers import NORMALISERS, NormaliserSet
 from tapeway.core.matching.rules import parse_rules, rules_document
 from tapeway.core.model.messages import Request
 from tapeway.settings.options import Settings
@@ -34,7 +34,7 @@ def test_bodies_are_equal_as_the_page_says(one: str, other: str, equal: str) -> 
 def test_the_page_names_every_normaliser_with_what_it_finds() -> None:
     assert list(NAMED) == list(NORMALISERS)
     for name, example in NAMED.items():
-        assert Normalising([name]).text(example) != example
+        assert NormaliserSet([name]).text(example) != example
 
 
 def test_the_rules_on_the_page_can_be_pasted() -> None:

@@ -107,7 +107,7 @@ def test_an_empty_variable_counts_as_not_set(tmp_path: Path) -> None:
         ({"toml": "rules = 1"}, "tapeway.toml: rules: must be a table; its keys are ignore"),
         (
             {"toml": '[rules]\nignore = ["body.a", "body..b"]'},
-            "tapeway.toml: rules: ignore[1]: 'body..b' cannot be read from '..b' on; write it like",
+            "tapeway.toml: rules: ignore[1]: 'body..b' cannot be parsed from '..b'; write it like",
         ),
         (
             {"toml": "[rules]\ningore = []"},

@@ -16,7 +16,7 @@ from tapeway.core.http.content_codings import (
     has_content_coding,
     without_coding_fields,
 )
-from tapeway.core.matching.body_digest import Digester
+from tapeway.core.matching.body_digest import BodyDigester
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     LARGE_BODY,
@@ -40,7 +40,7 @@ async def digest_of(request: Request, redactor: Redactor) -> BodyFile:
     """What a cassette would say of a request's large body. Raises StoreError."""
     if request.file is None:
         raise ValueError("there is no large body")
-    digester = Digester(request.headers)
+    digester = BodyDigester(request.headers)
     redacting = _Redacting(redactor, ChunkTimes())
     with closing(_feeding(digester, redacting.through(pieces(request.file)))) as steps:
         # A thread for each step and not for all: others wait for one, too.
@@ -115,7 +115,7 @@ class BodyRedaction:
         return await keeper.keep(self._name, self._guard.watched(source))
 
 
-def _feeding(digester: Digester, source: Iterable[bytes]) -> Generator[bool]:
+def _feeding(digester: BodyDigester, source: Iterable[bytes]) -> Generator[bool]:
     for piece in source:
         digester.feed(piece)
         yield True

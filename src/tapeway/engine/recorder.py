@@ -13,7 +13,7 @@ from tapeway.body_files import recalled
 from tapeway.core.cassette.plan import Answer, Ask, Replay
 from tapeway.core.http.content_codings import content_coding, readable_response
 from tapeway.core.json_text import Json
-from tapeway.core.matching.body_digest import is_looked_into
+from tapeway.core.matching.body_digest import is_parsed
 from tapeway.core.matching.key import RequestRedaction
 from tapeway.core.model.control import Outcome, Repeats
 from tapeway.core.model.interaction import Interaction
@@ -291,7 +291,7 @@ class LiveCall:
         """The exchange decoded and redacted: a text as a whole, even where it lies in a file."""
         if self._buffer is None or self._buffer.size <= _READ_AT_ONCE:
             return self._redacted_interaction(response, failure, redactor)
-        if response.file is not None and is_looked_into(response.headers, response.file.size):
+        if response.file is not None and is_parsed(response.headers, response.file.size):
             text = await recalled(response)
             read = await asyncio.to_thread(self._redacted_interaction, text, failure, redactor)
             if not content_coding(read.response.headers):

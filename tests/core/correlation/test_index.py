@@ -18,7 +18,7 @@ from tapeway.core.correlation.index import (
 )
 from tapeway.core.correlation.unify import IdBindings, body_texts
 from tapeway.core.json_text import Json, dump
-from tapeway.core.matching.document import document
+from tapeway.core.matching.document import request_document
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
@@ -424,7 +424,7 @@ def turn(prompt: str, name: str = NAME, **more: Json) -> dict[str, Json]:
 
 
 def left(held: list[Interaction], body: bytes, rules: Rules | None = None) -> list[int]:
-    said = list(body_texts(document(request_with(body), rules or Rules())))
+    said = list(body_texts(request_document(request_with(body), rules or Rules())))
     return [each.index for each in possible_matches(held, said)]
 
 

@@ -2,7 +2,12 @@
 
 import pytest
 
-from tapeway.core.matching.header_distance import credentials_of, nearest, of_same_caller, vary
+from tapeway.core.matching.header_distance import (
+    headers_differ,
+    nearest_by_headers,
+    of_same_caller,
+    stored_credentials,
+)
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.core.redaction.redactor import Redactor
@@ -12,7 +17,7 @@ REDACTOR = Redactor("run")
 
 
 def seen(*headers: tuple[bytes, bytes]) -> tuple[tuple[str, str], ...]:
-    return credentials_of(headers, REDACTOR.placeholder)
+    return stored_credentials(headers, REDACTOR.placeholder)
 
 
 def recorded(index: int, *credentials: tuple[bytes, bytes], headers: Headers = ()) -> Interaction:
@@ -75,24 +80,26 @@ def test_a_token_that_an_answer_held_under_another_name_is_the_same() -> None:
 def test_recordings_vary_where_any_header_or_credential_differs() -> None:
     plain, other = recorded(0), recorded(1, headers=((b"accept", b"*/*"),))
 
-    assert not vary([plain, recorded(1)])
-    assert vary([plain, other])
-    assert vary([plain, recorded(1, (b"cookie", b"a=b"))])
+    assert not headers_differ([plain, recorded(1)])
+    assert headers_differ([plain, other])
+    assert headers_differ([plain, recorded(1, (b"cookie", b"a=b"))])
 
 
 def test_a_login_step_with_the_same_scheme_is_nearer_than_the_step_before() -> None:
     first, second = recorded(0), recorded(1, (b"authorization", b"Digest nonce=1"))
 
-    assert nearest(asked((b"authorization", b"Digest nonce=2")), [first, second]) == [second]
-    assert nearest(asked((b"authorization", b"Basic YTpi")), [first, second]) == [second]
-    assert nearest(asked(), [second, first]) == [first]
+    assert nearest_by_headers(asked((b"authorization", b"Digest nonce=2")), [first, second]) == [
+        second
+    ]
+    assert nearest_by_headers(asked((b"authorization", b"Basic YTpi")), [first, second]) == [second]
+    assert nearest_by_headers(asked(), [second, first]) == [first]
 
 
 def test_other_headers_decide_where_credentials_are_equally_near() -> None:
     html, json = (recorded(n, headers=((b"Accept", kind),)) for n, kind in ((0, b"h"), (1, b"j")))
 
-    assert nearest(asked(headers=((b"accept", b"j"),)), [html, json]) == [json]
-    assert nearest(asked(headers=((b"accept", b"x"),)), [html, json]) == [html, json]
+    assert nearest_by_headers(asked(headers=((b"accept", b"j"),)), [html, json]) == [json]
+    assert nearest_by_headers(asked(headers=((b"accept", b"x"),)), [html, json]) == [html, json]
 
 
 def test_only_a_callers_own_recordings_answer_where_there_are_any() -> None:

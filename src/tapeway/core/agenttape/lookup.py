@@ -23,7 +23,7 @@ from tapeway.core.agenttape.key import (
     stored_http_key,
 )
 from tapeway.core.json_text import Json, canonical
-from tapeway.core.matching.document import document
+from tapeway.core.matching.document import request_document
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
@@ -164,7 +164,7 @@ def _lenient_alias(endpoint: str, arguments: Mapping[str, Json], rules: Rules) -
     """The alias by what a call says under tapeway's rules, apart from what its SDK adds."""
     request = sdk_calls.canonical_request(endpoint, arguments)
     # Rules on headers are for HTTP alone: AgentTape's record of a call has none.
-    return _alias(b"call", canonical(document(request, replace(rules, match=()))))
+    return _alias(b"call", canonical(request_document(request, replace(rules, match=()))))
 
 
 def _ordered_alias(origin: str | None) -> bytes:

@@ -331,10 +331,10 @@ class CassetteIndex:
         own = header_distance.of_same_caller(asked, found)
         unused = [each for each in own if each.index not in self.take.touched]
         if unused:
-            return header_distance.nearest(asked, unused)[0]
+            return header_distance.nearest_by_headers(asked, unused)[0]
         if repeats == "miss":
             return None
-        nearest = {each.index: each for each in header_distance.nearest(asked, own)}
+        nearest = {each.index: each for each in header_distance.nearest_by_headers(asked, own)}
         index = self.take.repeat([*nearest], repeats)
         return None if index is None else nearest[index]
 

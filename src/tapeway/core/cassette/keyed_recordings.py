@@ -37,7 +37,7 @@ class KeyedRecordings:
     def headers_differ(self) -> bool:
         """Whether the recordings' headers tell them apart."""
         if self._headers_differ is None:
-            self._headers_differ = header_distance.vary(self.all)
+            self._headers_differ = header_distance.headers_differ(self.all)
         return self._headers_differ
 
     def of_variant(self, variant: bytes) -> list[Interaction]:
@@ -53,7 +53,7 @@ class KeyedRecordings:
             self.by_variant = {b"": list(self.all)} if self.all else {}
         if self._headers_differ is False:
             # Only the new one is compared: polled for hours, a key has thousands of recordings.
-            self._headers_differ = header_distance.vary([self.all[0], interaction])
+            self._headers_differ = header_distance.headers_differ([self.all[0], interaction])
         insort(self.all, interaction, key=_index)
         if self.by_variant is not None:
             insort(self.by_variant.setdefault(variant, []), interaction, key=_index)

@@ -26,7 +26,7 @@ from operator import attrgetter
 from tapeway.core.correlation import ids
 from tapeway.core.correlation.unify import BodyText, IdUnifier, body_texts
 from tapeway.core.json_text import Json, canonical
-from tapeway.core.matching.document import document
+from tapeway.core.matching.document import request_document
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Request
@@ -73,7 +73,7 @@ class CorrelatedRecording:
 
 def has_references(request: Request, rules: Rules = NO_RULES) -> bool:
     """Whether a request refers to anything that an earlier answer could have issued."""
-    return any(each.is_reference for each in body_texts(document(request, rules)))
+    return any(each.is_reference for each in body_texts(request_document(request, rules)))
 
 
 class CorrelationIndex:
@@ -93,7 +93,7 @@ class CorrelationIndex:
     def add(self, interaction: Interaction) -> None:
         """Add a new recording."""
         self.issued.add(interaction)
-        recorded = document(interaction.request, self._rules)
+        recorded = request_document(interaction.request, self._rules)
         if any(each.is_reference for each in body_texts(recorded)):
             coarse = _coarse_key(interaction.request.route, recorded)
             self._added.setdefault(coarse, []).append(interaction)
@@ -109,7 +109,7 @@ class CorrelationIndex:
         An identifier of the cassette stands for itself alone, so a request that carries one matches
         only recordings with that one at its place.
         """
-        asked = document(request, self._rules)
+        asked = request_document(request, self._rules)
         texts = list(body_texts(asked))
         if not any(each.is_reference for each in texts):
             return []
@@ -126,7 +126,7 @@ class CorrelationIndex:
         found: list[CorrelatedRecording] = []
         for each in islice(chain(reversed(added), alike), MOST_COMPARED):
             unifier = IdUnifier(self.issued)
-            if unifier.unify(document(each.request, self._rules), asked):
+            if unifier.unify(request_document(each.request, self._rules), asked):
                 found.append(CorrelatedRecording(each, unifier.id_map))
         return sorted(found, key=lambda match: match.interaction.index)
 
@@ -134,7 +134,7 @@ class CorrelationIndex:
         coarse = self._coarse_keys.get(interaction.index)
         if coarse is None:
             request = interaction.request
-            coarse = _coarse_key(request.route, document(request, self._rules))
+            coarse = _coarse_key(request.route, request_document(request, self._rules))
             self._coarse_keys[interaction.index] = coarse
         return coarse
 

@@ -1,140 +1,148 @@
-"""What a large body is to matching: its digest, or those of its parts, read piece by piece.
+"""The digests by which large bodies are matched: of the whole, or of each part of a multipart body.
 
-Whether a body counts as large is told by its size and type alone, never by how it came, so that a
-request has one key.
+Whether a body is large depends on its size and type alone, not on how it was sent, so that a request
+has one key. Digests are computed piece by piece.
 """
 
 import hashlib
 import re
+from collections.abc import Iterable
 
 from tapeway.core.http import forms
 from tapeway.core.http.headers import find_header, media_type, request_fields
 from tapeway.core.json_text import Json
-from tapeway.core.matching.normalisers import Spelled
+from tapeway.core.matching.normalisers import HexText
 from tapeway.core.model.messages import LARGE_BODY, BodyFile, Headers, PartDigest
 from tapeway.core.text import escape_octets
 
 LARGE_JSON = 16 * 1024 * 1024
-"""Up to here JSON and forms are read by value, which takes several times their size in memory."""
+"""Largest JSON and form bodies that are matched by value, at several times their size in memory."""
 
-LOOKED_INTO = 4 * 1024 * 1024
-"""Up to here a large answer is read whole for what it tells: at ten times its size in memory, still
-less than a body may take."""
+LARGEST_PARSED = 4 * 1024 * 1024
+"""Largest responses that are parsed although they are kept in files: at ten times their size in
+memory, that is still less than a body may take."""
 
-_BY_VALUE = b"application/x-www-form-urlencoded"
-_TOLD = (b"json", b"jsonl", b"jsonlines", b"event-stream")
-_DASHES = b"--"
+_FORM = b"application/x-www-form-urlencoded"
+_PARSED_TYPES = (b"json", b"jsonl", b"jsonlines", b"event-stream")
+_CLOSING = b"--"
 
 
-def most_in_memory(headers: Headers) -> int:
-    """How large a body with these fields may be to be taken in memory."""
+def largest_in_memory(headers: Headers) -> int:
+    """The size up to which a request body with these headers is held in memory."""
     header = request_fields(headers)
     media = media_type(header.content_type)
-    by_value = media in (b"application/json", _BY_VALUE) or media.endswith(b"+json")
+    by_value = media in (b"application/json", _FORM) or media.endswith(b"+json")
     return LARGE_JSON if by_value and not header.content_encoding else LARGE_BODY
 
 
-def is_looked_into(headers: Headers, size: int) -> bool:
-    """Whether a large answer is to be read by value, for its tokens and the fields of secrets."""
+def is_parsed(headers: Headers, size: int) -> bool:
+    """Whether a large response is parsed, for its token counts and for fields with secrets."""
     content_type = find_header(headers, b"content-type") or b""
     media = media_type(content_type)
-    return size <= LOOKED_INTO and media.endswith(_TOLD)
+    return size <= LARGEST_PARSED and media.endswith(_PARSED_TYPES)
 
 
-def said(file: BodyFile) -> Json:
-    """What a large body says, for people and for the match key."""
+def large_body_value(file: BodyFile) -> Json:
+    """A large body in a request's document: for the match key and for people."""
     if file.parts is None:
-        return {"sha256": Spelled(file.digest), "size": file.size}
+        return {"sha256": HexText(file.digest), "size": file.size}
     if any(part.name is None for part in file.parts):
-        return [{"name": part.name, "part": _said(part)} for part in file.parts]
-    # The order of names does not matter, that of one name's parts does.
+        return [{"name": part.name, "part": _part_value(part)} for part in file.parts]
+    return grouped_by_name((part.name or "", _part_value(part)) for part in file.parts)
+
+
+def grouped_by_name(pairs: Iterable[tuple[str, Json]]) -> dict[str, Json]:
+    """The value of each name, a list where it has several.
+
+    The order of names is lost and that of one name's values is kept: only the latter counts.
+    """
     grouped: dict[str, list[Json]] = {}
-    for part in file.parts:
-        grouped.setdefault(part.name or "", []).append(_said(part))
-    return {name: found[0] if len(found) == 1 else found for name, found in grouped.items()}
+    for name, value in pairs:
+        grouped.setdefault(name, []).append(value)
+    return {name: values[0] if len(values) == 1 else values for name, values in grouped.items()}
 
 
-def digested(headers: Headers, body: bytes) -> BodyFile:
-    """What a large body in memory would be in a file."""
-    digester = Digester(headers)
+def digest_body(headers: Headers, body: bytes) -> BodyFile:
+    """The size and digests of a body in memory."""
+    digester = BodyDigester(headers)
     digester.feed(body)
     return digester.finish()
 
 
-class Digester:
-    """Takes in a body piece by piece and tells what it is, at a bounded cost in memory."""
+class BodyDigester:
+    """Computes size and digests of a body piece by piece, in bounded memory."""
 
     def __init__(self, headers: Headers) -> None:
         header = request_fields(headers)
         self._size = 0
         self._whole = hashlib.sha256()
-        self._parts: _Parts | None = None
+        self._parts: _MultipartDigester | None = None
         media = header.content_type.partition(b"/")[0].strip().lower()
         if media == b"multipart" and not header.content_encoding:
             delimiter = forms.part_delimiter(header.content_type)
-            self._parts = None if delimiter is None else _Parts(delimiter)
+            self._parts = None if delimiter is None else _MultipartDigester(delimiter)
 
     def feed(self, piece: bytes) -> None:
-        """Take in the next piece."""
+        """Add the next piece."""
         self._size += len(piece)
         self._whole.update(piece)
         if self._parts is not None:
             self._parts.feed(piece)
 
     def finish(self) -> BodyFile:
-        """The size, the digest, and the parts where it is a multipart body as it should be."""
+        """The size and the digest; and the parts of a well-formed multipart body."""
         parts = None if self._parts is None else self._parts.finish()
         return BodyFile("", self._size, self._whole.hexdigest(), parts)
 
 
-class _Parts:
-    """The parts of a multipart body, as `multipart.parse` would find them in the whole of it."""
+class _MultipartDigester:
+    """The parts of a multipart body, as `forms.parse_multipart` would find them in the whole of it."""
 
     def __init__(self, delimiter: re.Pattern[bytes]) -> None:
         self._delimiter = delimiter
-        # A delimiter that is cut is only known for one when its line has ended.
-        self._behind = len(delimiter.pattern) + forms.MAX_PADDING
-        self._waiting = bytearray(b"\r\n")
-        self._piece: _Piece | None = None
+        # A delimiter that is cut is recognised only when its line has ended.
+        self._held_back = len(delimiter.pattern) + forms.MAX_PADDING
+        self._buffer = bytearray(b"\r\n")
+        self._part: _PartDigester | None = None
         self._found: list[PartDigest] = []
-        self._broken = False
+        self._malformed = False
 
     def feed(self, data: bytes) -> None:
-        if self._broken:
+        if self._malformed:
             return
-        self._waiting += data
+        self._buffer += data
         start = 0
-        for match in self._delimiter.finditer(self._waiting):
-            self._pass(start, match.start())
-            self._end_piece()
-            self._piece = _Piece()
+        for match in self._delimiter.finditer(self._buffer):
+            self._feed_part(start, match.start())
+            self._end_part()
+            self._part = _PartDigester()
             start = match.end()
-        if (end := len(self._waiting) - self._behind) > start:
-            self._pass(start, end)
+        if (end := len(self._buffer) - self._held_back) > start:
+            self._feed_part(start, end)
             start = end
-        del self._waiting[:start]
+        del self._buffer[:start]
 
     def finish(self) -> tuple[PartDigest, ...] | None:
-        self._pass(0, len(self._waiting))
-        if self._broken or self._piece is None or not self._piece.closes:
+        self._feed_part(0, len(self._buffer))
+        if self._malformed or self._part is None or not self._part.closes:
             return None
         return tuple(self._found)
 
-    def _pass(self, start: int, end: int) -> None:
-        if self._piece is not None:
-            self._piece.feed(bytes(self._waiting[start:end]))
+    def _feed_part(self, start: int, end: int) -> None:
+        if self._part is not None:
+            self._part.feed(bytes(self._buffer[start:end]))
 
-    def _end_piece(self) -> None:
-        if self._piece is None:
+    def _end_part(self) -> None:
+        if self._part is None:
             return
-        if (part := self._piece.finish()) is None:
-            self._broken = True
+        if (part := self._part.finish()) is None:
+            self._malformed = True
         else:
             self._found.append(part)
 
 
-class _Piece:
-    """What comes behind one delimiter: a part's head, then its content."""
+class _PartDigester:
+    """The bytes behind one delimiter: a part's head, then its content."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -143,14 +151,14 @@ class _Piece:
 
     @property
     def closes(self) -> bool:
-        return self._part is None and self._head.startswith(_DASHES)
+        return self._part is None and self._head.startswith(_CLOSING)
 
     def feed(self, data: bytes) -> None:
         if self._part is not None:
             self._content.update(data)
         elif len(self._head) <= forms.MAX_HEAD + forms.MAX_PADDING:
             self._head += data
-            if not self._head.startswith(_DASHES):
+            if not self._head.startswith(_CLOSING):
                 self._part = forms.parse_part(self._head)
                 if self._part is not None:
                     self._content.update(self._part.body)
@@ -164,10 +172,10 @@ class _Piece:
         return PartDigest(name, filename, kind, self._content.hexdigest())
 
 
-def _said(part: PartDigest) -> Json:
+def _part_value(part: PartDigest) -> Json:
     about = {"filename": part.filename, "type": part.content_type}
     known: dict[str, Json] = {name: value for name, value in about.items() if value is not None}
-    return known | {"sha256": Spelled(part.digest)}
+    return known | {"sha256": HexText(part.digest)}
 
 
 def _text(value: str | None) -> str | None:

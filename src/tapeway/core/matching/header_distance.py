@@ -1,7 +1,7 @@
-"""How near two requests of one key are by their headers.
+"""How near two requests with the same key are by their headers and credentials.
 
-It decides only which of several equal recordings comes first: a step of a digest login, or the one
-of two users whose cookie it is.
+This decides only which of several equal recordings comes first, such as the next step of a digest
+login, or the recording of the user whose cookie a request carries.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +13,7 @@ from tapeway.core.model.messages import CredentialHeaders, Headers, Request
 from tapeway.core.redaction.credentials import is_credential_header
 from tapeway.core.redaction.spans import PLACEHOLDER
 
-# What may stand in clear before an Authorization's value: how it was made, not what it is.
+# Authentication schemes, which are stored as they are; the value behind them is redacted.
 _SCHEMES = frozenset(
     {
         *(b"aws4-hmac-sha256", b"basic", b"bearer", b"bot", b"digest", b"dpop", b"hawk", b"hmac"),
@@ -23,21 +23,21 @@ _SCHEMES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class _Face:
-    """What is compared, as sets: one difference is one thing that stands on one side alone."""
+class _Features:
+    """What is compared, as sets: the distance is the number of features only one request has."""
 
     credentials: frozenset[tuple[str, ...]]
     headers: frozenset[tuple[bytes, bytes]]
 
 
 @lru_cache(maxsize=512)
-def credentials_of(
+def stored_credentials(
     headers: Headers, placeholder: Callable[[str, bytes], bytes]
 ) -> CredentialHeaders:
-    """What a cassette may keep of a request's credentials: where they stood, and placeholders.
+    """A request's credential headers as a cassette stores them: names, schemes and placeholders.
 
-    Two requests with one credential have one trace. A placeholder that came back with a replayed
-    cookie stays as it is, so it is the one recorded.
+    The same credential has the same placeholder. A cookie that a replay set comes back as its
+    placeholder, which stays as it is.
     """
     found: dict[str, list[str]] = {}
     for name, value in headers:
@@ -52,8 +52,8 @@ def credentials_of(
     return tuple([(name, "; ".join(values)) for name, values in sorted(found.items())])
 
 
-def vary(recordings: Sequence[Interaction]) -> bool:
-    """Whether the headers of these recordings could make a difference."""
+def headers_differ(recordings: Sequence[Interaction]) -> bool:
+    """Whether these recordings differ in headers or credentials."""
     first = recordings[0].request
     return any(
         each.request.headers != first.headers or each.request.credentials != first.credentials
@@ -62,18 +62,18 @@ def vary(recordings: Sequence[Interaction]) -> bool:
 
 
 def of_same_caller(asked: Request, recordings: Sequence[Interaction]) -> Sequence[Interaction]:
-    """Those made with this very credential, or all where there is none: nobody else's will do."""
-    own = _face(asked).credentials
-    return [each for each in recordings if _face(each.request).credentials == own] or recordings
+    """The recordings made with the same credentials, or all of them if there are none."""
+    own = _features(asked).credentials
+    return [each for each in recordings if _features(each.request).credentials == own] or recordings
 
 
-def nearest(asked: Request, recordings: Iterable[Interaction]) -> list[Interaction]:
-    """The recordings whose headers are nearest, in their order; all that are equally near."""
-    face = _face(asked)
+def nearest_by_headers(asked: Request, recordings: Iterable[Interaction]) -> list[Interaction]:
+    """The recordings with the nearest headers, in order; all that are equally near."""
+    features = _features(asked)
     found: list[Interaction] = []
     least: tuple[int, int] | None = None
     for each in recordings:
-        distance = _distance(face, _face(each.request))
+        distance = _distance(features, _features(each.request))
         if least is None or distance < least:
             found, least = [each], distance
         elif distance == least:
@@ -81,26 +81,32 @@ def nearest(asked: Request, recordings: Iterable[Interaction]) -> list[Interacti
     return found
 
 
-def _distance(left: _Face, right: _Face) -> tuple[int, int]:
+def _distance(left: _Features, right: _Features) -> tuple[int, int]:
     return len(left.credentials ^ right.credentials), len(left.headers ^ right.headers)
 
 
 @lru_cache(maxsize=4096)
-def _face_of(credentials: CredentialHeaders, headers: Headers) -> _Face:
+def _features_of(credentials: CredentialHeaders, headers: Headers) -> _Features:
     parts: set[tuple[str, ...]] = set()
     for name, text in credentials:
-        # A nonce makes each value another one: that there is one, and its scheme, say more.
+        # A nonce makes every value different: that there is one, and its scheme, weigh more.
         parts |= {(name, "present", str(weight)) for weight in range(3)}
         if name == "cookie":
-            parts |= {(name, pair.partition("=")[0], _mark(pair)) for pair in text.split("; ")}
+            parts |= {
+                (name, pair.partition("=")[0], _placeholder_digest(pair))
+                for pair in text.split("; ")
+            }
         else:
-            parts |= {(name, "scheme", text.rpartition(" ")[0]), (name, "value", _mark(text))}
-    kept = frozenset([(name.lower(), value) for name, value in headers])
-    return _Face(frozenset(parts), kept)
+            parts |= {
+                (name, "scheme", text.rpartition(" ")[0]),
+                (name, "value", _placeholder_digest(text)),
+            }
+    fields = frozenset([(name.lower(), value) for name, value in headers])
+    return _Features(frozenset(parts), fields)
 
 
-def _face(request: Request) -> _Face:
-    return _face_of(request.credentials, request.headers)
+def _features(request: Request) -> _Features:
+    return _features_of(request.credentials, request.headers)
 
 
 def _cookie(pair: bytes, placeholder: Callable[[str, bytes], bytes]) -> str:
@@ -108,27 +114,29 @@ def _cookie(pair: bytes, placeholder: Callable[[str, bytes], bytes]) -> str:
     if not equals:
         name, content = b"", name
     label = name.strip().decode("latin-1")
-    kept = _kept(label or "cookie", content.strip(b' "'), placeholder)
-    return f"{_legible(name)}={kept}" if equals else kept
+    kept = _placeholder_or_empty(label or "cookie", content.strip(b' "'), placeholder)
+    return f"{_printable(name)}={kept}" if equals else kept
 
 
 def _field(name: str, value: bytes, placeholder: Callable[[str, bytes], bytes]) -> str:
     scheme, space, rest = value.partition(b" ")
     if space and scheme.lower() in _SCHEMES:
-        return f"{scheme.decode()} {_kept(name, rest.strip(), placeholder)}"
-    return _kept(name, value, placeholder)
+        return f"{scheme.decode()} {_placeholder_or_empty(name, rest.strip(), placeholder)}"
+    return _placeholder_or_empty(name, value, placeholder)
 
 
-def _kept(label: str, value: bytes, placeholder: Callable[[str, bytes], bytes]) -> str:
+def _placeholder_or_empty(
+    label: str, value: bytes, placeholder: Callable[[str, bytes], bytes]
+) -> str:
     if not value or PLACEHOLDER.fullmatch(value):
         return value.decode("ascii")
     return placeholder(label, value).decode("ascii")
 
 
-def _mark(text: str) -> str:
-    # What stands before it says where a value was seen: in an answer, it was under another name.
+def _placeholder_digest(text: str) -> str:
+    # The label before it is the field's name: an answer may hold the same value under another name.
     return text.rpartition(".")[2]
 
 
-def _legible(name: bytes) -> str:
+def _printable(name: bytes) -> str:
     return "".join([chr(octet) if 32 < octet < 127 else "?" for octet in name.strip()])

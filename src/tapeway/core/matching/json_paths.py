@@ -14,7 +14,7 @@ from tapeway.core.json_text import Json
 
 
 class Wild(Enum):
-    """A step that stands for several."""
+    """A step that matches several: any one element or key, or any number of levels."""
 
     ONE = "*"
     ANY_DEPTH = "**"
@@ -26,19 +26,19 @@ ANY_DEPTH: Final = Wild.ANY_DEPTH
 Step: TypeAlias = str | int | Wild
 Path: TypeAlias = tuple[Step, ...]
 
-# One step from where it stands. A quoted key is a string of JSON's, so that any key can be written.
+# One step at a position. A quoted key is a JSON string, so that any key can be written.
 _STEP = re.compile(
     r'\.?(?P<wild>\*\*?)(?=[.\[]|\Z)|\.?(?P<name>[^.\[\]"*\s](?:[^.\[\]"*\x00-\x1f]*[^.\[\]"*\s])?)'
     r'|\[(?P<index>[0-9]{1,9})\]|(?P<each>\[\*\])|\[(?P<key>"(?:[^"\\]|\\.)*")\]'
 )
-_PLAIN = re.compile(r'[^.\[\]"*\s\x00-\x1f]+')
+_UNQUOTED_KEY = re.compile(r'[^.\[\]"*\s\x00-\x1f]+')
 
 
 class PathFault(ValueError):
-    """A text that is no path; says where it stops being one."""
+    """A malformed path, and where it is wrong."""
 
 
-def parse(text: str) -> Path:
+def parse_path(text: str) -> Path:
     """The steps of a path. Raises PathFault."""
     steps: list[Step] = []
     at = 0
@@ -48,7 +48,7 @@ def parse(text: str) -> Path:
         dotted = found is not None and found[0].startswith(".")
         bare = found is not None and found.lastgroup in ("wild", "name")
         if found is None or (bare and dotted == (at == 0)):
-            raise PathFault(f"'{text}' cannot be read from '{text[at:]}' on")
+            raise PathFault(f"'{text}' cannot be parsed from '{text[at:]}'")
         steps.append(_step(found, text))
         at = found.end()
     if not steps:
@@ -56,42 +56,31 @@ def parse(text: str) -> Path:
     return tuple(steps)
 
 
-def written(path: Sequence[Step]) -> str:
-    """A path as people write it; `parse` gives it back."""
-    return "".join([_written(step) for step in path]).removeprefix(".")
+def path_text(path: Sequence[Step]) -> str:
+    """A path as people write it; `parse_path` reads it back."""
+    return "".join([_step_text(step) for step in path]).removeprefix(".")
 
 
-def without(value: Json, paths: Sequence[Path]) -> Json:
-    """The value without what the paths lead to; the one given stays as it is."""
+def without_paths(value: Json, paths: Sequence[Path]) -> Json:
+    """The value without what the paths lead to; the given value is not changed."""
     if not paths or not isinstance(value, dict | list):
         return value
-    live = _opened(paths)
+    expanded = _expanded(paths)
     if isinstance(value, dict):
         kept: dict[str, Json] = {}
         for key, each in value.items():
-            if (onward := _onward(live, key)) is not None:
-                kept[key] = without(each, onward)
+            if (rest := _behind(expanded, key)) is not None:
+                kept[key] = without_paths(each, rest)
         return kept
     left: list[Json] = []
     for index, each in enumerate(value):
-        if (onward := _onward(live, index)) is not None:
-            left.append(without(each, onward))
+        if (rest := _behind(expanded, index)) is not None:
+            left.append(without_paths(each, rest))
     return left
 
 
-def leads_to(path: Path, place: Sequence[str | int]) -> bool:
-    """Whether a rule's path covers a place: leads to it, or to what holds it."""
-    live: Sequence[Path] = (path,)
-    for step in place:
-        onward = _onward(_opened(live), step)
-        if onward is None:
-            return True
-        live = onward
-    return False
-
-
-def _opened(paths: Sequence[Path]) -> list[Path]:
-    """The paths, those beginning with any depth also as beginning behind it."""
+def _expanded(paths: Sequence[Path]) -> list[Path]:
+    """The paths, and those that begin with `**` also without it, since it may match no level."""
     found: list[Path] = []
     for path in paths:
         found.append(path)
@@ -101,8 +90,8 @@ def _opened(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _onward(paths: Sequence[Path], step: str | int) -> list[Path] | None:
-    """What is left of the paths that take this step, None where one ends with it."""
+def _behind(paths: Sequence[Path], step: str | int) -> list[Path] | None:
+    """The rest of each path that takes this step, None where one of them ends with it."""
     found: list[Path] = []
     for path in paths:
         head = path[0]
@@ -129,13 +118,15 @@ def _step(found: "re.Match[str]", text: str) -> Step:
     try:
         key: str = json.loads(found["key"])
     except ValueError:
-        raise PathFault(f"'{text}' has a quoted key that JSON would not read") from None
+        raise PathFault(f"'{text}' has a quoted key that is no JSON string") from None
     return key
 
 
-def _written(step: Step) -> str:
+def _step_text(step: Step) -> str:
     if isinstance(step, int):
         return f"[{step}]"
     if isinstance(step, Wild):
         return f".{step.value}"
-    return f".{step}" if _PLAIN.fullmatch(step) else f"[{json.dumps(step, ensure_ascii=False)}]"
+    return (
+        f".{step}" if _UNQUOTED_KEY.fullmatch(step) else f"[{json.dumps(step, ensure_ascii=False)}]"
+    )

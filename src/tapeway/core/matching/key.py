@@ -14,7 +14,7 @@ from tapeway.core.http import headers
 from tapeway.core.http.headers import STORED_REQUEST_HEADERS
 from tapeway.core.json_text import canonical
 from tapeway.core.matching import document
-from tapeway.core.matching.header_distance import credentials_of
+from tapeway.core.matching.header_distance import stored_credentials
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.redaction.credentials import (
@@ -36,12 +36,12 @@ CACHED_BODY = 16 * 1024
 def request_key(request: Request, rules: Rules = NO_RULES) -> bytes:
     """The match key of an already redacted request: `route NUL digest`."""
     if rules:
-        text = canonical(document.document(request, rules))
+        text = canonical(document.request_document(request, rules))
         return request.route.encode() + b"\0" + hashlib.sha256(text).digest()
     path, _, query = request.target.partition("?")
     kind, body = _canonical_body(request)
-    method, text = request.method.encode(), document.path(path).encode()
-    pairs = canonical(document.query(query)) if query else b"{}"
+    method, text = request.method.encode(), document.decoded_path(path).encode()
+    pairs = canonical(document.query_values(query)) if query else b"{}"
     # With their lengths, two different divisions of the same bytes have different keys.
     frame = b"%d:%b%d:%b%d:%b%b:" % (len(method), method, len(text), text, len(pairs), pairs, kind)
     return request.route.encode() + b"\0" + hashlib.sha256(frame + body).digest()
@@ -57,7 +57,9 @@ def credential_variant(request: Request) -> bytes:
     target = request.target.encode("utf-8", "surrogateescape")
     if b"REDACTED." not in target and b"REDACTED." not in request.body:
         return b""
-    found = document.CREDENTIAL.findall(target) + document.CREDENTIAL.findall(request.body)
+    found = document.CREDENTIAL_PLACEHOLDER.findall(
+        target
+    ) + document.CREDENTIAL_PLACEHOLDER.findall(request.body)
     return b" ".join(sorted(found))
 
 
@@ -113,7 +115,9 @@ class RequestRedaction:
 
     def _redact(self, salt: str, request: Request, rules: Rules) -> RedactedRequest:
         redactor = self._cached_redactor(salt, _head_secrets(request))
-        redacted = redactor.request(request, credentials_of(request.headers, redactor.placeholder))
+        redacted = redactor.request(
+            request, stored_credentials(request.headers, redactor.placeholder)
+        )
         if more := _matched_fields(request.headers, rules):
             fields = tuple([(name, redactor.value(value)) for name, value in more])
             redacted = replace(redacted, headers=redacted.headers + fields)
@@ -139,7 +143,7 @@ def _canonical_body(request: Request) -> tuple[bytes, bytes]:
         read = document.read_json(plain) if decoded else None
         if read is not None:
             return b"json", read[1]
-    content, value = document.body(request)
+    content, value = document.body_value(request)
     return content.encode(), canonical(value)
 
 

@@ -1,11 +1,10 @@
-"""Normalisers: what varies from run to run inside a text or a number, replaced by a name.
+"""Normalisers: values that vary from run to run, replaced by the name of their kind.
 
-Two texts that differ only in such places become equal: `job 3f2b… at 10:00` and another run's are
-both `job <uuid> at <time>`. Keys of objects are left alone.
+Two texts that differ only in such values become equal: `job 3f2b… at 10:00:59` becomes
+`job <uuid> at <time>` in every run. Keys of objects are left alone.
 
-People's own patterns, run by RE2: its time grows with the text, so that none can hang the server.
-
-RE2 has no look-around and no back-references; a pattern that needs them is refused.
+Patterns, the built-in ones and people's own, run in RE2: its time is linear in the text, so no
+pattern can hang the server. It has no look-around and no back-references.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from tapeway.core.json_text import Json
 
 
 class Pattern(Protocol):
-    """What is used of a compiled pattern."""
+    """A compiled pattern: RE2 comes without types."""
 
     def sub(self, repl: str, string: str) -> str: ...
 
@@ -27,12 +26,12 @@ class Pattern(Protocol):
 
 
 class PatternFault(ValueError):
-    """A pattern that RE2 does not take, and why."""
+    """A pattern that cannot be used, and why."""
 
 
 @lru_cache(maxsize=256)
-def compiled(pattern: str) -> Pattern:
-    """The pattern made ready. Raises PatternFault."""
+def compile_pattern(pattern: str) -> Pattern:
+    """Compile a pattern. Raises PatternFault."""
     options = re2.Options()
     options.log_errors = False  # it would write to stderr by itself
     try:
@@ -47,24 +46,24 @@ def compiled(pattern: str) -> Pattern:
     return found
 
 
-class Spelled(str):
-    """Hexadecimal digits that stand for octets or their hash: nothing varies inside them."""
+class HexText(str):
+    """Hexadecimal digits of octets or of their hash, in which no normaliser replaces anything."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Normaliser:
-    """What stands for one kind of value.
+    """One kind of value that varies.
 
-    `numbers` says which numbers are of that kind too. RE2 cannot look behind: where `keeps`, the
-    pattern's first group is what stands in front, and stays.
+    `numbers` tells which JSON numbers are of that kind. RE2 has no look-behind, so with
+    `keeps_first_group` the pattern's first group is what must stand before the value, and stays.
     """
 
     pattern: str
     example: str
     numbers: Callable[[float], bool] | None = None
-    keeps: bool = False
+    keeps_first_group: bool = False
 
 
 def _is_epoch(number: float) -> bool:
@@ -72,21 +71,26 @@ def _is_epoch(number: float) -> bool:
     return any(10**digits <= number < 2 * 10**digits for digits in (9, 12, 15, 18))
 
 
-_BEGINS = r"(^|[^0-9A-Za-z])"
-"""Identifiers stand behind blanks, quotes and prefixes such as `file_` alike."""
-_CALL = r"(?:[A-Za-z0-9]{22,}|[A-Za-z]*[0-9][A-Za-z0-9]{2,}|[A-Za-z]{3,}[0-9])[A-Za-z0-9_-]*"
+_NOT_IN_A_WORD = r"(^|[^0-9A-Za-z])"
+"""Values stand behind blanks, quotes and prefixes such as `file_` alike."""
+_CALL_SUFFIX = r"(?:[A-Za-z0-9]{22,}|[A-Za-z]*[0-9][A-Za-z0-9]{2,}|[A-Za-z]{3,}[0-9])[A-Za-z0-9_-]*"
 
-_RESPONSE = r"(?:[A-Za-z0-9]{22,}|[A-Za-z]*[0-9][A-Za-z0-9]{4,}|[A-Za-z]{3,}[0-9])[A-Za-z0-9_-]*"
+_RESPONSE_SUFFIX = (
+    r"(?:[A-Za-z0-9]{22,}|[A-Za-z]*[0-9][A-Za-z0-9]{4,}|[A-Za-z]{3,}[0-9])[A-Za-z0-9_-]*"
+)
 """Behind `call_` and `run_` there are words too, as in `call_center` and `run_python_code`."""
 
 NORMALISERS: dict[str, Normaliser] = {
     "uuid": Normaliser(
-        _BEGINS + r"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}\b",
+        _NOT_IN_A_WORD
+        + r"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}\b",
         "3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e88",
-        keeps=True,
+        keeps_first_group=True,
     ),
     "ulid": Normaliser(
-        _BEGINS + r"[0-7][0-9A-HJKMNP-TV-Z]{25}\b", "01J9Z3X5M8Q2W4E6R7T9Y1B3C5", keeps=True
+        _NOT_IN_A_WORD + r"[0-7][0-9A-HJKMNP-TV-Z]{25}\b",
+        "01J9Z3X5M8Q2W4E6R7T9Y1B3C5",
+        keeps_first_group=True,
     ),
     "iso8601": Normaliser(
         r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?"
@@ -94,10 +98,10 @@ NORMALISERS: dict[str, Normaliser] = {
         "2026-11-22T10:00:00.123Z",
     ),
     "date": Normaliser(
-        # Behind a hyphen it is part of a name, such as that of a model.
+        # Behind a hyphen it is part of a name, such as a model's.
         r"(^|[^0-9A-Za-z_-])[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])\b",
         "2026-11-22",
-        keeps=True,
+        keeps_first_group=True,
     ),
     "time": Normaliser(r"\b[0-9]{1,2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?\b", "10:00:59"),
     "epoch": Normaliser(
@@ -109,72 +113,74 @@ NORMALISERS: dict[str, Normaliser] = {
         "0.34s",
     ),
     "tmp_path": Normaliser(
-        # A path that only holds such a folder is another one.
+        # A path that has such a folder in its middle is another path.
         r"(^|[^0-9A-Za-z_~./-]|file://)"
         r"(?:(?:/private)?(?:/tmp|/var/tmp|/var/folders/[^/\s\"']+/[^/\s\"']+/T)"
         r"/(?:pytest-of-[^/\s\"']+/pytest-[0-9]+|[^/\s\"'`,;:)\]}>]+)"
         r"|[A-Za-z]:[\\/]+Users[\\/]+[^\\/\"]+[\\/]+AppData[\\/]+Local[\\/]+Temp[\\/]+[^\\/\s\"']+)",
         "/tmp/tmpa1b2c3d4",  # noqa: S108 - shown, not opened
-        keeps=True,
+        keeps_first_group=True,
     ),
     "tool_call_id": Normaliser(
         r"\b(?:(?:toolu|srvtoolu|tooluse|chatcmpl-tool)[_-][A-Za-z0-9_-]{4,}|(?:call|fc)[_-]"
-        rf"{_CALL})",
+        rf"{_CALL_SUFFIX})",
         "call_h5Xw0Vb1jZ",
     ),
     "response_id": Normaliser(
         r"\b(?:(?:chatcmpl|cmpl)[_-][A-Za-z0-9_-]{6,}|(?:resp|msg|rs|gen|run|thread|asst|req)[_-]"
-        rf"{_RESPONSE})",
+        rf"{_RESPONSE_SUFFIX})",
         "resp_68a1f0c2",
     ),
     "hex32": Normaliser(
-        _BEGINS + r"(?:[0-9a-f]{32}|[0-9A-F]{32})\b",
+        _NOT_IN_A_WORD + r"(?:[0-9a-f]{32}|[0-9A-F]{32})\b",
         "9e107d9d372bb6826bd81d3542a419d6",
-        keeps=True,
+        keeps_first_group=True,
     ),
     "sha1": Normaliser(
-        _BEGINS + r"(?:[0-9a-f]{40}|[0-9A-F]{40})\b",
+        _NOT_IN_A_WORD + r"(?:[0-9a-f]{40}|[0-9A-F]{40})\b",
         "2fd4e1c67a2d28fced849ee1bb76e7391b93eb12",
-        keeps=True,
+        keeps_first_group=True,
     ),
     "sha256": Normaliser(
-        _BEGINS + r"(?:[0-9a-f]{64}|[0-9A-F]{64})\b",
+        _NOT_IN_A_WORD + r"(?:[0-9a-f]{64}|[0-9A-F]{64})\b",
         "d7a8fbb307d7809469ca9abcb0082e4f8d5651e46d3cdb762d02d0bf37c9e592",
-        keeps=True,
+        keeps_first_group=True,
     ),
     "port": Normaliser(r"\b(?:localhost|127\.0\.0\.1):[0-9]{2,5}\b", "127.0.0.1:54321"),
     "float_tail": Normaliser(r"(\.[0-9]{5})[0-9]+", "0.123456789"),
 }
-"""By the name that a rule gives. Applied in this order, so that the longer kind comes first."""
+"""By their names in rules. They apply in this order, the longer kinds first."""
 
 
-def _instead(name: str, normaliser: Normaliser) -> str:
+def _replacement(name: str, normaliser: Normaliser) -> str:
     if name == "float_tail":
         return r"\1"
-    return rf"\1<{name}>" if normaliser.keeps else f"<{name}>"
+    return rf"\1<{name}>" if normaliser.keeps_first_group else f"<{name}>"
 
 
-class Normalising:
-    """What some normalisers and own patterns make of a value."""
+class NormaliserSet:
+    """Applies some normalisers, and people's own patterns by name, to values."""
 
     def __init__(self, names: Sequence[str], patterns: Sequence[tuple[str, str]] = ()) -> None:
         named = [(name, each) for name, each in NORMALISERS.items() if name in names]
-        # A person's own come first: they know better what a text of theirs is.
-        self._texts = [(compiled(text), f"<{name}>") for name, text in patterns]
-        self._texts += [(compiled(each.pattern), _instead(name, each)) for name, each in named]
+        # People's own patterns come first: they are the more specific ones.
+        self._texts = [(compile_pattern(text), f"<{name}>") for name, text in patterns]
+        self._texts += [
+            (compile_pattern(each.pattern), _replacement(name, each)) for name, each in named
+        ]
         self._numbers = [(each.numbers, f"<{name}>") for name, each in named if each.numbers]
         self._rounds = "float_tail" in names
 
     def text(self, text: str) -> str:
         """A text with every match replaced."""
-        for pattern, instead in self._texts:
-            text = pattern.sub(instead, text)
+        for pattern, replacement in self._texts:
+            text = pattern.sub(replacement, text)
         return text
 
     def value(self, value: Json) -> Json:
-        """A value with every text and number in it replaced, however deep it stands."""
+        """A value with this done to its texts and numbers at any depth."""
         if isinstance(value, str):
-            return value if isinstance(value, Spelled) else self.text(value)
+            return value if isinstance(value, HexText) else self.text(value)
         if isinstance(value, dict):
             return {key: self.value(each) for key, each in value.items()}
         if isinstance(value, list):
@@ -184,9 +190,9 @@ class Normalising:
         return self._number(value)
 
     def _number(self, number: float) -> Json:
-        for covers, instead in self._numbers:
-            if covers(number):
-                return instead
+        for is_of_kind, replacement in self._numbers:
+            if is_of_kind(number):
+                return replacement
         if self._rounds and isinstance(number, float):
             rounded = round(number, 5)
             return int(rounded) if rounded.is_integer() else rounded

@@ -46,7 +46,7 @@ class Difference:
     @property
     def path(self) -> str:
         """The place as rules write it: `body.messages[2].content`."""
-        return json_paths.written(self.steps)
+        return json_paths.path_text(self.steps)
 
 
 def differences(recorded: Json, requested: Json, most: int) -> tuple[Difference, ...]:

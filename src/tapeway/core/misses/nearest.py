@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import log
 
 from tapeway.core.json_text import Json
-from tapeway.core.matching.document import document
+from tapeway.core.matching.document import request_document
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.differences import Difference, common_prefix, differences
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
@@ -65,7 +65,7 @@ def nearest(
     """
     if len(missed.body) > LARGEST:
         return ()
-    asked = document(missed, rules)
+    asked = request_document(missed, rules)
     found = [
         ComparedRecording(each, _differences(each.request, missed, asked, rules))
         for each in _worth_comparing(missed, _same_endpoint(missed, recordings, rules))
@@ -76,7 +76,7 @@ def nearest(
 
 def request_differences(recorded: Request, missed: Request, rules: Rules) -> tuple[Difference, ...]:
     """The differences between two requests under these rules: in route, then in document."""
-    return _differences(recorded, missed, document(missed, rules), rules)
+    return _differences(recorded, missed, request_document(missed, rules), rules)
 
 
 def distance(found: Sequence[Difference]) -> float:
@@ -100,7 +100,7 @@ def _differences(
     # AgentTape's recordings of SDK calls have no route.
     if recorded.route and recorded.route != missed.route:
         route = (Difference(("route",), recorded.route, missed.route),)
-    return route + differences(document(recorded, rules), asked, MOST_DIFFERENCES)
+    return route + differences(request_document(recorded, rules), asked, MOST_DIFFERENCES)
 
 
 def _same_endpoint(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from tapeway.core.json_text import Json
 from tapeway.core.matching import json_paths
 from tapeway.core.matching.key import request_key
-from tapeway.core.matching.normalisers import NORMALISERS, Normalising
+from tapeway.core.matching.normalisers import NORMALISERS, NormaliserSet
 from tapeway.core.matching.rules import NO_RULES, ROOTS, Rules, merged_rules, rules_document
 from tapeway.core.misses.differences import ABSENT, Difference, Steps, Value
 from tapeway.core.misses.nearest import request_differences
@@ -85,7 +85,7 @@ def _normalisers(
 
 
 def _equal_under(names: Sequence[str], found: Iterable[Difference]) -> list[Difference]:
-    normalising = Normalising(names)
+    normalising = NormaliserSet(names)
 
     def normal(value: Value) -> Value:
         return value if value is ABSENT else normalising.value(value)
@@ -124,7 +124,7 @@ def _ignoring(found: Sequence[Difference], most: int = MOST_PATHS) -> Rules:
     paths: dict[str, None] = {}
     for each in found:
         widened = _widened(each.steps)
-        paths[widened if counts[widened] > 1 else json_paths.written(each.steps)] = None
+        paths[widened if counts[widened] > 1 else json_paths.path_text(each.steps)] = None
     return Rules(ignore=tuple(paths)) if len(paths) <= most else NO_RULES
 
 
@@ -137,7 +137,7 @@ def _is_element(difference: Difference) -> bool:
 
 def _widened(steps: Steps) -> str:
     """The path with `[*]` in place of every position."""
-    pieces = ["[*]" if isinstance(step, int) else json_paths.written((step,)) for step in steps]
+    pieces = ["[*]" if isinstance(step, int) else json_paths.path_text((step,)) for step in steps]
     return "".join(each if each.startswith("[") else f".{each}" for each in pieces).removeprefix(
         "."
     )

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tapeway.core.matching.body_digest import Digester
+from tapeway.core.matching.body_digest import BodyDigester
 from tapeway.core.model.interaction import (
     AnyInteraction,
     Interaction,
@@ -92,7 +92,7 @@ async def _outsourced(store: BodyKeeper, name: str, item: AnyInteraction) -> Any
 
 
 async def _asked(store: BodyKeeper, name: str, request: Request) -> Request:
-    digester = Digester(request.headers)
+    digester = BodyDigester(request.headers)
     digester.feed(request.body)
     kept: BodyFile = await store.keep(name, [request.body])
     return replace(request, body=b"", file=replace(kept, parts=digester.finish().parts))
