@@ -104,7 +104,7 @@ class Bodies:
             row = await session.row(_SIZE, bytes.fromhex(digest), name)
             return None if row is None else int(row["size"])
 
-        size = await self._pool.read("look for a large body", find)
+        size = await self._pool.read("find a large body", find)
         return None if size is None else await self._with_file(BodyFile("", size, digest), where)
 
     async def with_bodies(
@@ -163,7 +163,7 @@ class Bodies:
             for at, data in enumerate(batch, number):
                 await session.run(_PUT, upload, at, data)
 
-        await self._pool.write("keep a large body", put, durable=False)
+        await self._pool.write("store a large body", put, durable=False)
 
     async def _adopt(self, upload: UUID, digest: bytes, size: int) -> None:
         async def adopt(session: Session) -> None:
@@ -171,18 +171,19 @@ class Bodies:
             if found is not None and found["upload"] != upload:
                 await session.run("DELETE FROM @piece WHERE upload = $1", upload)
 
-        await self._pool.write("keep a large body", adopt)
+        await self._pool.write("store a large body", adopt)
 
     async def _drop(self, upload: UUID) -> None:
-        async def drop(session: Session) -> None:
-            await session.run(
-                "DELETE FROM @piece WHERE upload = $1 AND NOT EXISTS "
-                "(SELECT 1 FROM @body WHERE upload = $1)",
-                upload,
-            )
-
         with suppress(StoreError):
-            await self._pool.write("drop a large body", drop, durable=False)
+            await self._pool.write(
+                "remove a large body",
+                lambda session: session.run(
+                    "DELETE FROM @piece WHERE upload = $1 AND NOT EXISTS "
+                    "(SELECT 1 FROM @body WHERE upload = $1)",
+                    upload,
+                ),
+                durable=False,
+            )
 
 
 async def sweep(session: Session, grace_s: float = _GRACE_S) -> None:

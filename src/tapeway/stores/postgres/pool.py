@@ -33,7 +33,7 @@ _ATTEMPTS = 4
 _PAUSE_S = 0.1
 
 _RECONNECT_S = 0.25
-"""After a connection failed, for so long nobody attempts another one."""
+"""After a failed connection, further ones fail at once for so long."""
 _IDLE_S = 5
 _LONG_IDLE_S = 30
 

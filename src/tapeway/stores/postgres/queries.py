@@ -95,7 +95,7 @@ async def get(session: Session, name: str, index: int) -> Sequence[DriverRow]:
 
 
 async def page(session: Session, name: str, after: int | None, limit: int) -> Sequence[DriverRow]:
-    """The next recordings after index `after`, or the first. Raises CassetteEdited where it is gone."""
+    """The next recordings after index `after`, or the first. Raises CassetteEdited."""
     place, index = -1, -1
     if after is not None:
         found = await session.row(

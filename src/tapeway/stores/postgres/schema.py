@@ -179,18 +179,18 @@ ALTER TABLE @usage RENAME CONSTRAINT a_body_that_was_kept TO usage_digest_fkey;
 """
 
 ALIVE_S = 6
-"""An instance that was not heard of for so long has ended: it says every second that it is alive."""
+"""An instance whose last heartbeat is older has ended."""
 _ALIVE = f"SELECT name FROM @instance WHERE seen > clock_timestamp() - interval '{ALIVE_S} s'"  # noqa: S608
 
 
 async def prepare(pool: Pool) -> None:
-    """Make the tables, or upgrade older ones; look at what the server promises.
+    """Create the tables, or upgrade older ones; read the server's settings of durability.
 
-    Raises StoreError for tables of a newer tapeway, where the role may not make or change them, and
-    as long as instances of an older tapeway use those to be upgraded.
+    Raises StoreError for tables of a newer tapeway, for a role that may not create or alter them,
+    and as long as older instances use tables that must be upgraded.
     """
     await _examine_server(pool)
-    found = await pool.read("look at its tables", _stored_version)
+    found = await pool.read("read the version of its tables", _stored_version)
     if found is None or found < VERSION:
         bring_up = partial(_bring_up, place=pool.address.shown)
         action = "make its tables" if found is None else "upgrade its tables"
@@ -209,7 +209,7 @@ UPGRADES: dict[int, Callable[[Session], Awaitable[None]]] = {1: upgrade_1_to_2}
 
 
 async def _examine_server(pool: Pool) -> None:
-    pooled, sync, fsync = await pool.write("look at the server", _settings, durable=False)
+    pooled, sync, fsync = await pool.write("read its settings", _settings, durable=False)
     if not pooled:
         pool.pooled = False
         await pool.close_idle()
@@ -249,7 +249,7 @@ async def _bring_up(session: Session, place: str) -> None:
     schema = session.schema
     lock = int.from_bytes(hashlib.sha256(f"tapeway {schema}".encode()).digest()[:8], signed=True)
     await session.run("SELECT pg_advisory_xact_lock($1)", lock)
-    # Another instance may have made or upgraded them meanwhile.
+    # Another instance may have created or upgraded them meanwhile.
     found = await _stored_version(session)
     if found is None:
         if not await session.rows("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema):
@@ -264,7 +264,7 @@ async def _bring_up(session: Session, place: str) -> None:
 
 
 async def _refuse_while_used(session: Session, found: int, place: str) -> None:
-    # They would fail at the next statement.
+    # After the upgrade their statements would fail.
     alive = await session.rows(_ALIVE)
     if alive:
         names = ", ".join([row["name"] for row in alive])

@@ -39,14 +39,14 @@ from tapeway.stores.shared import columns
 T = TypeVar("T")
 
 _IN_THREAD_BYTES = 256 * 1024
-"""Documents with more bytes than this are read in a thread."""
+"""Documents of more bytes than this are decoded in a thread."""
 
 
 class PostgresStore:
-    """Cassettes in one schema of a database; each instance has a store of its own.
+    """Cassettes in one schema of a database; each instance opens its own store.
 
-    `lease_s` is how long a lease outlives its instance, `touch_s` for how long an instance goes on
-    without a word from the database; all instances have the same.
+    `lease_s` is how long a lease outlives its instance, `touch_s` how long an instance serves without
+    hearing from the database. Both must be the same for all instances.
     """
 
     scratch = None
@@ -66,7 +66,7 @@ class PostgresStore:
             shared=self,
         )
         self._address = address.read(url)
-        self._lease_s_and_touch_s = float(lease_s or self._address.lease_s), float(touch_s)
+        self._lease_s, self._touch_s = float(lease_s or self._address.lease_s), float(touch_s)
         self._opened: PostgresInstance | None = None
         self._durability = "primary"
 
@@ -80,10 +80,10 @@ class PostgresStore:
         return self._durability
 
     async def open(self) -> None:
-        """Make the tables where nobody has. Raises StoreAway, StoreError."""
+        """Connect, and create or upgrade the tables. Raises StoreAway, StoreError."""
         if self._opened is not None:
             return
-        instance = PostgresInstance(self._address, *self._lease_s_and_touch_s)
+        instance = PostgresInstance(self._address, self._lease_s, self._touch_s)
         await instance.open()
         self._durability = instance.pool.durability
         self._sequences, self._bodies = Sequences(instance.pool), Bodies(instance.pool)
@@ -97,20 +97,20 @@ class PostgresStore:
     # Whole cassettes.
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
-        """All of it at one moment. Writable or not is the same: nobody is kept from recording."""
+        """All of it, as of one moment. `writable` changes nothing: instances record side by side."""
 
-        async def all_of(session: Session) -> tuple[Outline | None, Sequence[DriverRow]]:
+        async def whole(session: Session) -> tuple[Outline | None, Sequence[DriverRow]]:
             outline = await cassettes.outline(session, name, self._where(name))
             return outline, [] if outline is None else await queries.load(session, name)
 
-        outline, read = await self._read(name, "load", all_of, limit=pool.LONG_S)
+        outline, read = await self._read(name, "load", whole, limit=pool.LONG_S)
         if outline is None:
             return None
         found = await self._found(name, read)
         return StoredCassette(outline.head, tuple([each.item for each in found]))
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
-        """The order of concurrent ones is that of their calls. Raises Fenced too."""
+        """Concurrent recordings keep the order of their calls. Raises Fenced too."""
         instance = self._for_cassette(name)
         text, lease = columns.text_of(recording), recording.lease
         await instance.background.run(self._append(instance, name, head, recording, text))
@@ -128,77 +128,68 @@ class PostgresStore:
         until, attempt = time.monotonic() + PATIENCE_S, uuid4()
         place = await self._sequences.place_at_end(name, recording.interaction.index, until)
 
-        async def record(session: Session) -> None:
-            await writes.record(
+        patience = until - time.monotonic()
+        await instance.pool.write(
+            f"record into '{name}'",
+            lambda session: writes.record(
                 *(session, name, head, recording, text, place),
                 instance=instance.id,
                 attempt=attempt,
-            )
-
-        patience = until - time.monotonic()
-        await instance.pool.write(f"record into '{name}'", record, patience=patience)
+            ),
+            patience=patience,
+        )
 
     async def save(self, name: str, cassette: StoredCassette) -> None:
-        """Keys that stored somewhere in a take begin anew: they counted other recordings."""
-
-        async def save(session: Session) -> None:
-            await writes.save(session, name, cassette)
-
-        await self._write(name, "save", save, limit=pool.LONG_S)
+        """Replace the cassette. Its cursors are reset: they counted other recordings."""
+        await self._write(
+            name, "save", lambda session: writes.save(session, name, cassette), limit=pool.LONG_S
+        )
 
     async def release(self, name: str) -> None:
-        """Nothing: a cassette is always in its final form, and keeps its indexes."""
+        """Do nothing: a cassette is always in its final form, and keeps its indexes."""
         self._for_cassette(name)
 
     async def remove(self, name: str) -> bool:
-        async def remove(session: Session) -> bool:
-            return await cassettes.remove(session, name)
-
-        return await self._write(name, "remove", remove, limit=pool.LONG_S)
+        return await self._write(
+            name, "remove", lambda session: cassettes.remove(session, name), limit=pool.LONG_S
+        )
 
     async def supplant(self, name: str, by: str) -> None:
         self._for_cassette(by)
 
-        async def supplant(session: Session) -> None:
-            await cassettes.supplant(session, name, by)
-
-        await self._write(name, "put another one in the place of", supplant, limit=pool.LONG_S)
+        await self._write(
+            name,
+            "replace",
+            lambda session: cassettes.supplant(session, name, by),
+            limit=pool.LONG_S,
+        )
 
     async def names(self) -> Sequence[str]:
         return await self._instance().pool.read("list the cassettes", cassettes.names)
 
     async def stat(self, name: str) -> CassetteStat | None:
-        async def stat(session: Session) -> CassetteStat | None:
-            return await cassettes.stat(session, name)
-
-        return await self._read(name, "look at", stat)
+        return await self._read(name, "read", lambda session: cassettes.stat(session, name))
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
         """In pieces of 256 KiB. What no recording refers to for an hour is removed."""
         self._for_cassette(name)
         return await self._bodies.keep(pieces)
 
-    # Recordings where they lie.
+    # Single recordings.
 
     async def outline(self, name: str) -> Outline | None:
-        async def outline(session: Session) -> Outline | None:
-            return await cassettes.outline(session, name, self._where(name))
-
-        return await self._read(name, "look at", outline)
+        return await self._read(
+            name, "read", lambda session: cassettes.outline(session, name, self._where(name))
+        )
 
     async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
-        """A large body of a request is named only: whoever asks has it."""
-
-        async def find(session: Session) -> Sequence[DriverRow]:
-            return await queries.find(session, name, keys)
-
-        return await self._found(name, await self._read(name, "look into", find), requests=False)
+        """Large bodies of requests are not read: the caller has the request."""
+        return await self._recordings(
+            name, lambda session: queries.find(session, name, keys), requests=False
+        )
 
     async def get(self, name: str, index: int) -> TakenRecording | None:
-        async def get(session: Session) -> Sequence[DriverRow]:
-            return await queries.get(session, name, index)
-
-        found = await self._found(name, await self._read(name, "look into", get))
+        found = await self._recordings(name, lambda session: queries.get(session, name, index))
         return found[0] if found else None
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
@@ -206,50 +197,52 @@ class PostgresStore:
         return await self._bodies.find(name, digest, f"{self.url}, cassette '{name}'")
 
     async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[TakenRecording]:
-        """Raises CassetteEdited where the one to go on from is gone."""
-
-        async def page(session: Session) -> Sequence[DriverRow]:
-            return await queries.page(session, name, after, limit)
-
-        return await self._found(name, await self._read(name, "look into", page))
+        """Raises CassetteEdited where interaction `after` was removed."""
+        return await self._recordings(
+            name, lambda session: queries.page(session, name, after, limit)
+        )
 
     async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[TakenRecording]:
-        async def near(session: Session) -> Sequence[DriverRow]:
-            return await queries.near(
+        return await self._recordings(
+            name,
+            lambda session: queries.near(
                 session, name, columns.column(method), columns.column(path), limit
-            )
-
-        return await self._found(name, await self._read(name, "look into", near))
+            ),
+        )
 
     async def unused(self, name: str, take: int, limit: int) -> Sequence[RecordingTitle]:
-        async def unused(session: Session) -> Sequence[RecordingTitle]:
-            return await queries.unused(session, name, take, limit)
-
-        return await self._read(name, "look into", unused)
+        return await self._read(
+            name, "read recordings of", lambda session: queries.unused(session, name, take, limit)
+        )
 
     async def unused_count(self, name: str, take: int) -> int:
-        async def count(session: Session) -> int:
-            return await queries.unused_count(session, name, take)
-
-        return await self._read(name, "look into", count, limit=pool.LONG_S)
+        return await self._read(
+            name,
+            "read recordings of",
+            lambda session: queries.unused_count(session, name, take),
+            limit=pool.LONG_S,
+        )
 
     async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
-        async def duplicates(session: Session) -> Sequence[Sequence[RecordingTitle]]:
-            return await queries.duplicates(session, name, limit)
-
-        return await self._read(name, "look into", duplicates, limit=pool.LONG_S)
+        return await self._read(
+            name,
+            "read recordings of",
+            lambda session: queries.duplicates(session, name, limit),
+            limit=pool.LONG_S,
+        )
 
     async def reserve(self, name: str) -> int:
         self._for_cassette(name)
         return await self._sequences.reserve(name)
 
     async def restate(self, name: str, head: CassetteHead) -> None:
-        """Its cost is that of reading all of it; who records meanwhile waits."""
-
-        async def restate(session: Session) -> None:
-            await writes.restate(session, name, head, self._where(name))
-
-        await self._write(name, "put rules in force in", restate, limit=pool.LONG_S)
+        """Reads the whole cassette where the rules change; recordings wait meanwhile."""
+        await self._write(
+            name,
+            "change the rules of",
+            lambda session: writes.restate(session, name, head, self._where(name)),
+            limit=pool.LONG_S,
+        )
 
     async def edit(self, name: str, index: int, changed: AnyInteraction | None) -> bool:
         attempt = uuid4()
@@ -281,18 +274,17 @@ class PostgresStore:
         await instance.background.run(work)
 
     async def check(self) -> Sequence[str]:
-        """Whether what is counted, keyed and kept in pieces is what there is."""
+        """Whether counts, keys, digests and the pieces of large bodies agree."""
         return await self._instance().pool.read("check", queries.check, limit=pool.LONG_S)
 
-    # Turns.
+    # Cursors.
 
     async def turns(
         self, name: str, take: int, keys: Sequence[bytes]
     ) -> Mapping[bytes, CursorState]:
-        async def stored(session: Session) -> Mapping[bytes, CursorState]:
-            return await cursors.read(session, name, take, keys)
-
-        return await self._read(name, "see the turns of", stored)
+        return await self._read(
+            name, "read the cursors of", lambda session: cursors.read(session, name, take, keys)
+        )
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
@@ -301,7 +293,7 @@ class PostgresStore:
             stored = await cursors.read(session, name, take, keys)
             return stored, await queries.find(session, name, digests)
 
-        stored, read = await self._read(name, "look into", look)
+        stored, read = await self._read(name, "read recordings of", look)
         return stored, await self._found(name, read, requests=False)
 
     async def advance(
@@ -315,12 +307,15 @@ class PostgresStore:
     ) -> bool:
         attempt = uuid4()
 
-        async def advance(session: Session) -> bool:
-            return await cursors.advance(session, name, take, key, before, state, touched, attempt)
+        return await self._read(
+            name,
+            "advance a cursor of",
+            lambda session: cursors.advance(
+                session, name, take, key, before, state, touched, attempt
+            ),
+        )
 
-        return await self._read(name, "take a turn of", advance)
-
-    # Other instances.
+    # Leases and control.
 
     async def claim(self, name: str, key: bytes) -> Lease | None:
         return await self._for_cassette(name).claim(name, key)
@@ -332,10 +327,9 @@ class PostgresStore:
         await self._instance().give_back(lease)
 
     async def fences(self, name: str) -> frozenset[int]:
-        async def fences(session: Session) -> frozenset[int]:
-            return await leases.fences(session, name)
-
-        return await self._read(name, "see who records into", fences)
+        return await self._read(
+            name, "read the leases of", lambda session: leases.fences(session, name)
+        )
 
     async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:
         return await self._instance().join(wanted, apply)
@@ -372,6 +366,12 @@ class PostgresStore:
         return await instance.background.run(
             instance.pool.write(f"{action} '{name}'", work, limit=limit)
         )
+
+    async def _recordings(
+        self, name: str, query: Work[Sequence[DriverRow]], *, requests: bool = True
+    ) -> Sequence[TakenRecording]:
+        read = await self._read(name, "read recordings of", query)
+        return await self._found(name, read, requests=requests)
 
     async def _found(
         self, name: str, read: Sequence[DriverRow], *, requests: bool = True

@@ -36,7 +36,7 @@ SELECT size FROM body WHERE digest = ? AND EXISTS (
 def keep(write: Write, pieces: Iterable[bytes]) -> BodyFile:
     """A body, durable on return, written in blocks so that recordings go in between.
 
-    Raises StoreError, and whatever `pieces` raises; then nothing of it is kept.
+    Raises StoreError, and what `pieces` raises; then nothing of it stays.
     """
     draft = _SqliteDraft(write)
     digest = hashlib.sha256()

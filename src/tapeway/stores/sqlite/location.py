@@ -1,4 +1,4 @@
-"""Where a SQLite store lies: its file, and the files beside it.
+"""The location of a SQLite store: its file, and the files beside it.
 
 calls.db           the recordings          calls.db-wal, -shm    SQLite's own
 calls.db.shared    cursors, leases, mode   calls.db.lock         lock on these; rollback check
@@ -79,7 +79,7 @@ class StoreLocation:
                 raise StoreError(
                     f"{self.folder} is not a folder: give --store another one", status=503
                 ) from exc
-            raise store_error(exc, str(self), "look at the file") from exc
+            raise store_error(exc, str(self), "examine the file") from exc
         if found[0] is not None:
             return found[0]
         if (log := found[1]) is not None and log.st_size:
@@ -102,22 +102,24 @@ class StoreLocation:
         """Create an empty file, and its folder, where there is none. Raises StoreError."""
         try:
             make_root(self.folder)
-            made = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+            created = os.open(
+                self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE
+            )
         except FileExistsError:
             return
         except OSError as exc:
-            raise store_error(exc, str(self), "make the file") from exc
+            raise store_error(exc, str(self), "create the file") from exc
         try:
-            os.fchmod(made, FILE_MODE)
+            os.fchmod(created, FILE_MODE)
             folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 sync_folder(folder)
             finally:
                 os.close(folder)
         except OSError as exc:
-            raise store_error(exc, str(self), "make the file") from exc
+            raise store_error(exc, str(self), "create the file") from exc
         finally:
-            os.close(made)
+            os.close(created)
 
     def make_private(self) -> None:
         """Take other users' permissions away; SQLite gives the files beside it the same mode."""
@@ -141,7 +143,7 @@ class StoreLocation:
 
 
 def _file_system(folder: Path, mounts: Path) -> str:
-    """The kind of file system a folder lies on, empty where the machine does not tell."""
+    """The kind of file system a folder is on, empty where it is unknown."""
     try:
         lines = mounts.read_text().splitlines()
     except OSError:

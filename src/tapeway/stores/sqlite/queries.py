@@ -130,8 +130,8 @@ class CassetteQueries:
                 ).get
                 if place is None:
                     raise CassetteEdited(
-                        f"{self._where(name)} was changed while it was gone through, and "
-                        f"interaction {after} is gone: begin again"
+                        f"{self._where(name)} was changed while it was read, and "
+                        f"interaction {after} was removed: begin again"
                     )
             found = rows(connection, _PAGE, (name, place, limit))
         return [self._found(name, *row) for row in found]

@@ -51,11 +51,11 @@ class Runtime:
         self.writer = RecordingWriter(location, self._move_cursors)
         self.body_writers = ThreadPoolExecutor(_BODIES_AT_ONCE, thread_name_prefix="tapeway-bodies")
         self._quick_reader = self._reader("read the recordings")
-        self._scan_reader = self._reader("look through the recordings")
+        self._scan_reader = self._reader("scan the recordings")
         self._full_reader = self._reader("read the cassette")
         self._shared_file = SharedFile(location, self._highest_fence)
         self._shared_thread = WorkerThread(
-            f"{location}.shared", "tell the other processes", self._shared_file.connect
+            f"{location}.shared", "use the shared file", self._shared_file.connect
         )
         self.instance = ProcessMember.of_this_process(secrets.token_hex(3))
         self.disk_full_cursors = DiskFullCursors()

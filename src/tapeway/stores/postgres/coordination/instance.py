@@ -177,7 +177,7 @@ class PostgresInstance:
             if self._heartbeat.member is not None:
                 await self._heartbeat.member.leave(session)
 
-        await self.pool.write("leave", leave, durable=False)
+        await self.pool.write("leave the other instances", leave, durable=False)
         for topic in topics:
             self._notifications.send(topic)
 
@@ -191,22 +191,21 @@ class PostgresInstance:
         self._start_background()
         attempt = uuid4()
 
-        async def claim(session: Session) -> Lease | None:
-            return await self._leases.claim(session, name, key, attempt)
-
         return await self.background.run(
-            self.pool.write("claim a lease", claim), abandoned=self._release_abandoned
+            self.pool.write(
+                "claim a lease", lambda session: self._leases.claim(session, name, key, attempt)
+            ),
+            abandoned=self._release_abandoned,
         )
 
     async def lapsed(self, name: str, key: bytes) -> None:
         self._start_background()
 
-        async def is_held(session: Session) -> bool:
-            return await leases.is_held(session, name, key)
-
         # Listen before looking: the lease may be given back in between.
         with self._notifications.listening(lease_topic(name, key)) as woken:
-            if not await self.pool.read("look at a lease", is_held):
+            if not await self.pool.read(
+                "read a lease", lambda session: leases.is_held(session, name, key)
+            ):
                 return
             with suppress(TimeoutError):
                 async with asyncio.timeout(random.uniform(0.5, 1.0)):
@@ -215,11 +214,12 @@ class PostgresInstance:
     async def give_back(self, lease: Lease) -> None:
         self._leases.forget(lease)
 
-        async def give_back(session: Session) -> None:
-            await self._leases.give_back(session, lease)
-
         # Not durable: where a crash of the server brings it back, it expires.
-        work = self.pool.write("give a lease back", give_back, durable=False)
+        work = self.pool.write(
+            "give a lease back",
+            lambda session: self._leases.give_back(session, lease),
+            durable=False,
+        )
         await self.background.run(work)
         self.announce_end(lease)
 
@@ -238,10 +238,9 @@ class PostgresInstance:
     async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:
         member, attempt = Member(self.id, apply, self._touch_s), uuid4()
 
-        async def join(session: Session) -> Control:
-            return await member.join(session, wanted, attempt)
-
-        control = await self.pool.write("join", join)
+        control = await self.pool.write(
+            "join the other instances", lambda session: member.join(session, wanted, attempt)
+        )
         self._heartbeat.member = member
         self._start_background()
         return control
@@ -249,10 +248,11 @@ class PostgresInstance:
     async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
         attempt = uuid4()
 
-        async def steer(session: Session) -> Control:
-            return await change_control(session, change, attempt)
-
-        control = await self.background.run(self.pool.write("change what is in force", steer))
+        control = await self.background.run(
+            self.pool.write(
+                "change what is in force", lambda session: change_control(session, change, attempt)
+            )
+        )
         if self._heartbeat.member is not None:
             self._heartbeat.member.apply(control)
         self._notifications.send(CONTROL)
@@ -261,7 +261,7 @@ class PostgresInstance:
     async def _behind(self, control: Control) -> Sequence[str]:
         behind = partial(instances_behind, generation=control.generation, touch_s=self._touch_s)
         until = time.monotonic() + _APPLIED_WITHIN_S
-        while laggards := await self.pool.read("see who has applied it", behind):
+        while laggards := await self.pool.read("see which instances applied the change", behind):
             if time.monotonic() >= until:
                 return laggards
             await asyncio.sleep(_POLL_S)

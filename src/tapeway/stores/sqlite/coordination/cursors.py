@@ -147,7 +147,7 @@ class DiskFullCursors:
         return own is not None and own[1] != seen
 
     def stored(self, key: _CursorKey, seen: CursorState | None) -> CursorState | None:
-        """The state in the file that a seen one stands for."""
+        """The state in the file on which the one that was seen is based."""
         own = self._cursors.get(key)
         return seen if own is None else own[0]
 
