@@ -74,7 +74,7 @@ def assistant(text: str) -> Json:
     return {"role": "assistant", "content": text}
 
 
-def told(found: Transcript) -> list[Json]:
+def messages_of(found: Transcript) -> list[Json]:
     """The messages as documents, without what is the same in all of them."""
     return [
         {

@@ -1,4 +1,4 @@
-"""Conversations out of recorded calls: each message once, in order, each where it belongs."""
+"""Conversations from recorded calls: each message once and in order."""
 
 import pytest
 
@@ -14,8 +14,8 @@ from tests.conversations.recorded_calls import (
     call,
     chat,
     lines,
+    messages_of,
     sse,
-    told,
     user,
 )
 
@@ -36,7 +36,7 @@ def notes(*calls: Interaction) -> list[str]:
     return [note for each in transcript(calls).messages for note in each.notes]
 
 
-def test_a_growing_history_is_told_once() -> None:
+def test_a_growing_history_is_listed_once() -> None:
     history = [{"role": "system", "content": "Be brief."}, user("add 1")]
     calls = [
         chat(0, history, TOOL_CALL),
@@ -44,7 +44,7 @@ def test_a_growing_history_is_told_once() -> None:
         chat(2, [*history, TOOL_CALL, result("2"), assistant("It is 2."), user("thanks")], "Bye"),
     ]
 
-    assert told(transcript(calls)) == [
+    assert messages_of(transcript(calls)) == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "add 1"},
         {
@@ -125,7 +125,7 @@ def test_interleaved_conversations_are_kept_apart() -> None:
     assert notes(*calls) == []
 
 
-def test_a_conversation_that_begins_like_another_is_one_of_its_own_and_says_so() -> None:
+def test_a_conversation_that_begins_like_another_is_separate_and_noted() -> None:
     calls = [
         chat(0, [user("a")], "one"),
         chat(1, [user("a")], "two"),
@@ -154,7 +154,7 @@ def test_a_run_that_was_recorded_again_is_a_conversation_of_its_own() -> None:
     ]
 
 
-def test_of_two_that_stand_alike_the_later_one_goes_on() -> None:
+def test_of_two_equal_histories_the_later_one_is_continued() -> None:
     calls = [
         chat(0, [user("a")], "same"),
         chat(1, [user("a")], "same"),
@@ -164,7 +164,7 @@ def test_of_two_that_stand_alike_the_later_one_goes_on() -> None:
     assert lines(*calls)[2:] == [*("1 user: a", "1 assistant: same", "1 user: b", "1 assistant: B")]
 
 
-def test_a_history_whose_beginning_was_dropped_goes_on_and_says_so_once() -> None:
+def test_a_history_without_its_beginning_is_continued_and_noted_once() -> None:
     whole = [user("1"), assistant("A"), user("2"), assistant("B"), user("3")]
     calls = [
         chat(0, whole[:1], "A"),
@@ -183,7 +183,7 @@ def test_a_history_whose_beginning_was_dropped_goes_on_and_says_so_once() -> Non
     assert notes(*calls) == ["interaction 2 edits the history: it leaves out 2"]
 
 
-def test_a_result_that_was_shortened_later_is_told_where_that_was_done() -> None:
+def test_a_result_that_was_shortened_later_is_listed_where_it_changed() -> None:
     start = [user("read"), TOOL_CALL]
     calls = [
         chat(0, start[:1], TOOL_CALL),
@@ -211,7 +211,7 @@ def test_two_calls_that_share_one_common_answer_are_not_one_conversation() -> No
     ]
 
 
-def test_other_instructions_are_told_where_they_change() -> None:
+def test_other_instructions_are_listed_where_they_change() -> None:
     first: Json = {"role": "system", "content": "one"}
     second: Json = {"role": "system", "content": "two"}
     calls = [
@@ -234,14 +234,14 @@ def test_other_instructions_before_any_answer_are_another_conversation() -> None
     assert lines(refused, other)[2:] == ["1 system: two", "1 user: a", "1 assistant: A"]
 
 
-def test_a_question_that_was_answered_at_the_second_try_is_told_once() -> None:
+def test_a_question_answered_at_the_second_try_is_listed_once() -> None:
     error: Json = {"error": {"type": "rate_limit", "message": "Slow down"}}
     calls = [
         call(0, CHAT, {"messages": [user("a")]}, error, status=429),
         chat(1, [user("a")], "A"),
     ]
 
-    assert told(transcript(calls)) == [
+    assert messages_of(transcript(calls)) == [
         {
             "role": "user",
             "content": "a",
@@ -251,7 +251,7 @@ def test_a_question_that_was_answered_at_the_second_try_is_told_once() -> None:
     ]
 
 
-def test_an_answer_that_broke_off_is_told_as_far_as_it_came() -> None:
+def test_an_answer_that_was_cut_off_is_listed_as_far_as_it_came() -> None:
     deltas: list[Json] = [
         {"choices": [{"delta": {"content": each}}]} for each in ("Hel", "lo", "x")
     ]
@@ -261,14 +261,14 @@ def test_an_answer_that_broke_off_is_told_as_far_as_it_came() -> None:
         verdict="truncated",
     )
 
-    assert told(transcript([cut]))[1] == {
+    assert messages_of(transcript([cut]))[1] == {
         "role": "assistant",
         "content": "Hello",
         "notes": ["the answer was cut off here"],
     }
 
 
-def test_an_answer_out_of_room_says_why_it_ended() -> None:
+def test_an_answer_that_stopped_early_says_why() -> None:
     answer: Json = {"choices": [{"message": assistant("Once"), "finish_reason": "length"}]}
 
     found = transcript([call(0, CHAT, {"messages": [user("a")]}, answer)])
@@ -277,13 +277,13 @@ def test_an_answer_out_of_room_says_why_it_ended() -> None:
 
 
 @pytest.mark.parametrize("answer", [b"<html>", b"", b"[]", b'{"a":1}'])
-def test_an_answer_that_is_none_of_the_apis_is_said_to_be_none(answer: bytes) -> None:
+def test_an_answer_in_an_unknown_format_is_noted(answer: bytes) -> None:
     assert notes(call(0, CHAT, {"messages": [user("a")]}, answer)) == [
         "interaction 0: the answer holds no message in the format of openai's chat.completions"
     ]
 
 
-def test_what_cannot_be_read_is_named_and_other_calls_are_no_conversations() -> None:
+def test_unreadable_calls_are_named_and_other_calls_are_no_conversations() -> None:
     large = Request("openai", "POST", CHAT, file=BodyFile("", 9_000_000, "0" * 64))
     broken = Request("openai", "POST", CHAT, body=b"{")
     answer = chat(0, [user("a")], "A").response

@@ -1,4 +1,4 @@
-"""The cassette file in YAML, and numbers that JSON has no name for in both notations."""
+"""The cassette file in YAML, and non-finite numbers in both syntaxes."""
 
 import json
 import math
@@ -78,7 +78,7 @@ def test_a_cassette_of_agenttape_goes_to_json_and_back_without_loss(name: str) -
     assert YAML.load(YAML.save(found)) == JSON.load(JSON.save(found)) == found
 
 
-def test_the_documents_are_written_in_order_with_their_position_for_number() -> None:
+def test_documents_are_written_in_order_with_their_position_as_index() -> None:
     documents: list[Document] = [{"kind": "tool", "response": None}, {"index": 7, "a": []}]
 
     text = YAML.write(CassetteHead("now", "r", {}), documents)
@@ -132,7 +132,7 @@ def test_a_wrong_field_is_named_with_its_line(text: str, line: int, said: str) -
     assert refused.value.line == line
 
 
-def test_a_text_that_agenttape_keeps_beside_the_cassette_is_fetched() -> None:
+def test_a_text_in_an_asset_of_agenttape_is_fetched() -> None:
     digest = "sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"
     text = (
         "version: '1'\ninteractions:\n  - index: 0\n    kind: http\n"
@@ -147,7 +147,7 @@ def test_a_text_that_agenttape_keeps_beside_the_cassette_is_fetched() -> None:
     assert found.response.body == b"x"
 
 
-def test_a_call_of_another_tool_is_kept_word_for_word() -> None:
+def test_a_call_of_another_tool_is_kept_unchanged() -> None:
     document: Any = {
         "index": 0,
         "kind": "tool",
@@ -167,7 +167,7 @@ def test_what_could_not_be_read_again_is_not_written(monkeypatch: pytest.MonkeyP
         YAML.write(HEAD, [{"kind": "tool", "response": "x" * 100}])
 
 
-def test_a_notation_is_known_by_its_name_and_by_its_endings() -> None:
+def test_a_serializer_is_found_by_its_name_and_by_its_suffixes() -> None:
     assert {"json": JSON, "yaml": YAML} == SERIALIZERS
     assert {".json": JSON, ".yaml": YAML, ".yml": YAML} == SERIALIZER_BY_SUFFIX
 
@@ -187,7 +187,7 @@ def _text(serializer: Serializer, kind: str, said: str) -> bytes:
 
 
 @pytest.mark.parametrize("serializer", [JSON, YAML], ids=["json", "yaml"])
-def test_they_are_read_held_and_written_as_they_were(serializer: Serializer) -> None:
+def test_non_finite_numbers_are_written_back_as_they_were(serializer: Serializer) -> None:
     text = _text(serializer, "tool", '{"a": NaN, "b": [-Infinity, 1.5]}')
 
     cassette = serializer.load(text)
@@ -203,14 +203,14 @@ def test_they_are_read_held_and_written_as_they_were(serializer: Serializer) -> 
 
 
 @pytest.mark.parametrize("serializer", [JSON, YAML], ids=["json", "yaml"])
-def test_a_body_has_them_as_python_writes_them(serializer: Serializer) -> None:
+def test_a_body_has_non_finite_numbers_as_python_writes_them(serializer: Serializer) -> None:
     (found,) = serializer.load(_text(serializer, "http", '{"a": NaN}')).interactions
 
     assert isinstance(found, Interaction)
     assert found.response.body == b'{"a": NaN}'
 
 
-def test_a_text_that_looks_like_one_stays_a_text() -> None:
+def test_a_text_that_looks_like_a_non_finite_number_stays_a_text() -> None:
     said = json.dumps({json_text.NON_FINITE_KEY: "NaN"})
     document = {"version": "1", "created_at": "", "run_id": "", "interactions": []}
     held: dict[str, Json] = {"index": 0, "kind": "tool", "request": {}, "response": said}

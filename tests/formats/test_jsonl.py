@@ -1,4 +1,4 @@
-"""One interaction a line."""
+"""JSON Lines: the head, then one interaction a line."""
 
 import json
 
@@ -13,7 +13,7 @@ TOOL = ForeignInteraction(1, {"kind": "tool", "request": {"name": "f"}, "respons
 CASSETTE = StoredCassette(CassetteHead("then", "r", {"a": 1}), (interaction(), TOOL))
 
 
-def test_each_line_is_what_the_cassette_file_says() -> None:
+def test_each_line_is_that_of_the_cassette_file() -> None:
     head, *lines = [json.loads(line) for line in jsonl.write(CASSETTE).splitlines()]
 
     assert head == {"version": "1", "created_at": "then", "run_id": "r", "meta": {"a": 1}}

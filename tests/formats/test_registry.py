@@ -1,4 +1,4 @@
-"""Every format both ways and into any other: what differs afterwards is named."""
+"""Conversion to and from every format: every difference afterwards is named as a loss."""
 
 import json
 from dataclasses import replace
@@ -195,7 +195,7 @@ def told_of(kind: Format, item: Interaction) -> dict[str, object]:
     max_examples=examples(60),
 )
 @given(cassette=cassettes())
-def test_a_file_without_our_fields_says_the_same_calls(
+def test_a_file_without_our_fields_has_the_same_calls(
     kind: Format, cassette: StoredCassette
 ) -> None:
     plain = replace(
@@ -255,7 +255,7 @@ def said(cassette: StoredCassette) -> Any:
 
 
 @pytest.mark.parametrize("kind", BOTH_WAYS, ids=NAMES)
-def test_odd_items_come_back_or_are_named(kind: Format) -> None:
+def test_unusual_interactions_come_back_or_are_named(kind: Format) -> None:
     assert kind.save is not None
     cassette = StoredCassette(HEAD, (MQTT, BARE, CACHED))
 

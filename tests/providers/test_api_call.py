@@ -191,7 +191,7 @@ def test_a_call_on_a_built_in_route_is_named_as_its_provider_does(
         ("http://gateway/ollama", "/api/chat", "ollama", "api.chat"),
     ],
 )
-def test_a_stand_in_behind_a_default_route_is_understood_by_its_path(
+def test_a_stand_in_behind_a_default_route_is_recognised_by_its_path(
     base: str, target: str, provider: str, endpoint: str
 ) -> None:
     call = describe_call("default", make_request(target, {}, base=base))
@@ -213,7 +213,7 @@ def test_a_stand_in_behind_a_default_route_is_understood_by_its_path(
         "/model/m",
     ],
 )
-def test_what_is_no_provider_s_path_is_no_call(target: str) -> None:
+def test_a_path_of_no_provider_is_no_call(target: str) -> None:
     assert describe_call("default", make_request(target, {"model": "m"})) is None
 
 
@@ -248,7 +248,7 @@ def test_the_model_of_a_compressed_request_is_found() -> None:
 @pytest.mark.parametrize(
     "body", [b"{", b"[]", b'"x"', b"\xff", b'{"model":5}', b'{"stream":"yes"}']
 )
-def test_a_body_that_is_not_as_expected_names_no_model(body: bytes) -> None:
+def test_an_unexpected_body_names_no_model(body: bytes) -> None:
     request = Request("openai", "POST", "/v1/chat/completions", JSON, body)
 
     call = ApiCall("openai", "chat.completions", None, stream=False)

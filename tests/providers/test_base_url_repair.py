@@ -1,4 +1,4 @@
-"""Which wrong base URLs are forgiven, and that all other addresses stay the ones they are."""
+"""Wrong base URLs are repaired, all other addresses stay unchanged."""
 
 import re
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ def found(target: str, headers: Headers = (), table: RouteTable = TABLE) -> Requ
         ("/api/api/chat", "ollama", "/api/chat", None),
     ],
 )
-def test_a_slip_leads_to_what_was_meant(
+def test_a_wrong_base_url_is_repaired(
     target: str, route: str, meant: str, fault: BaseUrlFault | None
 ) -> None:
     address = found(f"/@suite{target}")
@@ -75,7 +75,7 @@ def test_a_slip_leads_to_what_was_meant(
     assert fault in (None, address.base_url_fault)
 
 
-def test_a_field_that_names_the_provider_decides_for_a_path_without_a_version() -> None:
+def test_a_header_that_names_the_provider_decides_for_a_path_without_a_version() -> None:
     address = found("/models", ANTHROPIC)
 
     assert (address.route.name, address.target) == ("anthropic", "/v1/models")
@@ -95,13 +95,13 @@ def test_a_field_that_names_the_provider_decides_for_a_path_without_a_version() 
         "//messages",
     ],
 )
-def test_what_needs_no_forgiving_is_the_very_address_it_was(target: str) -> None:
+def test_an_address_that_needs_no_repair_is_returned_itself(target: str) -> None:
     address = resolve(TABLE, owner, target, ())
 
     assert repair_address(address, TABLE) is address
 
 
-def test_a_service_nobody_knows_gets_what_was_written() -> None:
+def test_an_unknown_service_gets_the_target_as_written() -> None:
     url = "http://127.0.0.1:9000"
     routes = {"mine": Route("mine", url), **TABLE.routes}
     table = RouteTable(routes, Route(DEFAULT_ROUTE, url))
@@ -116,7 +116,7 @@ def test_a_default_upstream_that_is_a_provider_is_known_as_one() -> None:
     assert found("/chat/completions", table=table).target == "/v1/chat/completions"
 
 
-def test_a_provider_that_is_switched_off_is_not_meant() -> None:
+def test_a_provider_without_a_route_is_never_meant() -> None:
     assert (
         found("/messages", table=RouteTable({"openai": Route("openai", None)})).base_url_fault
         is None
@@ -141,7 +141,7 @@ def documented() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("asked", "goes_to"), list(documented()))
-def test_the_documented_slips_are_forgiven_as_documented(asked: str, goes_to: str) -> None:
+def test_the_documented_errors_are_repaired_as_documented(asked: str, goes_to: str) -> None:
     address = found(asked)
 
     assert address.base_url_fault is not None
@@ -210,9 +210,7 @@ def test_the_version_a_variable_is_printed_with_is_a_prefix_of_that_api(
         ("huggingface", "/chat/completions", "/v1/chat/completions"),
     ],
 )
-def test_a_path_the_api_does_not_know_is_taken_for_the_one_that_was_meant(
-    provider: str, written: str, meant: str
-) -> None:
+def test_a_path_unknown_to_the_api_is_repaired(provider: str, written: str, meant: str) -> None:
     found = repair_target(provider, written)
 
     assert found is not None
@@ -289,7 +287,7 @@ def test_every_other_path_is_left_as_it_is(provider: str, target: str) -> None:
         ("groq", "/openai/v1", "/v1/models", "/models"),
     ],
 )
-def test_what_the_route_s_own_url_begins_with_counts(
+def test_the_path_of_the_route_s_url_counts(
     provider: str, base: str, written: str, meant: str | None
 ) -> None:
     found = repair_target(provider, written, base)
@@ -307,7 +305,7 @@ PIECES = st.sampled_from(
 @given(
     st.sampled_from(sorted(PROVIDERS)), st.lists(PIECES, max_size=6), st.text("?/=v1", max_size=5)
 )
-def test_what_was_mended_is_right_and_keeps_all_behind_the_slip(
+def test_a_repaired_target_needs_no_repair_and_keeps_the_rest(
     provider: str, pieces: list[str], rest: str
 ) -> None:
     written = f"/{'/'.join(pieces)}{rest}"
@@ -325,7 +323,7 @@ def test_what_was_mended_is_right_and_keeps_all_behind_the_slip(
     st.integers(0, 3),
     st.lists(PIECES, min_size=1, max_size=5),
 )
-def test_what_was_mended_below_a_part_of_the_prefix_makes_the_url_right(
+def test_a_target_repaired_below_a_part_of_the_prefix_makes_the_url_right(
     known: tuple[str, str], parts: int, pieces: list[str]
 ) -> None:
     provider, prefix = known

@@ -84,7 +84,7 @@ def test_a_path_belongs_to_the_provider_that_alone_has_it(
         ("/v1/models", ((b"authorization", b"Bearer x"),), "openai"),
     ],
 )
-def test_a_provider_s_own_field_decides_before_the_path(
+def test_a_provider_s_own_header_decides_before_the_path(
     target: str, headers: Headers, provider: str
 ) -> None:
     assert owner(target, headers) == provider

@@ -1,4 +1,4 @@
-"""Where each dialect's streams end, however the bytes come."""
+"""The end of each dialect's streams, however the bytes are divided."""
 
 import gzip
 import tracemalloc
@@ -43,7 +43,7 @@ def cut(body: bytes, places: list[int]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_all_before_the_end_mark_goes_and_the_mark_waits(name: str) -> None:
+def test_everything_before_the_end_mark_is_released_and_the_mark_held_back(name: str) -> None:
     endpoint, media, first, last = STREAMS[name]
 
     held = (len(first), "marked")
@@ -53,7 +53,7 @@ def test_all_before_the_end_mark_goes_and_the_mark_waits(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_stream_that_breaks_off_before_its_mark_is_truncated(name: str) -> None:
+def test_a_stream_that_ends_before_its_mark_is_truncated(name: str) -> None:
     endpoint, media, first, last = STREAMS[name]
     needed = last if media == FRAMES else last.rstrip()
     needed = needed.removesuffix(b"\n\ndata: [DONE]")
@@ -65,7 +65,9 @@ def test_a_stream_that_breaks_off_before_its_mark_is_truncated(name: str) -> Non
 
 
 @pytest.mark.parametrize("stream", [*STREAMS.values(), *ERRORS.values()])
-def test_one_cut_anywhere_changes_nothing(stream: tuple[str, bytes, bytes, bytes]) -> None:
+def test_dividing_a_stream_anywhere_changes_nothing(
+    stream: tuple[str, bytes, bytes, bytes],
+) -> None:
     endpoint, media, first, last = stream
     body = first + last
     whole = fed(watch(endpoint, media), body)
@@ -75,7 +77,7 @@ def test_one_cut_anywhere_changes_nothing(stream: tuple[str, bytes, bytes, bytes
 
 
 @given(st.sampled_from([*STREAMS.values(), *ERRORS.values()]), st.lists(st.integers(0, 9999)))
-def test_however_the_bytes_are_cut_the_same_is_held_and_found(
+def test_however_the_bytes_are_divided_the_same_is_held_back_and_found(
     stream: tuple[str, bytes, bytes, bytes], places: list[int]
 ) -> None:
     endpoint, media, first, last = stream
@@ -93,7 +95,9 @@ def test_however_the_bytes_are_cut_the_same_is_held_and_found(
 
 
 @given(st.sampled_from([*STREAMS.values(), *ERRORS.values()]), st.lists(st.binary(max_size=60)))
-def test_no_octets_upset_it(stream: tuple[str, bytes, bytes, bytes], noise: list[bytes]) -> None:
+def test_any_bytes_are_accepted(
+    stream: tuple[str, bytes, bytes, bytes], noise: list[bytes]
+) -> None:
     endpoint, media, first, last = stream
     made = watch(endpoint, media)
     size = 0
@@ -135,7 +139,7 @@ def test_an_answer_that_is_no_success_has_no_mark() -> None:
     assert fed(watch("chat.completions", SSE, status=429), CHAT) == (len(CHAT), "complete")
 
 
-def test_the_answer_to_nobody_s_call_needs_no_mark_but_waits_at_the_one_clients_know() -> None:
+def test_an_unknown_stream_needs_no_mark_but_the_one_clients_know_is_held_back() -> None:
     head = ResponseHead(200, headers=((b"content-type", SSE),), framing="chunked")
     body = CHAT + b'data: {"error": "only a field of its own"}\n\n'
 
@@ -144,12 +148,12 @@ def test_the_answer_to_nobody_s_call_needs_no_mark_but_waits_at_the_one_clients_
     assert fed(watch("threads", SSE), body + b"data: [DONE]\n\n") == (len(body), "marked")
 
 
-def test_a_mark_with_something_behind_it_is_one() -> None:
+def test_a_mark_with_bytes_after_it_counts() -> None:
     for mark in (b"data: [DONE] \n\n", b"data:[DONE]\t\r\n\r\n", b"data: [DONE] - bye\n\n"):
         assert fed(watch("chat.completions", SSE), CHAT, mark) == (len(CHAT), "marked")
 
 
-def test_the_last_octet_of_an_announced_length_waits() -> None:
+def test_the_last_byte_of_a_content_length_is_held_back() -> None:
     head = ResponseHead(200, length=5)
     call = ApiCall("openai", "chat.completions", "m", stream=False)
 
@@ -157,7 +161,7 @@ def test_the_last_octet_of_an_announced_length_waits() -> None:
     assert fed(ending(None, head), b"abc", b"de") == (4, "complete")
 
 
-def test_a_frame_that_other_models_end_with_is_their_own_affair() -> None:
+def test_the_last_frame_of_other_models_is_unknown() -> None:
     call = ApiCall("bedrock", "invoke-with-response-stream", "meta.llama", stream=True)
     head = ResponseHead(200, headers=((b"content-type", FRAMES),), framing="chunked")
     body = model_frame({"generation": "x"})
@@ -166,14 +170,14 @@ def test_a_frame_that_other_models_end_with_is_their_own_affair() -> None:
     assert fed(ending(call, head), body, body[:-1])[1] == "truncated"
 
 
-def test_what_is_no_frame_is_passed_on_and_no_whole_stream() -> None:
+def test_bytes_that_are_no_frame_are_passed_on_and_no_complete_stream() -> None:
     body = EVENT + b"no frame at all, but longer than one's first fields"
 
     assert fed(watch("converse-stream", FRAMES), body, b"more") == (len(body) + 4, "truncated")
 
 
 @given(st.sampled_from(sorted(STREAMS)), st.lists(st.integers(0, 9999)))
-def test_a_coded_stream_is_looked_into_and_waits_from_the_piece_with_the_mark(
+def test_a_coded_stream_is_decoded_and_held_back_from_the_piece_with_the_mark(
     name: str, places: list[int]
 ) -> None:
     endpoint, media, first, last = STREAMS[name]
@@ -192,7 +196,7 @@ def test_a_coded_stream_is_looked_into_and_waits_from_the_piece_with_the_mark(
 
 
 @pytest.mark.parametrize("coding", [b"gzip", b"made-up"])
-def test_what_cannot_be_looked_into_ends_where_the_transport_does(coding: bytes) -> None:
+def test_a_stream_that_cannot_be_decoded_ends_with_its_transport(coding: bytes) -> None:
     made = watch("chat.completions", SSE, (b"Content-Encoding", coding))
 
     assert fed(made, b"not in that coding, and no end") == (30, "complete")

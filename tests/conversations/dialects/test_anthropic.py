@@ -2,7 +2,7 @@ import hashlib
 
 from tapeway.conversations.transcript import transcript
 from tapeway.core.json_text import Json
-from tests.conversations.recorded_calls import MESSAGES, call, sse, told, user
+from tests.conversations.recorded_calls import MESSAGES, call, messages_of, sse, user
 
 PNG = "iVBORw0KGgo="
 DIGEST = hashlib.sha256(b"\x89PNG\r\n\x1a\n").hexdigest()
@@ -11,10 +11,10 @@ DIGEST = hashlib.sha256(b"\x89PNG\r\n\x1a\n").hexdigest()
 def last(answer: "Json | bytes", media: bytes = b"application/json") -> Json:
     asked: Json = {"model": "m", "messages": [user("hi")]}
     found = transcript([call(0, MESSAGES, asked, answer, route="anthropic", media=media)])
-    return told(found)[-1]
+    return messages_of(found)[-1]
 
 
-def test_all_that_a_history_may_hold_is_told() -> None:
+def test_every_part_of_a_history_is_listed() -> None:
     image: Json = {
         "type": "image",
         "source": {"type": "base64", "media_type": "image/png", "data": PNG},
@@ -47,7 +47,9 @@ def test_all_that_a_history_may_hold_is_told() -> None:
     ]
     asked: Json = {"system": [{"type": "text", "text": "Be brief."}], "messages": messages}
 
-    found = told(transcript([call(0, MESSAGES, asked, {"type": "message"}, route="anthropic")]))
+    found = messages_of(
+        transcript([call(0, MESSAGES, asked, {"type": "message"}, route="anthropic")])
+    )
 
     shown: Json = {"type": "image", "media_type": "image/png", "bytes": 8, "sha256": DIGEST}
     assert found == [
@@ -123,7 +125,7 @@ def test_deltas_are_joined_as_the_whole_answer_has_it() -> None:
     }
 
 
-def test_an_error_inside_a_stream_is_told() -> None:
+def test_an_error_inside_a_stream_is_noted() -> None:
     error: Json = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     text: Json = {"type": "content_block_delta", "index": 0, "delta": {"text": "Hel"}}
 
@@ -134,7 +136,7 @@ def test_an_error_inside_a_stream_is_told() -> None:
     }
 
 
-def test_a_loop_with_tools_is_told_once() -> None:
+def test_a_loop_with_tools_is_listed_once() -> None:
     use: Json = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
     given: Json = {"type": "tool_result", "tool_use_id": "t1", "content": "1"}
     history: list[Json] = [

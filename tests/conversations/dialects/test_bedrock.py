@@ -5,7 +5,7 @@ from tapeway.conversations.transcript import LeftOut, Transcript, transcript
 from tapeway.core.json_text import Json
 from tapeway.core.streams.aws_frames import MEDIA_TYPE
 from tapeway.testing.bedrock import error_frame, event
-from tests.conversations.recorded_calls import call, told, user
+from tests.conversations.recorded_calls import call, messages_of, user
 
 TARGET = "/model/m/converse"
 
@@ -15,7 +15,7 @@ def answer(*content: Json, stop: str = "end_turn") -> Json:
     return {"output": {"message": message}, "stopReason": stop}
 
 
-def test_a_loop_with_tools_is_told_once() -> None:
+def test_a_loop_with_tools_is_listed_once() -> None:
     thought: Json = {"reasoningContent": {"reasoningText": {"text": "Hm"}}}
     used: Json = {"toolUse": {"toolUseId": "t", "name": "f", "input": {"x": 1}}}
     picture: Json = {"image": {"format": "png", "source": {"bytes": "iVBORw0KGgo="}}}
@@ -38,7 +38,7 @@ def test_a_loop_with_tools_is_told_once() -> None:
         ),
     ]
 
-    found = told(transcript(calls))
+    found = messages_of(transcript(calls))
 
     assert isinstance(found[3], dict)
     assert str(found[3].pop("attachments")).startswith("[{'type': 'image', 'media_type': 'png', ")
@@ -72,7 +72,7 @@ def streamed(body: bytes, asked: Json, target: str) -> Transcript:
 ASKED: Json = {"messages": [{"role": "user", "content": [{"text": "go"}]}]}
 
 
-def test_a_stream_is_told_as_the_whole_answer() -> None:
+def test_a_stream_is_listed_as_the_whole_answer() -> None:
     thought: Json = {"reasoningContent": {"reasoningText": {"text": "Hm, well"}}}
     used: Json = {"toolUse": {"toolUseId": "t", "name": "f", "input": {"x": 12}}}
     content: list[Json] = [thought, {"text": "Hello"}, used]
@@ -98,8 +98,8 @@ def test_a_stream_is_told_as_the_whole_answer() -> None:
         ("metadata", {"usage": {"inputTokens": 1, "outputTokens": 2, "totalTokens": 3}}),
     )
 
-    assert told(streamed(body, ASKED, f"{TARGET}-stream")) == told(whole)
-    assert told(whole)[-1] == {
+    assert messages_of(streamed(body, ASKED, f"{TARGET}-stream")) == messages_of(whole)
+    assert messages_of(whole)[-1] == {
         "role": "assistant",
         "content": "Hello",
         "thinking": "Hm, well",
@@ -108,22 +108,22 @@ def test_a_stream_is_told_as_the_whole_answer() -> None:
     }
 
 
-def test_a_stream_that_broke_off_is_told_as_far_as_it_came() -> None:
+def test_a_stream_that_was_cut_off_is_listed_as_far_as_it_came() -> None:
     said: Json = {"contentBlockIndex": 0, "delta": {"text": "Hel"}}
     error = error_frame("modelStreamErrorException", b'{"message": "It ended."}')
     body = frames(("messageStart", {"role": "assistant"}), ("contentBlockDelta", said))
 
-    ended = told(streamed(body + error, ASKED, f"{TARGET}-stream"))
+    ended = messages_of(streamed(body + error, ASKED, f"{TARGET}-stream"))
     assert ended[-1] == {
         "role": "assistant",
         "content": "Hel",
         "notes": ["interaction 0: the answer reported an error: It ended."],
     }
-    cut = told(streamed(body + error[:-7], ASKED, f"{TARGET}-stream"))
+    cut = messages_of(streamed(body + error[:-7], ASKED, f"{TARGET}-stream"))
     assert cut[-1] == {"role": "assistant", "content": "Hel"}
 
 
-def test_what_one_of_anthropics_models_says_is_told() -> None:
+def test_the_answer_of_an_anthropic_model_is_listed() -> None:
     asked: Json = {"anthropic_version": "bedrock-2023-05-31", "messages": [user("hi")]}
     message: Json = {
         "type": "message",
@@ -143,10 +143,14 @@ def test_what_one_of_anthropics_models_says_is_told() -> None:
     whole = transcript([call(0, "/model/m/invoke", asked, message, route="bedrock")])
     stream = streamed(body, asked, "/model/m/invoke-with-response-stream")
 
-    assert told(whole) == told(stream) == [user("hi"), {"role": "assistant", "content": "Hello"}]
+    assert (
+        messages_of(whole)
+        == messages_of(stream)
+        == [user("hi"), {"role": "assistant", "content": "Hello"}]
+    )
 
 
-def test_an_error_is_told_and_other_models_own_dialects_are_named_as_unread() -> None:
+def test_an_error_is_noted_and_the_dialects_of_other_models_are_left_out() -> None:
     calls = [
         call(0, TARGET, ASKED, {"message": "Too many"}, route="bedrock", status=429),
         call(1, "/model/m/invoke", {"inputText": "go"}, {}, route="bedrock"),

@@ -4,7 +4,7 @@ import pytest
 
 from tapeway.conversations.transcript import transcript
 from tapeway.core.json_text import Json
-from tests.conversations.recorded_calls import CHAT, call, sse, told, user
+from tests.conversations.recorded_calls import CHAT, call, messages_of, sse, user
 
 PNG = "iVBORw0KGgo="
 DIGEST = hashlib.sha256(b"\x89PNG\r\n\x1a\n").hexdigest()
@@ -12,10 +12,10 @@ DIGEST = hashlib.sha256(b"\x89PNG\r\n\x1a\n").hexdigest()
 
 def last(answer: "Json | bytes", media: bytes = b"application/json") -> Json:
     asked: Json = {"model": "m", "messages": [user("hi")]}
-    return told(transcript([call(0, CHAT, asked, answer, media=media)]))[-1]
+    return messages_of(transcript([call(0, CHAT, asked, answer, media=media)]))[-1]
 
 
-def test_all_that_a_history_may_hold_is_told() -> None:
+def test_every_part_of_a_history_is_listed() -> None:
     messages: list[Json] = [
         {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]},
         {
@@ -36,7 +36,7 @@ def test_all_that_a_history_may_hold_is_told() -> None:
         {"role": "user", "content": "go on"},
     ]
 
-    found = told(transcript([call(0, CHAT, {"messages": messages}, {"choices": []})]))
+    found = messages_of(transcript([call(0, CHAT, {"messages": messages}, {"choices": []})]))
 
     assert found[:-1] == [
         {"role": "developer", "content": "Be brief."},
@@ -114,7 +114,7 @@ def test_further_choices_are_named() -> None:
     }
 
 
-def test_an_error_inside_a_stream_is_told() -> None:
+def test_an_error_inside_a_stream_is_noted() -> None:
     events: list[Json] = [
         {"choices": [{"delta": {"content": "Hel"}}]},
         {"error": {"message": "The server had an error"}},
@@ -131,7 +131,7 @@ def test_an_error_inside_a_stream_is_told() -> None:
 def test_an_older_completion_is_a_question_and_an_answer(prompt: Json) -> None:
     answer: Json = {"choices": [{"index": 0, "text": " upon a time"}]}
 
-    found = told(transcript([call(0, "/v1/completions", {"prompt": prompt}, answer)]))
+    found = messages_of(transcript([call(0, "/v1/completions", {"prompt": prompt}, answer)]))
 
     assert found == [
         {"role": "user", "content": "Once"},

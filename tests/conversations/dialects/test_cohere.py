@@ -1,6 +1,6 @@
 from tapeway.conversations.transcript import transcript
 from tapeway.core.json_text import Json
-from tests.conversations.recorded_calls import call, sse, told, user
+from tests.conversations.recorded_calls import call, messages_of, sse, user
 
 TARGET = "/v2/chat"
 
@@ -8,7 +8,7 @@ TARGET = "/v2/chat"
 def last(answer: "Json | bytes", media: bytes = b"application/json", status: int = 200) -> Json:
     asked: Json = {"model": "m", "messages": [user("hi")]}
     made = call(0, TARGET, asked, answer, route="cohere", media=media, status=status)
-    return told(transcript([made]))[-1]
+    return messages_of(transcript([made]))[-1]
 
 
 def test_deltas_are_joined_as_the_whole_answer_has_it() -> None:
@@ -52,7 +52,7 @@ def test_deltas_are_joined_as_the_whole_answer_has_it() -> None:
     }
 
 
-def test_an_error_is_told() -> None:
+def test_an_error_is_noted() -> None:
     assert last({"message": "invalid api token"}, status=401) == {
         "role": "user",
         "content": "hi",
@@ -60,7 +60,7 @@ def test_an_error_is_told() -> None:
     }
 
 
-def test_an_answer_that_says_nothing_that_is_known_is_said_to_be_none() -> None:
+def test_an_answer_in_an_unknown_format_is_noted() -> None:
     old: Json = {"text": "hello", "generation_id": "1"}
 
     assert last(old) == {

@@ -4,7 +4,7 @@ import pytest
 
 from tapeway.conversations.transcript import transcript
 from tapeway.core.json_text import Json
-from tests.conversations.recorded_calls import call, lines, sse, told
+from tests.conversations.recorded_calls import call, lines, messages_of, sse
 
 ONE, STREAM = "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent"
 
@@ -17,7 +17,7 @@ def answer(*parts: Json, finish: str = "STOP") -> Json:
     return {"candidates": [{"content": content("model", *parts), "finishReason": finish}]}
 
 
-def test_a_loop_with_functions_is_told_once() -> None:
+def test_a_loop_with_functions_is_listed_once() -> None:
     used: Json = {"functionCall": {"name": "f", "args": {"x": 1}}}
     given: Json = {"functionResponse": {"name": "f", "response": {"result": 2}}}
     history = [content("user", {"text": "go"}), content("model", used), content("user", given)]
@@ -34,7 +34,7 @@ def test_a_loop_with_functions_is_told_once() -> None:
         ),
     ]
 
-    assert told(transcript(calls)) == [
+    assert messages_of(transcript(calls)) == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "go"},
         {
@@ -48,7 +48,7 @@ def test_a_loop_with_functions_is_told_once() -> None:
 
 
 @pytest.mark.parametrize("array", [True, False])
-def test_a_stream_is_told_as_one_answer_however_it_is_sent_back(array: bool) -> None:
+def test_a_stream_is_one_answer_however_it_is_sent_back(array: bool) -> None:
     pieces: list[Json] = [answer({"text": each}, finish="") for each in ("Hel", "lo")]
     body = json.dumps(pieces).encode() if array else sse(pieces)
     media = b"application/json" if array else b"text/event-stream"
@@ -66,7 +66,7 @@ def test_a_stream_is_told_as_one_answer_however_it_is_sent_back(array: bool) -> 
     assert lines(*calls) == ["0 user: hi", "0 assistant: Hello", "0 user: more", "0 assistant: x"]
 
 
-def test_what_is_no_text_is_referred_to() -> None:
+def test_content_that_is_no_text_is_an_attachment() -> None:
     parts: list[Json] = [
         {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
         {"file_data": {"mime_type": "video/mp4", "file_uri": "https://x.test/v"}},
@@ -74,7 +74,7 @@ def test_what_is_no_text_is_referred_to() -> None:
     ]
     asked: Json = {"contents": [content("user", *parts)]}
 
-    found = told(transcript([call(0, ONE, asked, answer({"text": "x"}), route="gemini")]))[0]
+    found = messages_of(transcript([call(0, ONE, asked, answer({"text": "x"}), route="gemini")]))[0]
 
     assert isinstance(found, dict)
     assert isinstance(found["attachments"], list)
@@ -89,7 +89,7 @@ def test_a_refused_prompt_and_an_unfinished_answer_say_so() -> None:
     asked: Json = {"contents": [content("user", {"text": "hi"})]}
     blocked: Json = {"promptFeedback": {"blockReason": "SAFETY"}}
     found = [
-        told(transcript([call(0, ONE, asked, each, route="gemini")]))[-1]
+        messages_of(transcript([call(0, ONE, asked, each, route="gemini")]))[-1]
         for each in (blocked, answer({"text": "Once"}, finish="MAX_TOKENS"))
     ]
 

@@ -2,13 +2,13 @@ import pytest
 
 from tapeway.conversations.transcript import transcript
 from tapeway.core.json_text import Json
-from tests.conversations.recorded_calls import call, ndjson, told, user
+from tests.conversations.recorded_calls import call, messages_of, ndjson, user
 
 NDJSON = b"application/x-ndjson"
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_chat_is_told(streamed: bool) -> None:
+def test_a_chat_is_listed(streamed: bool) -> None:
     made: Json = [{"function": {"name": "f", "arguments": {"x": 1}}}]
     asked: Json = {
         "messages": [
@@ -34,7 +34,7 @@ def test_a_chat_is_told(streamed: bool) -> None:
 
     found = transcript([call(0, "/api/chat", asked, answer, route="ollama", media=NDJSON)])
 
-    system, look, used, given, last = told(found)
+    system, look, used, given, last = messages_of(found)
     assert system == {"role": "system", "content": "Be brief."}
     assert isinstance(look, dict)
     assert str(look["attachments"]).startswith("[{'type': 'image', 'bytes': 8,")
@@ -62,18 +62,20 @@ def test_what_is_generated_is_an_answer_to_its_prompt() -> None:
         [call(0, "/api/generate", asked, ndjson(pieces), route="ollama", media=NDJSON)]
     )
 
-    assert told(found) == [
+    assert messages_of(found) == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Once"},
         {"role": "assistant", "content": " upon a time"},
     ]
 
 
-def test_an_error_is_told() -> None:
+def test_an_error_is_noted() -> None:
     asked: Json = {"messages": [user("hi")]}
     error: Json = {"error": "model 'x' not found"}
 
-    found = told(transcript([call(0, "/api/chat", asked, error, route="ollama", status=404)]))
+    found = messages_of(
+        transcript([call(0, "/api/chat", asked, error, route="ollama", status=404)])
+    )
 
     assert found == [
         {

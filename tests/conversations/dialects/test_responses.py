@@ -2,7 +2,7 @@ import pytest
 
 from tapeway.conversations.transcript import transcript
 from tapeway.core.json_text import Json
-from tests.conversations.recorded_calls import RESPONSES, call, lines, sse, told
+from tests.conversations.recorded_calls import RESPONSES, call, lines, messages_of, sse
 
 REASONING: Json = {"type": "reasoning", "id": "rs", "summary": [{"text": "think"}]}
 CALL: Json = {
@@ -31,10 +31,10 @@ def response(identifier: str, *output: Json) -> dict[str, Json]:
 
 
 def last(answer: "Json | bytes", media: bytes = b"application/json") -> Json:
-    return told(transcript([call(0, RESPONSES, {"input": "hi"}, answer, media=media)]))[-1]
+    return messages_of(transcript([call(0, RESPONSES, {"input": "hi"}, answer, media=media)]))[-1]
 
 
-def test_a_loop_that_sends_its_items_back_is_told_once() -> None:
+def test_a_loop_that_sends_its_items_back_is_listed_once() -> None:
     items: list[Json] = [
         {"role": "user", "content": [{"type": "input_text", "text": "go"}]},
         REASONING,
@@ -52,7 +52,7 @@ def test_a_loop_that_sends_its_items_back_is_told_once() -> None:
         ),
     ]
 
-    assert told(transcript(calls)) == [
+    assert messages_of(transcript(calls)) == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "go"},
         {
@@ -66,7 +66,7 @@ def test_a_loop_that_sends_its_items_back_is_told_once() -> None:
     ]
 
 
-def test_an_answer_that_is_gone_on_from_by_its_identifier_is_found() -> None:
+def test_an_answer_that_is_continued_by_its_identifier_is_found() -> None:
     output: Json = [{"type": "function_call_output", "call_id": "c1", "output": "1"}]
     branch = [asking("go"), CALL, asking("again"), said("branch")]
     calls = [
@@ -96,7 +96,7 @@ def test_an_answer_that_is_gone_on_from_by_its_identifier_is_found() -> None:
     assert notes == ["interaction 3 goes back to the answer of interaction 0"]
 
 
-def test_a_conversation_that_the_service_keeps_is_one() -> None:
+def test_a_conversation_that_the_service_stores_is_one() -> None:
     def kept(index: int, text: str) -> Json:
         return response(f"r{index}", said(text)) | {"conversation": {"id": "conv_1"}}
 
@@ -113,10 +113,10 @@ def test_a_conversation_that_the_service_keeps_is_one() -> None:
     ]
 
 
-def test_an_answer_from_before_the_cassette_is_said_to_be_missing() -> None:
+def test_an_answer_from_before_the_cassette_is_noted_as_missing() -> None:
     asked: Json = {"input": "b", "previous_response_id": "r9"}
 
-    found = told(transcript([call(0, RESPONSES, asked, response("r0", said("B")))]))
+    found = messages_of(transcript([call(0, RESPONSES, asked, response("r0", said("B")))]))
 
     assert found[0] == {
         "role": "user",
@@ -126,7 +126,7 @@ def test_an_answer_from_before_the_cassette_is_said_to_be_missing() -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_streamed_answer_is_told_as_its_end_has_it_or_as_far_as_it_came(whole: bool) -> None:
+def test_a_streamed_answer_is_that_of_its_last_event_or_of_its_deltas(whole: bool) -> None:
     made = response("r", REASONING, said("Hello"), CALL)
     events: list[Json] = [
         {"type": "response.created", "response": response("r")},
@@ -164,7 +164,7 @@ def test_a_streamed_answer_is_told_as_its_end_has_it_or_as_far_as_it_came(whole:
     }
 
 
-def test_items_of_the_services_own_tools_are_calls_with_what_they_say() -> None:
+def test_items_of_the_services_own_tools_are_calls_with_their_fields() -> None:
     search: Json = {
         "type": "web_search_call",
         "id": "ws_1",
@@ -200,7 +200,7 @@ def test_a_failed_and_an_incomplete_answer_say_so() -> None:
     }
 
 
-def test_parts_of_every_kind_are_told() -> None:
+def test_parts_of_every_kind_are_listed() -> None:
     content: list[Json] = [
         {"type": "input_text", "text": "Look"},
         {"type": "input_image", "image_url": "https://x.test/a.png"},
@@ -216,7 +216,7 @@ def test_parts_of_every_kind_are_told() -> None:
 
     found = transcript([call(0, RESPONSES, {"input": items}, response("r", said("x")))])
 
-    asked, used, given, _ = told(found)
+    asked, used, given, _ = messages_of(found)
     assert isinstance(asked, dict)
     assert asked["content"] == "Look"
     assert isinstance(asked["attachments"], list)

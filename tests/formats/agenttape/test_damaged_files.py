@@ -1,4 +1,4 @@
-"""Files of AgentTape's that were cut, changed or glued together: told with their line, never guessed at."""
+"""Damaged files of AgentTape: refused with their line, never guessed at."""
 
 import pytest
 from hypothesis import given
@@ -22,25 +22,25 @@ PIECES = [
     b"&a ",
     b"...",
 ]
-HARMS: st.SearchStrategy[str | bytes] = st.sampled_from(["cut", "lost", "one line twice", *PIECES])
+DAMAGES: st.SearchStrategy[str | bytes] = st.sampled_from(
+    ["cut", "lost", "one line twice", *PIECES]
+)
 NAMES = ["0.1.8/http.yaml", "0.1.8-json/http.json", "0.1.8/tools.yaml", "0.1.0/llm.yaml"]
 
 
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.data())
-def test_a_damaged_file_is_refused_with_its_line_or_says_something(
-    name: str, data: st.DataObject
-) -> None:
+def test_a_damaged_file_is_refused_with_its_line_or_loaded(name: str, data: st.DataObject) -> None:
     text = (FOLDER / name).read_bytes()
     at = data.draw(st.integers(0, len(text) - 1))
-    harm = data.draw(HARMS)
+    damage = data.draw(DAMAGES)
 
-    told = _told(name, _harmed(text, at, harm))
+    outcome = _outcome(name, _damaged(text, at, damage))
 
-    assert told
+    assert outcome
 
 
-def _told(name: str, text: bytes) -> int | None:
+def _outcome(name: str, text: bytes) -> int | None:
     """The line of the fault, or else how many recordings there are."""
     try:
         return len(loaded(name, text).interactions)
@@ -48,9 +48,9 @@ def _told(name: str, text: bytes) -> int | None:
         return fault.line
 
 
-def _harmed(text: bytes, at: int, harm: str | bytes) -> bytes:
+def _damaged(text: bytes, at: int, damage: str | bytes) -> bytes:
     start, end = text.rfind(b"\n", 0, at) + 1, (text.find(b"\n", at) + 1) or len(text)
-    match harm:
+    match damage:
         case "cut":
             return text[:at]
         case "lost":
@@ -58,8 +58,8 @@ def _harmed(text: bytes, at: int, harm: str | bytes) -> bytes:
         case "one line twice":
             return text[:end] + text[start:end] + text[end:]
         case bytes():
-            return text[:at] + harm + text[at:]
-    raise AssertionError(harm)
+            return text[:at] + damage + text[at:]
+    raise AssertionError(damage)
 
 
 @pytest.mark.parametrize("name", [each for each in NAMES if each.endswith(".json")])

@@ -130,7 +130,9 @@ def test_agenttape_replays_what_was_recorded_here(reader: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_what_agenttape_wrote_it_reads_again_when_it_was_here(reader: str, tmp_path: Path) -> None:
+def test_agenttape_reads_its_own_files_after_tapeway_wrote_them(
+    reader: str, tmp_path: Path
+) -> None:
     serializer, forced = READERS[reader]
     path = tmp_path / f"again.{serializer.name}"
     path.write_bytes(serializer.save(loaded("0.1.8/http.yaml")))

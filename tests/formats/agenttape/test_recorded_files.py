@@ -71,7 +71,7 @@ def test_a_key_is_the_stored_one_unless_something_was_redacted(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", [each for each in NAMES if "/tools." in each])
-def test_long_texts_and_octets_are_held_where_they_belong(name: str) -> None:
+def test_long_texts_and_bytes_are_put_back_in_place(name: str) -> None:
     tools = {
         str(each.document["boundary"]): each.document["response"]
         for each in loaded(name).interactions
@@ -91,7 +91,7 @@ def test_long_texts_and_octets_are_held_where_they_belong(name: str) -> None:
     assert picture["large"] == {"__agenttape_bytes__": large}
 
 
-def test_a_message_written_down_as_python_shows_it_is_one_again() -> None:
+def test_a_message_in_python_repr_is_parsed() -> None:
     told = [
         each.exchange.request.body
         for each in loaded("0.1.8/llm.yaml").interactions
@@ -105,7 +105,7 @@ def test_a_message_written_down_as_python_shows_it_is_one_again() -> None:
         assert b'{"role":"assistant","annotations":[],"tool_calls":[{"id":"call_1",' in body
 
 
-def test_what_was_not_given_to_the_sdk_is_no_argument() -> None:
+def test_a_default_of_the_sdk_is_no_argument() -> None:
     bodies = [
         exchange.request.body
         for each in loaded("0.1.8/llm.yaml").interactions
@@ -143,7 +143,7 @@ def test_a_failed_request_of_another_tool_fails_as_it_did() -> None:
     assert found.request.url == "http://127.0.0.1:9/nobody"
 
 
-def test_a_body_that_was_decoded_is_not_said_to_be_coded() -> None:
+def test_a_decoded_body_has_no_content_encoding() -> None:
     headers = {"content-type": "text/plain", "content-encoding": "gzip"}
     answer = {"status_code": 200, "headers": headers, "content": "plain"}
     request = {"method": "GET", "url": "http://h/x", "headers": {}}

@@ -1,4 +1,4 @@
-"""Bodies as people see and edit them."""
+"""The fields of a body, as recorded and as edited by people."""
 
 import base64
 from typing import Any
@@ -58,7 +58,7 @@ def test_an_edit_wins_over_the_raw_copy() -> None:
     assert _read(shown | {"json": {"a": 3}}) == b'{"a": 3}'
 
 
-def test_an_edit_from_one_to_one_point_nought_is_an_edit() -> None:
+def test_an_edit_from_1_to_1_point_0_is_an_edit() -> None:
     raw = base64.b64encode(b'{"a" :1}').decode()
 
     assert _read({"json": {"a": 1}, "raw_b64": raw}) == b'{"a" :1}'
@@ -66,7 +66,7 @@ def test_an_edit_from_one_to_one_point_nought_is_an_edit() -> None:
     assert _read({"json": {"a": True}, "raw_b64": raw}) == b'{"a": true}'
 
 
-def test_a_raw_copy_counts_though_its_json_is_odd() -> None:
+def test_a_raw_copy_of_unusual_json_counts() -> None:
     """AgentTape parsed leniently: the last of two equal keys won."""
     odd = b'{"a": 1, "a": 2}'
 

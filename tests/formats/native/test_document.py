@@ -1,4 +1,4 @@
-"""A cassette file in and out: the round trip, the layout, large texts beside it, and what people get wrong."""
+"""The cassette file: round trip, layout, assets, and mistakes of people."""
 
 import hashlib
 import json
@@ -153,7 +153,7 @@ def test_adding_an_interaction_changes_no_line_of_the_others() -> None:
     assert long.startswith(short.removesuffix(b"\n  ]\n}\n") + b",\n")
 
 
-def test_fields_stand_in_the_order_people_read_them() -> None:
+def test_fields_are_in_the_order_people_read_them() -> None:
     chunked = interaction(
         chunks=(ResponseChunk(b"a", 1.0), ResponseChunk(b"b", 2.5)), framing="chunked"
     )
@@ -226,7 +226,7 @@ def test_a_body_as_deep_as_json_may_be_is_still_readable_in_its_cassette() -> No
         assert load(save(cassette)) == cassette
 
 
-def test_octets_that_json_cannot_hold_come_back_or_are_percent_encoded() -> None:
+def test_bytes_that_json_cannot_hold_come_back_or_are_percent_encoded() -> None:
     odd = interaction(target="/caf\udce9\x01?q=\udcff")
     odd = replace(odd, response=replace(odd.response, head=ResponseHead(200, "d\udce9j\udce0 vu")))
 
@@ -350,31 +350,31 @@ def test_a_text_that_is_no_cassette_is_named_with_its_line(
 
 
 @given(st.binary(max_size=80) | json_like.map(lambda value: json.dumps(value).encode()))
-def test_no_text_makes_it_raise_anything_but_a_fault(text: bytes) -> None:
+def test_any_text_is_loaded_or_raises_a_fault(text: bytes) -> None:
     with pytest.raises(FormatFault):
         load(text)
 
 
-def test_a_reference_gives_the_text_beside_the_cassette() -> None:
+def test_a_reference_is_replaced_by_the_text_of_its_asset() -> None:
     (found,) = load(_file_referring_to(REFERENCE), {DIGEST: LONG.encode()}.get).interactions
 
     assert isinstance(found, Interaction)
     assert found.response.body == json.dumps({"long": LONG}, ensure_ascii=False).encode()
 
 
-def test_a_lost_or_changed_text_is_said_with_its_place() -> None:
+def test_a_missing_or_changed_asset_is_named_with_its_place() -> None:
     for content, reason in ((None, "is missing"), (b"other", "was changed")):
         with pytest.raises(FormatFault, match=reason) as caught:
             load(_file_referring_to(REFERENCE), {DIGEST: content}.get)
         assert str(caught.value).startswith("interactions[0].response.json.long: ")
 
 
-def test_a_reference_cannot_lead_elsewhere() -> None:
+def test_a_reference_cannot_name_another_path() -> None:
     with pytest.raises(FormatFault, match="digest"):
         load(_file_referring_to(REFERENCE | {"__agenttape_asset__": "sha256:../../etc/passwd"}))
 
 
-def test_a_call_of_another_kind_holds_what_lies_beside_the_cassette() -> None:
+def test_a_call_of_another_kind_has_its_assets_too() -> None:
     document = json.loads(_file_referring_to(REFERENCE))
     document["interactions"][0]["kind"] = "tool"
 
@@ -386,7 +386,7 @@ def test_a_call_of_another_kind_holds_what_lies_beside_the_cassette() -> None:
     assert answer["json"] == {"long": LONG}
 
 
-def test_octets_beside_the_cassette_are_held_as_agenttape_writes_small_ones() -> None:
+def test_bytes_in_an_asset_are_held_as_agenttape_writes_small_ones() -> None:
     octets = b"\x00\xff"
     digest = "sha256:" + hashlib.sha256(octets).hexdigest()
     reference: Json = {
@@ -401,7 +401,7 @@ def test_octets_beside_the_cassette_are_held_as_agenttape_writes_small_ones() ->
     }
 
 
-def test_what_a_cassette_says_of_itself_may_lie_beside_it_too() -> None:
+def test_the_head_of_a_cassette_may_be_in_assets_too() -> None:
     document = json.loads(_file_referring_to(REFERENCE))
     key = f"sha256:{'0' * 64}"
     document["run_id"], document["created_at"] = (

@@ -1,4 +1,4 @@
-"""Any value anywhere in a cassette: it is read and survives being written, or it is named."""
+"""Any value anywhere in a cassette is kept by loading and saving, or named in a fault."""
 
 import json
 from copy import deepcopy
@@ -56,7 +56,7 @@ VALUES = st.recursive(
 @settings(max_examples=examples(500))
 @given(place=st.sampled_from(PLACES), value=VALUES, remove=st.booleans())
 @example(place=("interactions", 1, "response", "framing"), value="close", remove=False)
-def test_any_value_anywhere_is_read_and_survives_or_is_named(
+def test_any_value_anywhere_is_kept_or_named_in_a_fault(
     place: tuple[Any, ...], value: Any, remove: bool
 ) -> None:
     document = deepcopy(SEED)

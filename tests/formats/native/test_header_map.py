@@ -1,4 +1,4 @@
-"""Headers as people see and edit them."""
+"""The fields of headers, as recorded and as edited by people."""
 
 from typing import Any
 
@@ -29,7 +29,9 @@ SHOWN: list[tuple[Headers, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("headers", "shown"), SHOWN)
-def test_headers_are_a_map_and_come_back_exactly(headers: Headers, shown: dict[str, Any]) -> None:
+def test_headers_are_an_object_and_come_back_exactly(
+    headers: Headers, shown: dict[str, Any]
+) -> None:
     assert header_map.encode(headers, "response") == shown
     assert _read(shown) == headers
 

@@ -1,4 +1,4 @@
-"""What an exchange keeps and what it leaves out: body files, failures and verdicts."""
+"""The document of an HTTP exchange: URL, head, body files, failures and verdicts."""
 
 import json
 from dataclasses import replace
@@ -82,7 +82,9 @@ def test_the_length_of_a_body_that_is_not_sent_is_kept(method: str, status: int)
         ("", "/v1#x", "/v1#x", None),
     ],
 )
-def test_a_url_is_told_apart_again(base: str, target: str, url: str, boundary: str | None) -> None:
+def test_a_url_is_split_into_the_same_base_and_target(
+    base: str, target: str, url: str, boundary: str | None
+) -> None:
     document: Any = http_exchange.encode(interaction(base=base, target=target))
 
     assert document["request"]["url"] == url
@@ -173,7 +175,7 @@ def test_an_empty_file_is_no_body(framing: str) -> None:
 
 
 @given(pieces, st.sampled_from(["chunked", "close"]))
-def test_the_pieces_of_an_answer_come_back_as_they_were(
+def test_the_chunks_of_a_response_come_back_as_they_were(
     pairs: list[tuple[float, int]], framing: str
 ) -> None:
     recorded = interaction_of(None, answer(ChunkTimes(pairs), framing))
@@ -181,7 +183,7 @@ def test_the_pieces_of_an_answer_come_back_as_they_were(
     assert through_the_file(recorded) == recorded
 
 
-def test_very_many_pieces_stand_as_one_text() -> None:
+def test_very_many_chunks_are_written_as_one_text() -> None:
     recorded = interaction_of(
         None, answer(ChunkTimes((at / 8, at % 7 + 1) for at in range(20_000)))
     )
@@ -193,7 +195,7 @@ def test_very_many_pieces_stand_as_one_text() -> None:
     assert through_the_file(recorded) == recorded
 
 
-def test_a_body_under_a_length_came_when_its_last_piece_came() -> None:
+def test_a_body_under_content_length_has_the_time_of_its_last_chunk() -> None:
     recorded = interaction_of(None, answer(ChunkTimes([(1.0, 3), (2.5, 4)]), "length"))
 
     assert through_the_file(recorded).response.chunk_times == ChunkTimes([(2.5, 7)])
@@ -214,7 +216,7 @@ def test_a_body_under_a_length_came_when_its_last_piece_came() -> None:
         ({"chunks": "1+2 1+2", "framing": "length"}, "needs a 'framing' of chunked or close"),
     ],
 )
-def test_a_mistake_in_it_is_named(change: dict[str, Any], said: str) -> None:
+def test_a_mistake_in_a_body_file_is_named(change: dict[str, Any], said: str) -> None:
     recorded = interaction_of(None, answer(ChunkTimes([(1.0, 2), (2.0, 2)])))
     cassette = json.loads(document.save(StoredCassette(HEAD, (recorded,))))
     cassette["interactions"][0]["response"] |= change
@@ -238,7 +240,7 @@ def test_a_failure_without_any_answer_comes_back(kind: FailureKind) -> None:
     framing=st.sampled_from(["length", "chunked", "close"]),
     length=st.none() | st.integers(0, 10**9),
 )
-def test_what_had_come_comes_back_with_its_pieces_and_the_length_that_was_announced(
+def test_a_partial_response_comes_back_with_its_chunks_and_content_length(
     pieces: list[tuple[bytes, float]], framing: Framing, length: int | None
 ) -> None:
     chunks = tuple([ResponseChunk(data, at_ms) for data, at_ms in sorted(pieces, key=at)])
@@ -317,7 +319,7 @@ def test_what_is_no_failure_is_named_with_its_place(
     assert caught.value.pointer == place
 
 
-def test_the_pieces_that_had_come_stand_each_on_a_line() -> None:
+def test_the_chunks_of_a_partial_response_are_one_on_a_line() -> None:
     chunks = (ResponseChunk(b"one", 1.0), ResponseChunk(b"two", 2.0))
     part = Response(ResponseHead(200, framing="chunked"), chunks)
     text = save(StoredCassette(FAILED_HEAD, (failed("cut", part),)))

@@ -1,4 +1,4 @@
-"""What an interaction would show if it were committed, and documents changed only there."""
+"""Secrets in interactions and large bodies are found, and redacted without other changes."""
 
 import base64
 import json
@@ -148,7 +148,7 @@ CASES: dict[str, tuple[dict[str, Json], str, str]] = {
 
 
 @pytest.mark.parametrize(("document", "place", "kind"), CASES.values(), ids=CASES)
-def test_a_secret_is_found_wherever_it_stands_and_goes(
+def test_a_secret_is_found_anywhere_and_redacted(
     document: dict[str, Json], place: str, kind: str
 ) -> None:
     found = inspect(document)
@@ -180,14 +180,14 @@ def test_a_finding_shows_no_more_than_the_beginning(
         exchange({}, {"json": {"n": -123456789012}}),
     ],
 )
-def test_what_shows_nothing_is_left_exactly_as_it_stands(document: dict[str, Json]) -> None:
+def test_a_document_without_secrets_is_left_unchanged(document: dict[str, Json]) -> None:
     found = inspect(document)
 
     assert found == ScanResult(document)
     assert found.document is document
 
 
-def test_a_raw_copy_of_what_was_edited_by_hand_is_found_and_goes() -> None:
+def test_a_secret_in_a_raw_copy_of_an_edited_body_is_found_and_removed() -> None:
     stale = base64.b64encode(json.dumps({"note": KEY}).encode()).decode()
     document = exchange({}, {**JSON_TYPE, "json": {"note": "mine"}, "raw_b64": stale})
 
@@ -199,7 +199,7 @@ def test_a_raw_copy_of_what_was_edited_by_hand_is_found_and_goes() -> None:
     assert inspect(found.document).findings == ()
 
 
-def test_what_stands_in_a_broken_body_is_found_and_said_to_stay() -> None:
+def test_a_secret_in_a_broken_body_is_found_and_reported_as_left() -> None:
     packed = b"".join(flushed(b"gzip", [b"text ", KEY.encode(), b" text"]))[:-8]
     body = base64.b64encode(packed).decode()
 
@@ -223,7 +223,7 @@ def test_a_name_that_is_a_secret_is_not_repeated() -> None:
     coding=st.sampled_from([b"", b"gzip", b"br"]),
     data=st.data(),
 )
-def test_no_cut_and_no_coding_hides_a_secret_in_a_large_body(
+def test_no_chunking_and_no_coding_hides_a_secret_in_a_large_body(
     secret: str, before: bytes, after: bytes, coding: bytes, data: st.DataObject
 ) -> None:
     body = pack(coding, before + b" " + secret.encode() + b" " + after)
@@ -237,7 +237,7 @@ def test_no_cut_and_no_coding_hides_a_secret_in_a_large_body(
     assert {each.place for each in found} == {("x",)}
 
 
-def test_a_large_body_s_secret_is_told_once() -> None:
+def test_a_secret_in_a_large_body_is_reported_once() -> None:
     key = KEY.encode()
     pieces = [b"a " * 50_000, key[:10], key[10:30], key[30:], b" and " * 100_000, b"or " * 9, b"x"]
 
@@ -245,7 +245,7 @@ def test_a_large_body_s_secret_is_told_once() -> None:
 
 
 @pytest.mark.parametrize("login", ["me:pw", "me:a-long-passw0rd"])
-def test_a_login_in_a_url_is_found_and_goes_however_short_it_is(login: str) -> None:
+def test_userinfo_in_a_url_is_found_and_removed_however_short_it_is(login: str) -> None:
     seen = inspect(exchange({"url": f"https://{login}@h/x?sig=0123456789abcdef"}, {}))
 
     assert [(each.kind, each.prefix) for each in seen.findings] == [
@@ -256,7 +256,7 @@ def test_a_login_in_a_url_is_found_and_goes_however_short_it_is(login: str) -> N
     assert inspect(seen.document).findings == ()
 
 
-def test_a_short_password_in_what_a_tool_was_asked_is_found_and_goes() -> None:
+def test_a_short_password_in_a_tool_s_request_is_found_and_redacted() -> None:
     document: dict[str, Json] = {
         "kind": "tool",
         "request": {"args": {"password": "hunter2"}},
@@ -270,7 +270,7 @@ def test_a_short_password_in_what_a_tool_was_asked_is_found_and_goes() -> None:
     assert json.dumps(document) == before
 
 
-def test_octets_that_agenttape_wrote_down_are_octets_without_their_secrets() -> None:
+def test_bytes_written_by_agenttape_are_redacted_as_bytes() -> None:
     def octets(text: bytes) -> dict[str, Json]:
         return {"__agenttape_bytes__": base64.b64encode(text).decode()}
 
@@ -302,7 +302,7 @@ def changed(document: dict[str, Json], change: dict[str, object]) -> dict[str, J
     return patched(document, encode(item), encode(replace(item, response=response)))
 
 
-def test_what_did_not_change_stays_as_somebody_wrote_it() -> None:
+def test_fields_that_did_not_change_stay_as_written() -> None:
     result = changed(BY_HAND, {"chunks": (ResponseChunk(b"new"),)})
 
     assert result == BY_HAND | {

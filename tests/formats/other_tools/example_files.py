@@ -36,7 +36,7 @@ def calls(loaded: ImportedCassette) -> list[Interaction]:
     return found
 
 
-def told(loaded: Any) -> list[str]:
+def losses(loaded: Any) -> list[str]:
     return [str(each) for each in loaded.losses]
 
 

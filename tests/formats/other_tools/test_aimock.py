@@ -1,4 +1,4 @@
-"""aimock's fixtures: the nearest recording of each, with what it is less than the fixture."""
+"""aimock's fixtures: the nearest recording of each, and what is lost."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from tapeway.core.matching.key import request_key
 from tapeway.core.model.messages import Request
 from tapeway.formats import registry
 from tapeway.formats.other_tools import aimock
-from tests.formats.other_tools.example_files import calls, fault, kind, load, told
+from tests.formats.other_tools.example_files import calls, fault, kind, load, losses
 
 TOOL = {"name": "get_weather", "arguments": '{"city": "NYC"}'}
 FIXTURES: list[dict[str, Any]] = [
@@ -50,7 +50,7 @@ def test_a_fixture_becomes_a_call_of_openais() -> None:
     assert calls(load("aimock", TEXT))[4].response.status == 429
 
 
-def test_what_aimock_does_not_look_at_makes_no_difference() -> None:
+def test_fields_that_aimock_ignores_make_no_difference() -> None:
     loaded = load("aimock", TEXT)
     in_force = rules.rules_of_meta(loaded.cassette.head.meta)
     recorded = calls(loaded)[0].request
@@ -62,8 +62,10 @@ def test_what_aimock_does_not_look_at_makes_no_difference() -> None:
     assert request_key(asked) != request_key(recorded)
 
 
-def test_what_is_lost_is_named() -> None:
-    assert [each for each in told(load("aimock", TEXT)) if not each.endswith(aimock.NARROWED)] == [
+def test_losses_are_named() -> None:
+    assert [
+        each for each in losses(load("aimock", TEXT)) if not each.endswith(aimock.NARROWED)
+    ] == [
         "fixtures[6]: matches requests by 'turnIndex': left out",
         "fixtures[7]: takes any request: left out",
         "fixtures[8]: its answer is none of content, toolCalls, error and embedding: left out",
@@ -85,7 +87,7 @@ def test_what_is_lost_is_named() -> None:
         ([0, 2], [0], "miss", ["fixtures[1]: has no turn: left out"]),
     ],
 )
-def test_turns_are_taken_as_aimock_takes_them(
+def test_fixtures_answer_in_the_order_of_aimock(
     turns: list[int | None], answering: list[int], rule: str, lost: list[str]
 ) -> None:
     fixtures = [
@@ -100,7 +102,7 @@ def test_turns_are_taken_as_aimock_takes_them(
     found = [json.loads(each.response.body) for each in calls(loaded)]
     assert [int(each["choices"][0]["message"]["content"]) for each in found] == answering
     assert loaded.cassette.head.meta["repeats"] == rule
-    assert [each for each in told(loaded) if not each.endswith(aimock.NARROWED)] == lost
+    assert [each for each in losses(loaded) if not each.endswith(aimock.NARROWED)] == lost
 
 
 def test_a_broken_fixture_is_named_with_line_and_place() -> None:

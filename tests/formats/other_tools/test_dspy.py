@@ -10,7 +10,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.formats.native import document
 from tapeway.formats.other_tools import dspy
-from tests.formats.other_tools.example_files import fault, kind, load, told
+from tests.formats.other_tools.example_files import fault, kind, load, losses
 from tests.support.exchanges import interaction
 
 REQUEST: dict[str, Any] = {
@@ -33,7 +33,7 @@ FILE: dict[str, Any] = {
 TEXT = json.dumps(FILE, indent=2).encode()
 
 
-def test_the_key_is_dspys() -> None:
+def test_the_key_is_that_of_dspy() -> None:
     assert dspy.cache_key(REQUEST) == KEY
     assert dspy.cache_key({**REQUEST, "api_key": "x", "base_url": "y"}) == KEY
     assert dspy.cache_key({**REQUEST, "temperature": 0}) != KEY
@@ -78,14 +78,14 @@ def test_a_file_comes_back_as_it_was(function: str | None) -> None:
     assert written["metadata"] == FILE["metadata"]
 
 
-def test_what_it_cannot_hold_is_named() -> None:
+def test_interactions_it_cannot_hold_are_named() -> None:
     (entry,) = load("dspy", TEXT).cassette.interactions
     save = kind("dspy").save
     assert save is not None
 
     saved = save(StoredCassette(CassetteHead("", "r"), (entry, interaction(), entry)))
 
-    assert told(saved) == [
+    assert losses(saved) == [
         "interactions[1]: was not recorded by DSPy, and a replay cache holds nothing else: left out",
         "interactions[0]: has the key of interactions[2], and a key has one value: left out",
     ]

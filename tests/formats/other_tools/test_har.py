@@ -1,4 +1,4 @@
-"""Archives as browsers write them, and the archives we write."""
+"""HTTP archives written by browsers and by tapeway."""
 
 import base64
 import json
@@ -10,7 +10,7 @@ import pytest
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.messages import Failure, ResponseChunk
 from tapeway.formats.other_tools import har
-from tests.formats.other_tools.example_files import calls, fault, kind, load, text, told
+from tests.formats.other_tools.example_files import calls, fault, kind, load, losses, text
 from tests.support.exchanges import interaction
 
 
@@ -44,7 +44,7 @@ def test_what_a_browser_saved_is_read() -> None:
 
 
 def test_what_was_not_answered_or_is_not_in_the_archive_is_left_out() -> None:
-    assert told(load("har", text("browser.har"))) == [
+    assert losses(load("har", text("browser.har"))) == [
         "log.entries[3]: was not answered (net::ERR_BLOCKED_BY_CLIENT): left out",
         "log.entries[4]: the archive does not hold the answer's body: left out",
         "log.entries[5]: is no HTTP call: left out",
@@ -61,7 +61,7 @@ def test_a_broken_archive_is_named_with_line_and_place() -> None:
     )
 
 
-def test_an_archive_says_what_other_tools_look_for() -> None:
+def test_an_archive_has_the_fields_other_tools_need() -> None:
     recorded = replace(
         interaction(target="/v1/x?a=1&b="), metadata={"started_at": "2026-11-20T10:11:12.345Z"}
     )
@@ -69,7 +69,7 @@ def test_an_archive_says_what_other_tools_look_for() -> None:
     log = json.loads(saved.text)["log"]
     (entry,) = log["entries"]
 
-    assert told(saved) == []
+    assert losses(saved) == []
     assert (log["version"], log["creator"]["name"]) == ("1.2", "tapeway")
     assert entry["startedDateTime"] == "2026-11-20T10:11:12.345Z"
     assert entry["time"] == 12.345
@@ -93,11 +93,11 @@ def test_an_archive_says_what_other_tools_look_for() -> None:
         assert {"cookies", "headers", "headersSize", "bodySize", "httpVersion"} <= set(entry[side])
 
 
-def test_what_other_tools_will_not_see_is_named() -> None:
+def test_content_other_tools_ignore_is_named() -> None:
     saved = save(interaction(request_body=b"\xff", chunks=(ResponseChunk(b"\xfe"),)))
     (entry,) = json.loads(saved.text)["log"]["entries"]
 
-    assert told(saved) == [
+    assert losses(saved) == [
         "interactions[0].request.body_b64: is no UTF-8: it is written in base64, which other tools "
         "take for the body itself",
         "when each call began is unknown, and required in an archive: 2026-11-21T20:35:14Z is written",
@@ -118,7 +118,7 @@ def test_a_recorded_failure_is_a_call_without_an_answer() -> None:
 
 
 @pytest.mark.parametrize("said", ["http/1.1", "HTTP/1.1", "", "unknown", "h3"])
-def test_versions_are_understood_as_tools_write_them(said: str) -> None:
+def test_http_versions_are_read_in_any_spelling(said: str) -> None:
     archive = text("browser.har").replace(b"http/2.0", said.encode())
 
     version = calls(load("har", archive))[0].response.head.version

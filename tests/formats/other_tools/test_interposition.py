@@ -9,7 +9,7 @@ from tapeway.core.matching.key import request_key
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.messages import ResponseChunk
 from tapeway.formats.other_tools.interposition import fingerprint
-from tests.formats.other_tools.example_files import calls, fault, kind, load, text, told
+from tests.formats.other_tools.example_files import calls, fault, kind, load, losses, text
 from tests.support.exchanges import interaction
 
 SSE = ((b"Content-Type", b"text/event-stream"),)
@@ -64,13 +64,13 @@ def test_a_file_it_wrote_is_read_with_its_status_and_its_chunks() -> None:
     assert third.request.body == '{"q": "héllo"}'.encode()
 
 
-def test_all_it_holds_is_kept_and_the_first_answers_for_ever() -> None:
+def test_everything_is_kept_and_the_first_recording_always_answers() -> None:
     loaded = load("interposition", text("interposition.json"))
     tape = CassetteIndex("c", loaded.cassette, take=1)
     first, again, _, other = calls(loaded)
     key = request_key(first.request)
 
-    assert told(loaded) == []
+    assert losses(loaded) == []
     assert loaded.cassette.head.meta["repeats"] == "first"
     # Written otherwise it has another fingerprint, and an answer of its own.
     assert request_key(again.request) == request_key(other.request) == key
@@ -78,7 +78,7 @@ def test_all_it_holds_is_kept_and_the_first_answers_for_ever() -> None:
     assert [tape.next(key, None, asked=other.request) for _ in range(2)] == [other] * 2
 
 
-def test_what_means_nothing_here_comes_back_all_the_same() -> None:
+def test_content_without_a_meaning_in_http_comes_back_too() -> None:
     written = json.loads(text("interposition.json"))
     one = written["interactions"][2]
     one["metadata"] = [["who", "me"], ["who", "you"]]
@@ -100,8 +100,8 @@ def test_what_means_nothing_here_comes_back_all_the_same() -> None:
 
     saved = save(loaded.cassette)
 
-    assert told(loaded) == ["interactions[1]: is no HTTP call: kept, and served to no client"]
-    assert told(saved) == []
+    assert losses(loaded) == ["interactions[1]: is no HTTP call: kept, and served to no client"]
+    assert losses(saved) == []
     again = json.loads(saved.text)["interactions"]
     assert [pair[0] for pair in again[0]["metadata"]] == ["who", "who", "tapeway"]
     del again[0]["metadata"][2:]
@@ -109,12 +109,12 @@ def test_what_means_nothing_here_comes_back_all_the_same() -> None:
     assert load("interposition", saved.text).cassette == loaded.cassette
 
 
-def test_fields_it_reads_over_are_named() -> None:
+def test_fields_it_ignores_are_named() -> None:
     written = json.loads(text("interposition.json"))
     written["interactions"][2]["recorded_by"] = "me"
     written["about"] = 1
 
-    assert told(load("interposition", json.dumps(written).encode())) == [
+    assert losses(load("interposition", json.dumps(written).encode())) == [
         "interactions[2].recorded_by: is not kept",
         "about: is not kept",
     ]
@@ -149,7 +149,7 @@ def test_a_broken_interaction_is_named_with_its_place(change: dict[str, object],
     assert fault("interposition", json.dumps(document).encode())[0] == f"interactions[2].{said}"
 
 
-def test_what_it_cannot_hold_is_named() -> None:
+def test_interactions_it_cannot_hold_are_named() -> None:
     halves = (ResponseChunk(b"data: \xc3"), ResponseChunk(b"\xa9\n\n"))
     binary = interaction(chunks=(ResponseChunk(b"\xff"),))
     stream = interaction(chunks=halves, framing="chunked", response_headers=SSE)
@@ -159,7 +159,7 @@ def test_what_it_cannot_hold_is_named() -> None:
     assert save is not None
     saved = save(cassette)
 
-    assert told(saved) == [
+    assert losses(saved) == [
         "interactions[0]: the answer's body is no UTF-8, and interposition's files hold only that: "
         "left out",
         "interactions[1].response: chunks that ended inside a character end behind it",

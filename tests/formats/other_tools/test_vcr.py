@@ -22,7 +22,7 @@ from tapeway.core.model.messages import Headers, Request, Response, ResponseChun
 from tapeway.formats import registry
 from tapeway.formats.other_tools import vcr
 from tapeway.formats.other_tools.http_call import with_match_key
-from tests.formats.other_tools.example_files import FRESH, calls, fault, kind, load, text, told
+from tests.formats.other_tools.example_files import FRESH, calls, fault, kind, load, losses, text
 from tests.support.exchanges import interaction
 
 BASE = "http://api.example"
@@ -60,11 +60,11 @@ def test_a_json_file_it_wrote_is_read() -> None:
     assert first.response.body == '{"ok": true, "café": 1}'.encode()
     assert (second.request.method, second.response.body) == ("GET", b"plain text")
     assert first.match_key.startswith("sha256:")
-    assert told(loaded) == []
+    assert losses(loaded) == []
     assert loaded.cassette.head.meta["repeats"] == "miss"
 
 
-def test_what_frames_a_message_is_made_anew() -> None:
+def test_framing_headers_are_left_out() -> None:
     names = {
         name.lower()
         for each in calls(load("vcr-json", text("vcr_httpx.json")))
@@ -94,11 +94,11 @@ def test_an_answer_as_older_versions_stored_it_is_read() -> None:
     assert (one.response.status, one.response.body) == (404, b"gone")
 
 
-def test_what_is_no_answer_is_left_out() -> None:
+def test_a_status_that_is_no_answer_is_left_out() -> None:
     loaded = load("vcr-json", document(status={"code": 100, "message": ""}))
 
     assert loaded.cassette.interactions == ()
-    assert told(loaded) == [
+    assert losses(loaded) == [
         "interactions[0]: has the status 100, which is no answer by itself: left out"
     ]
 
@@ -119,12 +119,12 @@ def test_a_broken_file_is_named_with_line_and_place(response: dict[str, Any], sa
     assert line == 1
 
 
-def test_what_has_no_place_in_a_cassette_is_named() -> None:
+def test_fields_without_a_place_in_a_cassette_are_named() -> None:
     written = json.loads(document())
     written["interactions"][0]["recorded_at"] = "Sun, 22 Nov 2026"
     written["metadata"] = {"a": 1}
 
-    assert told(load("vcr-json", json.dumps(written).encode())) == [
+    assert losses(load("vcr-json", json.dumps(written).encode())) == [
         "interactions[0].recorded_at: is not kept",
         "metadata: is not kept",
     ]
@@ -145,7 +145,7 @@ def test_what_its_json_cannot_hold_is_named() -> None:
 
     saved = save(StoredCassette(CassetteHead("", "r"), (binary, homeless)))
 
-    assert told(saved) == [
+    assert losses(saved) == [
         "interactions[0]: the answer's body is no UTF-8, which VCR.py holds in YAML only: left out",
         "interactions[1].request.url: names no host, and VCR.py matches nothing without one",
         vcr.ONCE,
@@ -172,7 +172,7 @@ def test_a_yaml_file_it_wrote_is_read() -> None:
     loaded = load("vcr", text("vcr_requests.yaml"))
     found = {(each.request.method, each.request.target): each for each in calls(loaded)}
 
-    assert told(loaded) == []
+    assert losses(loaded) == []
     assert len(loaded.cassette.interactions) == 9
     chat = found["POST", "/v1/x?b=2&a=1"]
     assert chat.request.body == b'{"q": "h\\u00e9llo"}'
@@ -210,7 +210,7 @@ def test_its_own_loader_reads_what_is_written() -> None:
 
     document = yaml.safe_load(saved.text)
 
-    assert told(saved) == [vcr.ONCE]
+    assert losses(saved) == [vcr.ONCE]
     first, second = document["interactions"]
     assert document["version"] == 1
     assert first["response"]["body"]["string"] == b"\x00\xff"
@@ -241,7 +241,7 @@ def test_a_broken_file_is_named_with_its_line(old: bytes, new: bytes, said: str,
     assert at == line
 
 
-def test_octets_stand_in_bodies_and_headers_and_nowhere_else() -> None:
+def test_bytes_are_allowed_in_bodies_and_headers_alone() -> None:
     request = {
         "method": "GET",
         "uri": "http://h/",
@@ -281,7 +281,7 @@ def test_octets_stand_in_bodies_and_headers_and_nowhere_else() -> None:
         assert line is not None
 
 
-def test_the_suffix_says_whether_json_is_written() -> None:
+def test_the_suffix_decides_whether_json_is_written() -> None:
     assert registry.by_name("vcr", ".json") is registry.VCR_JSON
     assert registry.by_name("vcr", ".yaml") is registry.VCR
     assert registry.detect(text("vcr_requests.yaml"), ".yaml") is registry.VCR
@@ -350,7 +350,7 @@ def test_it_gives_each_recording_once_and_in_order(name: str, tmp_path: Path) ->
     )
 
 
-def test_a_body_without_bytes_stays_one(tmp_path: Path) -> None:
+def test_an_empty_body_stays_one(tmp_path: Path) -> None:
     # httpx sends one, and VCR.py tells it from none where it matches bodies.
     text = (
         b"version: 1\ninteractions:\n- request: {method: GET, uri: 'http://api.example/x', "

@@ -1,4 +1,4 @@
-"""WireMock's mappings: those that say one request become recordings, the others are named."""
+"""WireMock's mappings: those of one request become recordings, the others are named."""
 
 import json
 
@@ -7,10 +7,10 @@ import pytest
 from tapeway.core.model.messages import Failure
 from tapeway.formats import registry
 from tapeway.formats.other_tools import wiremock
-from tests.formats.other_tools.example_files import calls, fault, load, text, told
+from tests.formats.other_tools.example_files import calls, fault, load, losses, text
 
 
-def test_mappings_that_say_one_request_become_recordings() -> None:
+def test_mappings_of_one_request_become_recordings() -> None:
     things, chat, later, gone, running, finished = calls(load("wiremock", text("wiremock.json")))
 
     assert things.request.target == "/things?page=2&q=a+b"
@@ -29,8 +29,8 @@ def test_mappings_that_say_one_request_become_recordings() -> None:
     assert [running.response.body, finished.response.body] == [b"running", b"finished"]
 
 
-def test_what_is_lost_is_named() -> None:
-    assert told(load("wiremock", text("wiremock.json"))) == [
+def test_losses_are_named() -> None:
+    assert losses(load("wiremock", text("wiremock.json"))) == [
         "mappings[0].request.headers: is not asked for: every request that is otherwise equal is "
         "answered",
         "mappings[5]: matches requests by 'urlPattern': left out",
@@ -46,10 +46,10 @@ def test_what_is_lost_is_named() -> None:
     ]
 
 
-def test_what_is_open_about_a_request_that_becomes_a_recording_is_named() -> None:
+def test_ignored_matchers_of_a_recorded_request_are_named() -> None:
     one = {"request": {"method": "POST", "urlPath": "/"}, "response": {}}
 
-    assert told(load("wiremock", json.dumps(one).encode())) == [
+    assert losses(load("wiremock", json.dumps(one).encode())) == [
         "request: takes any body: only requests without one are answered",
         "request: takes any query: only requests without one are answered",
     ]
@@ -73,7 +73,7 @@ def test_a_higher_priority_goes_before_a_later_mapping() -> None:
         {},
     ],
 )
-def test_a_body_that_is_not_said_wholly_is_left_out(pattern: object) -> None:
+def test_a_mapping_with_an_incomplete_body_pattern_is_left_out(pattern: object) -> None:
     request = {"method": "POST", "url": "/", "bodyPatterns": [pattern]}
     loaded = load("wiremock", json.dumps({"request": request, "response": {}}).encode())
 
@@ -132,4 +132,4 @@ def test_a_scenario_answers_in_the_order_of_its_states(
 
     assert [each.response.body.decode() for each in calls(loaded)] == said
     assert loaded.cassette.head.meta["repeats"] == rule
-    assert [each for each in told(loaded) if "has states" not in each] == lost
+    assert [each for each in losses(loaded) if "has states" not in each] == lost

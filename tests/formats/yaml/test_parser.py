@@ -36,7 +36,7 @@ def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("name", ["agenttape_chat", "agenttape_async"])
-def test_a_cassette_of_agenttape_says_what_its_json_says(name: str) -> None:
+def test_a_yaml_cassette_of_agenttape_equals_its_json(name: str) -> None:
     found = parse((DATA / f"{name}.yaml").read_bytes())
 
     assert json.dumps(found) == json.dumps(json.loads((DATA / f"{name}.json").read_bytes()))
@@ -63,18 +63,18 @@ def test_a_cassette_of_agenttape_says_what_its_json_says(name: str) -> None:
         ("a: &anchor b\n", {"a": "b"}),
     ],
 )  # fmt: skip
-def test_what_people_and_other_tools_write_is_read(text: str, value: Json) -> None:
+def test_yaml_of_people_and_other_tools_is_read(text: str, value: Json) -> None:
     assert json.dumps(parse(text.encode())) == json.dumps(value)
 
 
 @pytest.mark.parametrize("control", ["\0", "\x1b", "\x7f", "\x85", "\r", "\u2028", "\ufeff"])
-def test_a_character_agenttape_writes_as_it_is_comes_back(control: str) -> None:
+def test_a_character_agenttape_writes_unescaped_comes_back(control: str) -> None:
     text = f"a: 'x{control}y'\nb: |-\n  x{control}y\n  z\nc{control}: 1\n"
 
     assert parse(text.encode()) == {"a": f"x{control}y", "b": f"x{control}y\nz", f"c{control}": 1}
 
 
-def test_a_disguise_is_a_character_the_text_does_not_use() -> None:
+def test_a_substitute_is_a_character_the_text_does_not_use() -> None:
     assert parse("a: '\x1b\U000f0000'\n".encode()) == {"a": "\x1b\U000f0000"}
 
     everything = "".join(map(chr, yaml_parser._PRIVATE))
@@ -118,7 +118,7 @@ def test_what_pyyaml_writes_is_read(value: Any) -> None:
         (b"? " * 100_000, 1, "a key must be text"),
     ],
 )
-def test_what_is_no_json_in_yaml_is_refused_with_its_line(
+def test_yaml_that_json_cannot_hold_is_refused_with_its_line(
     text: bytes, line: int, said: str
 ) -> None:
     with pytest.raises(FormatFault) as refused:
@@ -128,13 +128,13 @@ def test_what_is_no_json_in_yaml_is_refused_with_its_line(
     assert refused.value.line == line
 
 
-def test_what_json_may_nest_may_be_nested() -> None:
+def test_yaml_may_nest_as_deep_as_json() -> None:
     text = b"[" * MAX_DEPTH + b"]" * MAX_DEPTH
 
     assert parse(text) == json.loads(text)
 
 
-def test_a_text_beyond_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_above_the_size_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml_parser, "MAX_SIZE", 4)
 
     assert parse(b"a: 1") == {"a": 1}

@@ -1,4 +1,4 @@
-"""What a text without quotes stands for."""
+"""The values of YAML texts without quotes."""
 
 import json
 import math
@@ -21,7 +21,7 @@ from tapeway.formats.yaml.scalars import number, resolve
         *(("0.5", 0.5), ("1e-05", 1e-05), ("1.0e+20", 1e20), ("-0.0", -0.0), ("1E3", 1000.0)),
     ],
 )
-def test_what_json_can_say_is_a_value(text: str, value: Json) -> None:
+def test_a_text_that_is_json_is_that_value(text: str, value: Json) -> None:
     assert json.dumps(resolve(text)) == json.dumps(value)
 
 

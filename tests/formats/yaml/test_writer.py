@@ -1,4 +1,4 @@
-"""What is written as YAML is the same value to every reader, and fit to be read by people."""
+"""YAML is written so that every reader reads the same value, in a layout for people."""
 
 import json
 import re
@@ -103,7 +103,7 @@ def test_nothing_invisible_or_forbidden_is_written(value: Any) -> None:
     assert all(line == line.rstrip() for line in text.split("\n"))
 
 
-def test_it_is_laid_out_as_people_write_it() -> None:
+def test_the_layout_is_that_of_people() -> None:
     value: dict[str, Json] = {
         "url": "https://x/y?z=1",
         "accept": "*/*",
@@ -167,12 +167,12 @@ def test_it_is_laid_out_as_people_write_it() -> None:
         (None, "null\n"),
     ],
 )
-def test_what_some_reader_would_misread_is_written_otherwise(value: Any, text: str) -> None:
+def test_a_text_that_a_reader_would_misread_is_quoted_or_escaped(value: Any, text: str) -> None:
     assert dump(value) == text
     assert parse(text.encode()) == value
 
 
-def test_what_json_may_nest_may_be_written() -> None:
+def test_values_as_deep_as_json_allows_may_be_written() -> None:
     value: Any = "x"
     for depth in range(MAX_DEPTH):
         value = [value] if depth % 2 else {"a": value}
