@@ -224,15 +224,15 @@ def test_several_fields_name_one_stack_of_codings() -> None:
     assert content_coding(headers[1:2]) == b""
 
 
-def answer(coding: bytes, *pieces: bytes, status: int = 200, more: Headers = ()) -> Response:
+def response(coding: bytes, *pieces: bytes, status: int = 200, more: Headers = ()) -> Response:
     headers = ((b"Content-Type", b"application/json"), (b"Content-Encoding", coding), *more)
     chunks = tuple([ResponseChunk(piece, 10.0 * at) for at, piece in enumerate(pieces, 1)])
     return Response(ResponseHead(status, "OK", headers, "chunked"), chunks, latency_ms=99.0)
 
 
 @pytest.mark.parametrize("coding", [*PACKERS, b"gzip, br"])
-def test_a_coded_answer_is_held_plain(coding: bytes) -> None:
-    held = readable_response(answer(coding, pack(coding, TEXT)), "POST")
+def test_a_coded_response_is_held_plain(coding: bytes) -> None:
+    held = readable_response(response(coding, pack(coding, TEXT)), "POST")
 
     assert held.chunks == (ResponseChunk(TEXT, 10.0),)
     assert held.headers == ((b"Content-Type", b"application/json"),)
@@ -243,7 +243,7 @@ def test_a_coded_answer_is_held_plain(coding: bytes) -> None:
 def test_a_coded_stream_keeps_its_chunks_and_when_they_came(coding: bytes) -> None:
     events = [b"data: %d\n\n" % number for number in range(5)]
 
-    held = readable_response(answer(coding, *flushed(coding, events)), "POST")
+    held = readable_response(response(coding, *flushed(coding, events)), "POST")
 
     assert held.chunks == tuple(
         [ResponseChunk(event, 10.0 * at) for at, event in enumerate(events, 1)]
@@ -253,7 +253,7 @@ def test_a_coded_stream_keeps_its_chunks_and_when_they_came(coding: bytes) -> No
 def test_a_chunk_that_holds_nothing_readable_yet_joins_the_next() -> None:
     packed = pack(b"gzip", TEXT)
 
-    held = readable_response(answer(b"gzip", packed[:3], packed[3:10], packed[10:]), "GET")
+    held = readable_response(response(b"gzip", packed[:3], packed[3:10], packed[10:]), "GET")
 
     assert held.chunks == (ResponseChunk(TEXT, 30.0),)
 
@@ -266,7 +266,7 @@ def test_however_it_was_cut_on_the_wire_the_body_is_whole_and_no_chunk_empty(
     packed = pack(coding, body)
     cuts = data.draw(st.lists(st.integers(0, len(packed)), max_size=8).map(sorted))
     wire = [packed[start:end] for start, end in pairwise([0, *cuts, len(packed)])]
-    came = answer(coding, *wire)
+    came = response(coding, *wire)
 
     held = readable_response(came, "GET")
 
@@ -284,7 +284,7 @@ def test_digests_of_the_coded_form_go_and_all_else_stays() -> None:
         (b"Repr-Digest", b"sha-256=:x:"),
     )
 
-    held = readable_response(answer(b"gzip", pack(b"gzip", TEXT), more=stays + goes), "GET")
+    held = readable_response(response(b"gzip", pack(b"gzip", TEXT), more=stays + goes), "GET")
 
     assert held.headers == ((b"Content-Type", b"application/json"), *stays)
 
@@ -292,7 +292,7 @@ def test_digests_of_the_coded_form_go_and_all_else_stays() -> None:
 def test_codings_named_in_several_fields_are_all_taken_off() -> None:
     more = ((b"content-encoding", b"br"),)
 
-    held = readable_response(answer(b"gzip", pack(b"gzip, br", TEXT), more=more), "GET")
+    held = readable_response(response(b"gzip", pack(b"gzip, br", TEXT), more=more), "GET")
 
     assert held.body == TEXT
     assert held.headers == ((b"Content-Type", b"application/json"),)
@@ -301,14 +301,14 @@ def test_codings_named_in_several_fields_are_all_taken_off() -> None:
 @pytest.mark.parametrize(
     ("came", "method"),
     [
-        (answer(b"gzip", pack(b"gzip", TEXT), status=206), "GET"),
-        (answer(b"gzip"), "HEAD"),
-        (answer(b"gzip"), "GET"),
-        (answer(b"gzip", status=304), "GET"),
-        (answer(b"unheard-of", TEXT), "GET"),
-        (answer(b"gzip", pack(b"gzip", TEXT)[:-1]), "GET"),
-        (answer(b"gzip", b"not packed at all"), "GET"),
-        (answer(b"gzip", pack(b"gzip", bytes(40_000_000))), "GET"),
+        (response(b"gzip", pack(b"gzip", TEXT), status=206), "GET"),
+        (response(b"gzip"), "HEAD"),
+        (response(b"gzip"), "GET"),
+        (response(b"gzip", status=304), "GET"),
+        (response(b"unheard-of", TEXT), "GET"),
+        (response(b"gzip", pack(b"gzip", TEXT)[:-1]), "GET"),
+        (response(b"gzip", b"not packed at all"), "GET"),
+        (response(b"gzip", pack(b"gzip", bytes(40_000_000))), "GET"),
         (Response(ResponseHead(200), (ResponseChunk(TEXT),)), "GET"),
     ],
     ids=["a part", "HEAD", "no body", "304", "unknown", "cut", "broken", "a bomb", "plain"],
@@ -317,14 +317,16 @@ def test_what_cannot_be_read_is_held_as_it_came(came: Response, method: str) -> 
     assert readable_response(came, method) is came
 
 
-def test_an_answer_that_broke_off_is_held_as_far_as_it_can_be_read() -> None:
+def test_a_response_that_broke_off_is_held_as_far_as_it_can_be_read() -> None:
     wire = flushed(b"gzip", [b"first ", b"second "])
-    came = answer(b"gzip", wire[0], wire[1])
+    came = response(b"gzip", wire[0], wire[1])
 
     held = readable_response(came, "GET", cut=True)
 
     assert held.chunks == (ResponseChunk(b"first ", 10.0), ResponseChunk(b"second ", 20.0))
-    assert readable_response(answer(b"gzip", b"not packed"), "GET", cut=True).body == b"not packed"
+    assert (
+        readable_response(response(b"gzip", b"not packed"), "GET", cut=True).body == b"not packed"
+    )
 
 
 @pytest.mark.parametrize("coding", [*PACKERS, b"gzip, br"])

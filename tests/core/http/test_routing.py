@@ -354,7 +354,7 @@ def test_a_recording_keeps_the_route_it_has() -> None:
     assert adopted(interaction, OPENAI) == interaction.request
 
 
-def test_what_is_no_exchange_is_not_adopted() -> None:
+def test_a_foreign_interaction_gets_no_route() -> None:
     foreign = ForeignInteraction(0, {"kind": "tool"})
     stored = StoredCassette(CassetteHead("", ""), (foreign,))
 

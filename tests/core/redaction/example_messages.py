@@ -1,4 +1,4 @@
-"""Requests, answers and what takes a key out of them, made up for a test."""
+"""Requests, responses and what takes a key out of them, made up for a test."""
 
 from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
 from tapeway.core.redaction.credentials import Secret

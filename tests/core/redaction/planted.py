@@ -21,12 +21,12 @@ TYPES = {
 Kind = Literal["json", "lines", "events", "form", "parts", "text"]
 kinds = st.sampled_from(sorted(TYPES))
 
-# Characters that every writer changes are among them, and no letters that a shape begins with.
+# Characters that every writer changes are among them, and no letters that a pattern begins with.
 secrets = st.from_regex(r"[B-Zb-z0-9_/+.~-]{14,30}[B-Zb-z0-9]={0,2}", fullmatch=True)
 NAMES = ("api_key", "apiKey", "X-Api-Key", "password", "client_secret", "clientSecret")
 ISSUED = ("access_token", "refreshToken", "SecretAccessKey", "id_token", "client_secret")
 
-SHAPES = (
+PATTERNS = (
     "sk-proj-{}",
     "sk-ant-api03-{}",
     "sk-1{}",
@@ -42,9 +42,9 @@ SHAPES = (
     "eyJ{0}.eyJ{0}.{0}",
     "-----BEGIN PRIVATE KEY-----\n{0}\n{0}\n-----END PRIVATE KEY-----",
 )
-shaped = st.builds(
+pattern_secrets = st.builds(
     str.format,
-    st.sampled_from(SHAPES),
+    st.sampled_from(PATTERNS),
     st.from_regex(r"[A-Za-z0-9]{32}", fullmatch=True),
 ) | st.builds(str.__add__, st.just("AIza"), st.from_regex(r"[A-Za-z0-9]{35}", fullmatch=True))
 
@@ -128,6 +128,6 @@ def documents_of(kind: str, body: bytes) -> list[Json]:
     if kind == "lines":
         return [json.loads(line) for line in lines if line]
     if kind == "events":
-        told = [line[6:] for line in lines if line.startswith("data: ")]
-        return [json.loads(line) for line in told if line != "[DONE]"]
+        texts = [line[6:] for line in lines if line.startswith("data: ")]
+        return [json.loads(line) for line in texts if line != "[DONE]"]
     return []

@@ -71,10 +71,10 @@ def test_a_string_that_is_json_itself_is_looked_into(value: str, depth: int) -> 
 
     assert span.secret is not None
     assert span.secret.value == value.encode()
-    mended = json.loads(text[: span.start] + b"X" + text[span.end :])
+    redacted = json.loads(text[: span.start] + b"X" + text[span.end :])
     for _ in range(depth):
-        mended = json.loads(mended["text"])
-    assert mended == {"password": "X", "behind": 1}
+        redacted = json.loads(redacted["text"])
+    assert redacted == {"password": "X", "behind": 1}
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_form_is_read_by_its_pairs(body: str, expected: list[tuple[str, str]])
     assert found(body, FORM) == expected
 
 
-def test_an_answer_may_be_a_form() -> None:
+def test_a_response_may_be_a_form() -> None:
     body = "access_token=gho_16C7e42F292c6912E7&scope=repo&token_type=bearer"
 
     assert found(body, FORM, in_response=True) == [("access_token", "gho_16C7e42F292c6912E7")]
@@ -163,7 +163,7 @@ def test_a_multipart_body_that_is_none_is_text() -> None:
     assert found(f'{{"api_key": "{KEY}"}}', b"multipart/mixed") == [("api_key", KEY)]
 
 
-def test_the_answer_of_a_token_service_in_xml_is_read() -> None:
+def test_the_response_of_a_token_service_in_xml_is_read() -> None:
     body = (
         "<Credentials><AccessKeyId>ASIAIOSFODNN7EXAMPLE</AccessKeyId>"
         f"<SecretAccessKey>{KEY}</SecretAccessKey><a:SessionToken>T0k{KEY}</a:SessionToken>"
@@ -185,7 +185,7 @@ def test_the_answer_of_a_token_service_in_xml_is_read() -> None:
         {"usage": {"total_tokens": 1}, "next_page_token": "0123456789abcdef"},
     ],
 )
-def test_an_answer_that_speaks_of_secrets_tells_none(body: object) -> None:
+def test_a_response_that_speaks_of_secrets_tells_none(body: object) -> None:
     assert found(json.dumps(body), in_response=True) == []
 
 

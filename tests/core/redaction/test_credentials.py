@@ -1,4 +1,4 @@
-"""Where requests, answers and the environment carry credentials."""
+"""Where requests, responses and the environment carry credentials."""
 
 import base64
 from collections.abc import Iterable
@@ -207,7 +207,7 @@ def test_a_querys_credentials_are_found_as_they_were_meant(
         (b"x-request-id", b"0123456789abc", set()),
     ],
 )
-def test_an_answer_issues_credentials_in_its_header(
+def test_a_response_issues_credentials_in_its_header(
     name: bytes, value: bytes, expected: set[bytes]
 ) -> None:
     assert values(response_credentials(((name, value),))) == expected

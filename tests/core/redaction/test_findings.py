@@ -110,8 +110,8 @@ def test_a_known_value_is_seen_in_base64_and_in_hex(
     assert (seen.label, seen.offset > 0, seen.length >= len(secret)) == ("x", True, True)
 
 
-@given(planted.shaped)
-def test_a_shape_is_seen_without_knowing_any_value(secret: str) -> None:
+@given(planted.pattern_secrets)
+def test_a_pattern_is_seen_without_knowing_any_value(secret: str) -> None:
     text = json.dumps({"a": secret}).encode()
 
     assert [(each.offset, each.length) for each in find_secrets(text, NO_KNOWN_VALUES)] == [
@@ -134,7 +134,7 @@ def test_what_is_seen_comes_in_order_each_once() -> None:
     ]
 
 
-def test_no_sighting_shows_the_secret() -> None:
+def test_no_match_shows_the_secret() -> None:
     assert KNOWN_KEY not in repr(find_secrets(KNOWN_KEY.encode(), KnownValues(SECRETS)))
 
 

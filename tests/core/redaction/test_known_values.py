@@ -121,7 +121,7 @@ def test_digits_are_not_looked_for_inside_a_longer_number(text: bytes, found: bo
         ("é-é".encode(), b"-"),
     ],
 )
-def test_the_core_is_the_longest_piece_that_no_writer_changes(
+def test_the_constant_part_is_the_longest_piece_that_no_writer_changes(
     value: bytes, expected: bytes
 ) -> None:
     assert constant_part(value) == expected
@@ -131,7 +131,7 @@ def test_a_run_of_backslashes_is_searched_in_time_linear_in_its_length() -> None
     assert re.search(value_pattern(b"/secret/"), b"\\" * 1_000_000) is None
 
 
-def test_many_backslashes_in_a_row_are_no_riddle() -> None:
+def test_many_backslashes_in_a_row_are_matched_in_linear_time() -> None:
     value = b"\\" * 20 + b"x"
 
     assert re.search(value_pattern(value), b"\\" * 5000) is None

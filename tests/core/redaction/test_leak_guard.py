@@ -42,7 +42,7 @@ def check(document: Json, exchange: Interaction = EXCHANGE, guard: LeakGuard = G
 
 
 @pytest.mark.parametrize("write", WAYS.values(), ids=WAYS)
-def test_a_credential_is_seen_in_every_disguise_and_its_place_named(
+def test_a_credential_is_seen_in_every_encoding_and_its_place_named(
     write: Callable[[str], str],
 ) -> None:
     document: Json = {"response": {"headers": {"X-Odd": f"it is {write(VALUE)}, then"}}}

@@ -1,4 +1,4 @@
-"""Secrets told by their look or in URLs, and what only looks a little like one."""
+"""Secrets recognised by their pattern or in URLs, and what only looks a little like one."""
 
 import base64
 import json
@@ -155,7 +155,7 @@ def test_a_private_key_that_is_cut_short_is_found_as_far_as_it_goes() -> None:
     assert text[span.end :].startswith(b'"')
 
 
-def test_a_placeholder_next_to_a_shape_is_no_part_of_it() -> None:
+def test_a_placeholder_next_to_a_pattern_is_no_part_of_it() -> None:
     token = b"sk-proj-0123456789abcdef"
     [span] = patterns.find_patterns(token + b"REDACTED.x.0a1b2c3d")
 
@@ -214,8 +214,8 @@ def test_what_looks_like_a_key_in_such_a_place_is_one(
 
 
 def test_a_signed_link_is_stored_without_its_signature_and_sent_back_equal() -> None:
-    answer = json.dumps({"data": [{"url": SIGNED}]}).encode()
-    stored = redactor().response(make_response(answer)).body
+    response = json.dumps({"data": [{"url": SIGNED}]}).encode()
+    stored = redactor().response(make_response(response)).body
     link = json.loads(stored)["data"][0]["url"]
 
     assert PLACEHOLDER.sub(b"*", link.encode()).decode() == SIGNED.replace(

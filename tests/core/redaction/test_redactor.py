@@ -134,22 +134,22 @@ def test_redacting_a_request_twice_is_redacting_it_once(place: str) -> None:
     assert redaction.redactor(SALT, request).request(once) == once
 
 
-SHAPED = ("sk-proj-0123456789abcdef01234567", "sk-proj-another456789abcdef0123456789012")
+PATTERN_KEYS = ("sk-proj-0123456789abcdef01234567", "sk-proj-another456789abcdef0123456789012")
 
 
 @pytest.mark.parametrize("place", REQUESTS)
-def test_a_secret_of_a_known_shape_is_equal_to_any_other(place: str) -> None:
+def test_a_secret_with_a_known_pattern_is_equal_to_any_other(place: str) -> None:
     redaction = RequestRedaction()
-    keys = {redaction.redact(SALT, REQUESTS[place](key)).key for key in SHAPED}
+    keys = {redaction.redact(SALT, REQUESTS[place](key)).key for key in PATTERN_KEYS}
 
     assert len(keys) == 1
 
 
-def test_a_prompt_with_a_secret_of_a_known_shape_is_equal_whatever_it_is() -> None:
+def test_a_prompt_with_a_secret_with_a_known_pattern_is_equal_whatever_it_is() -> None:
     redaction = RequestRedaction()
     seen = [
         redaction.redact(SALT, make_request(target=f"/{key}/x", body=f'{{"p":"{key}"}}'.encode()))
-        for key in SHAPED
+        for key in PATTERN_KEYS
     ]
 
     assert seen[0].key == seen[1].key
@@ -183,25 +183,25 @@ def test_a_schema_that_names_a_password_is_stored_as_it_is() -> None:
     assert RequestRedaction().redact(SALT, make_request(body=body)).request.body == body
 
 
-def test_what_a_body_names_is_taken_out_of_the_answer_too() -> None:
+def test_what_a_body_names_is_taken_out_of_the_response_too() -> None:
     key = canary()
     request = make_request(body=json.dumps({"client_secret": key}).encode())
-    answer = make_response(json.dumps({"error": f"{key} is not known"}).encode())
-    stored = RequestRedaction().redactor(SALT, request).response(answer)
+    response = make_response(json.dumps({"error": f"{key} is not known"}).encode())
+    stored = RequestRedaction().redactor(SALT, request).response(response)
 
-    assert sightings({"key": key}, {"answer": stored.body}) == []
+    assert sightings({"key": key}, {"response": stored.body}) == []
 
 
-def test_what_an_answer_names_is_taken_out_of_all_of_it() -> None:
+def test_what_a_response_names_is_taken_out_of_all_of_it() -> None:
     key = canary()
-    answer = make_response(
+    response = make_response(
         json.dumps({"a": key, "access_token": key, "url": f"https://h/{key}"}).encode(),
         headers=(*JSON, (b"x-echo", key.encode())),
         reason=key,
     )
-    stored = Redactor(SALT).response(answer)
+    stored = Redactor(SALT).response(response)
 
-    assert sightings({"key": key}, {"answer": everything_of(stored)}) == []
+    assert sightings({"key": key}, {"response": everything_of(stored)}) == []
 
 
 def test_a_short_value_under_a_credentials_name_still_tells_requests_apart() -> None:
@@ -321,7 +321,7 @@ fillers = st.sampled_from([b"a", b" ", b"-", b'"', b"\\n", b"eyJ", b"sk-", b"%2B
 )
 plants = st.one_of(
     st.sampled_from([key.encode() for key in KEYS]),
-    planted.shaped.map(str.encode),
+    planted.pattern_secrets.map(str.encode),
     st.builds(
         wrapped,
         st.sampled_from(KEYS),

@@ -19,22 +19,22 @@ def stored_request(redactor: Redactor, kind: str, body: bytes) -> bytes:
     return redactor.request(make_request(((b"content-type", TYPES[kind]),), body=body)).body
 
 
-def stored_answer(redactor: Redactor, kind: str, pieces: list[bytes]) -> Response:
+def stored_response(redactor: Redactor, kind: str, pieces: list[bytes]) -> Response:
     return redactor.response(make_response(*pieces, headers=((b"content-type", TYPES[kind]),)))
 
 
 def check(redactor: Redactor, kind: str, body: bytes, cuts: list[int], secret: str) -> None:
-    """It is gone from the request and from the answer; chunks, JSON and a second time stay."""
+    """It is gone from the request and from the response; chunks, JSON and a second time stay."""
     pieces = cut(body, cuts)
-    answer = stored_answer(redactor, kind, pieces)
+    response = stored_response(redactor, kind, pieces)
     request = stored_request(redactor, kind, body)
 
-    places = {"request": request, "answer": answer.body}
+    places = {"request": request, "response": response.body}
     assert sightings({"secret": secret}, places) == []
-    assert len(answer.chunks) == len(pieces)
+    assert len(response.chunks) == len(pieces)
     assert len(documents_of(kind, request)) == len(documents_of(kind, body))
-    assert len(documents_of(kind, answer.body)) == len(documents_of(kind, body))
-    assert stored_answer(redactor, kind, [chunk.data for chunk in answer.chunks]) == answer
+    assert len(documents_of(kind, response.body)) == len(documents_of(kind, body))
+    assert stored_response(redactor, kind, [chunk.data for chunk in response.chunks]) == response
     assert stored_request(redactor, kind, request) == request
 
 
@@ -73,8 +73,8 @@ def test_a_known_value_in_base64_or_hex_is_stored_in_no_body(
     check(Redactor(SALT, [Secret("x", secret.encode())]), kind, body, cuts, secret)
 
 
-@given(kinds, planted.shaped, cuts, st.data())
-def test_a_secret_of_a_known_shape_is_stored_in_no_body(
+@given(kinds, planted.pattern_secrets, cuts, st.data())
+def test_a_secret_with_a_known_pattern_is_stored_in_no_body(
     kind: str, secret: str, cuts: list[int], data: st.DataObject
 ) -> None:
     check(Redactor(SALT), kind, data.draw(bodies(kind, secret)), cuts, secret)
@@ -104,7 +104,7 @@ def test_what_a_field_is_named_for_is_stored_of_no_request(
     cuts,
     st.data(),
 )
-def test_what_a_service_issues_is_stored_of_no_answer(
+def test_what_a_service_issues_is_stored_of_no_response(
     kind: str, name: str, secret: str, cuts: list[int], data: st.DataObject
 ) -> None:
     check(Redactor(SALT), kind, data.draw(bodies(kind, secret, name)), cuts, secret)
@@ -115,12 +115,12 @@ def test_json_inside_a_string_is_looked_into(secret: str, name: str, data: st.Da
     inner = json.dumps(data.draw(planted.documents(secret, name)))
     body = json.dumps({"arguments": inner, "again": json.dumps(inner)}).encode()
     redactor = Redactor(SALT)
-    stored = stored_answer(redactor, "json", [body]).body
+    stored = stored_response(redactor, "json", [body]).body
 
-    assert sightings({"secret": secret}, {"answer": stored}) == []
+    assert sightings({"secret": secret}, {"response": stored}) == []
     document = json.loads(stored)
     assert json.loads(document["arguments"]) == json.loads(json.loads(document["again"]))
-    assert stored_answer(redactor, "json", [stored]).body == stored
+    assert stored_response(redactor, "json", [stored]).body == stored
 
 
 @given(kinds, cuts, st.data())
@@ -131,18 +131,18 @@ def test_a_body_without_a_secret_is_stored_byte_for_byte(
     pieces = cut(body, cuts)
     redactor = Redactor(SALT, [Secret("x", b"sk-live/0123456789+abc=")])
 
-    assert [chunk.data for chunk in stored_answer(redactor, kind, pieces).chunks] == pieces
+    assert [chunk.data for chunk in stored_response(redactor, kind, pieces).chunks] == pieces
     assert stored_request(redactor, kind, body) == body
 
 
 @given(planted.secrets, st.lists(st.integers(1, 6), min_size=40, max_size=60), st.booleans())
-def test_a_known_value_told_bit_by_bit_is_stored_of_no_stream(
+def test_a_known_value_spread_over_events_is_stored_of_no_stream(
     secret: str, steps: list[int], events: bool
 ) -> None:
-    said = f'I say "{secret}", as\nyou asked.'
+    sentence = f'I say "{secret}", as\nyou asked.'
     deltas, at = [], 0
     for step in steps:
-        deltas.append(said[at : at + step])
+        deltas.append(sentence[at : at + step])
         at += step
     lines = [
         json.dumps({"id": "c-1", "choices": [{"index": 0, "delta": {"content": delta}}]})
@@ -152,16 +152,16 @@ def test_a_known_value_told_bit_by_bit_is_stored_of_no_stream(
     form = "data: {}\n\n" if events else "{}\n"
     pieces = [form.format(line).encode() for line in lines]
     redactor = Redactor(SALT, [Secret("x", secret.encode())])
-    stored = stored_answer(redactor, kind, pieces)
+    stored = stored_response(redactor, kind, pieces)
 
-    told = "".join(
+    stored_texts = "".join(
         str(document["choices"][0]["delta"]["content"])  # type: ignore[index, call-overload]
         for document in documents_of(kind, stored.body)
     )
     placeholder = redactor.placeholder("x", secret.encode()).decode()
-    assert told == said[: sum(steps)].replace(secret, placeholder)
+    assert stored_texts == sentence[: sum(steps)].replace(secret, placeholder)
     assert len(stored.chunks) == len(pieces)
-    assert stored_answer(redactor, kind, [chunk.data for chunk in stored.chunks]) == stored
+    assert stored_response(redactor, kind, [chunk.data for chunk in stored.chunks]) == stored
 
 
 @given(kinds, planted.secrets, st.data())

@@ -1,4 +1,4 @@
-"""No credential of an answer is stored, and nothing else of it is changed."""
+"""No credential of a response is stored, and nothing else of it is changed."""
 
 import gzip
 import json
@@ -28,7 +28,7 @@ from tests.support.canary import canary, sightings
 
 
 def respond(response: Response, *values: str) -> Response:
-    """What is stored of an answer to a request with these credentials."""
+    """What is stored of a response to a request with these credentials."""
     known = [Secret("authorization", value.encode()) for value in values]
     held = readable_response(response, "POST")
     return Redactor(SALT, [*known, *response_credentials(response.headers)]).response(held)
@@ -61,16 +61,16 @@ RESPONSES: dict[str, Callable[[str], Response]] = {
 
 
 @pytest.mark.parametrize("place", RESPONSES)
-def test_a_credential_that_an_answer_echoes_is_not_stored(place: str) -> None:
+def test_a_credential_that_a_response_echoes_is_not_stored(place: str) -> None:
     key = canary()
     stored = respond(RESPONSES[place](key), key)
 
-    assert sightings({"key": key}, {"answer": everything_of(stored)}) == []
+    assert sightings({"key": key}, {"response": everything_of(stored)}) == []
     assert PLACEHOLDER.search(everything_of(stored))
 
 
 @pytest.mark.parametrize("place", RESPONSES)
-def test_redacting_an_answer_twice_is_redacting_it_once(place: str) -> None:
+def test_redacting_a_response_twice_is_redacting_it_once(place: str) -> None:
     once = respond(RESPONSES[place](KEY), KEY)
 
     assert respond(once, KEY) == once
@@ -89,12 +89,12 @@ def test_redacting_an_answer_twice_is_redacting_it_once(place: str) -> None:
         (b"x-goog-upload-url", b"https://host/upload?upload_id=%b"),
     ],
 )
-def test_a_credential_that_an_answer_issues_is_not_stored(name: bytes, value: bytes) -> None:
+def test_a_credential_that_a_response_issues_is_not_stored(name: bytes, value: bytes) -> None:
     key = canary()
     headers = (*JSON, (name, value % key.encode()))
     stored = respond(make_response(json.dumps({"again": key}).encode(), headers=headers))
 
-    assert sightings({"key": key}, {"answer": everything_of(stored)}) == []
+    assert sightings({"key": key}, {"response": everything_of(stored)}) == []
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_cookie_keeps_its_name_and_attributes_and_a_short_value(
 
 
 @pytest.mark.parametrize("value", [b"short", b"two words", b"0123456789abc"])
-def test_a_credential_field_of_an_answer_is_hidden_whole(value: bytes) -> None:
+def test_a_credential_field_of_a_response_is_hidden_whole(value: bytes) -> None:
     stored = respond(make_response(headers=((b"X-Auth-Token", value), (b"x-b", b"short"))))
 
     assert PLACEHOLDER.fullmatch(stored.headers[0][1])
@@ -148,7 +148,7 @@ def test_a_cookie_that_holds_a_known_key_among_other_things_is_hidden_whole() ->
         b"",
     ],
 )
-def test_an_answer_without_a_credential_keeps_its_bytes(body: bytes) -> None:
+def test_a_response_without_a_credential_keeps_its_bytes(body: bytes) -> None:
     sent = make_response(body[:7], body[7:])
 
     assert respond(sent, KEY) == sent
@@ -276,9 +276,9 @@ def test_very_many_different_credentials_do_not_each_cost_a_look_at_everything()
 def test_a_link_keeps_all_but_the_credentials_of_its_urls() -> None:
     link = b'<https://a/?p=2&access_token=0123456789abcdef>; rel="next", <https://a/?key=1>; rel="last"'
     stored = redactor().response(make_response(b"{}", headers=((b"link", link),)))
-    mended = stored.headers[0][1]
+    redacted = stored.headers[0][1]
 
-    assert b"0123456789abcdef" not in mended
-    assert PLACEHOLDER.sub(b"*", mended) == (
+    assert b"0123456789abcdef" not in redacted
+    assert PLACEHOLDER.sub(b"*", redacted) == (
         b'<https://a/?p=2&access_token=*>; rel="next", <https://a/?key=*>; rel="last"'
     )

@@ -95,7 +95,7 @@ def test_every_such_name_is_a_candidate_wherever_it_stands(name: str, written: s
 
 
 @pytest.mark.parametrize("name", sorted(secret_names.ISSUED))
-def test_what_a_service_issues_is_hidden_in_an_answer_however_it_looks(name: str) -> None:
+def test_what_a_service_issues_is_hidden_in_a_response_however_it_looks(name: str) -> None:
     assert is_secret_field(name, b"short", in_response=True)
     assert name_kind(name) == "issued"
 
@@ -104,12 +104,12 @@ def test_what_a_service_issues_is_hidden_in_an_answer_however_it_looks(name: str
     "value",
     [b"is not valid", b"required", b"policy-of-passwords", b"0123456789", b"a b 0123456789"],
 )
-def test_in_an_answer_a_word_under_another_name_is_left(value: bytes) -> None:
+def test_in_a_response_a_word_under_another_name_is_left(value: bytes) -> None:
     assert not is_secret_field("password", value, in_response=True)
     assert not is_secret_field("authorization", value, in_response=True)
 
 
-def test_in_an_answer_a_scheme_before_a_key_makes_no_difference() -> None:
+def test_in_a_response_a_scheme_before_a_key_makes_no_difference() -> None:
     assert is_secret_field("authorization", b"Bearer 0123456789abcdef", in_response=True)
 
 

@@ -1,4 +1,4 @@
-"""Secrets that are told bit by bit over events, lines and AWS frames."""
+"""Secrets that are spread over events, lines and AWS frames."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ from tests.core.redaction.example_messages import make_response, redactor
 from tests.support.event_stream_frames import frame, model_frame
 
 KEY = 'K3y/0123456789+abc"ü='
-SAID = f"It is {KEY}, is it not?"
+SENTENCE = f"It is {KEY}, is it not?"
 HIDDEN = Redactor("run").placeholder("x", KEY.encode()).decode()
 SSE = b"text/event-stream"
 HEADERS = ((b"content-type", b"application/vnd.amazon.eventstream"),)
@@ -28,8 +28,8 @@ HEADERS = ((b"content-type", b"application/vnd.amazon.eventstream"),)
 
 def stored(*pieces: bytes, content_type: bytes = SSE, secret: str = KEY) -> list[bytes]:
     redactor = Redactor("run", [Secret("x", secret.encode())])
-    answer = make_response(*pieces, headers=((b"content-type", content_type),))
-    return [chunk.data for chunk in redactor.response(answer).chunks]
+    response = make_response(*pieces, headers=((b"content-type", content_type),))
+    return [chunk.data for chunk in redactor.response(response).chunks]
 
 
 def events(*documents: object) -> list[bytes]:
@@ -43,13 +43,13 @@ def events_of(pieces: list[bytes]) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7])
 def test_the_placeholder_stands_in_the_first_piece_and_the_rest_is_empty(step: int) -> None:
-    deltas = [SAID[at : at + step] for at in range(0, len(SAID), step)]
+    deltas = [SENTENCE[at : at + step] for at in range(0, len(SENTENCE), step)]
     pieces = stored(*events(*[{"type": "delta", "delta": each} for each in deltas]))
-    told = [document["delta"] for document in events_of(pieces)]
+    stored_texts = [document["delta"] for document in events_of(pieces)]
 
-    assert len(told) == len(deltas)
-    assert "".join(told) == SAID.replace(KEY, HIDDEN)
-    assert told.count("") >= len(KEY) // step - 2
+    assert len(stored_texts) == len(deltas)
+    assert "".join(stored_texts) == SENTENCE.replace(KEY, HIDDEN)
+    assert stored_texts.count("") >= len(KEY) // step - 2
     assert all(document["type"] == "delta" for document in events_of(pieces))
 
 
@@ -98,21 +98,23 @@ def test_the_elements_of_one_array_are_events_too() -> None:
     elements = [{"candidates": [{"content": {"parts": [{"text": each}]}}]} for each in KEY]
     body = "[" + ",\r\n".join(map(json.dumps, elements)) + "]"
     [piece] = stored(body.encode(), content_type=b"application/json")
-    told = [each["candidates"][0]["content"]["parts"][0]["text"] for each in json.loads(piece)]
+    stored_texts = [
+        each["candidates"][0]["content"]["parts"][0]["text"] for each in json.loads(piece)
+    ]
 
-    assert told == [HIDDEN, *[""] * (len(KEY) - 1)]
+    assert stored_texts == [HIDDEN, *[""] * (len(KEY) - 1)]
 
 
 def test_arguments_of_a_tool_are_read_as_the_json_they_are() -> None:
     arguments = json.dumps({"access_token": "T0ken/0123456789", "x": KEY})
     pieces = stored(*events(*[{"arguments": each} for each in arguments]))
-    told = json.loads("".join(document["arguments"] for document in events_of(pieces)))
+    arguments = json.loads("".join(document["arguments"] for document in events_of(pieces)))
 
-    assert told["x"] == HIDDEN
-    assert told["access_token"].startswith("REDACTED.access_token.")
+    assert arguments["x"] == HIDDEN
+    assert arguments["access_token"].startswith("REDACTED.access_token.")
 
 
-def test_a_shape_is_found_too() -> None:
+def test_a_pattern_is_found_too() -> None:
     pieces = stored(*events(*[{"d": each} for each in "the sk-ant-api03-0123456789abcdefgh"]))
 
     assert b"REDACTED.anthropic-key." in b"".join(pieces)
@@ -133,7 +135,7 @@ def test_what_tells_nothing_stays_as_it_was(pieces: list[bytes]) -> None:
     assert stored(*pieces, content_type=b"application/x-ndjson") == pieces
 
 
-def test_what_every_event_repeats_is_no_secret_told_bit_by_bit() -> None:
+def test_what_every_event_repeats_is_no_secret_spread_over_events() -> None:
     pieces = events(*[{"id": "ab", "d": str(number)} for number in range(20)])
 
     assert stored(*pieces, secret="ab" * 10) == pieces
@@ -152,9 +154,9 @@ def test_a_very_long_array_takes_time_linear_in_its_length() -> None:
 
 
 def stored_frames(*pieces: bytes) -> list[bytes]:
-    answer = redactor(KEY).response(make_response(*pieces, headers=HEADERS))
-    assert answer.headers == HEADERS
-    return [chunk.data for chunk in answer.chunks]
+    response = redactor(KEY).response(make_response(*pieces, headers=HEADERS))
+    assert response.headers == HEADERS
+    return [chunk.data for chunk in response.chunks]
 
 
 def payloads(body: bytes) -> list[dict[str, Json]]:
@@ -192,15 +194,15 @@ def test_a_frame_with_a_secret_is_a_frame_without_it(make: Callable[[str], bytes
 
 @pytest.mark.parametrize("make", [delta, model_delta])
 @pytest.mark.parametrize("step", [1, 3, 7])
-def test_what_is_told_bit_by_bit_over_frames_is_found(
-    make: Callable[[str], bytes], step: int
-) -> None:
-    said = f"It is {KEY}, is it not?"
-    pieces = stored_frames(*[make(said[at : at + step]) for at in range(0, len(said), step)])
-    told = [document["delta"] for document in payloads(b"".join(pieces))]
+def test_what_is_spread_over_frames_is_found(make: Callable[[str], bytes], step: int) -> None:
+    sentence = f"It is {KEY}, is it not?"
+    pieces = stored_frames(
+        *[make(sentence[at : at + step]) for at in range(0, len(sentence), step)]
+    )
+    stored_texts = [document["delta"] for document in payloads(b"".join(pieces))]
 
-    mended = "".join([str(each["text"]) for each in told if isinstance(each, dict)])
-    assert PLACEHOLDER.sub(b"*", mended.encode()) == b"It is *, is it not?"
+    redacted = "".join([str(each["text"]) for each in stored_texts if isinstance(each, dict)])
+    assert PLACEHOLDER.sub(b"*", redacted.encode()) == b"It is *, is it not?"
 
 
 def test_a_name_counts_inside_base64_too() -> None:

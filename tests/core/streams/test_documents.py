@@ -66,7 +66,7 @@ def test_the_content_type_says_how_texts_are_told_apart(
     assert list(documents(make_response(content_type, body))) == expected
 
 
-def test_a_compressed_answer_is_looked_into() -> None:
+def test_a_compressed_response_is_looked_into() -> None:
     body = gzip.compress(b"data: 1\n\n")
 
     assert list(documents(make_response(b"text/event-stream", body, b"gzip"))) == [b"1"]

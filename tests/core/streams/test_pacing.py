@@ -1,4 +1,4 @@
-"""When a replay sends each piece, and how long a replayed answer tells its client to wait."""
+"""When a replay sends each piece, and how long a replayed response tells its client to wait."""
 
 import pytest
 from hypothesis import given
@@ -18,12 +18,12 @@ DATED = (b"Date", b"Sun, 22 Nov 2026 02:00:00 GMT")
 UNTIL = (b"Retry-After", b"Sun, 22 Nov 2026 02:00:40 GMT")
 
 
-def answer(*times: float) -> Response:
+def response(*times: float) -> Response:
     return Response(ResponseHead(200), tuple([ResponseChunk(b"x", at_ms) for at_ms in times]))
 
 
 def test_the_head_goes_with_the_first_piece_and_the_end_when_the_call_had_ended() -> None:
-    schedule = Schedule(answer(250, 400), 1000, AS_RECORDED)
+    schedule = Schedule(response(250, 400), 1000, AS_RECORDED)
 
     assert (schedule.head_s, schedule.end_s) == (0.25, 1.0)
     assert [schedule.due_s(each) for each in (250, 400)] == [0.25, 0.4]
@@ -31,7 +31,7 @@ def test_the_head_goes_with_the_first_piece_and_the_end_when_the_call_had_ended(
 
 @pytest.mark.parametrize(("pace", "factor"), [(AT_ONCE, 0.0), (0.5, 0.5), (2.0, 2.0)])
 def test_a_pace_stretches_every_time_alike(pace: float, factor: float) -> None:
-    schedule = Schedule(answer(250, 400), 1000, Pace(pace))
+    schedule = Schedule(response(250, 400), 1000, Pace(pace))
 
     assert (schedule.head_s, schedule.due_s(400), schedule.end_s) == (
         0.25 * factor,
@@ -41,8 +41,8 @@ def test_a_pace_stretches_every_time_alike(pace: float, factor: float) -> None:
 
 
 @pytest.mark.parametrize("times", [(), (0,), (0, 0)])
-def test_an_answer_without_times_comes_when_its_call_had_ended(times: tuple[float, ...]) -> None:
-    schedule = Schedule(answer(*times), 700, AS_RECORDED)
+def test_a_response_without_times_comes_when_its_call_had_ended(times: tuple[float, ...]) -> None:
+    schedule = Schedule(response(*times), 700, AS_RECORDED)
 
     assert (schedule.head_s, schedule.due_s(0), schedule.end_s) == (0.7, 0.7, 0.7)
 
@@ -60,16 +60,16 @@ def test_no_piece_is_due_before_the_head_or_after_the_end(
     times: list[float], latency_ms: float, pace: float
 ) -> None:
     times.sort()
-    schedule = Schedule(answer(*times), latency_ms, Pace(pace))
+    schedule = Schedule(response(*times), latency_ms, Pace(pace))
 
     assert all(schedule.head_s <= schedule.due_s(each) <= schedule.end_s for each in times)
 
 
-def told(factor: float, *headers: tuple[bytes, bytes]) -> Headers:
+def scaled(factor: float, *headers: tuple[bytes, bytes]) -> Headers:
     return scale_retry_after(ResponseHead(429, headers=headers), Pace(factor)).headers
 
 
-def test_an_answer_that_asks_for_no_wait_is_the_very_one() -> None:
+def test_a_response_that_asks_for_no_wait_is_the_very_one() -> None:
     head = ResponseHead(
         429, headers=((b"x-ratelimit-reset-tokens", b"6m0s"), (b"x-should-retry", b"true"))
     )
@@ -79,7 +79,7 @@ def test_an_answer_that_asks_for_no_wait_is_the_very_one() -> None:
 
 @pytest.mark.parametrize("wait", [b"20", b"0", b"1.5", UNTIL[1], b"inf", b"soon", b""])
 def test_without_a_pace_a_client_is_to_ask_again_at_once(wait: bytes) -> None:
-    found = told(0, (b"a", b"b"), (b"Retry-After", wait), (b"x-should-retry", b"true"))
+    found = scaled(0, (b"a", b"b"), (b"Retry-After", wait), (b"x-should-retry", b"true"))
 
     assert found == (
         (b"a", b"b"),
@@ -90,12 +90,12 @@ def test_without_a_pace_a_client_is_to_ask_again_at_once(wait: bytes) -> None:
 
 
 def test_fields_keep_their_places_and_their_case() -> None:
-    assert told(0, (b"RETRY-AFTER-MS", b"1500"), (b"x", b"y"), (b"retry-after", b"2")) == (
+    assert scaled(0, (b"RETRY-AFTER-MS", b"1500"), (b"x", b"y"), (b"retry-after", b"2")) == (
         (b"RETRY-AFTER-MS", b"1"),
         (b"x", b"y"),
         (b"retry-after", b"0"),
     )
-    assert told(0, (b"retry-after-ms", b"1500")) == ((b"retry-after-ms", b"1"),)
+    assert scaled(0, (b"retry-after-ms", b"1500")) == ((b"retry-after-ms", b"1"),)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_fields_keep_their_places_and_their_case() -> None:
 def test_a_pace_keeps_its_part_of_the_wait(
     factor: float, wait: tuple[bytes, bytes], seconds: bytes, milliseconds: bytes
 ) -> None:
-    assert told(factor, DATED, wait) == (
+    assert scaled(factor, DATED, wait) == (
         DATED,
         (b"Retry-After", seconds),
         (b"retry-after-ms", milliseconds),
@@ -122,18 +122,18 @@ def test_a_pace_keeps_its_part_of_the_wait(
 def test_milliseconds_say_it_more_exactly_than_seconds() -> None:
     both = ((b"retry-after", b"2"), (b"retry-after-ms", b"1250"))
 
-    assert told(2, *both) == ((b"retry-after", b"3"), (b"retry-after-ms", b"2500"))
+    assert scaled(2, *both) == ((b"retry-after", b"3"), (b"retry-after-ms", b"2500"))
 
 
 @pytest.mark.parametrize("wait", [b"inf", b"1e400", b"1e308"])
 def test_a_wait_without_an_end_has_one(wait: bytes) -> None:
-    assert told(3, (b"Retry-After", wait))[0] == (b"Retry-After", b"3000000000")
+    assert scaled(3, (b"Retry-After", wait))[0] == (b"Retry-After", b"3000000000")
 
 
 def test_a_date_that_has_passed_is_no_wait() -> None:
     early = (b"Retry-After", b"Sun, 22 Nov 2026 01:00:00 GMT")
 
-    assert told(1, DATED, early)[1:] == ((b"Retry-After", b"0"), (b"retry-after-ms", b"1"))
+    assert scaled(1, DATED, early)[1:] == ((b"Retry-After", b"0"), (b"retry-after-ms", b"1"))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_date_that_has_passed_is_no_wait() -> None:
     ],
 )
 def test_a_wait_that_cannot_be_read_is_left_as_it_was(headers: Headers) -> None:
-    assert told(0.5, *headers) == headers
+    assert scaled(0.5, *headers) == headers
 
 
 VALUES = st.one_of(st.binary(max_size=12), st.floats().map(lambda each: str(each).encode()))
@@ -162,7 +162,7 @@ VALUES = st.one_of(st.binary(max_size=12), st.floats().map(lambda each: str(each
 )
 def test_nothing_else_ever_changes(headers: list[tuple[bytes, bytes]], factor: float) -> None:
     waits = {b"retry-after", b"retry-after-ms"}
-    found = told(factor, *headers)
+    found = scaled(factor, *headers)
 
     assert [each for each in found if each[0].lower() not in waits] == [
         each for each in headers if each[0].lower() not in waits
