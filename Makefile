@@ -27,8 +27,12 @@ demo: .venv/ready-to-test ## Record real clients against a stand-in, replay them
 	@$(BIN)/python examples/demo.py $(ARGS)
 
 .PHONY: test
-test: .venv/ready-to-test .venv-litellm/ready-to-test ## Run the whole test suite
+test: .venv/ready-to-test .venv-litellm/ready-to-test ## Run the whole test suite (ARGS=--all: more random cases, all slow ones)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+.PHONY: coverage
+coverage: .venv/ready-to-test .venv-litellm/ready-to-test ## Run it and say which branches no test takes
+	@$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term-missing $(ARGS)
 
 .PHONY: lint
 lint: .venv/ready-to-test ## Check style, format and types

@@ -50,7 +50,7 @@ def test_a_pin_is_a_name_and_a_version_and_no_address(name: str) -> None:
 def test_help_names_every_target_a_user_needs() -> None:
     shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
 
-    assert {"run", "test", "demo", "lint", "bench", "help"} <= set(
+    assert {"run", "test", "coverage", "demo", "lint", "bench", "help"} <= set(
         re.findall(r"^  make ([a-z]+)", shown.stdout, re.MULTILINE)
     )
 
