@@ -193,12 +193,12 @@ class MemoryCassettes:
         held: Iterable[AnyInteraction] = () if stored is None else stored.interactions
         return next((each for each in held if each.index == index), None)
 
-    async def alongside(self, name: str, work: Callable[[CassetteIndex], Awaitable[T]]) -> T:
+    async def while_claimed(self, name: str, work: Callable[[CassetteIndex], Awaitable[T]]) -> T:
         """Do something to a cassette that is loaded and claimed for writing.
 
         It is served and recorded to meanwhile, but not unloaded.
         """
-        return await self._context.carry_out(self._alongside(name, work))
+        return await self._context.carry_out(self._while_claimed(name, work))
 
     async def change(self, name: str, work: Change[T]) -> T:
         """Do something to a cassette, loaded or not, that nobody uses meanwhile.
@@ -207,7 +207,7 @@ class MemoryCassettes:
         """
         return await self._context.carry_out(self._change(name, work))
 
-    async def original(self, name: str) -> StoredCassette | None:
+    async def as_stored(self, name: str) -> StoredCassette | None:
         """What the store holds of a cassette, in the store's order, without loading it."""
         if name not in self.loaded and await self._store.stat(name) is None:
             return None
@@ -252,7 +252,7 @@ class MemoryCassettes:
                 cassette.start_take(number)
             return cassette.rules
 
-    async def _alongside(self, name: str, work: Callable[[CassetteIndex], Awaitable[T]]) -> T:
+    async def _while_claimed(self, name: str, work: Callable[[CassetteIndex], Awaitable[T]]) -> T:
         while True:
             await self.load(name, "record")
             async with self.lock(name):

@@ -10,7 +10,7 @@ import pytest
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
-from tapeway.engine.editing.changes import REMEMBERED
+from tapeway.engine.editing.changes import MOST_KEYS
 from tapeway.errors import StoreFull
 from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
@@ -236,7 +236,7 @@ async def test_what_failed_half_way_goes_on_with_the_same_key() -> None:
 async def test_keys_are_remembered_up_to_a_bound_the_page_names() -> None:
     page = (Path(__file__).parents[3] / "docs" / "admin-api.md").read_text(encoding="utf-8")
 
-    assert f"The last {REMEMBERED:,} keys" in page
+    assert f"The last {MOST_KEYS:,} keys" in page
 
 
 async def test_an_index_is_taken_where_nobody_ever_had_it(open_world: World) -> None:

@@ -1,10 +1,7 @@
-"""What is asked of an editor, and what it tells.
+"""What an editor is asked and what it answers: additions, conditions, receipts, digests.
 
-What a change depends on, so that two editors do not overwrite each other (RFC 9110 section 13).
-
-What was answered to whom sends the same again: an append that is repeated is done once.
-
-What a cassette's ETag says.
+A condition (If-Match, If-None-Match; RFC 9110 section 13) keeps two editors from overwriting each
+other. A receipt makes an append idempotent: repeated with the same key, it is done once.
 """
 
 import asyncio
@@ -17,13 +14,13 @@ from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import AdminError
 from tapeway.formats.native import document
 
-REMEMBERED = 10_000
-"""Keys, over all cassettes; the oldest are forgotten first."""
+MOST_KEYS = 10_000
+"""Idempotency keys that are remembered, over all cassettes; the oldest are forgotten first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An interaction to be superseded: by its index, and its digest in case it moved."""
+    """An interaction to replace: by its index, and by its digest in case it moved."""
 
     index: int
     sha256: str
@@ -31,7 +28,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """An interaction to be appended, under this index if that is free."""
+    """An interaction to append, under this index if it is free."""
 
     item: AnyInteraction
     index: int | None = None
@@ -40,7 +37,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What a cassette is after a change: its digest, and how many secrets were replaced in it."""
+    """The digest of a cassette after a change, and how many secrets were replaced in it."""
 
     digest: str
     replaced: int = 0
@@ -48,7 +45,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class CassetteContents:
-    """What a cassette says of itself, and its interactions in order, to be taken once."""
+    """A cassette's metadata, and its interactions in order, to be iterated once."""
 
     head: CassetteHead
     items: AsyncGenerator[AnyInteraction]
@@ -56,7 +53,7 @@ class CassetteContents:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`match` are the digests that may be replaced, None for any; `absent` allows no cassette at all."""
+    """What must hold for a change: the digests in `match` (None for any), `present`, or `absent`."""
 
     match: frozenset[str] | None = None
     present: bool = False
@@ -67,7 +64,7 @@ class Condition:
         return self.match is not None or self.present or self.absent
 
     def check(self, digest: str | None) -> None:
-        """Raises AdminError (412) where what is there, None for nothing, is not what was meant."""
+        """Raises AdminError (412) where the current digest, None for nothing, does not fulfil it."""
         if self.absent and digest is not None:
             raise _failed("it is there already")
         if self.present and digest is None:
@@ -89,7 +86,7 @@ def _failed(why: str) -> AdminError:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Under which index an interaction is held, and its digest as it is held."""
+    """The index of an appended interaction, and its digest as stored."""
 
     index: int
     sha256: str
@@ -97,7 +94,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Extended:
-    """What an append made: the digest of what the cassette says of itself, and where each is."""
+    """The result of an append: the digest of the metadata, and index and digest of each item."""
 
     head: str
     items: tuple[Appended, ...]
@@ -105,23 +102,23 @@ class Extended:
 
 @dataclass(slots=True)
 class Receipt:
-    """How far one call has come; who repeats it waits for the first and goes on from there."""
+    """How far one call has come; a repeated call waits for the first and goes on from there."""
 
     digest: str
-    door: asyncio.Lock = field(default_factory=asyncio.Lock)
-    done: dict[int, Appended] = field(default_factory=dict)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    appended: dict[int, Appended] = field(default_factory=dict)
     head: str = ""
 
 
 class IdempotencyReceipts:
-    """The last calls by their keys, as long as the process lives."""
+    """The last calls by their idempotency keys, while the process lives."""
 
-    def __init__(self, most: int = REMEMBERED) -> None:
+    def __init__(self, most: int = MOST_KEYS) -> None:
         self._most = most
         self._receipts: OrderedDict[tuple[str, str], Receipt] = OrderedDict()
 
     def of(self, name: str, key: str | None, digest: str) -> Receipt:
-        """The receipt of this key, or a new one. Raises AdminError where it was another call's."""
+        """The receipt of this key, or a new one. Raises AdminError (422) if it was another call's."""
         if key is None:
             return Receipt(digest)
         receipt = self._receipts.setdefault((name, key), Receipt(digest))
@@ -137,7 +134,7 @@ class IdempotencyReceipts:
         return receipt
 
     def forget(self, name: str) -> None:
-        """A cassette is no more: what was appended to it may be appended again."""
+        """Forget a removed cassette: the same may be appended to a new one of its name."""
         for at in [at for at in self._receipts if at[0] == name]:
             del self._receipts[at]
 

@@ -1,13 +1,6 @@
-"""Adds to cassettes, edits, replaces and removes them while others may use them.
+"""Appends to cassettes, edits, replaces and removes them while they are served.
 
-What is answered is durable, and what is in memory says the same as the store.
-
-What an editor needs of whoever uses the cassettes meanwhile.
-
-Which index an interaction gets that comes with one of its own.
-
-Whoever records into a cassette from afar numbers what it records, and its recordings may come in
-another order than they were numbered. An index that was passed over is still to be had.
+Every change is durable when it is answered, and the cassette in memory agrees with the store.
 """
 
 import asyncio
@@ -43,20 +36,20 @@ from tapeway.engine.editing.changes import (
     digest_of,
 )
 from tapeway.engine.editing.large_bodies import (
-    KeptBodies,
+    UploadedBodies,
     by_digest,
-    outsourced,
-    placed,
+    moved_to_files,
+    with_stored_bodies,
 )
 from tapeway.engine.editing.lookup import (
-    behind,
+    after_index,
+    find_superseded,
+    identical_at,
     no_cassette,
-    place_of,
-    same,
+    position_of,
     sources_of,
-    superseded_by,
 )
-from tapeway.engine.editing.screening import Secrets, screened
+from tapeway.engine.editing.screening import Secrets, screen
 from tapeway.errors import StoreError
 from tapeway.formats.native import document
 from tapeway.ports import CassetteStore
@@ -67,41 +60,45 @@ Change = Callable[[CassetteIndex | None], Awaitable[tuple[T, CassetteIndex | Non
 
 
 class CassetteAccess(Protocol):
-    """Cassettes of which each is held in memory whole while it is used."""
+    """The loaded cassettes, as far as editing needs them."""
 
     control: Control
-    """What is in force."""
+    """Mode, active cassette and takes in force."""
 
     def get(self, name: str) -> CassetteIndex | None:
-        """A cassette that is in."""
+        """A loaded cassette, None where it is not loaded."""
 
-    async def alongside(self, name: str, work: Work[T]) -> T:
-        """Do something to a cassette that is claimed, and brought in if need be.
+    async def while_claimed(self, name: str, work: Work[T]) -> T:
+        """Do something to a cassette that is loaded and claimed for writing.
 
-        It is served and recorded on meanwhile, but not let go.
+        It is served and recorded to meanwhile, but not unloaded.
         """
 
     async def change(self, name: str, work: Change[T]) -> T:
-        """Do something to a cassette, in or not, that nobody uses meanwhile.
+        """Do something to a cassette, loaded or not, that nobody uses meanwhile.
 
-        It goes on as the one that comes back; None lets it go, and its next request loads it.
+        It goes on as the one that is returned; None unloads it, and its next request loads it.
         """
 
-    async def original(self, name: str) -> StoredCassette | None:
-        """What the store holds of a cassette, in the order it keeps, without bringing it in."""
+    async def as_stored(self, name: str) -> StoredCassette | None:
+        """What the store holds of a cassette, in the store's order, without loading it."""
 
     async def eject(self, name: str, *, prune: bool) -> object:
-        """Write the final form of one that is in, and forget it."""
+        """Write the final form of a loaded cassette, and unload it."""
 
 
 class Numbering:
-    """Gives out indexes of cassettes that are in."""
+    """Chooses the index of an appended interaction that comes with one.
+
+    A tapeway that records here from afar numbers its recordings itself, and they may arrive in
+    another order: an index that was skipped can still be taken.
+    """
 
     def __init__(self) -> None:
         self._gaps: WeakKeyDictionary[CassetteIndex, list[range]] = WeakKeyDictionary()
 
     def index(self, cassette: CassetteIndex, wanted: int | None) -> int:
-        """The one that is wanted, if nobody ever had it, or else a new one."""
+        """The wanted index if it was never used, otherwise a new one."""
         if wanted is not None and self._take(cassette, wanted):
             return wanted
         following = cassette.reserve()
@@ -125,42 +122,46 @@ class Editor:
     """Changes cassettes of a store that one process uses at a time."""
 
     def __init__(
-        self, workshop: CassetteAccess, store: CassetteStore, known: KnownValues, routes: RouteTable
+        self,
+        cassettes: CassetteAccess,
+        store: CassetteStore,
+        known: KnownValues,
+        routes: RouteTable,
     ) -> None:
-        self._workshop = workshop
+        self._cassettes = cassettes
         self._store = store
         self._known = known
         self._routes = routes
         self._receipts = IdempotencyReceipts()
-        self._bodies = KeptBodies()
-        self._seen = KeptBodies()
+        self._bodies = UploadedBodies()
+        self._seen = UploadedBodies()
         self._numbering = Numbering()
-        self._brought_in: WeakSet[CassetteIndex] = WeakSet()
+        self._loaded_for_editing: WeakSet[CassetteIndex] = WeakSet()
         self._heads: WeakKeyDictionary[CassetteIndex, CassetteHead] = WeakKeyDictionary()
 
     async def stored(self, name: str) -> StoredCassette | None:
-        """A cassette as its store holds it at this moment, or None where there is none."""
-        return await self._workshop.original(name)
+        """A cassette as stored now, or None where there is none."""
+        return await self._cassettes.as_stored(name)
 
     async def outline(self, name: str) -> Outline | None:
-        """What it says of itself, how many interactions it has, and where they came from.
+        """A cassette's metadata, its number of interactions, and their routes and upstreams.
 
         Costs the same however many there are while somebody appends to it from elsewhere.
         """
-        cassette = self._workshop.get(name)
+        cassette = self._cassettes.get(name)
         if cassette is not None and (head := self._heads.get(cassette)) is not None:
             held: Sequence[AnyInteraction] = cassette.snapshot()
         elif (stored := await self.stored(name)) is None:
             return None
         else:
             head, held = stored.head, stored.interactions
-            if cassette is not None and cassette in self._brought_in:
+            if cassette is not None and cassette in self._loaded_for_editing:
                 # It is claimed, so that what is in memory says the same as the store.
                 self._heads[cassette] = head
         return Outline(head, len(held), sources_of(held))
 
     async def walk(self, name: str, after: int | None = None) -> CassetteContents | None:
-        """The same, to be gone through once: what stands behind one of its interactions, or all.
+        """Its metadata and interactions, those after an index or all, to be iterated once.
 
         Raises CassetteEdited where that one is gone.
         """
@@ -171,7 +172,7 @@ class Editor:
             self._seen.add(name, file)
         items = stored.interactions
         return CassetteContents(
-            stored.head, _each(items if after is None else behind(name, items, after))
+            stored.head, _each(items if after is None else after_index(name, items, after))
         )
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
@@ -187,16 +188,16 @@ class Editor:
         return self._seen.of(name).get(digest)
 
     async def claim(self, name: str) -> None:
-        """Have a cassette in so that it can be appended to. Raises StoreError, CassetteLocked."""
-        await self._workshop.alongside(name, self._claimed)
+        """Load a cassette for appending. Raises StoreError, CassetteLocked."""
+        await self._cassettes.while_claimed(name, self._claimed)
 
     async def release(self, name: str) -> bool:
-        """Write a cassette's final form and let it go, unless it is served or recorded on here too."""
-        cassette = self._workshop.get(name)
-        if cassette is None or cassette not in self._brought_in or _used(cassette):
+        """Write a cassette's final form and unload it, unless it is served or recorded to here too."""
+        cassette = self._cassettes.get(name)
+        if cassette is None or cassette not in self._loaded_for_editing or _is_used(cassette):
             return False
         self._bodies.forget(name)
-        await self._workshop.eject(name, prune=False)
+        await self._cassettes.eject(name, prune=False)
         return True
 
     async def append(
@@ -212,19 +213,19 @@ class Editor:
     ) -> Extended:
         """Add interactions, durable on return; with a key, once however often it is asked.
 
-        `head` is what a cassette says of itself that begins with them, and `sent` the digest of
-        what was asked. Nothing is kept where an AdminError is raised; where a StoreError is, asking
+        `head` is the metadata of a cassette that this call creates, `sent` the digest of the call's
+        body. Nothing is kept where an AdminError is raised; where a StoreError is, asking
         again with the same key goes on from there.
         """
         receipt = self._receipts.of(name, key, sent)
-        async with receipt.door:
-            if len(receipt.done) < len(additions):
+        async with receipt.lock:
+            if len(receipt.appended) < len(additions):
                 work = partial(
                     self._append, additions, head, receipt, secrets, repeated=key is not None
                 )
-                await self._workshop.alongside(name, work)
+                await self._cassettes.while_claimed(name, work)
             return Extended(
-                receipt.head, tuple([receipt.done[number] for number in range(len(additions))])
+                receipt.head, tuple([receipt.appended[number] for number in range(len(additions))])
             )
 
     async def put(
@@ -236,7 +237,7 @@ class Editor:
         *,
         as_sent: bool = False,
     ) -> Changed:
-        """Replace a whole cassette. One that is in is let go; its next request loads it anew.
+        """Replace a whole cassette. A loaded one is unloaded; its next request loads it anew.
 
         Large bodies go where the store keeps such, unless it is kept `as_sent`.
         """
@@ -246,34 +247,34 @@ class Editor:
             if condition.given:
                 before = await self._store.load(name, writable=True)
                 condition.check(await digest_of(before))
-            items = await self._all_placed(name, cassette.interactions, before)
+            items = await self._with_stored_bodies(name, cassette.interactions, before)
             found = await asyncio.to_thread(
-                partial(screened, cassette.head, items, self._known, secrets, meta=True)
+                partial(screen, cassette.head, items, self._known, secrets, meta=True)
             )
-            kept = found.items if as_sent else await outsourced(self._store, name, found.items)
+            kept = found.items if as_sent else await moved_to_files(self._store, name, found.items)
             after = StoredCassette(found.head, kept)
             await self._store.save(name, after)
             await self._store.release(name)
             self._bodies.forget(name)
             return Changed(await digest_of(after) or "", found.replaced), None
 
-        return await self._workshop.change(name, partial(self._careful, name, work))
+        return await self._cassettes.change(name, partial(self._released_on_error, name, work))
 
     async def restate(self, name: str, head: CassetteHead, secrets: Secrets = "refuse") -> Changed:
-        """Put another head in force; one that is in is let go. Raises AdminError (404)."""
+        """Replace a cassette's metadata; a loaded cassette is unloaded. Raises AdminError (404)."""
 
         async def work(loaded: CassetteIndex | None) -> tuple[Changed, None]:
             before = await self._store.load(name, writable=True)
             if before is None:
                 raise no_cassette(name)
             found = await asyncio.to_thread(
-                partial(screened, head, (), self._known, secrets, meta=True)
+                partial(screen, head, (), self._known, secrets, meta=True)
             )
             await self._store.save(name, replace(before, head=found.head))
             await self._store.release(name)
             return Changed(document.head_digest(found.head), found.replaced), None
 
-        return await self._workshop.change(name, partial(self._careful, name, work))
+        return await self._cassettes.change(name, partial(self._released_on_error, name, work))
 
     async def remove(self, name: str, condition: Condition = ANY) -> None:
         """Delete a cassette. Raises AdminError (404), CassetteLocked."""
@@ -287,7 +288,7 @@ class Editor:
             self._receipts.forget(name)
             return None, None
 
-        await self._workshop.change(name, partial(self._careful, name, work))
+        await self._cassettes.change(name, partial(self._released_on_error, name, work))
 
     async def edit(
         self,
@@ -309,33 +310,33 @@ class Editor:
             before = await self._store.load(name, writable=True)
             if before is None:
                 raise no_cassette(name)
-            place = place_of(name, before.interactions, index)
+            place = position_of(name, before.interactions, index)
             condition.check(document.interaction_digest(before.interactions[place]))
-            instead: tuple[AnyInteraction, ...] = ()
+            replacement: tuple[AnyInteraction, ...] = ()
             if changed is not None:
-                (item,) = await self._all_placed(name, [changed], before)
+                (item,) = await self._with_stored_bodies(name, [changed], before)
                 found = await asyncio.to_thread(
-                    partial(screened, before.head, [item], self._known, secrets, meta=False)
+                    partial(screen, before.head, [item], self._known, secrets, meta=False)
                 )
-                instead = await outsourced(self._store, name, found.items)
+                replacement = await moved_to_files(self._store, name, found.items)
             kept: tuple[AnyInteraction, ...] = (
                 *before.interactions[:place],
-                *instead,
+                *replacement,
                 *before.interactions[place + 1 :],
             )
             await self._store.save(name, replace(before, interactions=kept))
-            told = None
-            if instead:
-                told = Appended(place, document.interaction_digest(instead[0]))
+            appended_at = None
+            if replacement:
+                appended_at = Appended(place, document.interaction_digest(replacement[0]))
             if loaded is None:
                 await self._store.release(name)
-                return told, None
-            return told, self._rebuilt(loaded, before, kept, place, removed=not instead)
+                return appended_at, None
+            return appended_at, self._rebuilt(loaded, before, kept, place, removed=not replacement)
 
-        return await self._workshop.change(name, partial(self._careful, name, work))
+        return await self._cassettes.change(name, partial(self._released_on_error, name, work))
 
     async def keep(self, name: str, file: BodyFile) -> None:
-        """Bring a large body in that an interaction to come refers to; durable on return.
+        """Store a large body that an interaction to come refers to; durable on return.
 
         Its digest is checked while it is written. Raises StoreError.
         """
@@ -346,11 +347,11 @@ class Editor:
             self._bodies.add(name, await keeper.keep(name, pieces(file)))
 
         await self.claim(name)
-        await self._workshop.alongside(name, work)
+        await self._cassettes.while_claimed(name, work)
 
     async def _claimed(self, cassette: CassetteIndex) -> None:
-        if not _used(cassette) and cassette.name != self._workshop.control.active:
-            self._brought_in.add(cassette)
+        if not _is_used(cassette) and cassette.name != self._cassettes.control.active:
+            self._loaded_for_editing.add(cassette)
 
     async def _append(
         self,
@@ -366,29 +367,29 @@ class Editor:
         await self._begin(cassette, head)
         receipt.head = document.head_digest(cassette.head)
         given = [each.item for each in additions]
-        items = await self._all_placed(cassette.name, given, None)
+        items = await self._with_stored_bodies(cassette.name, given, None)
         found = await asyncio.to_thread(
-            partial(screened, cassette.head, items, self._known, secrets, meta=False)
+            partial(screen, cassette.head, items, self._known, secrets, meta=False)
         )
         steps: list[tuple[int, Recording]] = []
         kept = found.items
         if secrets != "keep":
-            kept = await outsourced(self._store, cassette.name, found.items)
+            kept = await moved_to_files(self._store, cassette.name, found.items)
         for number, (each, item) in enumerate(zip(additions, kept, strict=True)):
-            if number in receipt.done:
+            if number in receipt.appended:
                 continue
-            if repeated and (held := same(cassette, each.index, item)) is not None:
+            if repeated and (held := identical_at(cassette, each.index, item)) is not None:
                 # It came before the process was started anew.
-                receipt.done[number] = held
+                receipt.appended[number] = held
                 continue
             index = self._numbering.index(cassette, each.index)
-            superseded = await superseded_by(cassette, each.supersedes)
+            superseded = await find_superseded(cassette, each.supersedes)
             steps.append((number, Recording(replace(item, index=index), superseded)))
-        done = await asyncio.gather(
+        appended = await asyncio.gather(
             *[self._record(cassette, step, receipt, number) for number, step in steps],
             return_exceptions=True,
         )
-        for failed in done:
+        for failed in appended:
             if failed is not None:
                 raise failed
 
@@ -397,19 +398,19 @@ class Editor:
     ) -> None:
         await self._store.append(cassette.name, cassette.head, recording)
         item = recording.interaction
-        receipt.done[number] = Appended(item.index, document.interaction_digest(item))
+        receipt.appended[number] = Appended(item.index, document.interaction_digest(item))
         if isinstance(item, ForeignInteraction):
             cassette.add_foreign(item, recording.supersedes)
             return
         alone = StoredCassette(cassette.head, (item,))
         (adopted,) = assign_routes(alone, self._routes).interactions
         recording = replace(recording, interaction=adopted)
-        # As if it had been there before: nobody was given it in this take.
+        # As if it had been there before: it was not replayed in this take.
         key = request_key(recording.exchange.request, cassette.rules)
         cassette.add(recording, key, Take(0))
 
     async def _begin(self, cassette: CassetteIndex, head: CassetteHead | None) -> None:
-        """Let a cassette that begins now say of itself what its first interactions come with."""
+        """Give a cassette that has no interactions yet the metadata that came with the first ones."""
         if head is None or len(cassette) or await self._store.stat(cassette.name) is not None:
             return
         meta = rules.meta_with_rules(
@@ -419,7 +420,7 @@ class Editor:
         cassette.rules = rules.rules_of_meta(cassette.head.meta)
         cassette.repeats = cursors.repeats_of_meta(cassette.head.meta)
 
-    async def _all_placed(
+    async def _with_stored_bodies(
         self,
         name: str,
         items: Sequence[AnyInteraction],
@@ -433,7 +434,7 @@ class Editor:
             if before is None:
                 before = await self._store.load(name, writable=True)
             found = {**by_digest(before.interactions if before else ()), **found}
-        return [placed(item, found) for item in items]
+        return [with_stored_bodies(item, found) for item in items]
 
     def _rebuilt(
         self,
@@ -444,7 +445,7 @@ class Editor:
         *,
         removed: bool,
     ) -> CassetteIndex:
-        """The cassette as it was saved: numbered by position, and this take where it was."""
+        """The cassette as saved: numbered by position, with the cursors of its take."""
         moved = {
             each.index: at - (removed and at > place)
             for at, each in enumerate(before.interactions)
@@ -459,20 +460,20 @@ class Editor:
         rebuilt.apply_rules(rules.NO_RULES)
         return rebuilt
 
-    async def _careful(
+    async def _released_on_error(
         self, name: str, work: Change[T], loaded: CassetteIndex | None
     ) -> tuple[T, CassetteIndex | None]:
         try:
             return await work(loaded)
         except BaseException:
             if loaded is None:
-                # It was claimed for this alone.
+                # It was claimed for this change alone.
                 with suppress(StoreError):
                     await self._store.release(name)
             raise
 
 
-def _used(cassette: CassetteIndex) -> bool:
+def _is_used(cassette: CassetteIndex) -> bool:
     return bool(cassette.take.touched or cassette.take.cursors)
 
 

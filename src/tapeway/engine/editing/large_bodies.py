@@ -1,6 +1,7 @@
-"""Large bodies that came before the interactions that refer to them.
+"""Large bodies of interactions that are appended or imported.
 
-Bodies that are larger than memory should hold, moved to where the store keeps such.
+They are uploaded before the interactions that refer to them; those that come inside an interaction
+are moved to where the store keeps large bodies.
 """
 
 from collections import OrderedDict
@@ -18,7 +19,7 @@ from tapeway.core.model.messages import LARGE_BODY, BodyFile, ChunkTimes, Reques
 from tapeway.errors import AdminError
 from tapeway.ports import BodyKeeper, CassetteStore
 
-_REMEMBERED = 4096
+_MOST_BODIES = 4096
 
 
 def by_digest(items: Iterable[AnyInteraction]) -> dict[str, BodyFile]:
@@ -26,35 +27,35 @@ def by_digest(items: Iterable[AnyInteraction]) -> dict[str, BodyFile]:
     return {file.digest: file for item in items for file in large_bodies(item)}
 
 
-def placed(item: AnyInteraction, found: Mapping[str, BodyFile]) -> AnyInteraction:
-    """The interaction, its large bodies where they lie. Raises AdminError (422) for one that is lost."""
-    return replace_large_bodies(item, lambda file: _placed(file, found))
+def with_stored_bodies(item: AnyInteraction, found: Mapping[str, BodyFile]) -> AnyInteraction:
+    """The interaction with its large bodies found. Raises AdminError (422) for one that is missing."""
+    return replace_large_bodies(item, lambda file: _stored_body(file, found))
 
 
-class KeptBodies:
-    """The last bodies that were brought in, over all cassettes."""
+class UploadedBodies:
+    """The last bodies that were uploaded, over all cassettes."""
 
-    def __init__(self, most: int = _REMEMBERED) -> None:
+    def __init__(self, most: int = _MOST_BODIES) -> None:
         self._most = most
-        self._kept: OrderedDict[tuple[str, str], BodyFile] = OrderedDict()
+        self._bodies: OrderedDict[tuple[str, str], BodyFile] = OrderedDict()
 
     def add(self, name: str, file: BodyFile) -> None:
-        """Remember a body that the store has kept for a cassette."""
-        self._kept[name, file.digest] = file
-        while len(self._kept) > self._most:
-            self._kept.popitem(last=False)
+        """Remember a body that is stored for a cassette."""
+        self._bodies[name, file.digest] = file
+        while len(self._bodies) > self._most:
+            self._bodies.popitem(last=False)
 
     def of(self, name: str) -> dict[str, BodyFile]:
-        """Those of one cassette, by their digest."""
-        return {digest: file for (of, digest), file in self._kept.items() if of == name}
+        """The bodies of one cassette, by digest."""
+        return {digest: file for (of, digest), file in self._bodies.items() if of == name}
 
     def forget(self, name: str) -> None:
-        """A cassette is let go: what nothing refers to is removed from the store."""
-        for at in [at for at in self._kept if at[0] == name]:
-            del self._kept[at]
+        """Forget the bodies of an unloaded cassette: the store removes those nothing refers to."""
+        for at in [at for at in self._bodies if at[0] == name]:
+            del self._bodies[at]
 
 
-def _placed(file: BodyFile, found: Mapping[str, BodyFile]) -> BodyFile:
+def _stored_body(file: BodyFile, found: Mapping[str, BodyFile]) -> BodyFile:
     kept = found.get(file.digest)
     if kept is None or kept.size != file.size:
         raise AdminError(
@@ -66,39 +67,39 @@ def _placed(file: BodyFile, found: Mapping[str, BodyFile]) -> BodyFile:
     return replace(kept, parts=file.parts)
 
 
-async def outsourced(
+async def moved_to_files(
     store: CassetteStore, name: str, items: Sequence[AnyInteraction]
 ) -> tuple[AnyInteraction, ...]:
-    """The interactions as they would have been recorded: a large request is found by its digest.
+    """The interactions with bodies of more than 1 MiB moved to the store, as a recording has them.
 
-    Raises StoreError; then nothing refers to what was kept by then.
+    Raises StoreError; then nothing refers to what was stored by then.
     """
     if (keeper := store.capabilities.bodies) is None:
         return tuple(items)
-    return tuple([await _outsourced(keeper, name, item) for item in items])
+    return tuple([await _moved_to_files(keeper, name, item) for item in items])
 
 
-async def _outsourced(store: BodyKeeper, name: str, item: AnyInteraction) -> AnyInteraction:
+async def _moved_to_files(store: BodyKeeper, name: str, item: AnyInteraction) -> AnyInteraction:
     if not isinstance(item, Interaction):
         return item
     request, response = item.request, item.response
     if len(request.body) > LARGE_BODY:
-        request = await _asked(store, name, request)
+        request = await _move_request(store, name, request)
     if sum([len(chunk.data) for chunk in response.chunks]) > LARGE_BODY:
-        response = await _answered(store, name, response)
+        response = await _move_response(store, name, response)
     if request is item.request and response is item.response:
         return item
     return replace(item, request=request, response=response)
 
 
-async def _asked(store: BodyKeeper, name: str, request: Request) -> Request:
+async def _move_request(store: BodyKeeper, name: str, request: Request) -> Request:
     digester = BodyDigester(request.headers)
     digester.feed(request.body)
     kept: BodyFile = await store.keep(name, [request.body])
     return replace(request, body=b"", file=replace(kept, parts=digester.finish().parts))
 
 
-async def _answered(store: BodyKeeper, name: str, response: Response) -> Response:
+async def _move_response(store: BodyKeeper, name: str, response: Response) -> Response:
     chunk_times = ChunkTimes([(chunk.at_ms, len(chunk.data)) for chunk in response.chunks])
     kept = await store.keep(name, [chunk.data for chunk in response.chunks])
     return replace(response, chunks=(), file=kept, chunk_times=chunk_times)

@@ -1,7 +1,4 @@
-"""Which interaction of a cassette is meant by an index and what it says.
-
-Errors for what there is not.
-"""
+"""Finds the interaction that an index or a digest names, and makes the errors where there is none."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,7 +14,7 @@ from tapeway.ports import RecordingIndex
 
 
 def no_cassette(name: str) -> AdminError:
-    """The error for a cassette that there is not."""
+    """The error for a cassette that does not exist."""
     return AdminError(
         f"there is no cassette '{name}': /api/v1/cassettes lists those there are",
         status=404,
@@ -32,16 +29,16 @@ def no_interaction(name: str, index: int) -> AdminError:
     )
 
 
-def place_of(name: str, items: Sequence[AnyInteraction], index: int) -> int:
-    """Where the one of this index stands. Raises AdminError (404)."""
+def position_of(name: str, items: Sequence[AnyInteraction], index: int) -> int:
+    """The position of the interaction with this index. Raises AdminError (404)."""
     for place, each in enumerate(items):
         if each.index == index:
             return place
     raise no_interaction(name, index)
 
 
-def behind(name: str, items: Sequence[AnyInteraction], index: int) -> Sequence[AnyInteraction]:
-    """Those behind the one of this index. Raises CassetteEdited where it is gone."""
+def after_index(name: str, items: Sequence[AnyInteraction], index: int) -> Sequence[AnyInteraction]:
+    """The interactions after this index. Raises CassetteEdited where it is gone."""
     for place, each in enumerate(items):
         if each.index == index:
             return items[place + 1 :]
@@ -52,14 +49,16 @@ def behind(name: str, items: Sequence[AnyInteraction], index: int) -> Sequence[A
 
 
 def sources_of(items: Sequence[AnyInteraction]) -> frozenset[tuple[str, str]]:
-    """The route and base of each, every pair once."""
+    """The route and base URL of each, every pair once."""
     return frozenset(
         [(each.request.route, each.request.base) for each in items if isinstance(each, Interaction)]
     )
 
 
-def same(cassette: CassetteIndex, index: int | None, item: AnyInteraction) -> Appended | None:
-    """The interaction of this index, where it says just the same."""
+def identical_at(
+    cassette: CassetteIndex, index: int | None, item: AnyInteraction
+) -> Appended | None:
+    """The interaction of this index if it is identical to `item`."""
     held = None if index is None else cassette.get(index)
     if held is None or (digest := document.interaction_digest(held)) != document.interaction_digest(
         item
@@ -68,10 +67,10 @@ def same(cassette: CassetteIndex, index: int | None, item: AnyInteraction) -> Ap
     return Appended(held.index, digest)
 
 
-async def held_already(
+async def find_identical(
     store: RecordingIndex, name: str, head: CassetteHead, items: Sequence[AnyInteraction]
 ) -> dict[int, Appended]:
-    """Those that stand in the cassette just as they are sent, each time and duration the same."""
+    """The items that are in the cassette already, identical to the last byte, by their number."""
     found: dict[int, Appended] = {}
     used: set[int] = set()
     for number, item in enumerate(items):
@@ -86,8 +85,8 @@ async def held_already(
     return found
 
 
-async def superseded_by(cassette: CassetteIndex, wanted: Sequence[Reference]) -> tuple[int, ...]:
-    """The indexes of those wanted that are still there, wherever they are now."""
+async def find_superseded(cassette: CassetteIndex, wanted: Sequence[Reference]) -> tuple[int, ...]:
+    """The indexes of those that are still there, wherever they are now."""
     found: list[int] = []
     moved: list[str] = []
     for each in wanted:
@@ -98,11 +97,13 @@ async def superseded_by(cassette: CassetteIndex, wanted: Sequence[Reference]) ->
             moved.append(each.sha256)
     if moved:
         held_now = sorted(cassette.snapshot(), key=lambda held: held.index)
-        found += await asyncio.to_thread(_sought, held_now, moved, frozenset(found))
+        found += await asyncio.to_thread(_find_moved, held_now, moved, frozenset(found))
     return tuple(found)
 
 
-def _sought(held: Sequence[AnyInteraction], digests: list[str], used: frozenset[int]) -> list[int]:
+def _find_moved(
+    held: Sequence[AnyInteraction], digests: list[str], used: frozenset[int]
+) -> list[int]:
     found: list[int] = []
     for each in held:
         if each.index not in used and (digest := document.interaction_digest(each)) in digests:

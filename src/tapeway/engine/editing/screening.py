@@ -1,4 +1,4 @@
-"""What is brought in is looked at for secrets, as `tapeway cassette redact` looks at a cassette."""
+"""Searches imported interactions for secrets, as `tapeway cassette redact` searches a cassette."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,35 +16,35 @@ from tapeway.formats.native.document import encode
 from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, decode_redacted
 
 Secrets = Literal["refuse", "redact", "keep"]
-"""What to do where something shows a secret: `keep` does not even look."""
+"""What to do where a secret is found; `keep` does not search."""
 
-_NAMED = 20
+_MOST_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Screened:
-    """What may be kept, and how many places were replaced in it."""
+class ScreenedItems:
+    """What may be stored, and how many secrets were replaced in it."""
 
     head: CassetteHead
     items: tuple[AnyInteraction, ...]
     replaced: int = 0
 
 
-def screened(
+def screen(
     head: CassetteHead,
     items: Sequence[AnyInteraction],
     known: KnownValues,
     secrets: Secrets,
     *,
     meta: bool,
-) -> Screened:
-    """The same without what shows a secret; goes through all of it, so call it in a thread.
+) -> ScreenedItems:
+    """The interactions without secrets; reads all of them, so call it in a thread.
 
-    `meta` says whether the head is brought in too. Raises AdminError (422) that names the places:
-    those that may not stay, or in large bodies cannot be replaced.
+    `meta` says whether the metadata is imported too. Raises AdminError (422) that names the secrets
+    that are refused, or that lie in large bodies and cannot be replaced.
     """
     if secrets == "keep":
-        return Screened(head, tuple(items))
+        return ScreenedItems(head, tuple(items))
     scanner = SecretScanner(head.run_id, known)
     replaced: list[Finding] = []
     left: list[Finding] = []
@@ -65,14 +65,14 @@ def screened(
         note(about, ("meta",))
         head = replace(head, meta=about.document)
     _refuse(left if secrets == "redact" else [*replaced, *left], secrets)
-    return Screened(head, tuple(found), len(replaced))
+    return ScreenedItems(head, tuple(found), len(replaced))
 
 
 def _refuse(found: Sequence[Finding], secrets: Secrets) -> None:
     if not found:
         return
-    places = [f"{pointer_text(each.place)} ({each.kind})" for each in found[:_NAMED]]
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    places = [f"{pointer_text(each.place)} ({each.kind})" for each in found[:_MOST_NAMED]]
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
     advice = (
         "they cannot be replaced: take them out yourself"
         if secrets == "redact"

@@ -1,4 +1,4 @@
-"""The same for a store that many processes use at once: each change is the store's own step."""
+"""Edits cassettes of a store that many processes use: each change is one step of the store."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,9 +22,9 @@ from tapeway.engine.editing.changes import (
     Receipt,
     Reference,
 )
-from tapeway.engine.editing.large_bodies import KeptBodies, outsourced, placed
-from tapeway.engine.editing.lookup import held_already, no_cassette, no_interaction
-from tapeway.engine.editing.screening import Secrets, screened
+from tapeway.engine.editing.large_bodies import UploadedBodies, moved_to_files, with_stored_bodies
+from tapeway.engine.editing.lookup import find_identical, no_cassette, no_interaction
+from tapeway.engine.editing.screening import Secrets, screen
 from tapeway.errors import StoreError
 from tapeway.formats.native import document
 from tapeway.paging import pages_after
@@ -32,7 +32,7 @@ from tapeway.ports import SharedStore
 
 
 class SharedEditor:
-    """Changes cassettes of a shared store; `changed` tells all instances to look again."""
+    """Edits cassettes of a shared store; `changed` has all instances read the metadata anew."""
 
     def __init__(
         self,
@@ -46,20 +46,20 @@ class SharedEditor:
         self._new_head = new_head
         self._changed = changed
         self._receipts = IdempotencyReceipts()
-        self._bodies = KeptBodies()
+        self._bodies = UploadedBodies()
 
     async def stored(self, name: str) -> StoredCassette | None:
         """The whole cassette, or None where there is none."""
         return await self._store.load(name, writable=False)
 
     async def outline(self, name: str) -> Outline | None:
-        """What it says of itself, how many interactions it has, and where they came from."""
+        """A cassette's metadata, its number of interactions, and their routes and upstreams."""
         return await self._store.outline(name)
 
     async def walk(self, name: str, after: int | None = None) -> CassetteContents | None:
-        """A cassette page by page: what others change meanwhile may show or not.
+        """A cassette page by page, after an index or whole; changes of others may show or not.
 
-        Begins behind one of its interactions; CassetteEdited is raised where that is gone.
+        Raises CassetteEdited where the interaction of that index is gone.
         """
         outline = await self._store.outline(name)
         return (
@@ -79,11 +79,11 @@ class SharedEditor:
         return None
 
     async def claim(self, name: str) -> None:
-        """Nothing to claim: see that the store can be reached. Raises StoreError."""
+        """Check that the store can be reached; there is nothing to claim. Raises StoreError."""
         await self._store.outline(name)
 
     async def release(self, name: str) -> bool:
-        """What is kept is in its final form already; bodies nothing refers to are forgotten."""
+        """Forget uploaded bodies that nothing refers to; a database has no final form to write."""
         self._bodies.forget(name)
         await self._store.release(name)
         return True
@@ -99,16 +99,17 @@ class SharedEditor:
         secrets: Secrets = "refuse",
         again: bool = False,
     ) -> Extended:
-        """Add interactions, durable on return; with a key, once while this process lives.
+        """Append interactions, durable on return; with a key, once while this process lives.
 
-        One that is asked for `again`, perhaps of another process before, is looked for first.
+        Where the call is repeated (`again`), perhaps after another process, identical interactions
+        are searched first.
         """
         receipt = self._receipts.of(name, key, sent)
-        async with receipt.door:
-            if len(receipt.done) < len(additions):
+        async with receipt.lock:
+            if len(receipt.appended) < len(additions):
                 await self._append(name, additions, head, receipt, secrets, again=again)
             return Extended(
-                receipt.head, tuple([receipt.done[number] for number in range(len(additions))])
+                receipt.head, tuple([receipt.appended[number] for number in range(len(additions))])
             )
 
     async def put(
@@ -122,15 +123,15 @@ class SharedEditor:
     ) -> Changed:
         """Replace a whole cassette for all instances.
 
-        The condition is looked at before, and not in one step with it.
+        The condition is checked before, not in one step with the change.
         """
         if condition.given:
             condition.check(await self._digest(name))
-        items = await self._placed(name, cassette.interactions)
+        items = await self._stored_body(name, cassette.interactions)
         found = await asyncio.to_thread(
-            partial(screened, cassette.head, items, self._known, secrets, meta=True)
+            partial(screen, cassette.head, items, self._known, secrets, meta=True)
         )
-        kept = found.items if as_sent else await outsourced(self._store, name, found.items)
+        kept = found.items if as_sent else await moved_to_files(self._store, name, found.items)
         after = StoredCassette(found.head, kept)
         await self._store.save(name, after)
         await self._store.release(name)
@@ -144,12 +145,10 @@ class SharedEditor:
         )
 
     async def restate(self, name: str, head: CassetteHead, secrets: Secrets = "refuse") -> Changed:
-        """Put another head in force for all instances. Raises AdminError (404)."""
+        """Replace a cassette's metadata for all instances. Raises AdminError (404)."""
         if await self._store.outline(name) is None:
             raise no_cassette(name)
-        found = await asyncio.to_thread(
-            partial(screened, head, (), self._known, secrets, meta=True)
-        )
+        found = await asyncio.to_thread(partial(screen, head, (), self._known, secrets, meta=True))
         await self._store.restate(name, found.head)
         await self._changed()
         return Changed(document.head_digest(found.head), found.replaced)
@@ -174,26 +173,30 @@ class SharedEditor:
         condition: Condition = ANY,
         secrets: Secrets = "refuse",
     ) -> Appended | None:
-        """Put another interaction in the place of one, or remove it; all others keep their index."""
+        """Replace or remove one interaction; all others keep their index."""
         if (outline := await self._store.outline(name)) is None:
             raise no_cassette(name)
         if (before := await self._store.get(name, index)) is None:
             raise no_interaction(name, index)
         condition.check(document.interaction_digest(before.item))
-        instead = None
+        replacement = None
         if changed is not None:
-            items = await self._placed(name, [changed], [before.item])
+            items = await self._stored_body(name, [changed], [before.item])
             found = await asyncio.to_thread(
-                partial(screened, outline.head, items, self._known, secrets, meta=False)
+                partial(screen, outline.head, items, self._known, secrets, meta=False)
             )
-            (item,) = await outsourced(self._store, name, found.items)
-            instead = replace(item, index=index)
-        if not await self._store.edit(name, index, instead):
+            (item,) = await moved_to_files(self._store, name, found.items)
+            replacement = replace(item, index=index)
+        if not await self._store.edit(name, index, replacement):
             raise no_interaction(name, index)
-        return None if instead is None else Appended(index, document.interaction_digest(instead))
+        return (
+            None
+            if replacement is None
+            else Appended(index, document.interaction_digest(replacement))
+        )
 
     async def keep(self, name: str, file: BodyFile) -> None:
-        """Bring a large body in that an interaction to come refers to; durable on return."""
+        """Store a large body that an interaction to come refers to; durable on return."""
         if (keeper := self._store.capabilities.bodies) is None:
             raise StoreError(f"the store {self._store.url} takes no large bodies")
         self._bodies.add(name, await keeper.keep(name, pieces(file)))
@@ -209,28 +212,28 @@ class SharedEditor:
         again: bool,
     ) -> None:
         outline = await self._store.outline(name)
-        born = outline.head if outline is not None else head or self._new_head()
-        receipt.head = document.head_digest(born)
-        items = await self._placed(name, [each.item for each in additions])
+        metadata = outline.head if outline is not None else head or self._new_head()
+        receipt.head = document.head_digest(metadata)
+        items = await self._stored_body(name, [each.item for each in additions])
         found = await asyncio.to_thread(
-            partial(screened, born, items, self._known, secrets, meta=False)
+            partial(screen, metadata, items, self._known, secrets, meta=False)
         )
         steps: list[tuple[int, Recording]] = []
         kept = found.items
         if secrets != "keep":
-            kept = await outsourced(self._store, name, found.items)
-        if again and not receipt.done:
-            receipt.done |= await held_already(self._store, name, born, kept)
+            kept = await moved_to_files(self._store, name, found.items)
+        if again and not receipt.appended:
+            receipt.appended |= await find_identical(self._store, name, metadata, kept)
         for number, (each, item) in enumerate(zip(additions, kept, strict=True)):
-            if number not in receipt.done:
+            if number not in receipt.appended:
                 index = await self._store.reserve(name)
                 superseded = [at.index for at in each.supersedes if await self._holds(name, at)]
                 steps.append((number, Recording(replace(item, index=index), tuple(superseded))))
-        done = await asyncio.gather(
-            *[self._record(name, born, step, receipt, number) for number, step in steps],
+        appended = await asyncio.gather(
+            *[self._record(name, metadata, step, receipt, number) for number, step in steps],
             return_exceptions=True,
         )
-        for failed in done:
+        for failed in appended:
             if failed is not None:
                 raise failed
 
@@ -239,13 +242,13 @@ class SharedEditor:
     ) -> None:
         await self._store.append(name, head, step)
         item = step.interaction
-        receipt.done[number] = Appended(item.index, document.interaction_digest(item))
+        receipt.appended[number] = Appended(item.index, document.interaction_digest(item))
 
     async def _holds(self, name: str, wanted: Reference) -> bool:
         found = await self._store.get(name, wanted.index)
         return found is not None and document.interaction_digest(found.item) == wanted.sha256
 
-    async def _placed(
+    async def _stored_body(
         self, name: str, items: Sequence[AnyInteraction], before: Sequence[AnyInteraction] = ()
     ) -> list[AnyInteraction]:
         found = self._bodies.of(name)
@@ -254,7 +257,7 @@ class SharedEditor:
         for digest in missing:
             if (file := await self.body(name, digest)) is not None:
                 found[digest] = file
-        return [placed(item, found) for item in items]
+        return [with_stored_bodies(item, found) for item in items]
 
     async def _digest(self, name: str) -> str | None:
         outline = await self._store.outline(name)
