@@ -1,4 +1,4 @@
-"""What docs/secrets.md says of names, shapes and messages is what is done."""
+"""What docs/secrets.md says of names, patterns and messages is what is done."""
 
 import re
 
@@ -55,7 +55,7 @@ def test_the_names_it_lists_hide_what_it_says() -> None:
 
 
 def test_the_labels_of_its_shapes_are_all_there_are() -> None:
-    listed = [label for cells in rows("Shapes") for label in re.findall("`([^`]+)`", cells[1])]
+    listed = [label for cells in rows("Patterns") for label in re.findall("`([^`]+)`", cells[1])]
 
     assert sorted(listed) == sorted(LABELS)
 

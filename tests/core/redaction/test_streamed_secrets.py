@@ -108,10 +108,10 @@ def test_the_elements_of_one_array_are_events_too() -> None:
 def test_arguments_of_a_tool_are_read_as_the_json_they_are() -> None:
     arguments = json.dumps({"access_token": "T0ken/0123456789", "x": KEY})
     pieces = stored(*events(*[{"arguments": each} for each in arguments]))
-    arguments = json.loads("".join(document["arguments"] for document in events_of(pieces)))
+    redacted = json.loads("".join(document["arguments"] for document in events_of(pieces)))
 
-    assert arguments["x"] == HIDDEN
-    assert arguments["access_token"].startswith("REDACTED.access_token.")
+    assert redacted["x"] == HIDDEN
+    assert redacted["access_token"].startswith("REDACTED.access_token.")
 
 
 def test_a_pattern_is_found_too() -> None:

@@ -47,7 +47,7 @@ class Told:
         return tuple([line.encode() for line in lines])
 
     def target(self, path: str = "/v1/x") -> str:
-        """A target with a secret of a known shape, one of a parameter and one of the body."""
+        """A target with a secret with a known pattern, one of a parameter and one of the body."""
         query = quote(self.secrets["query"], safe="")
         again = quote(self.secrets["field"], safe="")
         return f"{path}/{SHAPED}/{quote(self.secrets['bearer'], safe='')}?key={query}&b={again}"

@@ -31,7 +31,7 @@ def scan(
         1  some found
         2  something could not be read
 
-    A secret is the value of a credential variable in the environment, a known shape of key or
+    A secret is the value of a credential variable in the environment, a known pattern of a key or
     token, or a value under the name of a credential, in headers, URLs and bodies, also if it is
     encoded.
     """
