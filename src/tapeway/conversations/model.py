@@ -99,11 +99,11 @@ def embedded(kind: str, data: str, media_type: str = "") -> ContentPart:
         head, _, data = data.removeprefix("data:").partition(",")
         media_type = head.partition(";")[0] or media_type
     try:
-        octets = b64decode(data)
+        content = b64decode(data)
     except (NotBase64, ValueError):
-        octets = data.encode("utf-8", "replace")
-    digest = hashlib.sha256(octets).hexdigest()
-    return attachment(kind, media_type=media_type, bytes=len(octets), sha256=digest)
+        content = data.encode("utf-8", "replace")
+    digest = hashlib.sha256(content).hexdigest()
+    return attachment(kind, media_type=media_type, bytes=len(content), sha256=digest)
 
 
 def linked(kind: str, url: str) -> ContentPart:

@@ -1,6 +1,6 @@
 """Joins calls to conversations: by the history that each call sends along.
 
-A call continues a conversation if its history begins with all that was said there, or repeats most
+A call continues a conversation if its history begins with all of its messages, or repeats most
 of the answers given there. Each message is then listed once, where it was first seen.
 """
 
@@ -79,12 +79,12 @@ class Threads:
         _append(thread, call, answer, frozenset(), call.notes, answered=True)
         if call.error or (call.notes and not answer):
             _annotate(thread, call, [call.error] if call.error else call.notes)
-        said = [] if call.error and not answer else list(answer)
+        answered = [] if call.error and not answer else list(answer)
         thread.history = [
             *place.before,
-            *_keys(merge_assistant_turns([*call.request.turns, *said])),
+            *_keys(merge_assistant_turns([*call.request.turns, *answered])),
         ]
-        self._remember_history(thread, call, _keys(said))
+        self._remember_history(thread, call, _keys(answered))
 
     def _place(self, call: ParsedCall, keys: Keys, system: Keys) -> _ThreadPlace:
         if call.request.previous:

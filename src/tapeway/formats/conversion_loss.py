@@ -68,9 +68,9 @@ def reason_unfit(item: AnyInteraction, tool: str, *, failures: bool = False) -> 
     `failures` says that the format can hold recorded failures.
     """
     if isinstance(item, ForeignInteraction):
-        said = item.document.get("kind")
-        kind = "another tool's error" if said == "http" else f"a recording of kind '{said}'"
-        return f"is {kind}, and {tool} holds only requests and their answers"
+        kind = item.document.get("kind")
+        what = "another tool's error" if kind == "http" else f"a recording of kind '{kind}'"
+        return f"is {what}, and {tool} holds only requests and their answers"
     if item.failure is not None and not failures:
         return f"is a recorded failure, which {tool} cannot express"
     if item.request.file is not None or item.response.file is not None:

@@ -162,8 +162,8 @@ def test_interactions_it_cannot_hold_are_named() -> None:
     assert losses(saved) == [
         "interactions[0]: the answer's body is no UTF-8, and interposition's files hold only that: "
         "left out",
-        "interactions[1].response: chunks that ended inside a character end behind it",
-        "interactions[2].response: chunks that ended inside a character end behind it",
+        "interactions[1].response: chunks that ended inside a character end after it",
+        "interactions[2].response: chunks that ended inside a character end after it",
         "interactions[2]: interposition always replays interactions[1], of an equal request, instead",
     ]
     chunks = json.loads(saved.text)["interactions"][0]["response_chunks"]

@@ -228,7 +228,7 @@ def test_its_own_loader_reads_what_is_written() -> None:
             "a tag is not read here",
             159,
         ),
-        (b"AP8=", b"AP8", "what stands under !!binary is not valid base64", 251),
+        (b"AP8=", b"AP8", "the value of !!binary is not valid base64", 251),
         (b"code: 404", b"code: oops", "interactions[3].response.status.code: must be a whole", 121),
     ],
 )

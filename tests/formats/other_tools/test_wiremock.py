@@ -36,10 +36,10 @@ def test_losses_are_named() -> None:
         "mappings[5]: matches requests by 'urlPattern': left out",
         "mappings[6]: takes any method: left out",
         "mappings[7]: matches bodies by 'matchesJsonPath': left out",
-        "mappings[8]: its answer lies in the file 'file.txt': left out",
+        "mappings[8]: its answer is in the file 'file.txt': left out",
         "mappings[9].scenarioName: has states: equal requests are answered in their order, "
         "whatever else is asked",
-        "mappings[10].response.transformers: is not kept: the answer is what stands there",
+        "mappings[10].response.transformers: is not kept: the answer is always the one in the mapping",
         "mappings[10].scenarioName: has states: equal requests are answered in their order, "
         "whatever else is asked",
         "mappings[2]: another mapping of the same request always goes before it: left out",

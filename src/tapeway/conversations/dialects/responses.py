@@ -50,8 +50,8 @@ def parse_request(body: dict[str, Json]) -> ParsedRequest:
         if isinstance(sent, str)
         else [_item(item) for item in objects(sent)]
     )
-    kept = body.get("conversation")
-    previous = string(body.get("previous_response_id")) or _conversation(kept)
+    conversation = body.get("conversation")
+    previous = string(body.get("previous_response_id")) or _conversation(conversation)
     instructed = [system] if body.get("instructions") else []
     return ParsedRequest(*split_instructions([*instructed, *turns]), previous)
 

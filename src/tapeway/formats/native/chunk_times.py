@@ -52,7 +52,7 @@ def framing(fields: Fields) -> Framing:
 
 
 def decode(fields: Fields, body: bytes, content_type: str) -> tuple[ResponseChunk, ...]:
-    """The body in its recorded chunks; one that was edited to another length is divided anew.
+    """The body in its recorded chunks; one that was edited to another length is divided again.
 
     An edited event stream is divided after each event, JSON Lines after each line; any other body
     is one chunk. The chunks get the recorded times, all further ones the last. Raises FormatFault.

@@ -2,7 +2,7 @@
 
 `load` and `save` read and write a whole cassette. Below them reading is in two steps, so that what
 nobody changed is written back as it was found: `read` gives the documents of the interactions,
-`decode` the interaction that one of them describes. `write` numbers them anew.
+`decode` the interaction in one of them. `write` gives them new indexes.
 
 AgentTape moves texts and bytes of more than 4 KiB into files in `NAME.assets/` and leaves references
 with their digests; decoding puts them back in place.
@@ -63,7 +63,7 @@ class Serializer:
     parse: Callable[[bytes], Json]
     """Raises FormatFault with line and reason."""
     line_of: Callable[[bytes, Pointer], int]
-    """The line on which a value stands in a file that could be parsed."""
+    """The line of a value in a file that could be parsed."""
     write: Callable[[CassetteHead, Iterable[Document]], bytes]
     """The file of a head and documents in this order. Equal input gives equal bytes.
 
@@ -242,7 +242,7 @@ def _is_custom(request: Json) -> bool:
 
 
 def _root(value: Json) -> Document:
-    # AgentTape told to keep nearly everything in files does so with the head's own fields too.
+    # With a low size limit AgentTape moves even the head's own fields into assets.
     return {
         name: each if name == "interactions" else with_previews(each)
         for name, each in Fields.of(value, ()).values.items()

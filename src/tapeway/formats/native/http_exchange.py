@@ -114,7 +114,7 @@ def decode(document: Mapping[str, Json], index: int, at: Pointer) -> Interaction
     failure = _decode_failure(fields.object("error")) if "error" in fields else None
     forbidden, needed = ("response", ()) if failure else (PARTIAL, ("response",))
     if forbidden in fields:
-        raise fields.fault(forbidden, "says otherwise than the 'response' or 'error' beside it")
+        raise fields.fault(forbidden, "contradicts the 'response' or 'error' beside it")
     fields.require("request", *needed)
     request = decode_request(fields.object("request"))
     key = fields.text("match_key")
@@ -201,7 +201,7 @@ def _split_url(fields: Fields) -> tuple[str, str]:
         raise fields.fault("url", "must be an absolute URL or a path beginning with '/'")
     start = origin.end() if origin else 0
     if not url.startswith(base, start):
-        reason = f"does not lead below 'base', which says '{base}': change or remove that too"
+        reason = f"is not below 'base', which is '{base}': change or remove that too"
         raise fields.fault("url", reason)
     end = start + len(base)
     return url[:end], url[end:]

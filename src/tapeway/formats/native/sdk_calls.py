@@ -165,8 +165,8 @@ def _error(error: Mapping[str, Json], *, wrapped: bool = False) -> _ResponseOrFa
         body = _error_body(attrs, message or kind)
     text = body.encode() if isinstance(body, str) else dump(body)
     headers = header_map.decode(Fields(response, ("error", "response")))
-    kept = end_to_end(headers, drop=_DROPPED)
-    return _response(status or _STATUSES.get(kind, 500), kept, text), None
+    stored = end_to_end(headers, drop=_DROPPED)
+    return _response(status or _STATUSES.get(kind, 500), stored, text), None
 
 
 def _error_body(attrs: Mapping[str, Json], message: str) -> Json:

@@ -238,13 +238,13 @@ def _redacted_json(value: Json, redactor: Redactor, *, in_response: bool = True)
 
 def _redacted_bytes(value: Json, redactor: Redactor, *, in_response: bool) -> Json:
     if isinstance(value, dict):
-        said = value.get(BYTES_NAME)
-        octets = decode_base64(said) if isinstance(said, str) and len(value) == 1 else None
-        if octets is not None:
-            redacted = redactor.message(octets, in_response=in_response)
+        encoded = value.get(BYTES_NAME)
+        plain = decode_base64(encoded) if isinstance(encoded, str) and len(value) == 1 else None
+        if plain is not None:
+            redacted = redactor.message(plain, in_response=in_response)
             return (
                 {BYTES_NAME: base64.b64encode(redacted).decode("ascii")}
-                if redacted != octets
+                if redacted != plain
                 else value
             )
         return {

@@ -38,7 +38,7 @@ def upgraded(
 ) -> Document:
     """The document in the current version, the very one that was given if it has that already.
 
-    Raises FormatFault for a version that is missing or that nobody here can read.
+    Raises FormatFault for a version that is missing or that this tapeway cannot read.
     """
     version = _version(document, sorted(upgrades), current)
     while version < current:

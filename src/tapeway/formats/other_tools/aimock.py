@@ -38,7 +38,9 @@ NARROWED = (
     "and all of it, of a call of OpenAI's that is not streamed"
 )
 
-LAST_REPEATS = "aimock answers no more once its sequence is used up; here its last answer goes on"
+LAST_REPEATS = (
+    "aimock answers no more once its sequence is used up; here its last answer is repeated"
+)
 
 _URL = "https://api.openai.com/v1"
 _JSON: Headers = ((b"Content-Type", b"application/json"),)
@@ -113,19 +115,19 @@ def _answering(group: list[_Fixture], losses: list[Loss]) -> Iterator[_Fixture]:
     for each in group:
         if always is None or each.position < always.position:
             turns.setdefault(each.turn, each)
-    kept: list[_Fixture] = []
+    answering: list[_Fixture] = []
     # A fixture after a missing turn is never reached.
-    while (following := turns.get(len(kept))) is not None:
-        kept.append(following)
+    while (following := turns.get(len(answering))) is not None:
+        answering.append(following)
     if always is not None:
-        kept.append(always)
+        answering.append(always)
     for each in group:
-        if each not in kept:
+        if each not in answering:
             ahead = turns.get(each.turn)
             ahead = always if ahead is None or ahead is each else ahead
             what = f"fixtures[{ahead.position}] always goes before it" if ahead else "has no turn"
             losses.append(Loss(each.fields.at, f"{what}: left out", left_out=True))
-    yield from kept
+    yield from answering
 
 
 def _call(fields: Fields, position: int) -> HttpCall:

@@ -37,9 +37,9 @@ _ENDPOINTS = {
 
 def cache_key(request: Mapping[str, Json], ignored: Collection[str] = IGNORED) -> str:
     """DSPy's key of a request that is JSON. Raises ValueError where DSPy has none (64 bits and more)."""
-    kept = {name: value for name, value in request.items() if name not in ignored}
+    counted = {name: value for name, value in request.items() if name not in ignored}
     try:
-        text = orjson.dumps(kept, option=orjson.OPT_SORT_KEYS)
+        text = orjson.dumps(counted, option=orjson.OPT_SORT_KEYS)
     except TypeError as exc:
         raise ValueError("DSPy caches no request that orjson cannot write") from exc
     return hashlib.sha256(text).hexdigest()
@@ -90,8 +90,8 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
             del entries[key]
         entries[key], last[key] = entry, index
     meta = dict(cassette.head.meta)
-    kept = meta.pop(_META, None)
-    about: Document = dict(kept) if isinstance(kept, dict) else {}
+    noted = meta.pop(_META, None)
+    about: Document = dict(noted) if isinstance(noted, dict) else {}
     about[EXTENSION_NAME] = conversion_loss.head_fields(replace(cassette.head, meta=meta))
     return {"metadata": about, "entries": entries}, losses
 

@@ -191,8 +191,8 @@ def _unusable(fields: Fields) -> str:
     if not url.lower().startswith(("http://", "https://")):
         return "is no HTTP call"
     if not 200 <= status < 600:
-        said = fields.text("_error") or response.text("_error") or f"status {status}"
-        return f"was not answered ({said})"
+        reason = fields.text("_error") or response.text("_error") or f"status {status}"
+        return f"was not answered ({reason})"
     size = content.values.get("size")
     if "text" not in content and isinstance(size, int) and size > 0:
         return "the archive does not hold the answer's body"

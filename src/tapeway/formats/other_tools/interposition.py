@@ -360,16 +360,16 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
         if why or interposed is None:
             losses.append(Loss(at, f"{why}: left out", left_out=True))
             continue
-        whole = replace(interposed, chunks=tuple(_at_character_ends(interposed.chunks)))
-        if [each.data for each in whole.chunks] != [each.data for each in interposed.chunks]:
+        as_text = replace(interposed, chunks=tuple(_at_character_ends(interposed.chunks)))
+        if [each.data for each in as_text.chunks] != [each.data for each in interposed.chunks]:
             losses.append(
-                Loss((*at, "response"), "chunks that ended inside a character end behind it")
+                Loss((*at, "response"), "chunks that ended inside a character end after it")
             )
         earlier = first.setdefault(interposed.fingerprint, index)
         if earlier != index and not always_first:
             what = f"interposition always replays interactions[{earlier}], of an equal request, instead"
             losses.append(Loss(at, what))
-        written.append(_interaction(whole, _extension(item)))
+        written.append(_interaction(as_text, _extension(item)))
     return {
         "interactions": written,
         EXTENSION_NAME: conversion_loss.head_fields(cassette.head),
@@ -389,9 +389,7 @@ def _read_interaction(index: int, fields: Fields) -> AnyInteraction:
     try:
         more = Fields.of(parse(rest), place)
     except NotJson as exc:
-        raise FormatFault(
-            f"what stands under '{EXTENSION_NAME}' is no JSON: {exc}", place
-        ) from None
+        raise FormatFault(f"the value of '{EXTENSION_NAME}' is no JSON: {exc}", place) from None
     if isinstance(item, ForeignInteraction):
         return replace(item, document=_with_extension(item.document, more.values))
     # The rest has the chunk lengths: in the file a chunk may end later, after a whole character.
@@ -455,8 +453,8 @@ def _extension(item: AnyInteraction) -> Document:
     if isinstance(metadata, dict):
         note = metadata.get(NOTE)
         lengths = note.get(LENGTHS) if isinstance(note, dict) else None
-        kept: Document = {NOTE: {LENGTHS: lengths}} if lengths else {}
-        rest["metadata"] = {**_without(metadata, (NOTE,)), **kept}
+        lengths_note: Document = {NOTE: {LENGTHS: lengths}} if lengths else {}
+        rest["metadata"] = {**_without(metadata, (NOTE,)), **lengths_note}
     return rest
 
 

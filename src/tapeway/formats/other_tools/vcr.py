@@ -195,7 +195,7 @@ def _refuse_bytes(value: Json, at: Pointer) -> None:
 
 def _refuse_if_bytes(text: str, at: Pointer) -> None:
     if not is_utf8(text):
-        raise FormatFault("must be text: only bodies and values of headers may be octets", at)
+        raise FormatFault("must be text: only bodies and header values may be bytes", at)
 
 
 def _status(response: Fields) -> tuple[int, str]:
@@ -246,10 +246,10 @@ def _with_placeholders(value: Json, binary: dict[str, str]) -> Json:
     if isinstance(value, list):
         return [_with_placeholders(inner, binary) for inner in value]
     if isinstance(value, str) and not is_utf8(value):
-        octets = value.encode("utf-8", "surrogateescape")
+        raw = value.encode("utf-8", "surrogateescape")
         # No recording can contain the hash of the bytes that it stands for.
-        placeholder = f"binary_{hashlib.sha256(octets).hexdigest()}"
-        binary[placeholder] = f'!!binary "{base64.b64encode(octets).decode("ascii")}"'
+        placeholder = f"binary_{hashlib.sha256(raw).hexdigest()}"
+        binary[placeholder] = f'!!binary "{base64.b64encode(raw).decode("ascii")}"'
         return placeholder
     return value
 
@@ -261,10 +261,10 @@ def _meaning(text: str) -> Json:
 
 def _binary(text: str) -> str:
     try:
-        octets = base64.b64decode("".join(text.split()), validate=True)
+        raw = base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
-        raise ValueError("what stands under !!binary is not valid base64") from None
-    return octets.decode("utf-8", "surrogateescape")
+        raise ValueError("the value of !!binary is not valid base64") from None
+    return raw.decode("utf-8", "surrogateescape")
 
 
 _TAGS: Tags = {"tag:yaml.org,2002:binary": _binary}

@@ -33,7 +33,7 @@ STARTED = "Started"
 """The first state of every scenario."""
 
 LAST_STATE_REPEATS = (
-    "begins anew after its last state, and another does not: here its last answer goes on"
+    "starts over after its last state, and another does not: here its last answer is repeated"
 )
 
 _JSON: Headers = ((b"Content-Type", b"application/json"),)
@@ -164,8 +164,8 @@ def _ever_served(stubs: list[_Stub]) -> list[_Stub]:
         key = (request_key(stub.call.request), stub.scenario, stub.state)
         if key not in best or stub.priority <= best[key].priority:
             best[key] = stub
-    kept = {id(stub) for stub in best.values()}
-    return [stub for stub in stubs if id(stub) in kept]
+    served = {id(stub) for stub in best.values()}
+    return [stub for stub in stubs if id(stub) in served]
 
 
 def _stub(fields: Fields) -> _Stub:
@@ -189,7 +189,7 @@ def _call(fields: Fields) -> Interaction:
     if "proxyBaseUrl" in response:
         raise _UnusableStub("is answered by another server")
     if "bodyFileName" in response:
-        raise _UnusableStub(f"its answer lies in the file '{response.text('bodyFileName')}'")
+        raise _UnusableStub(f"its answer is in the file '{response.text('bodyFileName')}'")
     fault = response.text("fault")
     if fault and fault not in _RESET_FAULTS:
         raise _UnusableStub(f"answers with the fault '{fault}'")
@@ -319,7 +319,9 @@ def _losses(fields: Fields) -> Iterator[Loss]:
         yield Loss(request.at, "takes any query: only requests without one are answered")
     for name in _IGNORED_BEHAVIOURS:
         if response.values.get(name):
-            yield Loss((*response.at, name), "is not kept: the answer is what stands there")
+            yield Loss(
+                (*response.at, name), "is not kept: the answer is always the one in the mapping"
+            )
     for name in ("postServeActions", "serveEventListeners", "metadata"):
         if fields.values.get(name):
             yield Loss((*fields.at, name), "is not kept")

@@ -205,27 +205,27 @@ class _Composer:
 
     def _place(self, *, here: bool = False) -> Pointer:
         # A name is in `_keys` only until its value is put; for open containers it is searched.
-        events: list[str | int] = []
+        pointer: list[str | int] = []
         for outer, inner in zip(self._open, self._open[1:], strict=False):
             if isinstance(outer, list):
-                events.append(len(outer) - 1)
+                pointer.append(len(outer) - 1)
             else:
-                events.append(next(name for name, value in outer.items() if value is inner))
+                pointer.append(next(name for name, value in outer.items() if value is inner))
         if here and self._open:
             into, key = self._open[-1], self._keys[-1]
-            events.append(len(into) if key is None else key)
-        return tuple(events)
+            pointer.append(len(into) if key is None else key)
+        return tuple(pointer)
 
 
 def _lines(text: bytes, tags: Tags) -> Iterator[tuple[Pointer, int]]:
     path: list[str | int | None] = []
     key_line = 0
-    for kind, said, _, line in events(text, tags):
+    for kind, value, _, line in events(text, tags):
         if kind == "end":
             path.pop()
             _pass_on(path)
         elif path and path[-1] is None:
-            path[-1], key_line = said, line
+            path[-1], key_line = value, line
         else:
             # For people a value on the line below its key is on the line of the key.
             under_key = bool(path) and isinstance(path[-1], str)
