@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.cassette.test_scan import KEY, cassette
+from tests.cli.invocation import KEY, cassette_text
 
 ROOT = Path(__file__).parents[1]
 
@@ -49,8 +49,8 @@ def test_a_commit_with_a_secret_is_stopped_and_one_without_passes(
 ) -> None:
     folder = tmp_path / "tests" / "cassettes" / "suite"
     folder.mkdir(parents=True)
-    (folder / "a.json").write_bytes(cassette("hello"))
-    (folder / "b.json").write_bytes(cassette(f"key {KEY}"))
+    (folder / "a.json").write_bytes(cassette_text("hello"))
+    (folder / "b.json").write_bytes(cassette_text(f"key {KEY}"))
     (folder / "package.json").write_text("{}")
     names = {name: f"tests/cassettes/suite/{name}.json" for name in ("a", "b", "package")}
 

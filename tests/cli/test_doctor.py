@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tapeway.cli.main import main
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import Rules, rules_of_meta
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tapeway.formats.native import document
+from tests.cli.invocation import run_tapeway
 from tests.core.requests import asked, chat
 
 UUID = "3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e8"
@@ -31,11 +31,7 @@ def write(name: str, *requests: Request, meta: dict[str, Json] | None = None) ->
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(["doctor", *arguments])
-    out, err = capsys.readouterr()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code, out, err
+    return run_tapeway(capsys, "doctor", *arguments)
 
 
 def diagnosed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
@@ -58,7 +54,7 @@ def test_two_takes_that_match_need_no_rule(capsys: pytest.CaptureFixture[str]) -
     )
 
 
-def test_what_differs_is_told_with_the_rules_to_paste(capsys: pytest.CaptureFixture[str]) -> None:
+def test_differences_are_shown_with_the_rules_to_paste(capsys: pytest.CaptureFixture[str]) -> None:
     write("one", asked(chat("a", user=f"{UUID}1", n=1)), asked(chat("b", user=f"{UUID}2", n=1)))
     write("two", asked(chat("a", user=f"{UUID}3", n=2)), asked(chat("b", user=f"{UUID}4", n=1)))
     code, out, err = run(capsys, "one", "two")
@@ -82,7 +78,7 @@ def test_what_differs_is_told_with_the_rules_to_paste(capsys: pytest.CaptureFixt
     ]
 
 
-def test_the_lines_to_paste_hold_what_the_file_says_already(
+def test_the_lines_to_paste_include_the_rules_of_the_file(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     Path("tapeway.toml").write_text('[rules]\nignore = ["body.seed"]\nnormalise = ["hex32"]\n')
@@ -165,7 +161,7 @@ def test_nothing_is_written_where_no_rule_was_found(capsys: pytest.CaptureFixtur
     assert path.read_bytes() == before
 
 
-def test_files_and_names_and_another_store_are_all_the_same(
+def test_cassettes_may_be_named_by_file_by_name_or_in_another_store(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     write("one", asked(chat("a")))
@@ -192,7 +188,7 @@ def test_files_and_names_and_another_store_are_all_the_same(
         (("--format", "xml", "one", "one"), "'xml' is not one of"),
     ],
 )
-def test_what_cannot_be_used_is_said_and_is_code_2(
+def test_wrong_arguments_are_named_with_code_2(
     arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write("one", asked(chat("a")))

@@ -3,18 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.cli.main import main
 from tapeway.providers.catalogue import PROVIDERS
+from tests.cli.invocation import run_tapeway
 
 ROOT = "http://127.0.0.1:8080"
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(["env", *arguments])
-    out, err = capsys.readouterr()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code, out, err
+    return run_tapeway(capsys, "env", *arguments)
 
 
 def exports(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, str]:
@@ -40,7 +36,7 @@ def test_each_sdk_is_pointed_at_its_own_route(capsys: pytest.CaptureFixture[str]
     assert set(found) == {name for p in PROVIDERS.values() for name, _ in p.variables}
 
 
-def test_one_provider_s_variables_are_printed_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_one_provider_s_variables_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert exports(capsys, "--provider", "groq") == {
         "GROQ_BASE_URL": f"{ROOT}/groq",
         "GROQ_API_BASE": f"{ROOT}/groq/openai/v1",
@@ -70,7 +66,7 @@ def test_the_address_is_the_one_configured_as_a_client_reaches_it(
     assert exports(capsys, "--provider", "ollama")["OLLAMA_HOST"] == f"{root}/ollama"
 
 
-def test_the_file_s_options_count_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_from_the_file_are_used(capsys: pytest.CaptureFixture[str]) -> None:
     Path("tapeway.toml").write_text('listen = "127.0.0.1:7000"\nroute = ["groq=off"]\n')
 
     found = exports(capsys)
@@ -79,7 +75,7 @@ def test_the_file_s_options_count_too(capsys: pytest.CaptureFixture[str]) -> Non
     assert "GROQ_BASE_URL" not in found
 
 
-def test_an_upstream_that_is_one_provider_gets_that_one_s_calls_at_the_root(
+def test_an_upstream_that_is_one_provider_is_reached_at_the_root(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     found = exports(capsys, "--upstream", "https://api.openai.com", "--route", "anthropic")
@@ -89,7 +85,7 @@ def test_an_upstream_that_is_one_provider_gets_that_one_s_calls_at_the_root(
     assert "GROQ_BASE_URL" not in found
 
 
-def test_an_upstream_that_is_nobody_s_may_speak_for_all(
+def test_an_upstream_of_no_known_provider_serves_all_providers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     found = exports(capsys, "--upstream", "http://gateway.example")

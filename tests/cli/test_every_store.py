@@ -11,9 +11,8 @@ import pytest
 
 from tapeway.cli.main import main
 from tapeway.core.model.interaction import Interaction, fingerprint
-from tests.cli.cassette.test_scan import KEY
 from tests.cli.full_cassette import NAME, STORES, everything, interactions, store_of
-from tests.cli.invocation import run, written
+from tests.cli.invocation import KEY, run, written
 from tests.cli.test_doctor import write
 from tests.core.requests import asked, chat
 from tests.stores.recordings import recording

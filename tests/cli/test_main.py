@@ -1,4 +1,7 @@
+"""`tapeway` itself: every failure is one line on standard error and an exit code."""
+
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from tapeway.errors import ConfigError, StoreError
 from tapeway.formats.native import document
 from tapeway.server import lifecycle
 from tapeway.settings.options import Settings
+from tests.cli.invocation import run_tapeway
 from tests.stores.recordings import HEAD
 
 Result = tuple[int, str, str]
@@ -16,14 +20,7 @@ Result = tuple[int, str, str]
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
-    def run(*arguments: str) -> Result:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        out, err = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, out, err
-
-    return run
+    return partial(run_tapeway, capsys)
 
 
 def serve_with(monkeypatch: pytest.MonkeyPatch, serve: Callable[[Settings], None]) -> None:

@@ -4,20 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.cli.main import main
 from tapeway.cli.places import open_cassette
 from tapeway.formats.cassette_file import JSON, YAML
-from tests.cli.cassette.test_scan import KEY, cassette
+from tests.cli.invocation import KEY, cassette_text, run
 
 LEAK = "interactions[1].response.text: openai-key, begins with 'sk-p'"
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(["cassette", *arguments])
-    out, err = capsys.readouterr()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code, out, err
 
 
 @pytest.fixture(params=["leaky.yaml", "leaky.yml"])
@@ -25,7 +16,7 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A cassette that leaks, in a folder that is no store of anything else."""
     (tmp_path / "cassettes").mkdir()
     path = tmp_path / "cassettes" / str(request.param)
-    path.write_bytes(YAML.save(JSON.load(cassette("hello", f"key {KEY}\nand so on"))))
+    path.write_bytes(YAML.save(JSON.load(cassette_text("hello", f"key {KEY}\nand so on"))))
     return path
 
 
@@ -53,7 +44,7 @@ def test_a_secret_is_found_and_replaced(
         "interactions:\n- request: {method: GET}\n  response: {}\nversion: 1\n",
     ],
 )
-def test_other_tools_files_are_passed_over_or_refused(
+def test_other_tools_files_are_skipped_or_refused(
     capsys: pytest.CaptureFixture[str], file: Path, text: str
 ) -> None:
     other = file.with_name("other.yaml")
@@ -67,7 +58,7 @@ def test_other_tools_files_are_passed_over_or_refused(
 def test_a_cassette_with_two_files_is_not_called_clean(
     capsys: pytest.CaptureFixture[str], file: Path
 ) -> None:
-    file.with_suffix(".json").write_bytes(cassette("hello"))
+    file.with_suffix(".json").write_bytes(cassette_text("hello"))
 
     code, _, err = run(capsys, "scan")
 

@@ -59,7 +59,7 @@ def test_the_token_of_the_file_is_sent(
         door.asked.clear()
 
 
-def test_a_flag_does_too(
+def test_the_token_of_a_flag_is_sent(
     door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -67,7 +67,7 @@ def test_a_flag_does_too(
     assert door.asked == {f"Bearer {TOKEN}"}
 
 
-def test_a_token_of_one_store_is_not_told_to_another(
+def test_a_token_of_one_store_is_not_sent_to_another(
     door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -11,8 +11,7 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, I
 from tapeway.ports import CassetteStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.opening import open_store
-from tests.cli.cassette.test_scan import KEY
-from tests.cli.invocation import run
+from tests.cli.invocation import KEY, run
 from tests.stores.recordings import HEAD, recording
 from tests.support.canary import sightings
 from tests.support.fakes.shared_store import BitByBitStore
@@ -58,7 +57,7 @@ def _reached(monkeypatch: pytest.MonkeyPatch, address: str, store: CassetteStore
     "arguments",
     [("--store", "sqlite:there"), ("sqlite:there#a/b",), ("a/b", "--store=sqlite:there")],
 )
-def test_a_secret_in_a_database_is_told_by_its_place(
+def test_a_secret_in_a_database_is_reported_with_its_place(
     capsys: pytest.CaptureFixture[str], there: BitByBitStore, arguments: tuple[str, ...]
 ) -> None:
     code, out, err = run(capsys, "scan", *arguments)
@@ -72,7 +71,7 @@ def test_a_secret_in_a_database_is_told_by_its_place(
     assert run(capsys, "scan", "sqlite:there#clean") == (0, "", "")
 
 
-def test_it_is_taken_out_where_it_lies(
+def test_a_secret_in_a_database_is_replaced_in_place(
     capsys: pytest.CaptureFixture[str], there: BitByBitStore
 ) -> None:
     code, out, _ = run(capsys, "redact", "--store", "sqlite:there")
@@ -90,7 +89,7 @@ def test_it_is_taken_out_where_it_lies(
     assert mended.request == LEAKY.request  # type: ignore[union-attr]
 
 
-def test_a_store_that_changes_only_whole_cassettes_gets_one(
+def test_a_store_that_only_saves_whole_cassettes_gets_one_save(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     far = Whole()
@@ -114,7 +113,7 @@ def _body(item: AnyInteraction) -> bytes:
     return item.response.body
 
 
-def test_what_is_not_there_is_named(
+def test_a_missing_cassette_is_named(
     capsys: pytest.CaptureFixture[str], there: BitByBitStore
 ) -> None:
     for command in ("scan", "redact"):

@@ -13,7 +13,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
 
@@ -27,7 +27,7 @@ def test_a_terminal_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None
     assert "4/4" in shown
 
 
-def test_a_pipe_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_gets_no_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     pipe = io.StringIO()
     monkeypatch.setattr(sys, "stderr", pipe)
 

@@ -216,9 +216,9 @@ class BlockingCassette:
 
     async def _save(self, items: Sequence[AnyInteraction]) -> None:
         head = await self._claim()
-        kept = [replace(each, index=index) for index, each in enumerate(items)]
-        await self.store.save(self.name, StoredCassette(head, tuple(kept)))
-        self._next = len(kept)
+        numbered = [replace(each, index=index) for index, each in enumerate(items)]
+        await self.store.save(self.name, StoredCassette(head, tuple(numbered)))
+        self._next = len(numbered)
 
     def _fresh(self) -> CassetteHead:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -119,8 +119,8 @@ def cut_short(answer: StandInAnswer, fault: AnswerFault) -> StandInAnswer:
         return replace(answer, writes=answer.writes[: len(answer.writes) // 2])
     after = len(answer.body) // 2 if fault.after is None else fault.after
     starts = accumulate([0, *map(len, answer.writes)])
-    kept = [write[: max(0, after - at)] for write, at in zip(answer.writes, starts, strict=False)]
-    return replace(answer, writes=tuple(write for write in kept if write))
+    sent = [write[: max(0, after - at)] for write, at in zip(answer.writes, starts, strict=False)]
+    return replace(answer, writes=tuple(write for write in sent if write))
 
 
 def with_stream_fault(

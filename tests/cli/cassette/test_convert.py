@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.cli.main import main
 from tapeway.cli.transfer import batches
 from tapeway.core.agenttape import key
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.formats import registry
 from tapeway.formats.native.document import load, save
-from tests.cli.cassette.test_scan import KEY, cassette
+from tests.cli.invocation import KEY, cassette_text, run_tapeway
 from tests.formats.other_tools.example_files import text
 from tests.support.canary import sightings
 
@@ -22,11 +21,7 @@ TOOL = ForeignInteraction(1, {"kind": "tool", "request": {"name": "f"}, "respons
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(["cassette", "convert", *arguments])
-    out, err = capsys.readouterr()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code, out, err
+    return run_tapeway(capsys, "cassette", "convert", *arguments)
 
 
 @pytest.fixture
@@ -35,7 +30,7 @@ def smoke() -> Path:
     folder = Path("cassettes")
     folder.mkdir()
     file = folder / "smoke.json"
-    file.write_bytes(cassette("hello", "é\n", ""))
+    file.write_bytes(cassette_text("hello", "é\n", ""))
     return file
 
 
@@ -53,7 +48,7 @@ def test_a_cassette_goes_to_a_format_and_comes_back_byte_for_byte(
     assert Path("there.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_the_suffix_says_what_is_written_and_the_text_what_is_read(
+def test_the_suffix_decides_what_is_written_and_the_text_what_is_read(
     capsys: pytest.CaptureFixture[str], smoke: Path
 ) -> None:
     assert run(capsys, "smoke", "a.har")[0] == 0
@@ -65,7 +60,7 @@ def test_the_suffix_says_what_is_written_and_the_text_what_is_read(
     assert load(Path("c.json").read_bytes()) == load(smoke.read_bytes())
 
 
-def test_yaml_is_a_cassette_or_vcrs_by_what_it_says(
+def test_yaml_is_read_as_a_cassette_or_vcr_by_its_content(
     capsys: pytest.CaptureFixture[str], smoke: Path
 ) -> None:
     Path("v.yaml").write_bytes(text("vcr_requests.yaml"))
@@ -82,7 +77,7 @@ def test_yaml_is_a_cassette_or_vcrs_by_what_it_says(
     assert "odd.yaml line 2: " in run(capsys, "odd.yaml", "b")[2]
 
 
-def test_secrets_of_another_tool_stay_behind(capsys: pytest.CaptureFixture[str]) -> None:
+def test_secrets_in_another_tools_file_are_replaced(capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(text("vcr_httpx.json"))
     document["interactions"][0]["request"]["headers"]["authorization"] = [f"Bearer {KEY}"]
     document["interactions"][0]["request"]["body"] = json.dumps({"q": KEY})
@@ -113,7 +108,7 @@ def _key_of(written: bytes) -> str:
     return key.http_key(first.request)
 
 
-def test_losses_are_named_and_make_another_exit_code(
+def test_losses_are_named_and_change_the_exit_code(
     capsys: pytest.CaptureFixture[str], smoke: Path
 ) -> None:
     found = load(smoke.read_bytes())
@@ -129,7 +124,7 @@ def test_losses_are_named_and_make_another_exit_code(
     ) in err
 
 
-def test_what_is_there_already_is_replaced_only_by_force(
+def test_an_existing_target_is_replaced_only_with_force(
     capsys: pytest.CaptureFixture[str], smoke: Path
 ) -> None:
     before = smoke.read_bytes()
@@ -157,7 +152,7 @@ def test_what_is_there_already_is_replaced_only_by_force(
         ("smoke", "none/a.har", "none/a.har: could not write the file"),
     ],
 )
-def test_what_cannot_be_done_is_said_and_nothing_is_written(
+def test_a_conversion_that_cannot_be_done_writes_nothing(
     capsys: pytest.CaptureFixture[str], smoke: Path, source: str, target: str, said: str
 ) -> None:
     entry = '{"request": {"method": "G T", "url": "http://h/"}, "response": {"status": 200}}'
@@ -174,7 +169,7 @@ def test_what_cannot_be_done_is_said_and_nothing_is_written(
     ]
 
 
-def test_a_large_body_comes_along(capsys: pytest.CaptureFixture[str], smoke: Path) -> None:
+def test_large_bodies_are_copied(capsys: pytest.CaptureFixture[str], smoke: Path) -> None:
     body = b"large " * 200_000
     digest = hashlib.sha256(body).hexdigest()
     assets = smoke.parent / "smoke.assets"
@@ -192,7 +187,7 @@ def test_a_large_body_comes_along(capsys: pytest.CaptureFixture[str], smoke: Pat
     assert content["text"].encode() == body
 
 
-def test_what_does_not_come_back_as_it_was_written_is_no_success(
+def test_a_target_that_reads_back_differently_is_an_error(
     capsys: pytest.CaptureFixture[str], smoke: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digests = iter(range(100))

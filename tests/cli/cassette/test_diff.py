@@ -15,7 +15,7 @@ def answering(text: str, index: int = 0, asked: str = "hi") -> Interaction:
     return call(index, CHAT, {"messages": [user(asked)]}, {"text": text})
 
 
-def test_equal_cassettes_differ_in_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_equal_cassettes_have_no_differences(capsys: pytest.CaptureFixture[str]) -> None:
     item = interaction(chunks=(ResponseChunk(b'{"n": 1}', 5.0),))
     slower = replace(
         item,
@@ -33,7 +33,7 @@ def test_equal_cassettes_differ_in_nothing(capsys: pytest.CaptureFixture[str]) -
     assert run(capsys, "diff", "a", str(other))[0] == 0
 
 
-def test_what_an_answer_says_otherwise_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_difference_between_responses_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     written("a", answering("one"), answering("same", 1))
     written("b", answering("two"), answering("same", 1))
 
@@ -48,7 +48,7 @@ def test_what_an_answer_says_otherwise_is_shown(capsys: pytest.CaptureFixture[st
     ]
 
 
-def test_what_a_request_says_otherwise_and_what_stands_alone_is_shown(
+def test_differences_between_requests_and_unpaired_recordings_are_shown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     embedding = call(1, "/v1/embeddings", {"input": "x"}, {})
@@ -101,7 +101,7 @@ def test_a_program_gets_one_document(capsys: pytest.CaptureFixture[str]) -> None
     }
 
 
-def test_headers_count_where_they_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_headers_are_compared_if_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     written("a", interaction(response_headers=(JSON_TYPE, (b"X-A", b"1"))))
     written("b", interaction(response_headers=(JSON_TYPE, (b"x-a", b"2"))))
 
@@ -124,7 +124,7 @@ def test_streams_are_compared_event_by_event(capsys: pytest.CaptureFixture[str])
     ]
 
 
-def test_failures_bytes_and_other_tools_records_are_compared(
+def test_failures_binary_bodies_and_other_kinds_are_compared(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def made(octets: bytes, result: int, failure: Failure | None) -> tuple[Interaction, ...]:
@@ -146,7 +146,9 @@ def test_failures_bytes_and_other_tools_records_are_compared(
     assert paths == ["response.body.sha256", "failure", "response"]
 
 
-def test_what_cannot_be_compared_is_no_difference(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cassette_that_cannot_be_read_is_no_difference(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     written("a", interaction())
     written("b").write_text("{")
 

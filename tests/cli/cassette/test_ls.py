@@ -11,7 +11,9 @@ from tests.stores.recordings import HEAD, recording
 from tests.support.exchanges import interaction
 
 
-def test_cassettes_are_listed_with_what_they_hold(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cassettes_are_listed_with_interactions_and_size(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for name, count in (("suite/one", 2), ("b", 0)):
         file = written(name, *[interaction(index=at) for at in range(count)])
         os.utime(file, (1_795_293_314, 1_795_293_314))
@@ -42,7 +44,7 @@ def test_a_program_gets_one_list(capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
-def test_one_that_cannot_be_read_is_listed_and_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreadable_cassette_is_listed_and_named(capsys: pytest.CaptureFixture[str]) -> None:
     written("a", interaction())
     written("b").write_text("{")
 
@@ -53,7 +55,7 @@ def test_one_that_cannot_be_read_is_listed_and_named(capsys: pytest.CaptureFixtu
     assert "cassettes/b.json line 1" in err
 
 
-async def test_what_is_being_recorded_counts_and_stays_as_it_is(
+async def test_a_cassette_being_recorded_is_counted_and_left_alone(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     store = FileStore(Path("elsewhere"))

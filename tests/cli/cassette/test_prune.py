@@ -66,7 +66,7 @@ def held(name: str = "smoke") -> list[str]:
     ]
 
 
-def test_what_a_run_did_not_use_goes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_recordings_that_a_run_did_not_use_are_dropped(capsys: pytest.CaptureFixture[str]) -> None:
     file = written("smoke", A1, A2, TOOL, B, A3)
     before = file.read_bytes()
     given = report(A1, A2, TOOL, B, A3, used=2)
@@ -87,7 +87,9 @@ def test_what_a_run_did_not_use_goes(capsys: pytest.CaptureFixture[str]) -> None
     assert held() == ['/v1/a {"n": 1}', '/v1/a {"n": 2}', "tool"]
 
 
-def test_they_are_found_under_other_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unused_recordings_are_found_under_other_indexes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     # What was recorded in between took the place of what went, and all were numbered anew.
     written("smoke", B, A3, A1, item("/v1/c", b"{}"), A2)
 
@@ -95,14 +97,16 @@ def test_they_are_found_under_other_numbers(capsys: pytest.CaptureFixture[str]) 
     assert held() == ['/v1/b {"n": 1}', '/v1/a {"n": 1}', "/v1/c {}", '/v1/a {"n": 2}']
 
 
-def test_of_equal_ones_the_right_number_goes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_equal_recordings_the_right_number_is_dropped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     written("smoke", A1, A1, A1, B)
 
     assert run(capsys, "prune", "--report", report(A1, A1, A1, used=2))[0] == 0
     assert held() == ['/v1/a {"n": 1}', '/v1/a {"n": 1}', '/v1/b {"n": 1}']
 
 
-def test_of_those_that_differ_in_no_answer_the_one_of_that_number_goes(
+def test_of_recordings_with_equal_answers_the_one_at_the_reported_index_is_dropped(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     tagged = [replace(A1, tags=(each,)) for each in "abc"]
@@ -129,7 +133,7 @@ def test_of_those_that_differ_in_no_answer_the_one_of_that_number_goes(
     assert left.tags == ("a",)
 
 
-def test_what_answers_in_order_is_no_repeat(capsys: pytest.CaptureFixture[str]) -> None:
+def test_recordings_that_answer_in_order_are_no_repeats(capsys: pytest.CaptureFixture[str]) -> None:
     file = written("smoke", *[replace(A1, stored_keys=(ORDERED_KEY,))] * 3)
 
     assert run(capsys, "prune", "smoke", "--keep-last=1")[1].startswith("smoke: 0 of 3")
@@ -137,7 +141,7 @@ def test_what_answers_in_order_is_no_repeat(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize("now", [(A1, A2), (A1, A2, item("/v1/a", b'{"n": 4}')), ()])
-def test_a_cassette_that_changed_since_is_left_alone(
+def test_a_cassette_that_changed_since_the_report_is_left_alone(
     capsys: pytest.CaptureFixture[str], now: tuple[Interaction, ...]
 ) -> None:
     before = written("smoke", *now).read_bytes()
@@ -149,7 +153,7 @@ def test_a_cassette_that_changed_since_is_left_alone(
     assert Path("cassettes/smoke.json").read_bytes() == before
 
 
-def test_a_report_without_marks_will_not_do_for_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_without_marks_is_refused_for_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     written("smoke", A1)
     unused = [{"index": 0, "method": "POST", "path": "/v1/a"}]
     Path("run.json").write_text(json.dumps({"cassettes": [{"name": "smoke", "unused": unused}]}))
@@ -171,7 +175,7 @@ def test_the_last_answers_stay(capsys: pytest.CaptureFixture[str]) -> None:
     assert held() == ['/v1/b {"n": 1}', "tool", '/v1/a {"n": 3}']
 
 
-def test_rules_say_what_is_one_request(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rules_decide_which_requests_are_equal(capsys: pytest.CaptureFixture[str]) -> None:
     written("smoke", item("/v1/a?at=1", b"1"), item("/v1/a?at=2", b"2"))
     assert run(capsys, "prune", "smoke", "--keep-last", "1")[1].startswith("smoke: 0 of 2")
     Path("tapeway.toml").write_text('[rules]\nignore = ["query.at"]\n')
@@ -180,7 +184,7 @@ def test_rules_say_what_is_one_request(capsys: pytest.CaptureFixture[str]) -> No
     assert held() == ["/v1/a?at=2 2"]
 
 
-def test_a_database_loses_them_where_they_lie(
+def test_recordings_in_a_database_are_dropped_in_place(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = BitByBitStore("sqlite:there")
@@ -199,7 +203,7 @@ def test_a_database_loses_them_where_they_lie(
     assert there.loads == 0
 
 
-def test_numbers_that_are_for_good_do_without_marks() -> None:
+def test_permanent_indexes_need_no_marks() -> None:
     named = [
         prune.ReportedRecording(index=4, method="POST", path="/v1/a"),
         prune.ReportedRecording(index=9, method="POST", path="/v1/gone"),
@@ -226,7 +230,7 @@ def test_numbers_that_are_for_good_do_without_marks() -> None:
         (("x", "--keep-last", "1", "--store", "memory:"), "memory: begins and ends with"),
     ],
 )
-def test_what_cannot_be_done_is_said(
+def test_a_request_that_cannot_be_done_is_one_line(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
 ) -> None:
     written("smoke", A1)

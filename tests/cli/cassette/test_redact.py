@@ -6,22 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.cli.main import main
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.stores.file.store import FileStore
-from tests.cli.cassette.test_scan import KEY, cassette
+from tests.cli.invocation import KEY, cassette_text, run
 from tests.stores.recordings import facts
 from tests.support.canary import sightings
 
 SESSION = "0123456789abcdef01234567"
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(["cassette", *arguments])
-    out, err = capsys.readouterr()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code, out, err
 
 
 @pytest.fixture
@@ -30,7 +21,7 @@ def file(tmp_path: Path) -> Path:
     folder = tmp_path / "cassettes"
     folder.mkdir()
     file = folder / "x.json"
-    file.write_bytes(cassette("hello", f"key {KEY} and {KEY}", "bye"))
+    file.write_bytes(cassette_text("hello", f"key {KEY} and {KEY}", "bye"))
     return file
 
 
@@ -91,7 +82,7 @@ def test_a_cassette_that_is_recorded_into_is_refused(
     assert run(capsys, "redact")[0] == 0
 
 
-def test_what_cannot_be_replaced_is_said_to_be_there_still(
+def test_a_secret_that_cannot_be_replaced_is_reported_as_still_there(
     capsys: pytest.CaptureFixture[str], file: Path
 ) -> None:
     body = file.parent / "x.assets" / f"sha256-{'0' * 64}"
@@ -113,7 +104,7 @@ def test_what_cannot_be_replaced_is_said_to_be_there_still(
     assert body.read_bytes() == KEY.encode()
 
 
-def test_what_cannot_be_read_is_named_and_left(
+def test_an_unreadable_cassette_is_named_and_left_alone(
     capsys: pytest.CaptureFixture[str], file: Path
 ) -> None:
     broken = file.parent / "broken.json"
@@ -127,7 +118,7 @@ def test_what_cannot_be_read_is_named_and_left(
     assert broken.read_text() == '{"version": "1", "interactions": ['
 
 
-def test_a_program_is_told_what_became_of_each(
+def test_a_program_gets_the_outcome_of_each_secret(
     capsys: pytest.CaptureFixture[str], file: Path
 ) -> None:
     code, out, _ = run(capsys, "redact", "--format", "json")

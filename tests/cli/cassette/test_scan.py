@@ -5,34 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.cli.main import main
-from tapeway.core.json_text import Json
-from tapeway.core.model.messages import ResponseChunk
 from tapeway.formats.native.document import encode, write
 from tapeway.stores.file.store import FileStore
+from tests.cli.invocation import KEY, cassette_text, run_tapeway
 from tests.stores.recordings import HEAD, record, recording
 from tests.support.exchanges import interaction
 
-KEY = "sk-proj-abcdefghij0123456789ABCDEFGHIJ"
 LEAK = "interactions[1].response.text: openai-key, begins with 'sk-p'"
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(["cassette", "scan", *arguments])
-    out, err = capsys.readouterr()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code, out, err
-
-
-def cassette(*texts: str, meta: dict[str, Json] | None = None) -> bytes:
-    documents = []
-    for text in texts:
-        item = encode(interaction(chunks=(ResponseChunk(b"x"),), response_headers=()))
-        item["response"] = {"status_code": 200, "text": text}
-        documents.append(item)
-    head = HEAD if meta is None else type(HEAD)(HEAD.created_at, HEAD.run_id, meta)
-    return write(head, documents)
+    return run_tapeway(capsys, "cassette", "scan", *arguments)
 
 
 @pytest.fixture
@@ -40,8 +23,8 @@ def folder(tmp_path: Path) -> Path:
     """A store with a clean cassette and one that leaks."""
     cassettes = tmp_path / "cassettes"
     (cassettes / "suite").mkdir(parents=True)
-    (cassettes / "clean.json").write_bytes(cassette("hello"))
-    (cassettes / "suite" / "leaky.json").write_bytes(cassette("hello", f"key {KEY}"))
+    (cassettes / "clean.json").write_bytes(cassette_text("hello"))
+    (cassettes / "suite" / "leaky.json").write_bytes(cassette_text("hello", f"key {KEY}"))
     return cassettes
 
 
@@ -55,14 +38,14 @@ def folder(tmp_path: Path) -> Path:
         ("cassettes/suite/leaky.json",),
     ],
 )
-def test_a_secret_is_told_by_file_place_and_kind(
+def test_a_secret_is_reported_with_file_place_and_kind(
     capsys: pytest.CaptureFixture[str], folder: Path, named: tuple[str, ...]
 ) -> None:
     assert run(capsys, *named) == (1, f"cassettes/suite/leaky.json: {LEAK}\n", "")
 
 
 @pytest.mark.parametrize("named", ["clean", "cassettes/clean.json"])
-def test_a_clean_cassette_is_nothing_to_talk_about(
+def test_a_clean_cassette_prints_nothing(
     capsys: pytest.CaptureFixture[str], folder: Path, named: str
 ) -> None:
     assert run(capsys, named) == (0, "", "")
@@ -85,7 +68,7 @@ def test_a_program_gets_one_list(capsys: pytest.CaptureFixture[str], folder: Pat
     assert run(capsys, "clean", "--format", "json") == (0, "[]\n", "")
 
 
-def test_another_store_is_looked_at_as_its_option_says(
+def test_another_store_is_scanned_if_an_option_names_it(
     capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder.parent / "elsewhere").mkdir()
@@ -98,10 +81,10 @@ def test_another_store_is_looked_at_as_its_option_says(
     assert run(capsys, "--store", "memory:")[0] == 2
 
 
-def test_credentials_of_the_environment_and_of_the_options_are_looked_for(
+def test_credentials_of_environment_and_options_are_found(
     capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (folder / "clean.json").write_bytes(cassette("correct-horse-battery", "an-admin-token-0"))
+    (folder / "clean.json").write_bytes(cassette_text("correct-horse-battery", "an-admin-token-0"))
     assert run(capsys, "clean")[0] == 0
 
     monkeypatch.setenv("MY_API_KEY", "correct-horse-battery")
@@ -113,15 +96,15 @@ def test_credentials_of_the_environment_and_of_the_options_are_looked_for(
     assert "interactions[1].response.text: " in out
 
 
-def test_what_a_cassette_says_about_itself_is_looked_at(
+def test_the_head_of_a_cassette_is_scanned(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
-    (folder / "clean.json").write_bytes(cassette(meta={"note": [KEY]}))
+    (folder / "clean.json").write_bytes(cassette_text(meta={"note": [KEY]}))
 
     assert run(capsys, "clean")[1].startswith("cassettes/clean.json: meta.note[0]: openai-key")
 
 
-async def test_what_is_recorded_since_and_lies_beside_is_looked_at(
+async def test_journal_and_large_bodies_are_scanned(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     store = FileStore(tmp_path / "cassettes")
@@ -140,7 +123,7 @@ async def test_what_is_recorded_since_and_lies_beside_is_looked_at(
         await store.close()
 
 
-def test_files_that_are_no_cassettes_are_passed_over_or_refused(
+def test_files_that_are_no_cassettes_are_skipped_or_refused(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
     (folder / "package.json").write_text("{}")
@@ -156,11 +139,11 @@ def test_files_that_are_no_cassettes_are_passed_over_or_refused(
     assert run(capsys)[0] == 1
 
 
-def test_what_cannot_be_looked_at_is_not_called_clean(
+def test_a_file_that_cannot_be_read_is_not_called_clean(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
     (folder / "broken.json").write_text('{"version": "1", "interactions": [')
-    (folder / "odd name.json").write_bytes(cassette("x"))
+    (folder / "odd name.json").write_bytes(cassette_text("x"))
 
     code, out, err = run(capsys)
     assert (code, out) == (2, f"cassettes/suite/leaky.json: {LEAK}\n")

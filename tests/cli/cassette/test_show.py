@@ -94,7 +94,7 @@ def agent() -> None:
 
 
 @pytest.mark.usefixtures("agent")
-def test_what_was_said_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_conversations_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "show", "agent", "--messages")
 
     assert (code, out) == (
@@ -161,7 +161,7 @@ def test_nothing_recorded_steers_the_terminal(capsys: pytest.CaptureFixture[str]
         (("../a",), "is neither the name of a cassette"),
     ],
 )
-def test_what_is_not_there_is_said(
+def test_a_missing_cassette_or_interaction_is_named(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
 ) -> None:
     written("a", interaction())

@@ -51,7 +51,7 @@ def large() -> None:
 
 
 @pytest.mark.usefixtures("large")
-def test_whole_cassettes_are_said_to_be_whole(capsys: pytest.CaptureFixture[str]) -> None:
+def test_complete_cassettes_are_reported_as_whole(capsys: pytest.CaptureFixture[str]) -> None:
     written("suite/a", interaction())
 
     said = "large: 2 interactions, 1 large body, whole\nsuite/a: 1 interaction, whole\n"
@@ -61,7 +61,7 @@ def test_whole_cassettes_are_said_to_be_whole(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.usefixtures("large")
-def test_a_body_whose_content_was_changed_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_large_body_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     ASSET.write_bytes(b"y" + BODY[1:])
 
     code, out, _ = run(capsys, "verify", "large")
@@ -71,7 +71,7 @@ def test_a_body_whose_content_was_changed_is_told(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.usefixtures("large")
-def test_a_body_that_is_gone_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_large_body_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     ASSET.unlink()
 
     code, _, err = run(capsys, "verify", "large")
@@ -80,7 +80,7 @@ def test_a_body_that_is_gone_is_told(capsys: pytest.CaptureFixture[str]) -> None
     assert f"{ASSET} is missing" in err
 
 
-def test_a_text_beside_another_tools_cassette_that_was_changed_is_told(
+def test_a_changed_asset_of_another_tools_cassette_is_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     file = written("a", interaction())
@@ -101,7 +101,7 @@ def test_a_text_beside_another_tools_cassette_that_was_changed_is_told(
     assert "beside the cassette was changed" in err
 
 
-def test_a_key_that_is_another_requests_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_match_key_of_another_request_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     file = written("a", interaction())
     document = json.loads(file.read_text())
     document["interactions"][0]["request"]["json"]["model"] = "other"
@@ -117,7 +117,7 @@ def test_a_key_that_is_another_requests_is_told(capsys: pytest.CaptureFixture[st
     assert problem["reason"].startswith("its match_key is not that of the request as it stands")
 
 
-def test_what_does_not_come_back_is_told(
+def test_an_interaction_that_does_not_survive_a_round_trip_is_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written("a", interaction())
@@ -135,7 +135,7 @@ def test_what_does_not_come_back_is_told(
     )
 
 
-def test_all_are_looked_at_though_one_cannot_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_others_are_checked_if_one_cannot_be_read(capsys: pytest.CaptureFixture[str]) -> None:
     written("a").write_text("{")
     written("b", interaction())
 
@@ -146,7 +146,7 @@ def test_all_are_looked_at_though_one_cannot_be_read(capsys: pytest.CaptureFixtu
     assert run(capsys, "verify", "nowhere")[0] == 2
 
 
-def test_the_beginning_of_a_conversion_is_not_whole(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unfinished_conversion_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     file = written("a", interaction())
     found = load(file.read_bytes())
     file.write_bytes(save(replace(found, head=mark_unfinished(found.head))))
@@ -159,7 +159,7 @@ def test_the_beginning_of_a_conversion_is_not_whole(capsys: pytest.CaptureFixtur
     assert json.loads(run(capsys, "ls", "--format", "json")[1])[0]["unfinished"] is True
 
 
-def test_what_a_store_finds_wrong_with_itself_is_told(
+def test_problems_found_by_the_store_itself_are_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Wrong(BitByBitStore):
@@ -192,7 +192,7 @@ async def gone_through(index: Index, *items: AnyInteraction) -> list[Problem]:
     return [*[told for each in items for told in await keys.problems(each)], *keys.left_over()]
 
 
-async def test_all_that_is_found_where_it_should_be_is_well() -> None:
+async def test_a_correct_index_has_no_problems() -> None:
     index = Index((FIRST, FIRST), (SECOND, SECOND), (AGAIN, FIRST))
 
     assert await gone_through(index, FIRST, SECOND, AGAIN, TOOL) == []
@@ -200,14 +200,14 @@ async def test_all_that_is_found_where_it_should_be_is_well() -> None:
     assert index.asked == 2
 
 
-async def test_one_that_is_not_found_is_told() -> None:
+async def test_a_recording_missing_from_the_index_is_reported() -> None:
     told = await gone_through(Index((FIRST, FIRST)), FIRST, SECOND)
 
     assert [each.index for each in told] == [1]
     assert "does not find it" in told[0].reason
 
 
-async def test_one_that_is_found_by_another_request_is_told() -> None:
+async def test_a_recording_under_another_requests_key_is_reported() -> None:
     told = await gone_through(
         Index((FIRST, FIRST), (SECOND, SECOND), (SECOND, FIRST)), FIRST, SECOND
     )

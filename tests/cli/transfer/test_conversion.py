@@ -87,7 +87,7 @@ async def test_a_cassette_goes_through_all_stores_and_comes_back_byte_for_byte(
     assert body.read_bytes() == LARGE
 
 
-async def test_an_index_that_is_wrong_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_wrong_index_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     written("x", *[recording(index).interaction for index in range(3)])
     assert (await command(capsys, "convert", "x", "sqlite:one.db#x"))[0] == 0
     connection = apsw.Connection("one.db")
@@ -104,7 +104,7 @@ async def test_an_index_that_is_wrong_is_told(capsys: pytest.CaptureFixture[str]
     ]
 
 
-async def test_what_was_pruned_from_a_database_is_a_cassette(
+async def test_a_database_pruned_and_copied_equals_the_pruned_file(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     items = [recording(index).exchange for index in range(4)]
@@ -118,9 +118,7 @@ async def test_what_was_pruned_from_a_database_is_a_cassette(
 
 
 @pytest.mark.slow
-def test_what_was_killed_goes_on_where_it_was(
-    capsys: pytest.CaptureFixture[str], store: str
-) -> None:
+def test_a_killed_conversion_is_resumed(capsys: pytest.CaptureFixture[str], store: str) -> None:
     file = written("big", *[recording(index).interaction for index in range(90)])
     there = f"{store}#big"
     killed = subprocess.run(
@@ -186,7 +184,9 @@ def test_no_password_is_shown_in_documents_or_by_the_doctor(
             assert "pass-word-1" not in "".join(capsys.readouterr())
 
 
-async def test_what_somebody_records_into_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_cassette_being_recorded_into_is_not_changed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     store = FileStore(Path("cassettes"))
     await store.open()
     for index in range(2):

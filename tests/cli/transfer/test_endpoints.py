@@ -18,7 +18,7 @@ def nothing(text: bytes) -> None:
 
 
 @pytest.mark.parametrize("links", [True, False])
-def test_a_file_that_came_to_be_meanwhile_is_kept(
+def test_a_file_created_meanwhile_is_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, links: bool
 ) -> None:
     if not links:
@@ -38,7 +38,7 @@ def test_a_file_that_came_to_be_meanwhile_is_kept(
 
 
 @pytest.mark.parametrize("force", [True, False])
-def test_nothing_is_there_where_the_check_refuses(tmp_path: Path, *, force: bool) -> None:
+def test_nothing_is_written_if_the_check_fails(tmp_path: Path, *, force: bool) -> None:
     def refuse(text: bytes) -> None:
         assert text == b"text"
         raise StoreError("no")
@@ -49,7 +49,7 @@ def test_nothing_is_there_where_the_check_refuses(tmp_path: Path, *, force: bool
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
     endpoints.write_file(tmp_path / "a.har", b"text", nothing, force=False)
 
     assert (tmp_path / "a.har").stat().st_mode & 0o777 == 0o600

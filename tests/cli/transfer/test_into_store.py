@@ -15,8 +15,7 @@ from tapeway.errors import StoreAway
 from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.opening import open_store
-from tests.cli.cassette.test_scan import KEY
-from tests.cli.invocation import run, written
+from tests.cli.invocation import KEY, run, written
 from tests.stores.recordings import HEAD, recording
 from tests.support.fakes.shared_store import BitByBitStore
 
@@ -50,7 +49,7 @@ def there(stores: dict[str, BitByBitStore]) -> BitByBitStore:
     return stores["sqlite:there"]
 
 
-def test_a_cassette_goes_there_and_back_byte_for_byte(
+def test_a_cassette_survives_a_database_byte_for_byte(
     capsys: pytest.CaptureFixture[str], there: BitByBitStore
 ) -> None:
     before = Path("cassettes/smoke.json").read_bytes()
@@ -66,7 +65,7 @@ def test_a_cassette_goes_there_and_back_byte_for_byte(
     assert there.heads == {"smoke": HEAD}
 
 
-def test_what_broke_off_goes_on_without_duplicates(
+def test_an_interrupted_conversion_is_resumed_without_duplicates(
     capsys: pytest.CaptureFixture[str], there: BitByBitStore
 ) -> None:
     there.away_after = 2
@@ -85,7 +84,7 @@ def test_what_broke_off_goes_on_without_duplicates(
     assert Path("cassettes/back.json").read_bytes() == Path("cassettes/smoke.json").read_bytes()
 
 
-def test_what_is_there_whole_is_found_so(
+def test_a_complete_copy_is_recognised(
     capsys: pytest.CaptureFixture[str], there: BitByBitStore
 ) -> None:
     first = run(capsys, "convert", "smoke", THERE)
@@ -129,7 +128,7 @@ def test_another_cassette_is_left_alone_unless_forced(
     assert len(there.held["smoke"]) == 8
 
 
-def test_a_beginning_under_another_head_is_another_cassettes(
+def test_a_beginning_with_another_head_belongs_to_another_cassette(
     capsys: pytest.CaptureFixture[str], there: BitByBitStore
 ) -> None:
     there.heads["smoke"] = mark_unfinished(replace(HEAD, run_id="run-2"))
@@ -141,7 +140,7 @@ def test_a_beginning_under_another_head_is_another_cassettes(
     assert "holds the beginning of another conversion" in err
 
 
-def test_force_goes_on_where_it_broke_off_too(
+def test_a_forced_conversion_is_resumed_too(
     capsys: pytest.CaptureFixture[str], there: BitByBitStore
 ) -> None:
     there.away_after = 3
@@ -151,7 +150,7 @@ def test_force_goes_on_where_it_broke_off_too(
     assert run(capsys, "convert", "smoke", THERE, "--force")[0] == 0
 
 
-def test_a_cassette_is_not_put_in_its_own_place_by_another_address(
+def test_a_cassette_does_not_replace_itself_through_another_address(
     capsys: pytest.CaptureFixture[str], stores: dict[str, BitByBitStore], there: BitByBitStore
 ) -> None:
     made = recording(0, body=b'{"key": "%b"}' % KEY.encode()).interaction
@@ -178,7 +177,7 @@ def test_an_unfinished_cassette_is_no_source(
     assert "sqlite:there#smoke is unfinished: complete the conversion into it first" in err
 
 
-def test_a_file_of_another_tool_goes_on_too(
+def test_the_conversion_of_another_tools_file_is_resumed_too(
     capsys: pytest.CaptureFixture[str], there: BitByBitStore
 ) -> None:
     assert run(capsys, "convert", "smoke", "smoke.jsonl")[0] == 0
@@ -193,7 +192,7 @@ def test_a_file_of_another_tool_goes_on_too(
     assert len(there.held["smoke"]) == 8
 
 
-def test_what_somebody_adds_meanwhile_is_noticed(
+def test_recordings_added_meanwhile_are_noticed(
     capsys: pytest.CaptureFixture[str], there: BitByBitStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     extend = there.extend
@@ -210,7 +209,7 @@ def test_what_somebody_adds_meanwhile_is_noticed(
     assert is_unfinished(there.heads["smoke"])
 
 
-def test_an_interruption_says_how_to_go_on(
+def test_an_interruption_is_one_line_that_says_how_to_resume(
     capsys: pytest.CaptureFixture[str], there: BitByBitStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def interrupted(*_: object) -> None:
@@ -225,7 +224,7 @@ def test_an_interruption_says_how_to_go_on(
     )
 
 
-def test_a_whole_store_goes_cassette_by_cassette(
+def test_a_whole_store_is_converted_cassette_by_cassette(
     capsys: pytest.CaptureFixture[str], stores: dict[str, BitByBitStore]
 ) -> None:
     there, other = stores["sqlite:there"], stores["sqlite:other"]
@@ -263,7 +262,7 @@ def test_a_whole_store_goes_cassette_by_cassette(
         (("--all", "--to", "har", "a", "b"), "--all converts stores"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(
+def test_a_conversion_that_cannot_be_done_is_one_line(
     capsys: pytest.CaptureFixture[str],
     there: BitByBitStore,
     arguments: tuple[str, ...],
@@ -287,7 +286,7 @@ def occupied(stores: dict[str, BitByBitStore]) -> BitByBitStore:
     return found
 
 
-def test_what_is_replaced_stays_whole_until_there_is_another_one(
+def test_a_replaced_cassette_stays_complete_until_the_copy_is(
     capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
 ) -> None:
     occupied.away_after = 2
@@ -308,7 +307,7 @@ def test_what_is_replaced_stays_whole_until_there_is_another_one(
     assert [each.index for each in occupied.held["smoke"]] == list(range(8))
 
 
-def test_somebody_elses_cassette_is_not_taken_for_a_beginning(
+def test_a_cassette_of_somebody_else_is_not_taken_for_a_beginning(
     capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
 ) -> None:
     occupied.heads[BESIDE], occupied.held[BESIDE] = HEAD, [*OLD]
@@ -319,7 +318,7 @@ def test_somebody_elses_cassette_is_not_taken_for_a_beginning(
     assert err.startswith("tapeway: sqlite:there#smoke.converting is there already")
 
 
-def test_a_beginning_that_is_another_ones_is_begun_anew(
+def test_the_beginning_of_another_conversion_is_started_over(
     capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
 ) -> None:
     occupied.heads[BESIDE], occupied.held[BESIDE] = mark_unfinished(HEAD), [*OLD]
@@ -340,7 +339,7 @@ def test_a_name_of_full_length_is_replaced_too(
 
 
 @pytest.mark.parametrize("place", ["sqlite:there#new", "file:there#new"])
-def test_what_does_not_come_back_as_it_was_written_is_an_error(
+def test_a_copy_that_reads_back_differently_is_an_error(
     capsys: pytest.CaptureFixture[str],
     occupied: BitByBitStore,
     monkeypatch: pytest.MonkeyPatch,
@@ -367,7 +366,7 @@ def test_what_does_not_come_back_as_it_was_written_is_an_error(
     assert "new: interactions[1] does not read back as it was written" in err
 
 
-def test_a_finished_cassette_in_a_folder_is_never_gone_on_with(
+def test_a_complete_cassette_in_a_folder_is_never_appended_to(
     capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
 ) -> None:
     short = written("short", *ITEMS[:4])
@@ -378,7 +377,7 @@ def test_a_finished_cassette_in_a_folder_is_never_gone_on_with(
     assert (code, "is there already" in err, short.read_bytes()) == (2, True, before)
 
 
-def test_no_two_conversions_have_one_mark(
+def test_each_conversion_has_its_own_mark(
     capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
 ) -> None:
     marks: list[object] = []
@@ -389,7 +388,7 @@ def test_no_two_conversions_have_one_mark(
     assert marks[0] != marks[1]
 
 
-def test_the_second_of_two_conversions_goes_on_and_the_first_one_stops(
+def test_of_two_conversions_the_second_goes_on_and_the_first_stops(
     capsys: pytest.CaptureFixture[str], occupied: BitByBitStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     extend, place = occupied.extend, "sqlite:there#new"
@@ -410,7 +409,7 @@ def test_the_second_of_two_conversions_goes_on_and_the_first_one_stops(
 
 
 @pytest.mark.parametrize("ending", [".json", ".yaml"])
-def test_a_folder_takes_it_in_bit_by_bit_too(
+def test_a_folder_stores_batch_by_batch_too(
     capsys: pytest.CaptureFixture[str],
     occupied: BitByBitStore,
     monkeypatch: pytest.MonkeyPatch,
@@ -446,7 +445,7 @@ def test_a_folder_takes_it_in_bit_by_bit_too(
     assert Path("cassettes/back.json").read_bytes() == Path("cassettes/smoke.json").read_bytes()
 
 
-def test_a_file_that_is_replaced_stays_whole_until_there_is_another_one(
+def test_a_replaced_file_stays_complete_until_the_copy_is(
     capsys: pytest.CaptureFixture[str], occupied: BitByBitStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = written("other", *OLD)

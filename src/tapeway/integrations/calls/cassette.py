@@ -186,8 +186,8 @@ class Cassette:
     ) -> tuple[dict[str, Json], Mapping[str, Json] | None]:
         if kind not in _KINDS:
             raise ConfigError(f"calls of kind '{kind}' are not made here: use {', '.join(_KINDS)}")
-        said = _recordable(name, {str(each): value for each, value in args.items()})
-        request = request_of(kind, name, said if isinstance(said, dict) else {})
+        arguments = _recordable(name, {str(each): value for each, value in args.items()})
+        request = request_of(kind, name, arguments if isinstance(arguments, dict) else {})
         with self._lock:
             slots = self._loaded()
             if self.mode == "record":
@@ -261,7 +261,7 @@ class Cassette:
             keys = self._keys(request)
             request = self._plain(request)
             called = f"replay miss: {kind} {request.get('endpoint' if kind == 'llm' else 'name')}"
-            said = f"{called} is not in cassette {self._cassette.shown}"
+            missed = f"{called} is not in cassette {self._cassette.shown}"
             if used_up := slots.alike(kind, boundary, (*keys, ORDERED_KEY)):
                 shown_indexes = ", ".join(f"#{each}" for each in used_up)
                 return CallMissed(
@@ -270,13 +270,15 @@ class Cassette:
                 )
             near = slots.nearest(kind, boundary, request)
         if near is None:
-            return CallMissed(f"{said}; no call of that kind is")
+            return CallMissed(f"{missed}; no call of that kind is")
         index, document = near
         found = differences(
             self._plain({"near": document.get("request")})["near"], request, _MAX_NAMED
         )
         places = ", ".join(str(difference_document(each)["path"]) for each in found)
-        return CallMissed(f"{said}; nearest #{index} differs at {places or 'nothing that counts'}")
+        return CallMissed(
+            f"{missed}; nearest #{index} differs at {places or 'nothing that counts'}"
+        )
 
 
 def _recordable(name: str, value: object) -> Json:

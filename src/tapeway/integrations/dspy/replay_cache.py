@@ -235,8 +235,8 @@ class ReplayCache:
             return decode_value(response if isinstance(response, dict) else {}, self._allow)
         except (TypeError, ValueError) as exc:
             # The message of pydantic would repeat the whole answer.
-            said = str(exc) if type(exc) is ValueError else type(exc).__name__
-            raise StoreError(f"{self._store.shown}: entry {key[:12]}…: {said}") from exc
+            reason = str(exc) if type(exc) is ValueError else type(exc).__name__
+            raise StoreError(f"{self._store.shown}: entry {key[:12]}…: {reason}") from exc
 
     def _entry(self, request: dict[str, Any], value: object) -> dict[str, Json]:
         try:
@@ -255,12 +255,12 @@ class ReplayCache:
 
 
 def _mode(given: str | None) -> Mode:
-    said = given if given is not None else os.environ.get(VARIABLE) or "replay"
+    mode = given if given is not None else os.environ.get(VARIABLE) or "replay"
     for known in MODES:
-        if said.lower() == known:
+        if mode.lower() == known:
             return known
     where = "mode" if given is not None else VARIABLE
-    raise ConfigError(f"{where}: {said!r} is not accepted; use {', '.join(MODES)}")
+    raise ConfigError(f"{where}: {mode!r} is not accepted; use {', '.join(MODES)}")
 
 
 def _open_store(path: str, cassette: str | None) -> EntryStore:
@@ -300,8 +300,8 @@ def _about(request: Mapping[str, Any]) -> str:
 
 def _readable_request(request: Mapping[str, Any]) -> dict[str, Json]:
     """The request as JSON for people, without what carries credentials."""
-    kept = {str(name): said for name, said in request.items() if name not in _NOT_RECORDED}
-    found = parse(dump(_plain(kept)))
+    shown = {str(name): value for name, value in request.items() if name not in _NOT_RECORDED}
+    found = parse(dump(_plain(shown)))
     return found if isinstance(found, dict) else {}
 
 
@@ -330,8 +330,8 @@ def _described(value: Any) -> Json:
 def _secrets(request: Mapping[str, Any]) -> Iterator[Secret]:
     yield from process_secrets(Settings(), os.environ)
     for name in _NOT_RECORDED:
-        said = request.get(name)
-        values = said.values() if isinstance(said, dict) else [said]
+        value = request.get(name)
+        values = value.values() if isinstance(value, dict) else [value]
         for each in values:
             if (
                 name not in ("api_base", "base_url")

@@ -30,10 +30,10 @@ class Message:
 
 def interaction_document(session_id: str, messages: Sequence[Message]) -> dict[str, Json]:
     """The interaction of one append. Raises RequestError for what could not be read again."""
-    said: list[Json] = [_document(each) for each in messages]
+    documents: list[Json] = [_document(each) for each in messages]
     request: dict[str, Json] = {
         "name": CALL,
-        "args": {"session_id": session_id, "messages": said},
+        "args": {"session_id": session_id, "messages": documents},
     }
     return {
         "kind": KIND,
@@ -48,8 +48,8 @@ def interaction_document(session_id: str, messages: Sequence[Message]) -> dict[s
 def messages_of(item: AnyInteraction) -> list[Message]:
     """The messages an interaction holds. Raises ValueError for any other one."""
     match item.document if isinstance(item, ForeignInteraction) else None:
-        case {"kind": "memory_write", "request": {"name": "append_messages", "args": dict(said)}}:
-            match said:
+        case {"kind": "memory_write", "request": {"name": "append_messages", "args": dict(args)}}:
+            match args:
                 case {"messages": list(messages)}:
                     return [_message(each) for each in messages]
     raise ValueError(f"it is no {KIND} of {CALL}")

@@ -64,11 +64,11 @@ def create(call: StandInRequest, state: StandInState) -> StandInAnswer:
 
 def retrieve(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """GET /v1/responses/{id}."""
-    kept = at(state.documents.get(call.params["id"]), "response")
-    if kept is None:
+    stored = at(state.documents.get(call.params["id"]), "response")
+    if stored is None:
         message = f"Response with id '{call.params['id']}' not found."
         return envelope.failure(404, call, state, message)
-    return in_two_chunks(200, envelope.headers(state, envelope.JSON_TYPE), pretty(kept))
+    return in_two_chunks(200, envelope.headers(state, envelope.JSON_TYPE), pretty(stored))
 
 
 def _input(body: JsonObject) -> list[object]:
@@ -105,8 +105,8 @@ def _reasoning(body: JsonObject, state: StandInState) -> Iterator[JsonObject]:
 
 
 def _check_reasoning(item: JsonObject, state: StandInState) -> None:
-    kept = state.documents.get(text_at(item, "id"))
-    if kept is None or at(kept, "encrypted_content") != at(item, "encrypted_content"):
+    stored = state.documents.get(text_at(item, "id"))
+    if stored is None or at(stored, "encrypted_content") != at(item, "encrypted_content"):
         raise InvalidToolResult("The encrypted content could not be verified.")
 
 
