@@ -1,7 +1,10 @@
-"""AgentTape's match key: what its tools look a recording up by.
+"""AgentTape's match key, by which its tools look a recording up.
 
-Bit for bit that of AgentTape 0.1.8, oddities included: volatile names are dropped at every depth,
-and dropping one parameter of a URL re-encodes the others.
+It is bit for bit that of AgentTape 0.1.8, oddities included: ignored names are left out at every
+depth, and leaving out one parameter of a URL re-encodes the others.
+
+AgentTape hashes a document: of a request over HTTP it has `method`, `url`, `headers` and the body as
+`json`, `form`, `text` or `body_b64`; of an SDK's call its endpoint and arguments.
 """
 
 import base64
@@ -30,10 +33,10 @@ DEFAULT_IGNORED = (
     "user-agent",
     "idempotency-key",
 )
-"""The field names AgentTape ignores unless a project's configuration says otherwise."""
+"""The names AgentTape ignores unless a project's configuration says otherwise."""
 
 INIT_IGNORED = ("timestamp", "request_id", "x-request-id", "date", "nonce")
-"""Those that the configuration written by `agenttape init` has it ignore instead."""
+"""The names it ignores with the configuration that `agenttape init` writes."""
 
 ORDERED_KEY = "__ordered__"
 """The key its matcher `ordered` gives every request."""
@@ -64,35 +67,28 @@ _DROPPED_HEADERS = frozenset(
         "traceparent",
     }
 )
-_RETRIES = "x-stainless-retry-count"
+_RETRY_COUNT = "x-stainless-retry-count"
 _BOUNDARY = re.compile(r'boundary=("?)([^";,]+)\1', re.IGNORECASE)
 _FIXED_BOUNDARY = "AGENTTAPE_BOUNDARY"
 
+_UNHASHABLE = (UnicodeEncodeError, RecursionError)
+"""AgentTape fails on half a surrogate pair and on absurd depth; such requests have no key."""
+
 
 def http_key(request: Request) -> str:
-    """The key AgentTape's adapter for httpx gives this request, or "" where it has none.
+    """The key that AgentTape's HTTP adapter gives this request, "" where it has none.
 
-    A request that requests made has the key of the adapter for that, which keeps the case of names:
-    only so do AgentTape's tools find it again. It has none for a body that lies in a file: AgentTape knows of no such thing.
+    There is an adapter for httpx and one for requests, which keeps the case of header names: a
+    request sent by requests has the key of the latter. A body in a file has no key: AgentTape has
+    no such thing.
     """
-    if request.file is not None:
-        return ""
-    try:
-        url, own = request.url.partition("#")[0], _is_of_requests(request.headers)
-        return agenttape_key(_document(request, url, wire_case=own))
-    except (UnicodeEncodeError, RecursionError):
-        # AgentTape fails on half a surrogate pair and on absurd depth.
-        return ""
+    wire_case = _is_sent_by_requests(request.headers)
+    return _document_key(request, request.url.partition("#")[0], wire_case=wire_case)
 
 
 def stored_http_key(request: Request, ignore: Iterable[str] = DEFAULT_IGNORED) -> str:
-    """The key AgentTape computes anew for a request it has recorded, "" where it has none."""
-    if request.file is not None:
-        return ""
-    try:
-        return agenttape_key(_document(request, request.url, wire_case=True), ignore)
-    except (UnicodeEncodeError, RecursionError):
-        return ""
+    """The key that AgentTape computes for a request in one of its cassettes, "" where it has none."""
+    return _document_key(request, request.url, wire_case=True, ignore=ignore)
 
 
 def possible_http_keys(
@@ -100,69 +96,83 @@ def possible_http_keys(
 ) -> tuple[str, ...]:
     """The keys that AgentTape may have stored for a request, the likeliest first.
 
-    That depends on the client (httpx or requests), on the names it was told to ignore, and on its
-    release: 0.1.0 took JSON bodies for text, 0.1.5 ignored no parameters of URLs and kept the last
-    of a form's fields with one name.
+    They depend on the client (httpx or requests), on the names to ignore, and on AgentTape's
+    release: 0.1.0 took JSON bodies for text; 0.1.5 ignored no URL parameters, and kept the last of
+    a form's fields with one name.
     """
     if request.file is not None:
         return ()
     try:
-        found = dict.fromkeys(_all_of_http(request, url, ignores))
-    except (UnicodeEncodeError, RecursionError):
+        return tuple(dict.fromkeys(_possible_http_keys(request, url, ignores)))
+    except _UNHASHABLE:
         return ()
-    return tuple(found)
 
 
-def _all_of_http(request: Request, url: str, ignores: Collection[Iterable[str]]) -> Iterator[str]:
-    for wire_case in (False, True):
-        now = _document(request, url, wire_case=wire_case)
-        for ignore in _different(ignores, now):
-            yield agenttape_key(now, ignore)
-            if "?" in url or "form" in now:
-                middle = now | _last_of_each(now)
-                yield agenttape_key(middle, ignore, canonical_urls=False)
-            if request.body:
-                first = _first_document(request, url, wire_case=wire_case)
-                yield agenttape_key(first, ignore, canonical_urls=False)
-
-
-def possible_keys(request: Json, ignores: Collection[Iterable[str]]) -> tuple[str, ...]:
-    """The keys of a request in AgentTape's shape, for each way to ignore names."""
+def possible_keys(document: Json, ignores: Collection[Iterable[str]]) -> tuple[str, ...]:
+    """The keys of a document in AgentTape's form, one for each list of names to ignore."""
     try:
-        keys = [agenttape_key(request, ignore) for ignore in _different(ignores, request)]
-    except (UnicodeEncodeError, RecursionError):
+        keys = [agenttape_key(document, ignore) for ignore in _distinct(ignores, document)]
+    except _UNHASHABLE:
         return ()
     return tuple(dict.fromkeys(keys))
 
 
 def agenttape_key(
-    request: Json,
+    document: Json,
     ignore: Iterable[str] = DEFAULT_IGNORED,
     *,
     strip_blanks: bool = False,
     canonical_urls: bool = True,
 ) -> str:
-    """The key of a request in AgentTape's shape. Raises UnicodeEncodeError on a lone surrogate."""
-    text = canonical_json(request, ignore, strip_blanks=strip_blanks, canonical_urls=canonical_urls)
+    """The key of a document in AgentTape's form. Raises UnicodeEncodeError on a lone surrogate."""
+    text = canonical_json(
+        document, ignore, strip_blanks=strip_blanks, canonical_urls=canonical_urls
+    )
     return "sha256:" + hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def canonical_json(
-    request: Json,
+    document: Json,
     ignore: Iterable[str] = DEFAULT_IGNORED,
     *,
     strip_blanks: bool = False,
     canonical_urls: bool = True,
 ) -> str:
-    """The text that is hashed."""
+    """The text that is hashed for a key."""
     names = frozenset(name.lower() for name in ignore)
-    if not names and not strip_blanks and '"raw_b64":' not in (text := _dumped(request)):
-        # There is nothing to leave out, which takes its time to look for in a large body.
+    if not names and not strip_blanks and '"raw_b64":' not in (text := _dump(document)):
+        # Nothing can be left out, and walking through a large body to find that takes time.
         return text
-    return _dumped(_canonical(request, names, strip_blanks, canonical_urls))
+    return _dump(_canonical(document, names, strip_blanks, canonical_urls))
 
 
-def _dumped(value: Json) -> str:
+def _document_key(
+    request: Request, url: str, *, wire_case: bool, ignore: Iterable[str] = DEFAULT_IGNORED
+) -> str:
+    if request.file is not None:
+        return ""
+    try:
+        return agenttape_key(_document(request, url, wire_case=wire_case), ignore)
+    except _UNHASHABLE:
+        return ""
+
+
+def _possible_http_keys(
+    request: Request, url: str, ignores: Collection[Iterable[str]]
+) -> Iterator[str]:
+    for wire_case in (False, True):
+        document = _document(request, url, wire_case=wire_case)
+        for ignore in _distinct(ignores, document):
+            yield agenttape_key(document, ignore)
+            if "?" in url or "form" in document:
+                release_0_1_5 = document | _last_form_values(document)
+                yield agenttape_key(release_0_1_5, ignore, canonical_urls=False)
+            if request.body:
+                release_0_1_0 = _document_of_0_1_0(request, url, wire_case=wire_case)
+                yield agenttape_key(release_0_1_0, ignore, canonical_urls=False)
+
+
+def _dump(value: Json) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -194,28 +204,29 @@ def _canonical_url(url: str, ignore: frozenset[str]) -> str:
     return urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(kept), parts.fragment))
 
 
-def _different(ignores: Collection[Iterable[str]], request: Json) -> list[frozenset[str]]:
-    # Most requests have none of these names: then all ways are one.
-    named = [frozenset(name.lower() for name in each) for each in ignores]
-    present = set(_names(request)) if _may_name(request, frozenset().union(*named)) else set()
-    return list(dict.fromkeys(each & present for each in named))
+def _distinct(ignores: Collection[Iterable[str]], document: Json) -> list[frozenset[str]]:
+    """The lists reduced to the names that the document has: for most requests they are all empty."""
+    lists = [frozenset(name.lower() for name in each) for each in ignores]
+    names = set(_names(document)) if _may_have(document, frozenset().union(*lists)) else set()
+    return list(dict.fromkeys(each & names for each in lists))
 
 
-def _may_name(request: Json, names: Iterable[str]) -> bool:
-    # A tenth of the time that a look at every name takes.
-    text = _dumped(request).lower()
-    if any(_dumped(name) in text for name in names):
+def _may_have(document: Json, names: Iterable[str]) -> bool:
+    # Searching the text takes a tenth of the time of visiting every name.
+    text = _dump(document).lower()
+    if any(_dump(name) in text for name in names):
         return True
-    # In the query of a URL names stand without quotes, and may be encoded.
+    # In the query of a URL names have no quotes, and may be percent-encoded.
     return "://" in text and "?" in text and any(each in text for each in ("%", *names))
 
 
 def _names(value: Json) -> Iterator[str]:
+    """All names in a document, those of URL parameters included, in lower case."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield name.lower()
             if isinstance(inner, str) and "://" in inner and "?" in inner:
-                yield from (each.lower() for each, _ in _parameters(inner))
+                yield from (parameter.lower() for parameter, _ in _parameters(inner))
             yield from _names(inner)
     elif isinstance(value, list):
         for inner in value:
@@ -236,29 +247,31 @@ def _document(request: Request, url: str, *, wire_case: bool = False) -> dict[st
         "method": request.method,
         "url": url,
         "headers": {name: _BOUNDARY.sub(fixed, value) for name, value in headers.items()},
-        **_body(request.body, _media(headers)),
+        **_body(request.body, _content_type(headers)),
     }
 
 
-def _first_document(request: Request, url: str, *, wire_case: bool) -> dict[str, Json]:
-    headers = _headers(request.headers, wire_case=wire_case, dropped=_DROPPED_HEADERS - {_RETRIES})
+def _document_of_0_1_0(request: Request, url: str, *, wire_case: bool) -> dict[str, Json]:
+    headers = _headers(
+        request.headers, wire_case=wire_case, dropped=_DROPPED_HEADERS - {_RETRY_COUNT}
+    )
     return {"method": request.method, "url": url, "headers": {**headers}, **_body(request.body, "")}
 
 
-def _last_of_each(document: Mapping[str, Json]) -> dict[str, Json]:
+def _last_form_values(document: Mapping[str, Json]) -> dict[str, Json]:
     form = document.get("form")
     if not isinstance(form, dict):
         return {}
     return {"form": {k: v[-1] if isinstance(v, list) else v for k, v in form.items()}}
 
 
-def _is_of_requests(headers: Headers) -> bool:
-    # It names the codings it accepts before what it accepts. No other client of Python's does.
+def _is_sent_by_requests(headers: Headers) -> bool:
+    # Of Python's HTTP clients only requests sends Accept-Encoding before Accept.
     names = [name for name, _ in headers if name in (b"Accept-Encoding", b"Accept")]
     return names == [b"Accept-Encoding", b"Accept"]
 
 
-def _media(headers: dict[str, str]) -> str:
+def _content_type(headers: dict[str, str]) -> str:
     return next((value for name, value in headers.items() if name.lower() == "content-type"), "")
 
 
@@ -272,7 +285,7 @@ def _headers(
             continue
         name = name if wire_case else name.lower()
         value = _text(raw_value)
-        # httpx shows a repeated field as one, joined like this.
+        # httpx gives a repeated field as one, joined like this.
         found[name] = f"{found[name]}, {value}" if name in found else value
     return found
 
