@@ -21,6 +21,7 @@ from tapeway.stores.sqlite.store import SqliteStore
         ("a b/ü", "file:a b/ü"),
         ("file:a?format=yaml", "file:a?format=yaml"),
         ("a?format=json", "file:a"),
+        ("//var/lib", "file://var/lib"),
     ],
 )
 def test_a_folder_is_a_file_store(url: str, shown: str) -> None:

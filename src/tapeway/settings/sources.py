@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from tapeway.errors import ConfigError
 from tapeway.settings.options import OptionSyntax, Settings
-from tapeway.stores.opening import call_with
+from tapeway.stores.opening import set_credentials
 
 PREFIX = "TAPEWAY_"
 DEFAULT_FILE = "tapeway.toml"
@@ -62,7 +62,7 @@ def load_settings(
     except ValidationError as exc:
         raise ConfigError(_message(exc, given)) from None
     token = settings.store_token.get_secret_value() if settings.store_token else None
-    call_with(settings.store, token, settings.store_ca)
+    set_credentials(settings.store, token, settings.store_ca)
     return LoadedSettings(settings, tuple(_unknown_variables(environ)))
 
 

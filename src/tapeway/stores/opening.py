@@ -1,8 +1,10 @@
-"""From a store's address to the store."""
+"""Opens a store by its address: `DIR`, `sqlite:FILE`, `postgresql://…`, another tapeway's URL."""
 
 import os
 import re
+from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,54 +15,69 @@ from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
-_FORM = "?format="
-_LETTER: ContextVar[tuple[str, str | None, str | None]] = ContextVar(
-    "letter", default=("", None, None)
-)
+_FORMAT_OPTION = "?format="
 
 
-def call_with(store: str, token: str | None, ca: str | None) -> None:
-    """What another tapeway is called with from now on in this context, before the environment.
+@dataclass(frozen=True, slots=True)
+class StoreAddress:
+    """An address as it was given, and what follows its scheme; how to call another tapeway."""
 
-    The token goes to this store and, where that is no other tapeway, to any: never elsewhere.
+    url: str
+    rest: str
+    token: str | None = None
+    ca: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Credentials:
+    store: str = ""
+    token: str | None = None
+    ca: str | None = None
+
+
+_NO_CREDENTIALS = _Credentials()
+_CREDENTIALS: ContextVar[_Credentials] = ContextVar("credentials", default=_NO_CREDENTIALS)
+
+
+def set_credentials(store: str, token: str | None, ca: str | None) -> None:
+    """Call another tapeway with these from now on in this context, before the environment's.
+
+    The token goes to `store` and, where `store` is no other tapeway, to any; never elsewhere.
     """
-    _LETTER.set((store, token, ca))
+    _CREDENTIALS.set(_Credentials(store, token, ca))
 
 
 def open_store(url: str, *, token: str | None = None, ca: str | None = None) -> CassetteStore:
     """The store behind `DIR`, `file:DIR`, `memory:`, `sqlite:FILE` or `postgresql://…`, not yet open.
 
-    Another tapeway is `http(s)://…`; what it is called with is taken from the environment if it is
-    not given. Raises ConfigError.
+    Another tapeway is `http(s)://…`; its token and certificate authority are taken from the settings
+    or the environment if they are not given. `DIR?format=yaml` writes new cassettes in YAML.
 
-    `DIR?format=yaml` writes new cassettes in YAML.
+    Raises ConfigError.
     """
     found = _SCHEME.match(url)
     if found is None:
-        return _folder(url, url)
+        return _folder(StoreAddress(url, url))
     scheme, rest = found[1].lower(), url[found.end() :]
-    if scheme == "file":
-        return _folder(rest.removeprefix("//"), url)
-    if scheme == "memory":
-        if rest:
-            raise ConfigError(
-                f"the store '{url}' names a place, and memory: has none: leave it out"
-            )
-        return MemoryStore()
-    if scheme == "sqlite":
-        return _file(rest.removeprefix("//"), url)
-    if scheme in ("postgresql", "postgres"):
-        return _database(url)
-    if scheme in ("http", "https"):
-        return _remote(url, token, ca)
+    if (opener := OPENERS.get(scheme)) is not None:
+        return opener(StoreAddress(url, rest, token, ca))
     raise ConfigError(
-        f"there is no store of the kind {scheme}:…: use a folder, memory:, sqlite:FILE, postgresql://… "
-        f"or http://… "
+        f"there is no store of the kind {scheme}:…: use a folder, memory:, sqlite:FILE, "
+        "postgresql://… or http://… "
         f"(for a folder whose name begins like that, file:{scheme}:…)"
     )
 
 
-def _file(path: str, url: str) -> CassetteStore:
+def _memory(address: StoreAddress) -> CassetteStore:
+    if address.rest:
+        raise ConfigError(
+            f"the store '{address.url}' names a place, and memory: has none: leave it out"
+        )
+    return MemoryStore()
+
+
+def _sqlite(address: StoreAddress) -> CassetteStore:
+    path, url = address.rest.removeprefix("//"), address.url
     if not path or "\0" in path or path == ":memory:":
         raise ConfigError(f"the store '{url}' names no file: use sqlite:calls.db, or memory:")
     if "?" in path:
@@ -75,22 +92,24 @@ def _file(path: str, url: str) -> CassetteStore:
     return SqliteStore(Path(path))
 
 
-def _remote(url: str, token: str | None, ca: str | None) -> CassetteStore:
+def _remote(address: StoreAddress) -> CassetteStore:
     # Only here: files need no client of HTTP.
     from tapeway.stores.remote.client import CA, TOKEN, address_of
     from tapeway.stores.remote.store import RemoteStore
 
-    # What cannot be read is refused before it is compared.
+    url, token = address.url, address.token
+    # An address that cannot be read is refused before it is compared.
     address_of(url)
-    store, letter_token, letter_ca = _LETTER.get()
-    if token is None and letter_token is not None:
-        token = letter_token if _is_meant(url, store) else ""
+    given = _CREDENTIALS.get()
+    if token is None and given.token is not None:
+        token = given.token if _may_get_token(url, given.store) else ""
     if token is None:
         token = os.environ.get(TOKEN)
-    return RemoteStore(address_of(url, token or None, ca or letter_ca or os.environ.get(CA)))
+    ca = address.ca or given.ca or os.environ.get(CA)
+    return RemoteStore(address_of(url, token or None, ca))
 
 
-def _is_meant(url: str, store: str) -> bool:
+def _may_get_token(url: str, store: str) -> bool:
     one, other = urlsplit(url), urlsplit(store)
     if other.scheme.lower() not in ("http", "https"):
         return True
@@ -101,7 +120,7 @@ def _is_meant(url: str, store: str) -> bool:
     )
 
 
-def _database(url: str) -> CassetteStore:
+def _postgres(address: StoreAddress) -> CassetteStore:
     try:
         # Only here: not everybody has the driver.
         from tapeway.stores.postgres.store import PostgresStore
@@ -112,16 +131,30 @@ def _database(url: str) -> CassetteStore:
             "the store postgresql:… needs a driver that is not installed: "
             "pip install 'tapeway[postgres]'"
         ) from exc
-    return PostgresStore(url)
+    return PostgresStore(address.url)
 
 
-def _folder(path: str, url: str) -> FileStore:
+def _folder(address: StoreAddress) -> FileStore:
+    url = address.url
+    path = url if address.rest == url else address.rest.removeprefix("//")
     if not path or "\0" in path:
         raise ConfigError(f"the store '{url}' names no folder: use a path such as ./cassettes")
-    folder, asked, form = path.partition(_FORM)
+    folder, asked, name = path.partition(_FORMAT_OPTION)
     if not asked:
         return FileStore(Path(path))
-    if not folder or form not in SERIALIZERS:
-        known = " or ".join(f"{_FORM}{name}" for name in SERIALIZERS)
+    if not folder or name not in SERIALIZERS:
+        known = " or ".join(f"{_FORMAT_OPTION}{each}" for each in SERIALIZERS)
         raise ConfigError(f"the store '{url}' cannot be used: a folder may end in {known}")
-    return FileStore(Path(folder), SERIALIZERS[form])
+    return FileStore(Path(folder), SERIALIZERS[name])
+
+
+OPENERS: dict[str, Callable[[StoreAddress], CassetteStore]] = {
+    "file": _folder,
+    "memory": _memory,
+    "sqlite": _sqlite,
+    "postgresql": _postgres,
+    "postgres": _postgres,
+    "http": _remote,
+    "https": _remote,
+}
+"""By scheme. A new kind of store is a row here."""
