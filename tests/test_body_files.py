@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.body_files import PIECE, Intake, Spool, check, pieces, stream, whole
+from tapeway.body_files import (
+    PIECE,
+    BodyBuffer,
+    Spool,
+    body_pieces,
+    check_body_file,
+    read_body,
+    stream_body,
+)
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError, StoreFull
 from tests.stores.small_disks import small_disk
@@ -37,14 +45,14 @@ async def test_a_body_comes_back_as_it_went_in(size: int, tmp_path: Path) -> Non
     file = await spooled(BODY[:size], tmp_path)
 
     assert file.size == size
-    assert await whole(file) == BODY[:size]
+    assert await read_body(file) == BODY[:size]
     # And again, and by two at once.
-    assert [await whole(file), b"".join(pieces(file))] == [BODY[:size]] * 2
+    assert [await read_body(file), b"".join(body_pieces(file))] == [BODY[:size]] * 2
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_nothing_larger_than_a_piece_is_read_at_once(tmp_path: Path) -> None:
-    assert max(len(piece) for piece in pieces(await spooled(BODY, tmp_path))) == PIECE
+    assert max(len(piece) for piece in body_pieces(await spooled(BODY, tmp_path))) == PIECE
 
 
 async def test_the_file_lives_as_long_as_somebody_refers_to_it(tmp_path: Path) -> None:
@@ -67,7 +75,7 @@ async def test_a_reader_that_stops_early_leaves_nothing_open(tmp_path: Path) -> 
     file = named(tmp_path, BODY)
     before = len(os.listdir("/proc/self/fd"))
 
-    async with aclosing(stream(file)) as source:
+    async with aclosing(stream_body(file)) as source:
         assert await anext(source) == BODY[:PIECE]
 
     assert len(os.listdir("/proc/self/fd")) == before
@@ -79,11 +87,11 @@ def test_a_changed_file_is_never_given_whole(at: int, tmp_path: Path) -> None:
     changed = bytearray(BODY)
     changed[at] ^= 1
     Path(file.path).write_bytes(changed)
-    check(file)
+    check_body_file(file)
 
     given: list[bytes] = []
     with pytest.raises(CassetteCorrupt, match="was changed since it was recorded"):
-        given.extend(pieces(file))
+        given.extend(body_pieces(file))
     assert sum(map(len, given)) < len(BODY)
 
 
@@ -93,16 +101,16 @@ def test_a_file_of_another_size_is_refused(body: bytes, tmp_path: Path) -> None:
     Path(file.path).write_bytes(body)
 
     with pytest.raises(CassetteCorrupt, match="was changed"):
-        check(file)
+        check_body_file(file)
     with pytest.raises(CassetteCorrupt, match="was changed"):
-        b"".join(pieces(file))
+        b"".join(body_pieces(file))
 
 
 def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
     file = named(tmp_path, BODY)
     Path(file.path).unlink()
 
-    for look in (check, lambda file: list(pieces(file))):
+    for look in (check_body_file, lambda file: list(body_pieces(file))):
         with pytest.raises(CassetteCorrupt, match=r"body cannot be read .*: restore it"):
             look(file)
 
@@ -113,7 +121,7 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     Path(file.path).symlink_to(tmp_path / "elsewhere")
 
     with pytest.raises(CassetteCorrupt):
-        list(pieces(file))
+        list(body_pieces(file))
 
 
 async def test_a_full_disk_says_so(tmp_path: Path) -> None:
@@ -128,7 +136,7 @@ async def test_no_folder_for_it_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, 99, 100, 101, 5000])
 async def test_up_to_its_bound_an_intake_stays_in_memory(size: int, tmp_path: Path) -> None:
-    intake = Intake(100, str(tmp_path))
+    intake = BodyBuffer(100, str(tmp_path))
     for start in range(0, size, 7):
         await intake.add(BODY[start : min(size, start + 7)])
 
@@ -136,4 +144,4 @@ async def test_up_to_its_bound_an_intake_stays_in_memory(size: int, tmp_path: Pa
 
     assert intake.size == size
     assert isinstance(taken, bytes) is (size <= 100)
-    assert (taken if isinstance(taken, bytes) else await whole(taken)) == BODY[:size]
+    assert (taken if isinstance(taken, bytes) else await read_body(taken)) == BODY[:size]

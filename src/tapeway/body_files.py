@@ -1,7 +1,7 @@
-"""Bodies too large for memory: written to temporary files and read back in pieces.
+"""Bodies too large for memory: written to temporary files, and read back in pieces.
 
-A temporary file has no name, so nothing is left behind however the process ends; it lives as long
-as a `BodyFile` of it is referred to. The disk is waited for in threads.
+A temporary file has no name, so nothing is left behind however the process ends; it exists as long
+as something refers to it. Async functions here wait for the disk in threads.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class Temporary:
-    """A file without a name, open until nobody refers to it any more."""
+class TemporaryFile:
+    """A file without a name, closed once nothing refers to it any more."""
 
     def __init__(self, folder: str | None) -> None:
         try:
@@ -39,11 +39,11 @@ class Temporary:
         self.folder = folder
         weakref.finalize(self, os.close, self.fd)
 
-    def __deepcopy__(self, _: object) -> "Temporary":
+    def __deepcopy__(self, _: object) -> "TemporaryFile":
         return self
 
     def open(self) -> int:
-        """A descriptor of its own, to be closed. Raises StoreError."""
+        """A new descriptor of it, for the caller to close. Raises StoreError."""
         return os.dup(self.fd)
 
     def write(self, data: bytes) -> None:
@@ -57,21 +57,21 @@ class Temporary:
 
 
 class Spool:
-    """A body on its way into a temporary file. Used by one task."""
+    """Collects a body in a temporary file. Used by one task."""
 
     def __init__(self, folder: str | None) -> None:
         self._folder = folder
-        self._file: Temporary | None = None
-        self._waiting: list[bytes] = []
-        self._unwritten = 0
+        self._file: TemporaryFile | None = None
+        self._unwritten: list[bytes] = []
+        self._unwritten_size = 0
         self.size = 0
 
     async def add(self, data: bytes) -> None:
-        """Take in more bytes. Raises StoreFull, StoreError."""
-        self._waiting.append(data)
-        self._unwritten += len(data)
+        """Add bytes at the end. Raises StoreFull, StoreError."""
+        self._unwritten.append(data)
+        self._unwritten_size += len(data)
         self.size += len(data)
-        if self._unwritten >= _BUFFER:
+        if self._unwritten_size >= _BUFFER:
             await self._flush()
 
     async def finish(self) -> BodyFile:
@@ -80,19 +80,19 @@ class Spool:
         return BodyFile("", self.size, "", hold=self._file)
 
     async def _flush(self) -> None:
-        data = b"".join(self._waiting)
-        self._waiting.clear()
-        self._unwritten = 0
+        data = b"".join(self._unwritten)
+        self._unwritten.clear()
+        self._unwritten_size = 0
         await asyncio.to_thread(self._write, data)
 
     def _write(self, data: bytes) -> None:
         if self._file is None:
-            self._file = Temporary(self._folder)
+            self._file = TemporaryFile(self._folder)
         self._file.write(data)
 
 
-class Intake:
-    """A body that is kept in memory up to so many bytes and goes into a file beyond."""
+class BodyBuffer:
+    """Collects a body in memory, or in a temporary file where it is larger than `most` bytes."""
 
     def __init__(self, most: int, folder: str | None) -> None:
         self._most = most
@@ -102,7 +102,7 @@ class Intake:
         self.size = 0
 
     async def add(self, data: bytes) -> None:
-        """Take in more bytes. Raises StoreFull, StoreError."""
+        """Add bytes at the end. Raises StoreFull, StoreError."""
         self.size += len(data)
         if self._spool is not None:
             await self._spool.add(data)
@@ -119,9 +119,9 @@ class Intake:
         return b"".join(self._pieces) if self._spool is None else await self._spool.finish()
 
 
-def check(file: BodyFile) -> None:
+def check_body_file(file: BodyFile) -> None:
     """Raise CassetteCorrupt where a body's file is gone or has another size."""
-    if isinstance(file.hold, Temporary):
+    if isinstance(file.hold, TemporaryFile):
         return
     try:
         size = os.stat(file.path, follow_symlinks=False).st_size
@@ -131,7 +131,7 @@ def check(file: BodyFile) -> None:
         raise CassetteCorrupt(f"{file.path} was changed since it was recorded: restore it")
 
 
-def pieces(file: BodyFile) -> Generator[bytes]:
+def body_pieces(file: BodyFile) -> Generator[bytes]:
     """The body from its beginning; waits for the disk, so iterate in a thread.
 
     The last piece is given only when size and digest are what they should be, so that a file that
@@ -146,16 +146,16 @@ def pieces(file: BodyFile) -> Generator[bytes]:
         os.close(fd)
 
 
-async def stream(file: BodyFile) -> AsyncGenerator[bytes]:
+async def stream_body(file: BodyFile) -> AsyncGenerator[bytes]:
     """The same, waiting for the disk in threads."""
-    with closing(pieces(file)) as source:
+    with closing(body_pieces(file)) as source:
         while piece := await asyncio.to_thread(next, source, b""):
             yield piece
 
 
-async def whole(file: BodyFile) -> bytes:
+async def read_body(file: BodyFile) -> bytes:
     """All of it, for what is known to fit into memory."""
-    async with aclosing(stream(file)) as source:
+    async with aclosing(stream_body(file)) as source:
         return b"".join([piece async for piece in source])
 
 
@@ -165,15 +165,15 @@ async def in_memory(item: AnyInteraction) -> AnyInteraction:
         return item
     request = item.request
     if request.file is not None:
-        request = replace(request, file=None, body=await whole(request.file))
-    return replace(item, request=request, response=await recalled(item.response))
+        request = replace(request, file=None, body=await read_body(request.file))
+    return replace(item, request=request, response=await with_body_in_memory(item.response))
 
 
-async def recalled(response: Response) -> Response:
+async def with_body_in_memory(response: Response) -> Response:
     """The answer with its body in memory, for what is known to fit there."""
     if response.file is None:
         return response
-    body, start = await whole(response.file), 0
+    body, start = await read_body(response.file), 0
     chunks: list[ResponseChunk] = []
     for at_ms, length in response.chunk_times:
         chunks.append(ResponseChunk(body[start : start + length], at_ms))
@@ -182,7 +182,7 @@ async def recalled(response: Response) -> Response:
 
 
 def _open(file: BodyFile) -> int:
-    if isinstance(file.hold, Temporary):
+    if isinstance(file.hold, TemporaryFile):
         return file.hold.open()
     try:
         return os.open(file.path, _READ)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tapeway.body_files import Spool, whole
+from tapeway.body_files import Spool, read_body
 from tapeway.core.http.content_codings import readable_response
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
@@ -68,7 +68,7 @@ def in_memory(pieces: list[bytes], headers: Headers = OCTETS) -> Response:
 
 async def same(found: Response, expected: Response) -> None:
     assert found.file is not None
-    body = await whole(found.file)
+    body = await read_body(found.file)
     assert body == expected.body
     assert found.file.digest == hashlib.sha256(body).hexdigest()
     assert found.chunk_times.total == found.file.size == len(body)
@@ -112,7 +112,7 @@ async def test_what_grows_out_of_bounds_is_kept_as_it_came() -> None:
     found = await kept([coded], headers, limit=5000)
 
     assert found.file is not None
-    assert await whole(found.file) == coded
+    assert await read_body(found.file) == coded
     assert found.headers == headers
 
 
@@ -141,4 +141,4 @@ async def test_a_request_is_known_by_what_will_be_kept_of_it(tmp_path: Path) -> 
 
     assert done.request.file is not None
     assert (done.request.file.size, done.request.file.digest) == (known.size, known.digest)
-    assert KEY not in await whole(done.request.file)
+    assert KEY not in await read_body(done.request.file)

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from tapeway.body_files import recalled, whole
+from tapeway.body_files import read_body, with_body_in_memory
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Answer, Ask
 from tapeway.core.matching.key import RequestRedaction, request_key
@@ -209,10 +209,10 @@ async def test_a_large_text_is_looked_into_like_a_small_one(media: bytes, packed
     assert held.file is not None
     assert held.headers == headers
     assert len(held.chunk_times) == 2
-    kept = await whole(held.file)
+    kept = await read_body(held.file)
     assert kept != b"".join(chunks)
     assert b"fresh-and-secret" not in kept
-    assert len((await recalled(held)).chunks) == 2
+    assert len((await with_body_in_memory(held)).chunks) == 2
     assert recording.usage == {"prompt_tokens": 7, "completion_tokens": 0, "total_tokens": 9}
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.body_files import whole
+from tapeway.body_files import read_body
 from tapeway.core.model.messages import LARGE_BODY, ChunkTimes, ResponseChunk, ResponseHead
 from tapeway.engine.response_buffer import ResponseBuffer, ResponseReader
 from tapeway.errors import StoreError
@@ -81,7 +81,7 @@ async def test_a_large_body_lies_in_a_file_and_reads_as_before(
     assert most < 2 * LARGE_BODY
     assert (response.chunks, response.verdict) == ((), "complete")
     assert response.file is not None
-    assert await whole(response.file) == piece * 20
+    assert await read_body(response.file) == piece * 20
     cut = [(float(at), 300_001) for at in range(20)]
     assert response.chunk_times == ChunkTimes(
         cut if framing == "chunked" else [(19.0, 20 * 300_001)]
@@ -100,7 +100,7 @@ async def test_a_piece_that_comes_while_others_are_moved_is_not_lost(tmp_path: P
     response = made.finish(0)
 
     assert response.file is not None
-    assert await whole(response.file) == b"x" * LARGE_BODY + b"yzend"
+    assert await read_body(response.file) == b"x" * LARGE_BODY + b"yzend"
     assert response.chunk_times == ChunkTimes([(0.0, LARGE_BODY), (1.0, 1), (2.0, 1), (3.0, 3)])
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from tapeway.body_files import pieces
+from tapeway.body_files import body_pieces
 from tapeway.core.model.cassette import Recording, StoredCassette
 from tapeway.core.model.messages import BodyFile, ChunkTimes, Response, ResponseHead
 from tapeway.ports import CassetteStore
@@ -36,7 +36,7 @@ def contents(cassette: StoredCassette | None) -> list[bytes]:
     """The answers of a cassette, wherever they lie."""
     assert cassette is not None
     return [
-        b"".join(pieces(each.response.file)) if each.response.file else each.response.body
+        b"".join(body_pieces(each.response.file)) if each.response.file else each.response.body
         for each in exchanges(cassette.interactions)
     ]
 

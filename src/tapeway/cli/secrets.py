@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import click
 
-from tapeway.body_files import pieces
+from tapeway.body_files import body_pieces
 from tapeway.cli import terminal
 from tapeway.cli.options import OutputFormat
 from tapeway.cli.places import CassettePlace, FileTarget, StoreTarget, Target, opened
@@ -105,7 +105,7 @@ class CassetteScan:
         shown: str,
         head: CassetteHead,
         known: KnownValues,
-        read: Callable[[BodyFile], Iterable[bytes]] = pieces,
+        read: Callable[[BodyFile], Iterable[bytes]] = body_pieces,
     ) -> None:
         self.found: list[FoundSecret] = []
         """Secrets in the cassette as it stands, each place once."""

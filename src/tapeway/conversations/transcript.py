@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from tapeway.body_files import whole
+from tapeway.body_files import read_body
 from tapeway.conversations.model import ContentPart, ConversationMessage
 from tapeway.conversations.reader import (
     UnreadableCall,
@@ -93,9 +93,11 @@ async def read_transcript(stored: StoredCassette) -> Transcript:
 async def _inlined(item: Interaction) -> Interaction:
     request, response = item.request, item.response
     if request.file is not None and request.file.size <= MAX_BODY_SIZE:
-        request = replace(request, body=await whole(request.file), file=None)
+        request = replace(request, body=await read_body(request.file), file=None)
     if response.file is not None and response.file.size <= MAX_BODY_SIZE:
-        response = replace(response, chunks=(ResponseChunk(await whole(response.file)),), file=None)
+        response = replace(
+            response, chunks=(ResponseChunk(await read_body(response.file)),), file=None
+        )
     return replace(item, request=request, response=response)
 
 

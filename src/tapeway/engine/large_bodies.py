@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable
 from contextlib import closing
 from dataclasses import replace
 
-from tapeway.body_files import pieces
+from tapeway.body_files import body_pieces
 from tapeway.core.http.content_codings import (
     Decoder,
     content_coding,
@@ -42,7 +42,7 @@ async def digest_of(request: Request, redactor: Redactor) -> BodyFile:
         raise ValueError("there is no large body")
     digester = BodyDigester(request.headers)
     redacting = _Redacting(redactor, ChunkTimes())
-    with closing(_feeding(digester, redacting.through(pieces(request.file)))) as steps:
+    with closing(_feeding(digester, redacting.through(body_pieces(request.file)))) as steps:
         # A thread for each step and not for all: others wait for one, too.
         while await asyncio.to_thread(next, steps, False):
             pass
@@ -91,7 +91,7 @@ class BodyRedaction:
             try:
                 reading = _Reading(made, response.chunk_times, cut=cut)
                 redacting = _Redacting(self._redactor, reading.chunk_times)
-                file = await self._keep(redacting.through(reading.through(pieces(raw))))
+                file = await self._keep(redacting.through(reading.through(body_pieces(raw))))
             except Unreadable:
                 pass
             else:
@@ -100,11 +100,11 @@ class BodyRedaction:
                     response, head=head, file=file, chunk_times=redacting.move_chunk_ends()
                 )
         redacting = _Redacting(self._redactor, response.chunk_times)
-        file = await self._keep(redacting.through(pieces(raw)))
+        file = await self._keep(redacting.through(body_pieces(raw)))
         return replace(response, file=file, chunk_times=redacting.move_chunk_ends())
 
     async def _redacted(self, raw: BodyFile, chunk_times: ChunkTimes) -> BodyFile:
-        return await self._keep(_Redacting(self._redactor, chunk_times).through(pieces(raw)))
+        return await self._keep(_Redacting(self._redactor, chunk_times).through(body_pieces(raw)))
 
     async def _keep(self, source: Iterable[bytes]) -> BodyFile:
         if (keeper := self._store.capabilities.bodies) is None:

@@ -9,7 +9,7 @@ import logging
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
 
-from tapeway.body_files import recalled
+from tapeway.body_files import with_body_in_memory
 from tapeway.core.cassette.plan import Answer, Ask, Replay
 from tapeway.core.http.content_codings import content_coding, readable_response
 from tapeway.core.json_text import Json
@@ -292,7 +292,7 @@ class LiveCall:
         if self._buffer is None or self._buffer.size <= _READ_AT_ONCE:
             return self._redacted_interaction(response, failure, redactor)
         if response.file is not None and is_parsed(response.headers, response.file.size):
-            text = await recalled(response)
+            text = await with_body_in_memory(response)
             read = await asyncio.to_thread(self._redacted_interaction, text, failure, redactor)
             if not content_coding(read.response.headers):
                 return read

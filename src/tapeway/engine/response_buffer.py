@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator
 
-from tapeway.body_files import PIECE, Temporary
+from tapeway.body_files import PIECE, TemporaryFile
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.messages import (
     LARGE_BODY,
@@ -37,7 +37,7 @@ class ResponseBuffer:
         self._chunks: deque[ResponseChunk] = deque()
         self._starts = array("Q")
         self._chunk_times = ChunkTimes()
-        self._file: Temporary | None = None
+        self._file: TemporaryFile | None = None
         self._written = 0
 
     def add(self, chunk: ResponseChunk) -> None:
@@ -78,7 +78,7 @@ class ResponseBuffer:
             chunks = [ResponseChunk(b"".join([each.data for each in chunks]), chunks[-1].at_ms)]
         return Response(self.head, tuple(chunks), latency_ms, verdict=verdict)
 
-    def _large(self, file: Temporary, latency_ms: float, verdict: Verdict) -> Response:
+    def _large(self, file: TemporaryFile, latency_ms: float, verdict: Verdict) -> Response:
         # Too little to be worth a thread.
         file.write(b"".join([chunk.data for chunk in self._chunks]))
         self._forget(len(self._chunks))
@@ -92,7 +92,7 @@ class ResponseBuffer:
 
     def _write(self, data: bytes) -> None:
         if self._file is None:
-            self._file = Temporary(self._scratch)
+            self._file = TemporaryFile(self._scratch)
         self._file.write(data)
 
     def _forget(self, count: int) -> None:

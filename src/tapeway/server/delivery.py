@@ -9,7 +9,7 @@ from typing import cast
 
 from aiohttp import web
 
-from tapeway.body_files import pieces, stream
+from tapeway.body_files import body_pieces, stream_body
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     LARGE_BODY,
@@ -122,7 +122,7 @@ async def _timed(response: Response) -> AsyncGenerator[tuple[float, bytes]]:
     chunk_times = ((at_ms, length) for at_ms, length in response.chunk_times if length)
     at_ms, left = next(chunk_times)
     waiting = b""
-    async with aclosing(stream(response.file)) as source:
+    async with aclosing(stream_body(response.file)) as source:
         async for read in source:
             rest = memoryview(read)
             while rest:
@@ -177,7 +177,7 @@ class LargeAnswer(WireResponse):
     def _frames(self) -> Generator[bytes]:
         # With the first piece: where there is none, nothing looks like a beginning.
         start = self._delivery.head
-        body = pieces(self._file)
+        body = body_pieces(self._file)
         for frame in chunks(body, self._chunk_times) if self._chunked else body:
             yield start + frame
             start = b""

@@ -9,7 +9,7 @@ from typing import cast
 
 from aiohttp import web
 
-from tapeway.body_files import check
+from tapeway.body_files import check_body_file
 from tapeway.core.cassette.plan import Answer, Ask, Incoming, Replay
 from tapeway.core.http.request_line import origin_form, own_path
 from tapeway.core.http.routing import (
@@ -215,7 +215,7 @@ class Proxy:
     async def _replay(self, exchange: Exchange, interaction: Interaction) -> WireResponse:
         response, index = interaction.response, interaction.index
         if response.file is not None:
-            check(response.file)
+            check_body_file(response.file)
         if self._options.pace != AT_ONCE or interaction.failure is not None:
             return await self._play(exchange, interaction)
         raw = exchange.raw

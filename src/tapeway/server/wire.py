@@ -15,7 +15,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_exceptions import HTTPException
 
-from tapeway.body_files import Intake
+from tapeway.body_files import BodyBuffer
 from tapeway.core.http import headers
 from tapeway.core.matching.body_digest import largest_in_memory
 from tapeway.core.model.control import Outcome
@@ -90,7 +90,7 @@ async def read_body(
         raise _too_large(max_body)
     if raw.version >= (1, 1) and headers.request_fields(raw.raw_headers).expect and raw.transport:
         raw.transport.write(_CONTINUE)
-    intake = Intake(largest_in_memory(raw.raw_headers), scratch)
+    intake = BodyBuffer(largest_in_memory(raw.raw_headers), scratch)
     try:
         async with asyncio.timeout(20 * idle_s):
             while not content.at_eof():

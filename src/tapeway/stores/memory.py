@@ -22,7 +22,7 @@ from tapeway.ports import Capabilities
 from tapeway.stores.file.journal import payload_of
 from tapeway.stores.shared.large_bodies import write_temporary
 from tapeway.stores.shared.recording_order import RecordingOrder
-from tapeway.stores.shared.serialize import document_of, text_of
+from tapeway.stores.shared.serialize import document_of, serialize_cassette
 
 
 @dataclass(slots=True)
@@ -74,7 +74,9 @@ class MemoryStore:
 
     async def save(self, name: str, cassette: StoredCassette) -> None:
         self._found(name)
-        text_of(JSON, cassette.head, [document_of(each) for each in cassette.interactions])
+        serialize_cassette(
+            JSON, cassette.head, [document_of(each) for each in cassette.interactions]
+        )
         cassette = copy.deepcopy(cassette)
         self._keep(name, cassette.head, _numbered(cassette.interactions))
 

@@ -22,7 +22,7 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from yarl import URL
 
-from tapeway.body_files import stream
+from tapeway.body_files import stream_body
 from tapeway.core.http.headers import CASSETTE_HEADER, end_to_end, find_header
 from tapeway.core.http.routing import without_userinfo
 from tapeway.core.model.messages import BodyFile, Request
@@ -56,7 +56,7 @@ class Upload(Payload):
         raise TypeError("a body this large is not held in memory")
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        async with aclosing(stream(self._file)) as pieces:
+        async with aclosing(stream_body(self._file)) as pieces:
             async for piece in pieces:
                 await writer.write(piece)
 

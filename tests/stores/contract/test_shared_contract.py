@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tapeway.body_files import pieces
+from tapeway.body_files import body_pieces
 from tapeway.core.cassette.index import index_keys
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import Rules
@@ -341,5 +341,5 @@ async def test_large_bodies_are_there_for_every_instance(pair: list[SharedStore]
     (exchange,) = exchanges([found.item])
     assert exchange.response.file is not None
     assert (exchange.response.file.size, exchange.response.file.digest) == (file.size, file.digest)
-    assert b"".join(pieces(exchange.response.file)) == content
+    assert b"".join(body_pieces(exchange.response.file)) == content
     assert await other.near("x", "POST", "/v1/0", 9) == []

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tapeway.body_files import pieces
+from tapeway.body_files import body_pieces
 from tapeway.ports import SharedStore
 from tests.stores.large_bodies import body, kept, large
 from tests.stores.recordings import HEAD, answers, bodies, indexes, recording
@@ -103,6 +103,6 @@ async def test_a_body_is_found_by_its_digest_in_the_cassette_that_has_it(
 
     assert found is not None
     assert (found.size, found.digest) == (file.size, file.digest)
-    assert await asyncio.to_thread(lambda: b"".join(pieces(found))) == body(1) + body(2)
+    assert await asyncio.to_thread(lambda: b"".join(body_pieces(found))) == body(1) + body(2)
     assert await finder.body("y", file.digest) is None
     assert await finder.body("x", "0" * 64) is None

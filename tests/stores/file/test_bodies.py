@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.body_files import pieces
+from tapeway.body_files import body_pieces
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError, StoreFull
@@ -61,7 +61,7 @@ async def test_a_request_s_body_is_kept_as_well(store: KeepingStore) -> None:
         (await store.load("x", writable=False) or StoredCassette(HEAD)).interactions
     )
     assert found.request.file == file
-    assert b"".join(pieces(found.request.file)) == b"asked"
+    assert b"".join(body_pieces(found.request.file)) == b"asked"
 
 
 async def test_what_cannot_be_gone_through_leaves_nothing(store: KeepingStore, root: Path) -> None:
@@ -197,7 +197,7 @@ async def test_a_body_that_was_changed_is_never_given_whole(files: FileStore, ro
     assert found.response.file is not None
     given: list[bytes] = []
     with pytest.raises(CassetteCorrupt, match="was changed since it was recorded"):
-        given.extend(pieces(found.response.file))
+        given.extend(body_pieces(found.response.file))
     assert given == []
 
 

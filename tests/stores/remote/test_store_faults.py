@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tapeway.body_files import pieces
+from tapeway.body_files import body_pieces
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import (
@@ -300,7 +300,7 @@ async def test_a_kept_body_reads_as_it_was(far: FarSide) -> None:
     await store.open()
     file = await store.keep("x", [b"one ", b"two"])
 
-    assert b"".join(pieces(file)) == b"one two"
+    assert b"".join(body_pieces(file)) == b"one two"
     assert replace(file, path="") == BodyFile("", 7, file.digest)
     await store.close()
 

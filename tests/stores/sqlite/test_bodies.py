@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tapeway.body_files import PIECE, pieces
+from tapeway.body_files import PIECE, body_pieces
 from tapeway.core.model.cassette import Recording, StoredCassette
 from tapeway.core.model.messages import BodyFile, ChunkTimes, Response, ResponseHead
 from tapeway.errors import CassetteCorrupt, StoreError
@@ -62,7 +62,7 @@ async def test_a_body_comes_back_as_it_was_kept(store: SqliteStore, size: int) -
 
     kept = await store.keep("x", cut)
     assert (kept.path, kept.size) == ("", size)
-    assert b"".join(pieces(kept)) == content
+    assert b"".join(body_pieces(kept)) == content
     await store.append("x", HEAD, large(0, kept))
 
     found = await store.load("x", writable=False)
@@ -82,7 +82,7 @@ async def test_a_request_may_have_one_too(store: SqliteStore) -> None:
     assert found is not None
     (exchange,) = exchanges([found.item])
     assert exchange.request.file is not None
-    assert b"".join(pieces(exchange.request.file)) == body(1)
+    assert b"".join(body_pieces(exchange.request.file)) == body(1)
 
 
 async def test_one_body_of_two_recordings_is_there_once(store: SqliteStore, file: Path) -> None:
@@ -107,7 +107,7 @@ async def test_what_no_recording_refers_to_goes_in_time(store: SqliteStore, file
     assert len(held(file)) == 4
     (exchange,) = exchanges(each.item for each in found)
     assert exchange.response.file is not None
-    assert b"".join(pieces(exchange.response.file)) == body(0)
+    assert b"".join(body_pieces(exchange.response.file)) == body(0)
 
     grow_old(file)
     await store.release("x")
@@ -149,7 +149,7 @@ async def test_a_body_that_is_gone_when_it_is_read_says_so(store: SqliteStore, f
     (exchange,) = exchanges([found.item])
     assert exchange.response.file is not None
     with pytest.raises(CassetteCorrupt, match="was removed or replaced"):
-        b"".join(pieces(exchange.response.file))
+        b"".join(body_pieces(exchange.response.file))
 
 
 async def test_hundreds_of_bodies_need_no_hundreds_of_descriptors(store: SqliteStore) -> None:

@@ -11,7 +11,7 @@ from tapeway.admin.models.interactions import BodyKept
 from tapeway.admin.operation import PlainCall
 from tapeway.admin.request_body import MIB, body_chunks, check_content_type
 from tapeway.admin.responses import stream_response
-from tapeway.body_files import Spool, stream
+from tapeway.body_files import Spool, stream_body
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import AdminError, CassetteCorrupt
 
@@ -36,7 +36,7 @@ async def get_body(context: HandlerContext, call: PlainCall) -> web.StreamRespon
         "Content-Length": str(file.size),
         **etag_header(digest),
     }
-    return await stream_response(call.request, headers, stream(file))
+    return await stream_response(call.request, headers, stream_body(file))
 
 
 async def put_body(context: HandlerContext, call: PlainCall) -> BodyKept:

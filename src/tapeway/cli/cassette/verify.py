@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import click
 
-from tapeway.body_files import pieces
+from tapeway.body_files import body_pieces
 from tapeway.cli import terminal
 from tapeway.cli.options import OutputFormat, cassette_command
 from tapeway.cli.places import CassettePlace, is_address, locate, open_cassette, opened
@@ -153,7 +153,7 @@ def _check_interaction(item: AnyInteraction, bodies: set[str]) -> Iterator[str]:
 
 def _check_body(file: BodyFile) -> Iterator[str]:
     try:
-        for _ in pieces(file):
+        for _ in body_pieces(file):
             pass
     except StoreError as exc:
         yield exc.message

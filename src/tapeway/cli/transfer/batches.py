@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tapeway.body_files import pieces
+from tapeway.body_files import body_pieces
 from tapeway.cli.places import CassettePlace
 from tapeway.cli.terminal import progress
 from tapeway.core.json_text import dump
@@ -202,7 +202,7 @@ async def _with_copied_bodies(to: CassettePlace, item: AnyInteraction) -> AnyInt
 async def _copy_body(to: CassettePlace, file: BodyFile) -> BodyFile:
     if (keeper := to.store.capabilities.bodies) is None:
         raise StoreError(f"{to.store.url} takes no large bodies, and this cassette has some")
-    copy = await keeper.keep(to.name, pieces(file))
+    copy = await keeper.keep(to.name, body_pieces(file))
     if copy.digest != file.digest:
         raise StoreError(f"{file.path} was changed since it was recorded: restore it")
     return replace(copy, parts=file.parts)

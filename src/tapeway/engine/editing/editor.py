@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-from tapeway.body_files import check, pieces
+from tapeway.body_files import body_pieces, check_body_file
 from tapeway.core.cassette import cursors
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
@@ -179,7 +179,7 @@ class Editor:
         """A large body of a cassette, or None where it has none such."""
         if (file := self._seen.of(name).get(digest)) is not None:
             try:
-                await asyncio.to_thread(check, file)
+                await asyncio.to_thread(check_body_file, file)
             except StoreError:
                 pass
             else:
@@ -344,7 +344,7 @@ class Editor:
         async def work(cassette: CassetteIndex) -> None:
             if (keeper := self._store.capabilities.bodies) is None:
                 raise StoreError(f"the store {self._store.url} takes no large bodies")
-            self._bodies.add(name, await keeper.keep(name, pieces(file)))
+            self._bodies.add(name, await keeper.keep(name, body_pieces(file)))
 
         await self.claim(name)
         await self._cassettes.while_claimed(name, work)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tapeway.body_files import pieces
+from tapeway.body_files import body_pieces
 from tapeway.core.json_text import Pointer
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction
@@ -90,4 +90,4 @@ def _in_files(scanner: SecretScanner, item: AnyInteraction) -> Iterator[Finding]
         for name, message in (("request", item.request), ("response", item.response)):
             if message.file is not None:
                 place: Pointer = (name, "body_file")
-                yield from scanner.body(place, message.headers, pieces(message.file))
+                yield from scanner.body(place, message.headers, body_pieces(message.file))

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from tapeway.body_files import pieces
+from tapeway.body_files import body_pieces
 from tapeway.core.model.cassette import CassetteHead, Outline, Recording, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, large_bodies
 from tapeway.core.model.messages import BodyFile
@@ -199,7 +199,7 @@ class SharedEditor:
         """Store a large body that an interaction to come refers to; durable on return."""
         if (keeper := self._store.capabilities.bodies) is None:
             raise StoreError(f"the store {self._store.url} takes no large bodies")
-        self._bodies.add(name, await keeper.keep(name, pieces(file)))
+        self._bodies.add(name, await keeper.keep(name, body_pieces(file)))
 
     async def _append(
         self,

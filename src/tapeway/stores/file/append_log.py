@@ -18,7 +18,7 @@ from tapeway.stores.shared.durable_files import (
     write_all,
 )
 
-_DEED = "write the recording"
+_ACTION = "write the recording"
 
 
 class AppendLog:
@@ -88,10 +88,10 @@ class AppendLog:
                 sync_data(self._fd)
             except OSError:
                 self.poisoned = True
-            raise store_error(cause, self._place, _DEED) from cause
+            raise store_error(cause, self._place, _ACTION) from cause
         self.poisoned = True
-        said = cause.strerror or str(cause)
+        reason = cause.strerror or str(cause)
         raise StorePoisoned(
-            f"{self._place}: could not {_DEED} ({said}), so nothing more is acknowledged; "
+            f"{self._place}: could not {_ACTION} ({reason}), so nothing more is acknowledged; "
             "check the disk, then eject the cassette to write it anew"
         ) from cause

@@ -26,7 +26,7 @@ from tapeway.stores.shared.durable_files import (
     write_all,
 )
 
-_DEED = "write a large body"
+_ACTION = "write a large body"
 _DIGEST = re.compile(rb"[0-9a-f]{64}")
 _NAME = re.compile(r"sha256-[0-9a-f]{64}")
 _TEMPORARY = re.compile(r"\.[0-9a-f]{8}\.tmp")
@@ -49,7 +49,7 @@ class Draft:
                 os.close(self._assets)
                 raise
         except OSError as exc:
-            raise store_error(exc, self._place, _DEED) from exc
+            raise store_error(exc, self._place, _ACTION) from exc
 
     def write(self, pieces: Iterable[bytes]) -> None:
         """Durable on return, but for its name. Raises StoreError, and whatever `pieces` raises."""
@@ -59,11 +59,11 @@ class Draft:
             try:
                 write_all(self._fd, piece)
             except OSError as exc:
-                raise store_error(exc, self._place, _DEED) from exc
+                raise store_error(exc, self._place, _ACTION) from exc
         try:
             sync_data(self._fd)
         except OSError as exc:
-            raise store_error(exc, self._place, _DEED) from exc
+            raise store_error(exc, self._place, _ACTION) from exc
 
     def adopt(self) -> BodyFile:
         """Give it its name, durably. Where that is there already, it is the same body."""
@@ -74,7 +74,7 @@ class Draft:
                 os.rename(self._name, name, src_dir_fd=self._assets, dst_dir_fd=self._assets)
             sync_folder(self._assets)
         except OSError as exc:
-            raise store_error(exc, self._place, _DEED) from exc
+            raise store_error(exc, self._place, _ACTION) from exc
         return BodyFile(f"{self._place}/{name}", self._size, digest)
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from tapeway.stores.file.bodies import Draft
 from tapeway.stores.file.paths import Paths
 from tapeway.stores.file.snapshot import Snapshot
 from tapeway.stores.file.writer import CassetteWriter
-from tapeway.stores.shared.serialize import document_of, text_of
+from tapeway.stores.shared.serialize import document_of, serialize_cassette
 
 
 class FileCassette:
@@ -87,7 +87,7 @@ class FileCassette:
         """Put this in the place of everything there is."""
         documents = [document_of(each) for each in cassette.interactions]
         claim = self._claimed()
-        text = text_of(self._paths.serializer, cassette.head, documents)
+        text = serialize_cassette(self._paths.serializer, cassette.head, documents)
         for each in cassette.interactions:
             if isinstance(each, Interaction):
                 self.check(each)

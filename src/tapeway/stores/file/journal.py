@@ -34,7 +34,7 @@ from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.formats.fields import Document
 from tapeway.stores.shared.format_versions import pending_upgrades
-from tapeway.stores.shared.serialize import checked
+from tapeway.stores.shared.serialize import serialize_recording
 
 Upgrade = Callable[[Document], Document]
 """Turns the JSON of a line of one version into that of the next."""
@@ -249,6 +249,6 @@ def _content(document: Document) -> bytes:
 
 def payload_of(recording: Recording) -> bytes:
     """What the journal holds, checked. Raises StoreError like `document_of`, and for a credential."""
-    return checked(
+    return serialize_recording(
         recording, lambda document: payload(JournaledRecording(document, recording.supersedes))
     )

@@ -13,7 +13,7 @@ from tapeway.stores.file import snapshot
 from tapeway.stores.file.paths import Paths
 from tapeway.stores.file.snapshot import Snapshot
 from tapeway.stores.file.writer import CassetteWriter
-from tapeway.stores.shared.serialize import text_of
+from tapeway.stores.shared.serialize import serialize_cassette
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def rewrite(root: Path, name: str, change: Change) -> None:
         if changed is not None:
             claim.resume(now)
             head, documents = changed
-            claim.replace(text_of(paths.serializer, head, documents))
+            claim.replace(serialize_cassette(paths.serializer, head, documents))
     finally:
         claim.close()
 

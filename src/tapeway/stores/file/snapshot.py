@@ -26,7 +26,7 @@ from tapeway.stores.shared.recording_order import RecordingOrder
 T = TypeVar("T")
 
 _ATTEMPTS = 100
-_DEED = "read the cassette"
+_ACTION = "read the cassette"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def take(folder: int, paths: Paths, *, journal_size: int | None = None) -> Snaps
                 data = journal.data[:journal_size] if journal else None
                 return _snapshot(paths, file, data)
     except OSError as exc:
-        raise store_error(exc, paths.shown(paths.cassette), _DEED) from exc
+        raise store_error(exc, paths.shown(paths.cassette), _ACTION) from exc
     raise StoreError(f"{paths.shown(paths.cassette)} changes faster than it can be read: try again")
 
 
@@ -97,7 +97,7 @@ def settle(folder: int, paths: Paths) -> None:
     try:
         paths.settle(folder)
     except OSError as exc:
-        raise store_error(exc, paths.shown(paths.cassette), _DEED) from exc
+        raise store_error(exc, paths.shown(paths.cassette), _ACTION) from exc
 
 
 def digest_of(folder: int, paths: Paths) -> str | None:
@@ -106,7 +106,7 @@ def digest_of(folder: int, paths: Paths) -> str | None:
     try:
         file = read_file(folder, paths.cassette, place)
     except OSError as exc:
-        raise store_error(exc, place, _DEED) from exc
+        raise store_error(exc, place, _ACTION) from exc
     return _digest(file.data) if file else None
 
 
@@ -173,7 +173,7 @@ def _asset(folder: int, paths: Paths, digest: str) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as exc:
-        raise store_error(exc, place, _DEED) from exc
+        raise store_error(exc, place, _ACTION) from exc
     return content.data if content else None
 
 

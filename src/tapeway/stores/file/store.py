@@ -21,7 +21,7 @@ from tapeway.stores.file.cassette import FileCassette
 from tapeway.stores.file.journal import payload_of
 from tapeway.stores.file.paths import Paths, find_names
 from tapeway.stores.shared.durable_files import store_error
-from tapeway.stores.shared.serial_executor import SerialExecutor, outcome
+from tapeway.stores.shared.serial_executor import SerialExecutor, result_of
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class FileStore:
         opened = self._opened(name)
         await opened.lane.run(opened.cassette.claim)
         # Beside the lane: what takes seconds does not hold up other recordings.
-        return await outcome(self._pool.submit(partial(opened.cassette.keep, pieces)))
+        return await result_of(self._pool.submit(partial(opened.cassette.keep, pieces)))
 
     async def save(self, name: str, cassette: StoredCassette) -> None:
         opened = self._opened(name)
@@ -141,12 +141,12 @@ class FileStore:
         if self._closed:
             raise closed(self.url)
 
-    async def _apart(self, work: Callable[[], T], deed: str) -> T:
+    async def _apart(self, work: Callable[[], T], action: str) -> T:
         self._refuse_when_closed()
         try:
-            return await outcome(self._pool.submit(work))
+            return await result_of(self._pool.submit(work))
         except OSError as exc:
-            raise store_error(exc, str(self._root), deed) from exc
+            raise store_error(exc, str(self._root), action) from exc
 
 
 def _threads() -> ThreadPoolExecutor:
@@ -165,7 +165,7 @@ class _OpenCassette:
         done: Future[None] = Future()
         self._waiting.append((head, recording, done))
         self.lane.submit(self._write_waiting)
-        await outcome(done)
+        await result_of(done)
 
     def _write_waiting(self) -> None:
         payloads: list[bytes] = []

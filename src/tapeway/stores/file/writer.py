@@ -34,7 +34,7 @@ from tapeway.stores.shared.durable_files import (
     sync_folder,
     write_all,
 )
-from tapeway.stores.shared.serialize import text_of
+from tapeway.stores.shared.serialize import serialize_cassette
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class WriterLock:
         except BaseException:
             os.close(fd)
             raise
-        # Who holds it is only said in a message: a full disk may keep it out.
+        # Who holds it is only reason in a message: a full disk may keep it out.
         with suppress(OSError):
             os.ftruncate(fd, 0)
             write_all(fd, b"%d\n" % os.getpid())
@@ -166,7 +166,7 @@ class CassetteWriter:
             now = self._unedited()
             data = None
             if now.entries:
-                data = text_of(self._paths.serializer, now.parsed.head, now.documents())
+                data = serialize_cassette(self._paths.serializer, now.parsed.head, now.documents())
             self._replace(now, data)
 
     def replace(self, data: bytes) -> None:
@@ -234,8 +234,8 @@ class CassetteWriter:
             bodies.sweep(self.folder, self._paths, spared)
         except (OSError, StoreError) as exc:
             # Only room is lost, and the next time it is tried again.
-            said = exc.message if isinstance(exc, StoreError) else exc.strerror
-            log.warning("%s: unused bodies could not be removed: %s", self._file, said)
+            reason = exc.message if isinstance(exc, StoreError) else exc.strerror
+            log.warning("%s: unused bodies could not be removed: %s", self._file, reason)
 
     def _edited(self) -> CassetteEdited:
         journal = self._paths.shown(self._paths.journal)

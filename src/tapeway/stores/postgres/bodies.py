@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import islice
 from uuid import UUID, uuid4
 
-from tapeway.body_files import Temporary
+from tapeway.body_files import TemporaryFile
 from tapeway.core.model.cassette import TakenRecording
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile
@@ -61,7 +61,7 @@ class _PostgresDraft:
     """A body being written, with a local copy for the caller."""
 
     def __init__(self) -> None:
-        self.copy = Temporary(None)
+        self.copy = TemporaryFile(None)
         self.digest = hashlib.sha256()
         self.size = 0
         self.number = 0
@@ -80,7 +80,9 @@ class Bodies:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._fetched: weakref.WeakValueDictionary[str, Temporary] = weakref.WeakValueDictionary()
+        self._fetched: weakref.WeakValueDictionary[str, TemporaryFile] = (
+            weakref.WeakValueDictionary()
+        )
 
     async def keep(self, pieces: Iterable[bytes]) -> BodyFile:
         """A body, durable on return. It holds no connection while it waits for the next piece."""
@@ -137,8 +139,8 @@ class Bodies:
             self._fetched[file.digest] = fetched
         return replace(file, hold=fetched)
 
-    async def _fetch(self, file: BodyFile, where: str) -> Temporary:
-        temporary, number, size = Temporary(None), 0, 0
+    async def _fetch(self, file: BodyFile, where: str) -> TemporaryFile:
+        temporary, number, size = TemporaryFile(None), 0, 0
         digest = bytes.fromhex(file.digest)
         while size < file.size:
 

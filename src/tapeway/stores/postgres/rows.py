@@ -75,7 +75,11 @@ IN_HEX_ARRAY = "= ANY(ARRAY(SELECT decode(unnest({0}::text[]), 'hex')))"
 def head_values(head: CassetteHead) -> tuple[bytes, bytes, bytes]:
     """The columns of a head. Raises StoreError."""
     meta = columns.head_text(head).encode()
-    return columns.column(head.created_at).encode(), columns.column(head.run_id).encode(), meta
+    return (
+        columns.column_text(head.created_at).encode(),
+        columns.column_text(head.run_id).encode(),
+        meta,
+    )
 
 
 def head_of(row: DriverRow, where: str) -> CassetteHead:
@@ -102,4 +106,4 @@ def _recording_of(row: DriverRow, where: str) -> TakenRecording:
         raise CassetteCorrupt(
             f"{where}, interaction {index}: it is not what was recorded; restore it or remove it"
         )
-    return TakenRecording(columns.held_of(document.decode(), index, where), row["take"])
+    return TakenRecording(columns.interaction_of(document.decode(), index, where), row["take"])

@@ -112,7 +112,7 @@ class PostgresStore:
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
         """Concurrent recordings keep the order of their calls. Raises Fenced too."""
         instance = self._for_cassette(name)
-        text, lease = columns.text_of(recording), recording.lease
+        text, lease = columns.recording_text(recording), recording.lease
         await instance.background.run(self._append(instance, name, head, recording, text))
         if lease is not None:
             instance.announce_end(lease)
@@ -206,7 +206,7 @@ class PostgresStore:
         return await self._recordings(
             name,
             lambda session: queries.near(
-                session, name, columns.column(method), columns.column(path), limit
+                session, name, columns.column_text(method), columns.column_text(path), limit
             ),
         )
 

@@ -95,12 +95,15 @@ class CountChange:
 
 def numbered(items: Iterable[tuple[AnyInteraction, str]], index: int) -> list[Numbered]:
     """Interactions and their documents, numbered from `index` on."""
-    return [(at, item, columns.numbered(text, at)) for at, (item, text) in enumerate(items, index)]
+    return [
+        (at, item, columns.text_with_index(text, at))
+        for at, (item, text) in enumerate(items, index)
+    ]
 
 
 def brought_in(items: Iterable[AnyInteraction]) -> list[tuple[AnyInteraction, str]]:
     """Interactions with their documents. Raises StoreError for one that cannot be stored."""
-    return [(item, columns.brought_in(item)) for item in items]
+    return [(item, columns.imported_text(item)) for item in items]
 
 
 async def add(
@@ -108,7 +111,7 @@ async def add(
 ) -> None:
     """Add interactions in order, the first at `place`, with keys, bodies and counts."""
     change = CountChange()
-    interactions = [(index, columns.row_of(item, text, rules)) for index, item, text in items]
+    interactions = [(index, columns.columns_of(item, text, rules)) for index, item, text in items]
     await session.each(
         rows.INSERT,
         [
@@ -183,7 +186,7 @@ async def restate(session: Session, name: str, head: CassetteHead, where: str) -
     ):
         items = [each.item for each in rows.recordings_of(found, where)]
         await add_keys(
-            session, cassette, [(each.index, columns.row_of(each, "", rules)) for each in items]
+            session, cassette, [(each.index, columns.columns_of(each, "", rules)) for each in items]
         )
         after = items[-1].index
 
@@ -200,7 +203,7 @@ async def edit(session: Session, name: str, index: int, changed: AnyInteraction 
         await session.run(sql, cassette, index)
     if changed is not None:
         ((_, _, text),) = numbered(brought_in([changed]), index)
-        row = columns.row_of(changed, text, rules)
+        row = columns.columns_of(changed, text, rules)
         await session.run(
             rows.UPDATE, *rows.values_of(row, cassette, index, old["place"], old["take"])
         )
@@ -276,14 +279,14 @@ async def _add(
     change: CountChange,
 ) -> int:
     index, item = recording.interaction.index, recording.interaction
-    row = columns.row_of(item, text, rules)
+    row = columns.columns_of(item, text, rules)
     sql = f"{rows.INSERT} ON CONFLICT (cassette, number) DO NOTHING"
     while not await session.run(sql, *rows.values_of(row, cassette, index, place, take)):
         # The response is paid for: where another recording has this index, take the next one.
         next_one = await session.row(_NEXT, name)
         assert next_one is not None  # noqa: S101 - its place came from that row
         index = next_one["number"]
-        row = columns.row_of(item, columns.numbered(text, index), rules)
+        row = columns.columns_of(item, columns.text_with_index(text, index), rules)
     await add_keys(session, cassette, [(index, row)])
     await use_bodies(session, cassette, index, row)
     change.add(rows.source_of(row), len(row.text.encode()))

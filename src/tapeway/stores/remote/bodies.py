@@ -11,7 +11,7 @@ from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 
-from tapeway.body_files import Temporary, stream
+from tapeway.body_files import TemporaryFile, stream_body
 from tapeway.core.model.interaction import AnyInteraction, replace_large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreAway, closed
@@ -59,7 +59,7 @@ class RemoteBodies:
                 "Content-Type": "application/octet-stream",
                 "Content-Length": str(file.size),
             },
-            body=lambda: stream(file),
+            body=lambda: stream_body(file),
         )
         if answer != {"sha256": file.digest, "size": file.size}:
             raise unexpected(self._client.shown)
@@ -70,7 +70,7 @@ class RemoteBodies:
             item, lambda file: replace(file, hold=RemoteBodyFile(self, name, file))
         )
 
-    def fetch(self, name: str, file: BodyFile) -> Temporary:
+    def fetch(self, name: str, file: BodyFile) -> TemporaryFile:
         """A body's file. Raises CassetteCorrupt where it is gone, StoreError."""
         if (found := self._cached.get(file.digest)) is not None:
             return found
@@ -83,11 +83,11 @@ class RemoteBodies:
         except CancelledError:
             raise closed(self._client.shown) from None
 
-    def cache(self, file: BodyFile, temporary: Temporary) -> None:
+    def cache(self, file: BodyFile, temporary: TemporaryFile) -> None:
         """Keep a body here for a while."""
         self._cached.add(file.digest, temporary, file.size)
 
-    async def _download(self, name: str, file: BodyFile) -> Temporary:
+    async def _download(self, name: str, file: BodyFile) -> TemporaryFile:
         if (found := self._cached.get(file.digest)) is not None:
             return found
         client = self._client.another()
@@ -107,11 +107,11 @@ class RemoteBodies:
         return temporary
 
 
-class RemoteBodyFile(Temporary):
+class RemoteBodyFile(TemporaryFile):
     """A body that is downloaded when it is opened, unless it is still here from its upload."""
 
     def __init__(
-        self, bodies: RemoteBodies, name: str, file: BodyFile, own: Temporary | None = None
+        self, bodies: RemoteBodies, name: str, file: BodyFile, own: TemporaryFile | None = None
     ) -> None:
         self._bodies = bodies
         self._name = name
@@ -129,8 +129,8 @@ class RemoteBodyFile(Temporary):
             self._own = None
 
 
-async def _downloaded(client: RemoteClient, name: str, file: BodyFile) -> Temporary:
-    temporary, digest, size = Temporary(None), hashlib.sha256(), 0
+async def _downloaded(client: RemoteClient, name: str, file: BodyFile) -> TemporaryFile:
+    temporary, digest, size = TemporaryFile(None), hashlib.sha256(), 0
     async with client.pieces(f"{path_of(name)}/bodies/{file.digest}") as pieces:
         async for piece in pieces:
             digest.update(piece)

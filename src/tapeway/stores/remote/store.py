@@ -35,7 +35,7 @@ from tapeway.stores.remote.upload_queue import (
     RemoteRecording,
     UploadQueue,
 )
-from tapeway.stores.shared.serialize import checked, document_of, text_of
+from tapeway.stores.shared.serialize import document_of, serialize_cassette, serialize_recording
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ class RemoteStore:
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
         known, tasks = self._known_of(name), self._running()
-        text = checked(recording, dump)
+        text = serialize_recording(recording, dump)
         queue = self._queues.get(name)
         if queue is None:
             queue = self._queues[name] = UploadQueue(name, self._client, self._bodies, known)
@@ -140,7 +140,7 @@ class RemoteStore:
     async def save(self, name: str, cassette: StoredCassette) -> None:
         known = self._known_of(name)
         documents = [document_of(each) for each in cassette.interactions]
-        text_of(JSON, cassette.head, documents)
+        serialize_cassette(JSON, cassette.head, documents)
         if (queue := self._queues.get(name)) is not None:
             await queue.idle.wait()
         before = None

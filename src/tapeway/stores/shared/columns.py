@@ -14,7 +14,7 @@ from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
 from tapeway.formats.native import document
-from tapeway.stores.shared.serialize import checked
+from tapeway.stores.shared.serialize import serialize_recording
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,37 +37,37 @@ class InteractionColumns:
     bodies: tuple[str, ...] = ()
 
 
-def text_of(recording: Recording) -> str:
+def recording_text(recording: Recording) -> str:
     """The document of a recording, checked. Raises StoreError, also for a credential in it."""
-    return checked(recording, dump).decode()
+    return serialize_recording(recording, dump).decode()
 
 
-def brought_in(item: AnyInteraction) -> str:
+def imported_text(item: AnyInteraction) -> str:
     """The document of an interaction that others made. Raises StoreError."""
-    return checked(Recording(item), dump).decode()
+    return serialize_recording(Recording(item), dump).decode()
 
 
-def numbered(text: str, index: int) -> str:
+def text_with_index(text: str, index: int) -> str:
     """The document under another number."""
     return dump(document.numbered(index, _document(text))).decode()
 
 
-def row_of(item: AnyInteraction, text: str, under: Rules) -> InteractionColumns:
+def columns_of(item: AnyInteraction, text: str, under: Rules) -> InteractionColumns:
     """What is kept of an interaction with this document, found under these rules."""
     exchange = exchange_of(item)
     if exchange is None:
         return InteractionColumns(text, exchange=False)
     request, response = exchange.request, exchange.response
     files = [file for file in (request.file, response.file) if file is not None]
-    path, mark, query = column(request.target).partition("?")
+    path, mark, query = column_text(request.target).partition("?")
     inside = len(request.body) + sum([len(chunk.data) for chunk in response.chunks])
     return InteractionColumns(
         text,
         exchange=True,
         keys=tuple(dict.fromkeys(index_keys(exchange, under))),
-        route=column(request.route),
-        base=column(request.base),
-        method=column(request.method),
+        route=column_text(request.route),
+        base=column_text(request.base),
+        method=column_text(request.method),
         path=path,
         query=mark + query,
         weight=None if files else inside,
@@ -75,12 +75,12 @@ def row_of(item: AnyInteraction, text: str, under: Rules) -> InteractionColumns:
     )
 
 
-def column(text: str) -> str:
+def column_text(text: str) -> str:
     """A text as a column can hold it: what is no UTF-8 is escaped, the same way each time."""
     return escape_octets(text)
 
 
-def held_of(text: str, index: int, place: str) -> AnyInteraction:
+def interaction_of(text: str, index: int, place: str) -> AnyInteraction:
     """The interaction a document says. Raises CassetteCorrupt, naming the place."""
     try:
         return document.decode(_document(text), index)

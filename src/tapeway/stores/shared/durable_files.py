@@ -1,4 +1,4 @@
-"""Reading and writing files so that nothing is lost unnoticed.
+"""Reads and writes files so that nothing is lost unnoticed.
 
 Every file is opened relative to a folder's descriptor and never through a symbolic link, so that
 what was checked is what is used; every failure becomes an error that says what to do.
@@ -34,19 +34,19 @@ def is_full(exc: OSError) -> bool:
     return exc.errno in _FULL
 
 
-def store_error(exc: OSError, place: str, deed: str) -> StoreError:
-    """The error to raise for a failed deed such as "write the recording"."""
-    said = exc.strerror or str(exc)
+def store_error(exc: OSError, place: str, action: str) -> StoreError:
+    """The error to raise where an action such as "write the recording" failed."""
+    reason = exc.strerror or str(exc)
     if is_full(exc):
         return StoreFull(
-            f"{place}: no room to {deed} ({said}); free some, all that was acknowledged is kept"
+            f"{place}: no room to {action} ({reason}); free some, all that was acknowledged is kept"
         )
     if exc.errno == errno.EIO:
         return StorePoisoned(
-            f"{place}: the disk failed to {deed} ({said}); check the disk, then eject and go on"
+            f"{place}: the disk failed to {action} ({reason}); check the disk, then eject and go on"
         )
     advice = "check the permissions" if exc.errno in _FORBIDDEN else "see what holds it"
-    return StoreError(f"{place}: could not {deed} ({said}); {advice}", status=503)
+    return StoreError(f"{place}: could not {action} ({reason}); {advice}", status=503)
 
 
 def open_file(folder: int, name: str, flags: int, place: str) -> int:

@@ -5,7 +5,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 
-from tapeway.body_files import PIECE, Temporary
+from tapeway.body_files import PIECE, TemporaryFile
 from tapeway.core.model.messages import BodyFile
 
 _CACHED_BYTES = 256 * 1024 * 1024
@@ -23,9 +23,9 @@ def equal_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield bytes(waiting)
 
 
-def write_temporary(pieces: Iterable[bytes]) -> tuple[BodyFile, Temporary]:
+def write_temporary(pieces: Iterable[bytes]) -> tuple[BodyFile, TemporaryFile]:
     """A body in a temporary file, and that file. Raises StoreError, and what `pieces` raises."""
-    file, size, digest = Temporary(None), 0, hashlib.sha256()
+    file, size, digest = TemporaryFile(None), 0, hashlib.sha256()
     for piece in pieces:
         file.write(piece)
         digest.update(piece)
@@ -40,16 +40,16 @@ class TemporaryFileCache:
         self._max_bytes = max_bytes
         self._max_files = max_files
         self._guard = threading.Lock()
-        self._files: OrderedDict[str, tuple[Temporary, int]] = OrderedDict()
+        self._files: OrderedDict[str, tuple[TemporaryFile, int]] = OrderedDict()
 
-    def get(self, digest: str) -> Temporary | None:
+    def get(self, digest: str) -> TemporaryFile | None:
         with self._guard:
             if (found := self._files.get(digest)) is None:
                 return None
             self._files.move_to_end(digest)
             return found[0]
 
-    def add(self, digest: str, file: Temporary, size: int) -> None:
+    def add(self, digest: str, file: TemporaryFile, size: int) -> None:
         """Keep a file until later ones take its room."""
         with self._guard:
             self._files[digest] = file, size
@@ -66,10 +66,10 @@ class TemporaryFileCache:
         return sum(size for _, size in self._files.values()) > self._max_bytes
 
 
-class FetchedBody(Temporary):
+class FetchedBody(TemporaryFile):
     """A body that is fetched from its store when it is opened."""
 
-    def __init__(self, fetch: Callable[[], Temporary]) -> None:
+    def __init__(self, fetch: Callable[[], TemporaryFile]) -> None:
         self._fetch = fetch
 
     def open(self) -> int:

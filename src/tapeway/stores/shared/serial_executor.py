@@ -49,7 +49,7 @@ class SerialExecutor:
         return future
 
     async def run(self, work: Callable[[], T]) -> T:
-        return await outcome(self.submit(work))
+        return await result_of(self.submit(work))
 
     def _finish(self) -> None:
         # Before the result is told: who was waiting for it finds the lane idle.
@@ -66,7 +66,7 @@ class SerialExecutor:
             step()
 
 
-async def outcome(future: "Future[T]") -> T:
+async def result_of(future: "Future[T]") -> T:
     """The result of work in a thread; giving up waiting does not call it off.
 
     One step of the event loop: what `asyncio.shield` and `wrap_future` take are three.

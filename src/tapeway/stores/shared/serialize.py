@@ -32,7 +32,9 @@ def document_of(interaction: AnyInteraction) -> Document:
         raise StoreError(f"this cannot be kept in a cassette: {exc}") from exc
 
 
-def text_of(serializer: Serializer, head: CassetteHead, documents: Iterable[Document]) -> bytes:
+def serialize_cassette(
+    serializer: Serializer, head: CassetteHead, documents: Iterable[Document]
+) -> bytes:
     """The cassette's file. Raises StoreError for one that could not be read again."""
     try:
         check_json(head.meta, depth=_META)
@@ -43,7 +45,7 @@ def text_of(serializer: Serializer, head: CassetteHead, documents: Iterable[Docu
         raise StoreError("the cassette cannot be written: it holds what is no JSON") from exc
 
 
-def checked(recording: Recording, write: Callable[[Document], bytes]) -> bytes:
+def serialize_recording(recording: Recording, write: Callable[[Document], bytes]) -> bytes:
     """A recording's document as it is to be written, checked in the same way."""
     try:
         # One of another kind may have been numbered elsewhere.

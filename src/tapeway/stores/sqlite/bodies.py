@@ -13,7 +13,7 @@ from itertools import islice
 
 import apsw
 
-from tapeway.body_files import Temporary
+from tapeway.body_files import TemporaryFile
 from tapeway.core.model.interaction import AnyInteraction, replace_large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError
@@ -87,7 +87,7 @@ class BodyCache:
         """The interaction with large bodies that are read when they are opened."""
         return replace_large_bodies(item, self.with_handle)
 
-    def fetch(self, digest: str) -> Temporary:
+    def fetch(self, digest: str) -> TemporaryFile:
         """A body's file. Raises CassetteCorrupt where it is gone, StoreError."""
         if (found := self._cached.get(digest)) is not None:
             return found
@@ -108,8 +108,8 @@ class BodyCache:
         """The body, to be read when it is opened."""
         return replace(file, hold=FetchedBody(partial(self.fetch, file.digest)))
 
-    def _read(self, digest: str) -> tuple[Temporary, int]:
-        file, size = Temporary(self._scratch()), 0
+    def _read(self, digest: str) -> tuple[TemporaryFile, int]:
+        file, size = TemporaryFile(self._scratch()), 0
         try:
             with closing(self._connect()) as connection:
                 for (data,) in connection.execute(

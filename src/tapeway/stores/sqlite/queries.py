@@ -14,7 +14,7 @@ from tapeway.core.model.cassette import (
     TakenRecording,
 )
 from tapeway.errors import CassetteEdited
-from tapeway.stores.shared.columns import column, head_of, held_of
+from tapeway.stores.shared.columns import column_text, head_of, interaction_of
 from tapeway.stores.sqlite.bodies import BodyCache
 from tapeway.stores.sqlite.connection import rows, snapshot
 
@@ -152,7 +152,7 @@ class CassetteQueries:
         """The newest exchanges of a method and path, then the newest of others, within bounds."""
         with snapshot(connection):
             id_ = connection.execute("SELECT id FROM cassette WHERE name = ?", (name,)).get
-            wanted = (id_, column(method), column(path), limit)
+            wanted = (id_, column_text(method), column_text(path), limit)
             newest = dict(rows(connection, _NEAR, wanted))
             for number, weight in rows(connection, _NEWEST, (id_, limit)):
                 if len(newest) < limit:
@@ -240,7 +240,7 @@ class CassetteQueries:
         return [f"{self.path}: {problem}" for problem in found]
 
     def _found(self, name: str, number: int, take: int, text: str) -> TakenRecording:
-        item = held_of(text, number, self._where(name))
+        item = interaction_of(text, number, self._where(name))
         return TakenRecording(self.body_cache.with_bodies(item), take)
 
     def _found_cached(self, name: str, number: int, take: int, text: str) -> TakenRecording:
@@ -254,7 +254,7 @@ class CassetteQueries:
         return f"{self.path}, cassette '{name}'"
 
 
-_held = lru_cache(maxsize=CACHED)(held_of)
+_held = lru_cache(maxsize=CACHED)(interaction_of)
 
 
 def _within(newest: Iterable[tuple[int, int | None]]) -> Iterator[int]:

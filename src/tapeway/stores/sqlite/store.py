@@ -31,8 +31,8 @@ from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import StoreError, StoreFull, closed
 from tapeway.ports import Capabilities
-from tapeway.stores.shared.columns import brought_in
-from tapeway.stores.shared.serial_executor import outcome
+from tapeway.stores.shared.columns import imported_text
+from tapeway.stores.shared.serial_executor import result_of
 from tapeway.stores.sqlite import bodies, writes
 from tapeway.stores.sqlite.coordination import control, cursors, members
 from tapeway.stores.sqlite.location import StoreLocation
@@ -183,7 +183,7 @@ class SqliteStore:
         runtime = self._for_cassette(name)
         runtime.location.refuse_read_only()
         # In its own thread: a body that takes seconds to arrive must not hold up recordings.
-        file = await outcome(
+        file = await result_of(
             runtime.body_writers.submit(bodies.keep, runtime.writer.run_blocking, pieces)
         )
         return runtime.body_cache.with_handle(file)
@@ -243,7 +243,7 @@ class SqliteStore:
         if await runtime.read(partial(runtime.queries.outline, name), None) is None:
             return False
         item = None if changed is None else replace(changed, index=index)
-        text = "" if item is None else brought_in(item)
+        text = "" if item is None else imported_text(item)
         return await runtime.write(
             lambda transaction: writes.edit(transaction, name, index, item, text)
         )
@@ -404,4 +404,4 @@ class SqliteStore:
 
 
 def _with_texts(items: Sequence[AnyInteraction]) -> list[tuple[AnyInteraction, str]]:
-    return [(item, brought_in(item)) for item in items]
+    return [(item, imported_text(item)) for item in items]

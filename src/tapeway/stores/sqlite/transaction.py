@@ -11,7 +11,7 @@ from tapeway.core.cassette.index import index_keys
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, exchange_of, large_bodies
 from tapeway.errors import CassetteCorrupt
-from tapeway.stores.shared.columns import head_text, numbered, row_of, rules_of
+from tapeway.stores.shared.columns import columns_of, head_text, rules_of, text_with_index
 from tapeway.stores.sqlite.connection import immediate_transaction
 
 GRACE_S = 600
@@ -103,7 +103,7 @@ class WriteTransaction:
         self, cassette: CassetteRow, position: Position, item: AnyInteraction, text: str
     ) -> None:
         """Add an interaction with its keys, by the rules in force and by those to come."""
-        columns = row_of(item, text, rules_of(cassette.meta))
+        columns = columns_of(item, text, rules_of(cassette.meta))
         placed = (cassette.id, position.number, position.place, position.take, columns.exchange)
         asked = (columns.route, columns.base, columns.method, columns.path, columns.query)
         size = len(text) + sum([file.size for file in large_bodies(item)])
@@ -156,7 +156,7 @@ class WriteTransaction:
         ).fetchone()
         if taken is None:
             return wanted, text
-        return cassette.next, numbered(text, cassette.next)
+        return cassette.next, text_with_index(text, cassette.next)
 
     def touch(self, cassette_id: int) -> None:
         """Mark a cassette as changed."""

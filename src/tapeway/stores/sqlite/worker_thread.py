@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import apsw
 
-from tapeway.stores.shared.serial_executor import outcome
+from tapeway.stores.shared.serial_executor import result_of
 from tapeway.stores.sqlite.connection import store_error
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class WorkerThread:
         return self._executor.submit(self.run_here, work)
 
     async def run(self, work: Callable[[apsw.Connection], T]) -> T:
-        return await outcome(self.submit(work))
+        return await result_of(self.submit(work))
 
     def run_blocking(self, work: Callable[[apsw.Connection], T]) -> T:
         """The same from a thread that may block."""
@@ -81,7 +81,7 @@ class WorkerThread:
 
     async def close(self) -> None:
         """Finish the submitted work, then disconnect."""
-        await outcome(self._executor.submit(self.disconnect))
+        await result_of(self._executor.submit(self.disconnect))
         self._executor.shutdown()
 
     def _roll_back(self, connection: apsw.Connection) -> None:

@@ -12,8 +12,8 @@ import apsw
 
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.errors import CassetteEdited, StoreError, StoreFull, StorePoisoned, TapewayError
-from tapeway.stores.shared.columns import text_of
-from tapeway.stores.shared.serial_executor import outcome
+from tapeway.stores.shared.columns import recording_text
+from tapeway.stores.shared.serial_executor import result_of
 from tapeway.stores.sqlite import schema, writes
 from tapeway.stores.sqlite.connection import check_small, connect, leaves_disk_in_doubt
 from tapeway.stores.sqlite.location import StoreFileAbsent, StoreLocation
@@ -62,11 +62,11 @@ class RecordingWriter:
         done: Future[int] = Future()
         self._waiting.append(_Waiting(name, head, recording, done))
         self._thread.submit_unconnected(self._write_waiting)
-        return await outcome(done)
+        return await result_of(done)
 
     async def run(self, work: Callable[[WriteTransaction], T]) -> T:
         """The result of a transaction, once it is durable."""
-        return await outcome(self._thread.submit_unconnected(partial(self._write, work)))
+        return await result_of(self._thread.submit_unconnected(partial(self._write, work)))
 
     def run_blocking(self, work: Callable[[WriteTransaction], T]) -> T:
         """The same from a thread that may block."""
@@ -80,7 +80,7 @@ class RecordingWriter:
     async def recover(self) -> None:
         """After a failed sync: write all that was acknowledged to disk again. Raises StoreError."""
         if self.poisoned:
-            await outcome(self._thread.submit_unconnected(self._recover))
+            await result_of(self._thread.submit_unconnected(self._recover))
 
     async def close(self) -> None:
         await self._thread.close()
@@ -117,7 +117,7 @@ class RecordingWriter:
         while self._waiting:
             each = self._waiting.popleft()
             try:
-                taken.append((each, text_of(each.recording)))
+                taken.append((each, recording_text(each.recording)))
             except BaseException as exc:
                 each.done.set_exception(exc)
         if not taken:

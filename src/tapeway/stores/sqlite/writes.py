@@ -8,7 +8,7 @@ from tapeway.core.cassette.index import index_keys
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.interaction import AnyInteraction, exchange_of
 from tapeway.errors import Fenced
-from tapeway.stores.shared.columns import head_text, held_of, numbered, rules_of
+from tapeway.stores.shared.columns import head_text, interaction_of, rules_of, text_with_index
 from tapeway.stores.sqlite.connection import rows
 from tapeway.stores.sqlite.transaction import GRACE_S, CassetteRow, Position, WriteTransaction
 
@@ -66,7 +66,10 @@ def add_at_end(
         number = first + at
         position = Position(number, cassette.last_place + 1 + at, 0)
         transaction.put(
-            cassette, position, item, text if item.index == number else numbered(text, number)
+            cassette,
+            position,
+            item,
+            text if item.index == number else text_with_index(text, number),
         )
 
 
@@ -194,7 +197,7 @@ def rekey(
         (cassette_id, after, BATCH),
     )
     for id_, number, text in found:
-        exchange = exchange_of(held_of(text, number, transaction.path))
+        exchange = exchange_of(interaction_of(text, number, transaction.path))
         if exchange is not None:
             for each in index_keys(exchange, under):
                 connection.execute(
