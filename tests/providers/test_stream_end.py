@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tapeway.core.model.messages import Headers, ResponseHead, Verdict
 from tapeway.core.streams.end_marks import MAX_EVENT, EndDetector
 from tapeway.providers.api_call import ApiCall
-from tapeway.providers.stream_end import ending
+from tapeway.providers.stream_end import end_detector
 from tests.support.event_stream_frames import model_frame
 from tests.support.streams import CHAT, ERRORS, EVENT, FRAMES, NDJSON, SSE, STREAMS
 
@@ -25,7 +25,7 @@ def watch(
     headers: Headers = ((b"Content-Type", media), *more)
     model = "eu.anthropic.claude" if endpoint.startswith("invoke") else "m"
     call = ApiCall("any", endpoint, model, stream=True)
-    return ending(call, ResponseHead(status, headers=headers, framing="chunked"))
+    return end_detector(call, ResponseHead(status, headers=headers, framing="chunked"))
 
 
 def fed(made: EndDetector, *pieces: bytes) -> tuple[int, Verdict]:
@@ -143,8 +143,8 @@ def test_an_unknown_stream_needs_no_mark_but_the_one_clients_know_is_held_back()
     head = ResponseHead(200, headers=((b"content-type", SSE),), framing="chunked")
     body = CHAT + b'data: {"error": "only a field of its own"}\n\n'
 
-    assert fed(ending(None, head), body) == (len(body), "complete")
-    assert fed(ending(None, head), body + b"data: [DONE]\n\n") == (len(body), "marked")
+    assert fed(end_detector(None, head), body) == (len(body), "complete")
+    assert fed(end_detector(None, head), body + b"data: [DONE]\n\n") == (len(body), "marked")
     assert fed(watch("threads", SSE), body + b"data: [DONE]\n\n") == (len(body), "marked")
 
 
@@ -157,8 +157,8 @@ def test_the_last_byte_of_a_content_length_is_held_back() -> None:
     head = ResponseHead(200, length=5)
     call = ApiCall("openai", "chat.completions", "m", stream=False)
 
-    assert fed(ending(call, head), b"abc") == (3, "complete")
-    assert fed(ending(None, head), b"abc", b"de") == (4, "complete")
+    assert fed(end_detector(call, head), b"abc") == (3, "complete")
+    assert fed(end_detector(None, head), b"abc", b"de") == (4, "complete")
 
 
 def test_the_last_frame_of_other_models_is_unknown() -> None:
@@ -166,8 +166,8 @@ def test_the_last_frame_of_other_models_is_unknown() -> None:
     head = ResponseHead(200, headers=((b"content-type", FRAMES),), framing="chunked")
     body = model_frame({"generation": "x"})
 
-    assert fed(ending(call, head), body) == (len(body), "complete")
-    assert fed(ending(call, head), body, body[:-1])[1] == "truncated"
+    assert fed(end_detector(call, head), body) == (len(body), "complete")
+    assert fed(end_detector(call, head), body, body[:-1])[1] == "truncated"
 
 
 def test_bytes_that_are_no_frame_are_passed_on_and_no_complete_stream() -> None:

@@ -37,7 +37,7 @@ from tapeway.errors import (
 )
 from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
 from tapeway.providers.api_call import describe_call
-from tapeway.providers.stream_end import ending as end_of
+from tapeway.providers.stream_end import end_detector
 from tapeway.providers.usage import token_usage
 
 log = logging.getLogger(__name__)
@@ -199,7 +199,7 @@ class LiveCall:
         if (live.head.length or 0) > self._policy.max_body:
             raise too_large(self._policy.max_body)
         self._buffer = buffer = ResponseBuffer(live.head, scratch_of(self._store))
-        ending = end_of(self._call, live.head)
+        ending = end_detector(self._call, live.head)
         reader = self._send_head(buffer)
         async for chunk in live.chunks(self._policy.max_body):
             buffer.add(chunk)

@@ -17,7 +17,7 @@ from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import document, versions
 from tapeway.formats.native.document import (
-    CassetteDigest,
+    CassetteHasher,
     decode,
     document_digest,
     encode,
@@ -106,7 +106,7 @@ class _CopyDigests:
 
     def __init__(self, head: str, *, remember: bool) -> None:
         self.count = 0
-        self._whole = CassetteDigest(head)
+        self._whole = CassetteHasher(head)
         self._each: list[str] | None = [] if remember else None
 
     def add(self, digest: str) -> None:

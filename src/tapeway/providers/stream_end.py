@@ -50,13 +50,13 @@ _LAST_FRAMES: Mapping[str, str | None] = {
     "invoke-with-response-stream": None,
 }
 
-_LINES = frozenset(
+_JSON_LINES_TYPES = frozenset(
     {b"application/x-ndjson", b"application/ndjson", b"application/jsonl"}
     | {b"application/stream+json"}
 )
 
 
-def ending(call: ApiCall | None, head: ResponseHead) -> EndDetector:
+def end_detector(call: ApiCall | None, head: ResponseHead) -> EndDetector:
     """The detector for the end of the response with this head; without a stream, its length."""
     scanner, expected = _scanner(call, head) if 200 <= head.status < 300 else (None, False)
     coding = content_codings.content_coding(head.headers)
@@ -74,7 +74,7 @@ def _scanner(call: ApiCall | None, head: ResponseHead) -> tuple[EndScanner | Non
     if media == sse.MEDIA_TYPE:
         marks = _EVENTS.get(endpoint, _UNKNOWN)
         return sse.SseScanner(marks), marks not in (_GEMINI, _UNKNOWN)
-    if media in _LINES and endpoint in _LAST_LINES:
+    if media in _JSON_LINES_TYPES and endpoint in _LAST_LINES:
         return JsonLineScanner(*_LAST_LINES[endpoint]), True
     if media == aws_frames.MEDIA_TYPE and endpoint in _LAST_FRAMES:
         last = _LAST_FRAMES[endpoint]

@@ -194,7 +194,7 @@ def head_digest(head: CassetteHead) -> str:
     return hashlib.sha256(dump(root_fields(head))).hexdigest()
 
 
-class CassetteDigest:
+class CassetteHasher:
     """The digest of a cassette, computed from those of its head and interactions as they come.
 
     It depends on their content and order, and not on how they are numbered.
@@ -213,10 +213,10 @@ class CassetteDigest:
 
 def cassette_digest(head: str, digests: Iterable[str]) -> str:
     """The digest of a cassette, from that of its head and those of its interactions in order."""
-    whole = CassetteDigest(head)
+    hasher = CassetteHasher(head)
     for each in digests:
-        whole.add(each)
-    return whole.digest
+        hasher.add(each)
+    return hasher.digest
 
 
 def _indented(index: int, document: Document) -> bytes:
