@@ -65,7 +65,7 @@ async def test_the_file_lives_as_long_as_somebody_refers_to_it(tmp_path: Path) -
     another = copy.deepcopy(replace(file, digest="x"))
     del file
     assert open_files() == before + 1
-    assert another.hold is not None
+    assert another.handle is not None
     del another
 
     assert open_files() == before

@@ -77,7 +77,7 @@ class Spool:
     async def finish(self) -> BodyFile:
         """The body collected; its digest is not known yet. Raises StoreFull, StoreError."""
         await self._flush()
-        return BodyFile("", self.size, "", hold=self._file)
+        return BodyFile("", self.size, "", handle=self._file)
 
     async def _flush(self) -> None:
         data = b"".join(self._unwritten)
@@ -121,7 +121,7 @@ class BodyBuffer:
 
 def check_body_file(file: BodyFile) -> None:
     """Raise CassetteCorrupt where a body's file is gone or has another size."""
-    if isinstance(file.hold, TemporaryFile):
+    if isinstance(file.handle, TemporaryFile):
         return
     try:
         size = os.stat(file.path, follow_symlinks=False).st_size
@@ -182,8 +182,8 @@ async def with_body_in_memory(response: Response) -> Response:
 
 
 def _open(file: BodyFile) -> int:
-    if isinstance(file.hold, TemporaryFile):
-        return file.hold.open()
+    if isinstance(file.handle, TemporaryFile):
+        return file.handle.open()
     try:
         return os.open(file.path, _READ)
     except OSError as exc:

@@ -85,7 +85,7 @@ class ResponseBuffer:
         chunk_times = self._chunk_times
         if self.head.framing == "length":
             chunk_times = ChunkTimes([(chunk_times[-1][0], self.size)])
-        body = BodyFile("", self.size, "", hold=file)
+        body = BodyFile("", self.size, "", handle=file)
         return Response(
             self.head, (), latency_ms, file=body, chunk_times=chunk_times, verdict=verdict
         )

@@ -9,6 +9,7 @@ from tapeway.core.http.headers import (
     STORED_REQUEST_HEADERS,
     end_to_end,
     find_header,
+    media_type,
     stored_request_headers,
     unreadable,
 )
@@ -101,3 +102,18 @@ def test_a_field_that_cannot_be_carried_is_named() -> None:
 
 def test_what_was_read_shows_no_credential_when_printed() -> None:
     assert "0123456789abc" not in repr(headers.request_fields(EVERYTHING))
+
+
+@pytest.mark.parametrize(
+    ("content_type", "expected"),
+    [
+        (b"text/html", b"text/html"),
+        (b"Text/Event-Stream; charset=utf-8", b"text/event-stream"),
+        (b" application/json ;q=1", b"application/json"),
+        (b"", b""),
+    ],
+)
+def test_a_media_type_has_no_parameters_and_is_in_lower_case(
+    content_type: bytes, expected: bytes
+) -> None:
+    assert media_type(content_type) == expected

@@ -48,7 +48,7 @@ async def put_body(context: HandlerContext, call: PlainCall) -> BodyKept:
         await spool.add(chunk)
     file = await spool.finish()
     try:
-        await context.broker.editor.keep(name, BodyFile("", file.size, digest, hold=file.hold))
+        await context.broker.editor.keep(name, BodyFile("", file.size, digest, handle=file.handle))
     except CassetteCorrupt:
         raise AdminError(
             "the body does not have the digest in its path: nothing was stored",

@@ -57,15 +57,16 @@ class PartDigest:
 class BodyFile:
     """A body too large for memory: where its bytes lie, how many they are, their SHA-256 in hex.
 
-    `path` is empty where only that is known; `parts` is set for a multipart request.
+    `path` is empty where only size and digest are known, or where `handle` opens the body; `parts`
+    is set for a multipart request.
     """
 
     path: str
     size: int
     digest: str
     parts: tuple[PartDigest, ...] | None = None
-    hold: object = field(default=None, compare=False, repr=False)
-    """Keeps a temporary file from being deleted as long as somebody refers to it."""
+    handle: object = field(default=None, compare=False, repr=False)
+    """What opens the body, and keeps a temporary file from being deleted while anybody refers to it."""
 
 
 @dataclass(frozen=True, slots=True)

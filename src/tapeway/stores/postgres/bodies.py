@@ -97,7 +97,7 @@ class Bodies:
             await asyncio.shield(self._drop(upload))
             raise
         self._fetched[digest.hex()] = draft.copy
-        return BodyFile("", draft.size, digest.hex(), hold=draft.copy)
+        return BodyFile("", draft.size, digest.hex(), handle=draft.copy)
 
     async def find(self, name: str, digest: str, where: str) -> BodyFile | None:
         """A body that a recording of this cassette refers to. Raises CassetteCorrupt."""
@@ -137,7 +137,7 @@ class Bodies:
         if (fetched := self._fetched.get(file.digest)) is None:
             fetched = await self._fetch(file, where)
             self._fetched[file.digest] = fetched
-        return replace(file, hold=fetched)
+        return replace(file, handle=fetched)
 
     async def _fetch(self, file: BodyFile, where: str) -> TemporaryFile:
         temporary, number, size = TemporaryFile(None), 0, 0

@@ -48,7 +48,7 @@ class RemoteBodies:
         path_of(name)
         file, own = await asyncio.to_thread(write_temporary, pieces)
         await self.upload(name, file)
-        return replace(file, hold=RemoteBodyFile(self, name, file, own))
+        return replace(file, handle=RemoteBodyFile(self, name, file, own))
 
     async def upload(self, name: str, file: BodyFile) -> None:
         """Send a body for an interaction that is sent next."""
@@ -67,7 +67,7 @@ class RemoteBodies:
     def with_bodies(self, name: str, item: AnyInteraction) -> AnyInteraction:
         """The interaction with large bodies that are downloaded when they are opened."""
         return replace_large_bodies(
-            item, lambda file: replace(file, hold=RemoteBodyFile(self, name, file))
+            item, lambda file: replace(file, handle=RemoteBodyFile(self, name, file))
         )
 
     def fetch(self, name: str, file: BodyFile) -> TemporaryFile:
@@ -115,7 +115,7 @@ class RemoteBodyFile(TemporaryFile):
     ) -> None:
         self._bodies = bodies
         self._name = name
-        self._file = replace(file, hold=None)
+        self._file = replace(file, handle=None)
         self._own = own
 
     def open(self) -> int:

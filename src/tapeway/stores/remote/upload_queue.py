@@ -203,8 +203,8 @@ class UploadQueue:
                 raise unexpected(self._client.shown)
             self._known.add(item.index, remote, each.recording.supersedes, head)
             for file in large_bodies(item):
-                if isinstance(file.hold, RemoteBodyFile):
-                    file.hold.release()
+                if isinstance(file.handle, RemoteBodyFile):
+                    file.handle.release()
 
     async def _send_bodies(self, item: AnyInteraction) -> None:
         for file in large_bodies(item):

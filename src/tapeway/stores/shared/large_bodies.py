@@ -30,7 +30,7 @@ def write_temporary(pieces: Iterable[bytes]) -> tuple[BodyFile, TemporaryFile]:
         file.write(piece)
         digest.update(piece)
         size += len(piece)
-    return BodyFile("", size, digest.hexdigest(), hold=file), file
+    return BodyFile("", size, digest.hexdigest(), handle=file), file
 
 
 class TemporaryFileCache:

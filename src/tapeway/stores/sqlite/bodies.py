@@ -106,7 +106,7 @@ class BodyCache:
 
     def with_handle(self, file: BodyFile) -> BodyFile:
         """The body, to be read when it is opened."""
-        return replace(file, hold=FetchedBody(partial(self.fetch, file.digest)))
+        return replace(file, handle=FetchedBody(partial(self.fetch, file.digest)))
 
     def _read(self, digest: str) -> tuple[TemporaryFile, int]:
         file, size = TemporaryFile(self._scratch()), 0
