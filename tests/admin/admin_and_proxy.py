@@ -28,7 +28,7 @@ from tapeway.stores.memory import MemoryStore
 
 UPSTREAM = "http://service.invalid"
 MIB = 1024 * 1024
-_PATIENCE_S = 30.0
+_PATIENCE_S = 60.0
 """What never ends is a failure, not a hang."""
 
 

@@ -147,7 +147,7 @@ async def test_it_looks_by_itself_and_goes_on_when_it_cannot(
     file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("tapeway.engine.memory_cassettes.EVERY_S", 0.0)
-    async with serving(file) as broker, asyncio.timeout(10):
+    async with serving(file) as broker, asyncio.timeout(60):
         await replayed(broker)
         look, failed = broker.store.stat, 0
 

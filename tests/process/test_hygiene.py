@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from tests.process.counting_upstream import Upstream
-from tests.process.serving import COMMAND, Tapeway, address_of, free_ports, request
+from tests.process.serving import COMMAND, Tapeway, address_of, request
+from tests.support.ports import free_ports
 from tests.support.raw_client import RawClient
 
 STRICT = (sys.executable, "-X", "dev", "-W", "error", *COMMAND[1:])

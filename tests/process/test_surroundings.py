@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.serving import DEADLINE_S, Tapeway, free_ports, refused, request
+from tests.process.serving import DEADLINE_S, Tapeway, refused, request
+from tests.support.ports import free_ports
 from tests.support.raw_client import Answer, RawClient
 from tests.support.socket_upstream import OK, Peer
 from tests.upstream.certificate_authority import AUTHORITY, server

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.process.counting_upstream import Upstream
-from tests.process.serving import Tapeway, free_ports
+from tests.process.serving import Tapeway
+from tests.support.ports import free_ports
 from tests.support.raw_client import Answer
 
 

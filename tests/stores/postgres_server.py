@@ -9,7 +9,6 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -19,6 +18,8 @@ from pathlib import Path
 from typing import TypedDict
 
 import asyncpg  # type: ignore[import-untyped]
+
+from tests.support.ports import free_port
 
 PASSWORD = "synthetic-pass/word#1"  # needs encoding in a URL
 QUOTED = "synthetic-pass%2Fword%231"
@@ -35,7 +36,7 @@ class PostgresServer:
         self._user = _unprivileged()
         self._binaries = _executable(binaries, folder, self._user)
         self._data = folder / "data"
-        self.port = _free_port()
+        self.port = free_port()
         self._initialise()
 
     @property
@@ -212,12 +213,6 @@ def _executable(binaries: Path, folder: Path, user: str | None) -> Path:
                 shutil.copytree(each, folder / each.relative_to(packages), symlinks=True)
         return folder / binaries.relative_to(packages)
     return binaries
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _children(pid: int) -> list[int]:

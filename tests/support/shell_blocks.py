@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tests.support.markdown import ROOT
+from tests.support.ports import free_port
 
 UPSTREAM = "https://api.openai.com"
 
@@ -95,9 +95,3 @@ def background(
         process.wait(timeout=60)
         if process.stdout is not None:
             process.stdout.close()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -12,7 +12,7 @@ from tapeway.workers.messages import told
 from tapeway.workers.pipe import Channel, PipeReader
 from tapeway.workers.process import WorkerProcess, said
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.conversations.recorded_calls import CHAT, assistant, call, chat, user
 
 PATH = "/api/v1/cassettes/default/messages"
 HEAD = CassetteHead("then", "run")
-_PATIENCE_S = 30.0
+_PATIENCE_S = 60.0
 
 
 def held(*calls: Interaction) -> StoredCassette:

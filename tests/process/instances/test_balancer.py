@@ -14,9 +14,10 @@ import pytest
 
 from tests.process.counting_upstream import Upstream
 from tests.process.instances.shared_database import instances
-from tests.process.serving import DEADLINE_S, Tapeway, address_of, free_ports, request
+from tests.process.serving import DEADLINE_S, Tapeway, address_of, request
 from tests.stores.postgres_server import fresh
 from tests.support.markdown import blocks
+from tests.support.ports import free_ports
 from tests.support.raw_client import Answer, RawClient
 
 pytestmark = pytest.mark.slow

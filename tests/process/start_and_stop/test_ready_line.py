@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.process.counting_upstream import Upstream
-from tests.process.serving import Tapeway, free_ports
+from tests.process.serving import Tapeway
+from tests.support.ports import free_ports
 
 
 async def test_the_ready_line_says_where_it_serves_and_nothing_follows_it(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.process.counting_upstream import Upstream
-from tests.process.serving import FAILURE, Tapeway, address_of, free_ports, request
+from tests.process.serving import FAILURE, Tapeway, address_of, request
 from tests.process.strace import Trace
+from tests.support.ports import free_ports
 from tests.support.raw_client import Answer, RawClient
 
 DOCKER_S = 10

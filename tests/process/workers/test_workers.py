@@ -11,8 +11,9 @@ import pytest
 from aiohttp import ClientSession
 
 from tests.process.counting_upstream import Upstream
-from tests.process.serving import DEADLINE_S, FAILURE, USAGE, free_ports, refused
+from tests.process.serving import DEADLINE_S, FAILURE, USAGE, refused
 from tests.process.workers.worker_processes import Crew, makers
+from tests.support.ports import free_ports
 
 WORKERS = 4
 

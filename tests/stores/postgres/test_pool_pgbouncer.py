@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -17,6 +16,7 @@ from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.postgres_server import PASSWORD, QUOTED, PostgresServer, as_unprivileged, fresh
 from tests.stores.recordings import HEAD, indexes
 from tests.stores.shared_instances import WANTED, again, found_indexes, instances, key, stepped
+from tests.support.ports import free_port
 
 TIMEOUT_S = 60
 
@@ -34,9 +34,7 @@ def pooler(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def _running(program: str, folder: Path, server: PostgresServer) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     settings = folder / "pgbouncer.ini"
     settings.write_text(_settings(server.port, port, folder))
     (folder / "users").write_text(f'"tapeway" "{PASSWORD}"\n')

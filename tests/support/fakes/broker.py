@@ -117,7 +117,7 @@ async def recorded(*bodies: str, path: str = "/v1/x", route: str = "openai") -> 
 
 async def until(claim: Callable[[], object]) -> None:
     """Let the others go on, step by step, until a claim holds."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not claim():  # noqa: ASYNC110 - after which step it holds is what is tested
             await asyncio.sleep(0)
 

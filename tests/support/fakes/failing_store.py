@@ -29,7 +29,7 @@ class FakeStore(MemoryStore):
 
     async def reached(self, call: str, count: int = 1) -> None:
         """Wait until a call such as `append default` has come so many times."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.calls.count(call) < count:
                 self._came.clear()
                 await self._came.wait()

@@ -69,7 +69,7 @@ class FakeResponder:
 
     async def reached(self, count: int) -> None:
         """Wait until so many calls have come."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(self.asked) < count:
                 self._came.clear()
                 await self._came.wait()

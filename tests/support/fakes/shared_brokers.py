@@ -84,7 +84,7 @@ async def fleet(
 
 
 async def together(*works: "asyncio.Task[Served]") -> list[Served]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return list(await asyncio.gather(*works))
 
 

@@ -166,7 +166,7 @@ class InstanceStore(BitByBitStore):
 
     async def looked(self, count: int) -> None:
         """Wait until somebody has looked so many times who holds leases."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.calls["fences"] < count:
                 self._looked.clear()
                 await self._looked.wait()
