@@ -3,7 +3,7 @@
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -36,8 +36,6 @@ GUARD = web.AppKey("guard", AdminGuard)
 _LIVENESS = "/healthz"
 """Answers for this process alone, and waits for no other."""
 
-_PUBLIC_PATHS = frozenset(each.path for each in TABLE if each.public)
-
 
 def make_application(
     broker: Broker,
@@ -51,6 +49,7 @@ def make_application(
     clock: Callable[[], float] = time.monotonic,
     new_id: Callable[[], str] = lambda: f"tw-admin-{uuid.uuid4().hex[:12]}",
     heartbeat_s: float = 15.0,
+    operations: Sequence[Operation] = TABLE,
 ) -> web.Application:
     """The admin API of this broker.
 
@@ -67,25 +66,28 @@ def make_application(
         version=version,
         metrics=Metrics(broker, processes, version),
         counts=InteractionCounts(),
-        openapi=dump(document(TABLE, version, locked=guard.locked)),
+        openapi=dump(document(operations, version, locked=guard.locked)),
         heartbeat_s=heartbeat_s,
         processes=processes,
     )
+    public = frozenset(each.path for each in operations if each.public)
     application = web.Application(
-        middlewares=[_guard_and_translate_errors(guard, new_id)], client_max_size=MAX_BODY
+        middlewares=[_guard_and_translate_errors(guard, public, new_id)], client_max_size=MAX_BODY
     )
     application[GUARD] = guard
     application.on_response_prepare.append(_add_security_headers)
     application.on_shutdown.append(_close(journal))
-    _add_routes(application, context)
+    _add_routes(application, operations, context)
     return application
 
 
-def _guard_and_translate_errors(guard: AdminGuard, new_id: Callable[[], str]) -> Middleware:
+def _guard_and_translate_errors(
+    guard: AdminGuard, public: Collection[str], new_id: Callable[[], str]
+) -> Middleware:
     @web.middleware
     async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            guard.check(request, public=request.rel_url.raw_path in _PUBLIC_PATHS)
+            guard.check(request, public=request.rel_url.raw_path in public)
             _count_hop(request)
             return await handler(request)
         except web.HTTPException as exc:
@@ -115,9 +117,11 @@ def _count_hop(request: web.Request) -> None:
     HOPS.set(hops)
 
 
-def _add_routes(application: web.Application, context: HandlerContext) -> None:
+def _add_routes(
+    application: web.Application, operations: Sequence[Operation], context: HandlerContext
+) -> None:
     resources: dict[str, web.Resource] = {}
-    for each in TABLE:
+    for each in operations:
         if (resource := resources.get(each.path)) is None:
             resource = resources[each.path] = application.router.add_resource(each.path)
         for method in ("GET", "HEAD") if each.method == "GET" else (each.method,):

@@ -87,9 +87,11 @@ def _parse_json(text: bytes) -> Json:
         raise errors.explain(text, exc) from None
 
 
-def _loader(
+def loader(
     read: _Read, parse: _Parse = _parse_json, line_of: _LineOf = errors.line_of
 ) -> Callable[[bytes, CassetteHead], ImportedCassette]:
+    """The `load` of a format whose parsed value is read by `read`; faults get their line."""
+
     def load(text: bytes, fresh: CassetteHead) -> ImportedCassette:
         value = parse(text)
         try:
@@ -101,8 +103,8 @@ def _loader(
     return load
 
 
-_load_vcr_json = _loader(vcr.read)
-_load_vcr_yaml = _loader(vcr.read, vcr.parse, vcr.line_of)
+_load_vcr_json = loader(vcr.read)
+_load_vcr_yaml = loader(vcr.read, vcr.parse, vcr.line_of)
 
 
 def _load_vcr(text: bytes, fresh: CassetteHead) -> ImportedCassette:
@@ -157,19 +159,19 @@ JSONL = Format(
 
 FORMATS = (
     TAPEWAY,
-    Format("har", (".har",), har.recognises, _loader(har.read), _saver(har.write)),
+    Format("har", (".har",), har.recognises, loader(har.read), _saver(har.write)),
     VCR_JSON,
     VCR,
     Format(
         "interposition",
         (),
         interposition.recognises,
-        _loader(interposition.read),
+        loader(interposition.read),
         _saver(interposition.write),
     ),
     JSONL,
-    Format("dspy", (), dspy.recognises, _loader(dspy.read), _saver(dspy.write)),
-    Format("aimock", (), aimock.recognises, _loader(aimock.read), None),
-    Format("wiremock", (), wiremock.recognises, _loader(wiremock.read), None),
+    Format("dspy", (), dspy.recognises, loader(dspy.read), _saver(dspy.write)),
+    Format("aimock", (), aimock.recognises, loader(aimock.read), None),
+    Format("wiremock", (), wiremock.recognises, loader(wiremock.read), None),
 )
 """In the order in which `detect` asks them."""
