@@ -19,7 +19,7 @@ def asked(
     return Request(route, method, target, JSON, dump(body))
 
 
-def held(*requests: Request) -> list[Interaction]:
+def recordings_of(*requests: Request) -> list[Interaction]:
     """Recordings of these requests."""
     return [
         Interaction(index, request, Response(ResponseHead(200)))

@@ -15,13 +15,13 @@ from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.messages import Request
 from tapeway.server.miss_explainer import BUSY, FAILED, MOST_WAITING, Explainer
 from tests.core.keys import JSON
-from tests.core.requests import asked, chat, held
+from tests.core.requests import asked, chat, recordings_of
 from tests.support.fakes.broker import until
 
 
 def make_cassette(*requests: Request) -> CassetteIndex:
     return CassetteIndex(
-        "c", StoredCassette(CassetteHead("", "run"), tuple(held(*requests))), take=1
+        "c", StoredCassette(CassetteHead("", "run"), tuple(recordings_of(*requests))), take=1
     )
 
 
@@ -111,7 +111,7 @@ async def test_an_explanation_is_remembered_until_the_cassette_changes(counting:
         return counting.calls
 
     assert [await calls(), await calls()] == [1, 1]
-    recording = Recording(held(asked(), asked(chat("c")))[1])
+    recording = Recording(recordings_of(asked(), asked(chat("c")))[1])
     cassette.add(recording, request_key(recording.exchange.request), cassette.take)
     assert [await calls(), await calls()] == [2, 2]
     cassette.apply_rules(Rules(ignore=("body.user",)))

@@ -70,7 +70,7 @@ def make_cassette(meta: dict[str, Json], *requests: Request) -> CassetteIndex:
     return CassetteIndex("c", StoredCassette(CassetteHead("", "r", meta), tuple(held)), take=1)
 
 
-def turns(
+def replayed(
     cassette: CassetteIndex, asked: Request, repeats: Repeats | None = None
 ) -> list[int | None]:
     key = request_key(asked)
@@ -91,11 +91,16 @@ def turns(
 def test_a_cassette_repeats_as_its_meta_says(
     meta: dict[str, Json], expected: list[int | None]
 ) -> None:
-    assert turns(make_cassette(meta, ASKED, ASKED), ASKED) == expected
+    assert replayed(make_cassette(meta, ASKED, ASKED), ASKED) == expected
 
 
 def test_a_repeat_rule_that_is_asked_for_overrides_the_cassettes() -> None:
-    assert turns(make_cassette({"repeats": "miss"}, ASKED, ASKED), ASKED, "cycle") == [0, 1, 0, 1]
+    assert replayed(make_cassette({"repeats": "miss"}, ASKED, ASKED), ASKED, "cycle") == [
+        0,
+        1,
+        0,
+        1,
+    ]
 
 
 def test_under_first_the_same_spelling_comes_before_the_first_recording() -> None:
@@ -103,9 +108,9 @@ def test_under_first_the_same_spelling_comes_before_the_first_recording() -> Non
     third = replace(ASKED, body=b'{"a":1, "b":2}')
 
     assert request_key(ASKED) == request_key(RESPELLED) == request_key(third)
-    assert turns(cassette, RESPELLED) == [1, 1, 1, 1]
-    assert turns(cassette, ASKED) == [0, 0, 0, 0]
-    assert turns(cassette, third) == [0, 0, 0, 0]
+    assert replayed(cassette, RESPELLED) == [1, 1, 1, 1]
+    assert replayed(cassette, ASKED) == [0, 0, 0, 0]
+    assert replayed(cassette, third) == [0, 0, 0, 0]
     assert cassette.unused() == [2, 3]
 
 

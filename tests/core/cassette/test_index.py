@@ -30,8 +30,8 @@ def make_request(asked: str, route: str = "openai") -> Request:
     return Request(route, "GET", f"/{asked}")
 
 
-def make_interaction(index: int, asked: str, said: str = "", route: str = "openai") -> Interaction:
-    response = Response(ResponseHead(200), (ResponseChunk(said.encode()),))
+def make_interaction(index: int, asked: str, body: str = "", route: str = "openai") -> Interaction:
+    response = Response(ResponseHead(200), (ResponseChunk(body.encode()),))
     return Interaction(index, make_request(asked, route), response)
 
 
@@ -43,19 +43,19 @@ def make_cassette(*interactions: AnyInteraction, take: int = 1) -> CassetteIndex
     return CassetteIndex("c", StoredCassette(HEAD, interactions), take=take)
 
 
-def record(cassette: CassetteIndex, asked: str, said: str, *, replaces: bool = True) -> Recording:
-    interaction = make_interaction(0, asked, said)
+def record(cassette: CassetteIndex, asked: str, body: str, *, replaces: bool = True) -> Recording:
+    interaction = make_interaction(0, asked, body)
     recording = cassette.make_recording(interaction, key(asked), cassette.take, replaces=replaces)
     cassette.add(recording, key(asked), cassette.take)
     return recording
 
 
-def turns(cassette: CassetteIndex, asked: str, repeats: Repeats, count: int) -> list[int | None]:
+def replayed(cassette: CassetteIndex, asked: str, repeats: Repeats, count: int) -> list[int | None]:
     found = [cassette.next(key(asked), repeats) for _ in range(count)]
     return [None if each is None else each.index for each in found]
 
 
-def said(cassette: CassetteIndex) -> list[str]:
+def bodies(cassette: CassetteIndex) -> list[str]:
     return [each.response.body.decode() for each in cassette if isinstance(each, Interaction)]
 
 
@@ -71,15 +71,15 @@ def test_repeats_come_in_order_and_then_as_the_policy_says(
 ) -> None:
     cassette = make_cassette(*REPEATED)
 
-    assert turns(cassette, "a", repeats, 5) == expected
-    assert turns(cassette, "b", repeats, 1) == [5]
+    assert replayed(cassette, "a", repeats, 5) == expected
+    assert replayed(cassette, "b", repeats, 1) == [5]
 
 
 @pytest.mark.parametrize("repeats", get_args(Repeats))
 def test_a_request_that_is_not_recorded_has_no_cursor(repeats: Repeats) -> None:
     cassette = make_cassette(*REPEATED)
 
-    assert turns(cassette, "x", repeats, 3) == [None] * 3
+    assert replayed(cassette, "x", repeats, 3) == [None] * 3
     assert cassette.take.cursors == {}
     assert (key("x") in cassette, len(cassette.indexes(key("x")))) == (False, 0)
     assert (key("a") in cassette, len(cassette.indexes(key("a")))) == (True, 2)
@@ -88,19 +88,19 @@ def test_a_request_that_is_not_recorded_has_no_cursor(repeats: Repeats) -> None:
 def test_recordings_are_replayed_in_index_order_however_they_were_stored() -> None:
     cassette = make_cassette(*reversed(REPEATED))
 
-    assert turns(cassette, "a", "miss", 2) == [3, 8]
+    assert replayed(cassette, "a", "miss", 2) == [3, 8]
     assert [each.index for each in cassette] == [3, 5, 8]
 
 
 def test_a_new_take_begins_at_the_beginning_with_nothing_used() -> None:
     cassette = make_cassette(*REPEATED)
-    assert turns(cassette, "a", "miss", 3) == [3, 8, None]
+    assert replayed(cassette, "a", "miss", 3) == [3, 8, None]
     assert cassette.unused() == [5]
 
     cassette.start_take(2)
 
     assert cassette.unused() == [3, 5, 8]
-    assert turns(cassette, "a", "miss", 3) == [3, 8, None]
+    assert replayed(cassette, "a", "miss", 3) == [3, 8, None]
 
 
 def test_a_recording_gets_an_index_nobody_has_had() -> None:
@@ -128,7 +128,7 @@ def test_without_replacing_an_answer_is_appended() -> None:
     cassette = make_cassette(*REPEATED)
 
     assert record(cassette, "a", "new", replaces=False).supersedes == ()
-    assert turns(cassette, "a", "cycle", 3) == [8, 9, 3]
+    assert replayed(cassette, "a", "cycle", 3) == [8, 9, 3]
 
 
 def test_nothing_changes_before_a_recording_is_durable() -> None:
@@ -137,7 +137,7 @@ def test_nothing_changes_before_a_recording_is_durable() -> None:
     cassette.make_recording(make_interaction(0, "a"), key("a"), cassette.take, replaces=True)
 
     assert [each.index for each in cassette] == [3, 5, 8]
-    assert turns(cassette, "a", "miss", 3) == [3, 8, None]
+    assert replayed(cassette, "a", "miss", 3) == [3, 8, None]
 
 
 def test_after_a_recording_that_failed_the_next_replaces() -> None:
@@ -167,7 +167,7 @@ def test_a_recording_of_an_ended_take_replaces_nothing_of_a_later_one() -> None:
     cassette.add(late, key("a"), before)
 
     assert late.supersedes == ()
-    assert said(cassette) == ["", "of take 2", "late"]
+    assert bodies(cassette) == ["", "of take 2", "late"]
 
 
 def test_a_recording_counts_as_used_by_the_request_that_was_recorded() -> None:
@@ -175,8 +175,8 @@ def test_a_recording_counts_as_used_by_the_request_that_was_recorded() -> None:
     record(cassette, "a", "1", replaces=False)
 
     assert cassette.unused() == []
-    assert turns(cassette, "a", "miss", 1) == [None]
-    assert turns(cassette, "a", "last", 1) == [0]
+    assert replayed(cassette, "a", "miss", 1) == [None]
+    assert replayed(cassette, "a", "last", 1) == [0]
 
 
 def test_a_recording_of_an_ended_take_is_unused_in_the_next() -> None:
@@ -187,7 +187,7 @@ def test_a_recording_of_an_ended_take_is_unused_in_the_next() -> None:
     cassette.add(late, key("a"), before)
 
     assert cassette.unused() == [0]
-    assert turns(cassette, "a", "miss", 2) == [0, None]
+    assert replayed(cassette, "a", "miss", 2) == [0, None]
 
 
 def test_duplicates_are_recordings_of_the_same_request() -> None:
@@ -198,7 +198,7 @@ def test_duplicates_are_recordings_of_the_same_request() -> None:
 def test_everything_is_stored_or_what_was_touched_with_what_is_not_http() -> None:
     foreign = ForeignInteraction(4, {"kind": "tool"})
     cassette = make_cassette(*REPEATED, foreign)
-    turns(cassette, "a", "last", 1)
+    replayed(cassette, "a", "last", 1)
 
     def stored(*, touched_only: bool) -> list[int]:
         found = cassette.stored(touched_only=touched_only)
@@ -250,39 +250,39 @@ steps = st.lists(
 def test_a_cassette_behaves_as_plain_lists_would(
     done: list[tuple[str, str]], repeats: Repeats
 ) -> None:
-    cassette, lists, given_out = make_cassette(), dict[str, list[str]](), dict[str, int]()
+    cassette, lists, requests_counted = make_cassette(), dict[str, list[str]](), dict[str, int]()
     recorded: set[str] = set()
     for number, (step, what) in enumerate(done):
         held = lists.setdefault(what, [])
         match step:
             case "take":
                 cassette.start_take(number + 2)
-                given_out.clear()
+                requests_counted.clear()
                 recorded.clear()
             case "next":
                 found = cassette.next(key(what), repeats)
-                expected = _turn(held, given_out.get(what, 0), repeats)
+                expected = _expected(held, requests_counted.get(what, 0), repeats)
                 assert (found and found.response.body.decode()) == expected
-                given_out[what] = given_out.get(what, 0) + (expected is not None)
+                requests_counted[what] = requests_counted.get(what, 0) + (expected is not None)
             case _:
                 if step == "record" and what not in recorded:
                     held.clear()
                 record(cassette, what, str(number), replaces=step == "record")
                 held.append(str(number))
                 recorded.add(what)
-                given_out[what] = given_out.get(what, 0) + 1
-    assert sorted(said(cassette)) == sorted(each for held in lists.values() for each in held)
+                requests_counted[what] = requests_counted.get(what, 0) + 1
+    assert sorted(bodies(cassette)) == sorted(each for held in lists.values() for each in held)
     assert [each.index for each in cassette] == sorted(each.index for each in cassette)
 
 
-def _turn(held: list[str], turn: int, repeats: Repeats) -> str | None:
-    if held and repeats == "first":
-        return held[0]
-    if turn < len(held):
-        return held[turn]
-    if not held or repeats == "miss":
+def _expected(recorded: list[str], position: int, repeats: Repeats) -> str | None:
+    if recorded and repeats == "first":
+        return recorded[0]
+    if position < len(recorded):
+        return recorded[position]
+    if not recorded or repeats == "miss":
         return None
-    return held[-1] if repeats == "last" else held[turn % len(held)]
+    return recorded[-1] if repeats == "last" else recorded[position % len(recorded)]
 
 
 def operations(work: Callable[[], object]) -> int:
@@ -352,7 +352,9 @@ def header_cassette(*accepts: str) -> CassetteIndex:
     return CassetteIndex("c", StoredCassette(CassetteHead("", "run"), tuple(held)), take=1)
 
 
-def served(cassette: CassetteIndex, *accepts: str, repeats: Repeats = "last") -> list[int | None]:
+def replayed_for_headers(
+    cassette: CassetteIndex, *accepts: str, repeats: Repeats = "last"
+) -> list[int | None]:
     found = [
         cassette.next(
             request_key(request_accepting(accept)), repeats, asked=request_accepting(accept)
@@ -363,24 +365,34 @@ def served(cassette: CassetteIndex, *accepts: str, repeats: Repeats = "last") ->
 
 
 def test_the_nearest_unused_recording_comes_first() -> None:
-    assert served(header_cassette("a", "b", "a"), "b", "a", "a", "b") == [1, 0, 2, 1]
+    assert replayed_for_headers(header_cassette("a", "b", "a"), "b", "a", "a", "b") == [1, 0, 2, 1]
 
 
 def test_an_unused_recording_comes_before_a_nearer_used_one() -> None:
-    assert served(header_cassette("a", "b"), "a", "a", "a") == [0, 1, 0]
+    assert replayed_for_headers(header_cassette("a", "b"), "a", "a", "a") == [0, 1, 0]
 
 
 def test_recordings_with_equal_headers_are_replayed_in_order() -> None:
-    assert served(header_cassette("a", "a", "a"), "b", "b", "b", "b") == [0, 1, 2, 2]
+    assert replayed_for_headers(header_cassette("a", "a", "a"), "b", "b", "b", "b") == [0, 1, 2, 2]
 
 
 def test_used_up_recordings_miss_or_repeat() -> None:
-    assert served(header_cassette("a", "b"), "b", "b", "b", repeats="miss") == [1, 0, None]
-    assert served(header_cassette("a", "b", "b"), *"bbabbb", repeats="cycle")[3:] == [1, 2, 1]
+    assert replayed_for_headers(header_cassette("a", "b"), "b", "b", "b", repeats="miss") == [
+        1,
+        0,
+        None,
+    ]
+    assert replayed_for_headers(header_cassette("a", "b", "b"), *"bbabbb", repeats="cycle")[3:] == [
+        1,
+        2,
+        1,
+    ]
 
 
 def test_each_caller_cycles_through_its_own_recordings() -> None:
-    assert served(header_cassette("a", "b", "a", "b"), *"bbbaaabba", repeats="cycle") == [
+    assert replayed_for_headers(
+        header_cassette("a", "b", "a", "b"), *"bbbaaabba", repeats="cycle"
+    ) == [
         *(1, 3, 0, 2, 0, 2),
         *(1, 3, 0),
     ]
@@ -388,22 +400,22 @@ def test_each_caller_cycles_through_its_own_recordings() -> None:
 
 def test_a_later_recording_with_other_headers_makes_headers_count() -> None:
     cassette = header_cassette("a", "a")
-    assert served(cassette, "b") == [0]
+    assert replayed_for_headers(cassette, "b") == [0]
     cassette.add(Recording(recorded(2, "b")), request_key(request_accepting("b")), cassette.take)
     cassette.start_take(2)
 
-    assert served(cassette, "b", "a") == [2, 0]
+    assert replayed_for_headers(cassette, "b", "a") == [2, 0]
 
 
 def test_headers_stop_counting_once_the_recording_that_differed_is_replaced() -> None:
     cassette = header_cassette("a", "a", "b")
-    assert served(cassette, "b") == [2]
+    assert replayed_for_headers(cassette, "b") == [2]
     cassette.add(
         Recording(recorded(3, "a"), (2,)), request_key(request_accepting("a")), cassette.take
     )
     cassette.start_take(2)
 
-    assert served(cassette, "b", "b") == [0, 1]
+    assert replayed_for_headers(cassette, "b", "b") == [0, 1]
 
 
 def test_new_rules_reset_the_correlation_index() -> None:

@@ -10,7 +10,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor
-from tests.core.requests import asked, chat, held
+from tests.core.requests import asked, chat, recordings_of
 from tests.support.canary import canary
 
 
@@ -25,7 +25,7 @@ def explained(
 
 
 def test_the_nearest_recordings_and_a_rule_explain_a_miss() -> None:
-    recordings = held(asked(chat("a b c")), asked(chat("a b c d", temperature=1)))
+    recordings = recordings_of(asked(chat("a b c")), asked(chat("a b c d", temperature=1)))
 
     found = explained(asked(chat("a b c d", temperature=2)), recordings)
 
@@ -52,7 +52,9 @@ def test_the_nearest_recordings_and_a_rule_explain_a_miss() -> None:
 
 
 def test_at_most_three_recordings_and_a_few_differences_are_shown() -> None:
-    recordings = held(*(asked({f"f{at}-{each}": 1 for each in range(30)}) for at in range(4)))
+    recordings = recordings_of(
+        *(asked({f"f{at}-{each}": 1 for each in range(30)}) for at in range(4))
+    )
 
     found = explained(asked({}), recordings)
 
@@ -63,7 +65,7 @@ def test_at_most_three_recordings_and_a_few_differences_are_shown() -> None:
 
 
 def test_rules_in_force_apply() -> None:
-    recordings = held(asked(chat("a", user="x", n=1)))
+    recordings = recordings_of(asked(chat("a", user="x", n=1)))
 
     found = explained(asked(chat("a", user="y", n=2)), recordings, Rules(ignore=("body.n",)))
 
@@ -87,12 +89,12 @@ def test_an_empty_cassette_explains_nothing() -> None:
 def test_a_body_too_large_to_be_compared_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tapeway.core.misses.explanation.LARGEST", 10)
 
-    assert explained(asked("x" * 11), held(asked("x"))) == MissExplanation(note=TOO_LARGE)
+    assert explained(asked("x" * 11), recordings_of(asked("x"))) == MissExplanation(note=TOO_LARGE)
 
 
 def test_secrets_in_recordings_that_were_never_redacted_are_not_shown() -> None:
     key = canary()
-    recordings = held(asked({"a": f"with {key} in it", "b": 1}))
+    recordings = recordings_of(asked({"a": f"with {key} in it", "b": 1}))
     redactor = Redactor("salt", [Secret("api-key", key.encode())])
 
     found = explain(missed(asked({"a": "without", "b": 2})), recordings, NO_RULES, redactor.request)

@@ -10,7 +10,7 @@ from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.misses.nearest import LARGEST, nearest, request_differences
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request
-from tests.core.requests import asked, chat, held
+from tests.core.requests import asked, chat, recordings_of
 
 PROSE = " ".join(f"word{number}" for number in range(400))
 
@@ -24,7 +24,7 @@ def paths(recorded: Request, missed: Request, rules: Rules = NO_RULES) -> list[s
 
 
 def test_the_one_with_the_fewest_differences_comes_first() -> None:
-    recordings = held(
+    recordings = recordings_of(
         asked(chat("be brief", "one", "two")),
         asked(chat("be brief", "hello", temperature=1)),
         asked(chat("be brief", "hello there")),
@@ -35,7 +35,9 @@ def test_the_one_with_the_fewest_differences_comes_first() -> None:
 
 
 def test_of_two_with_one_difference_the_one_that_differs_less_comes_first() -> None:
-    recordings = held(asked(chat("write a poem about the sea")), asked(chat("add two and three")))
+    recordings = recordings_of(
+        asked(chat("write a poem about the sea")), asked(chat("add two and three"))
+    )
 
     assert found(asked(chat("add two and four")), recordings) == [1, 0]
 
@@ -43,14 +45,14 @@ def test_of_two_with_one_difference_the_one_that_differs_less_comes_first() -> N
 def test_a_word_in_a_long_text_is_found_among_texts_of_the_same_length() -> None:
     words = PROSE.split()
     texts = [" ".join(random.Random(seed).sample(words, len(words))) for seed in range(300)]
-    recordings = held(*(asked(chat(text)) for text in texts))
+    recordings = recordings_of(*(asked(chat(text)) for text in texts))
 
     assert found(asked(chat(texts[211].replace("word7 ", "WORD7 "))), recordings)[0] == 211
 
 
 def test_a_word_inserted_behind_a_common_beginning_is_found_among_thousands() -> None:
     texts = [f"{PROSE} {'lorem ipsum dolor ' * 40}{number:05d}" for number in range(2000)]
-    recordings = held(*(asked(chat(text)) for text in texts))
+    recordings = recordings_of(*(asked(chat(text)) for text in texts))
 
     missed = asked(chat(texts[1777].replace("word399 ", "word399 in between ")))
 
@@ -59,7 +61,7 @@ def test_a_word_inserted_behind_a_common_beginning_is_found_among_thousands() ->
 
 def test_one_parameter_is_found_among_thousands_without_a_body() -> None:
     targets = [f"/v1/files?page={number}&size=20" for number in range(3000)]
-    recordings = held(*(asked(method="GET", target=target) for target in targets))
+    recordings = recordings_of(*(asked(method="GET", target=target) for target in targets))
 
     missed = asked(method="GET", target="/v1/files?page=2777&size=30")
 
@@ -68,7 +70,7 @@ def test_one_parameter_is_found_among_thousands_without_a_body() -> None:
 
 def test_recordings_of_the_same_endpoint_are_preferred() -> None:
     missed = asked(chat("hello"))
-    recordings = held(
+    recordings = recordings_of(
         asked(chat("hello"), route="groq"),
         asked(chat("hello"), target="/v1/responses"),
         asked(chat("quite another")),
@@ -80,7 +82,7 @@ def test_recordings_of_the_same_endpoint_are_preferred() -> None:
 
 
 def test_a_query_does_not_make_another_endpoint() -> None:
-    recordings = held(
+    recordings = recordings_of(
         asked(method="GET", target="/v1/files?page=1&size=10"),
         asked(method="GET", target="/v1/files?page=2&size=20"),
         asked(method="GET", target="/v1/models"),
@@ -93,7 +95,7 @@ def test_a_query_does_not_make_another_endpoint() -> None:
 
 def test_a_rewritten_path_is_the_same_endpoint() -> None:
     rules = Rules(rewrite=(("/v1beta/", "/v1/"),))
-    recordings = held(asked(chat("a"), target="/v1/x"), asked(chat("b"), target="/v1/y"))
+    recordings = recordings_of(asked(chat("a"), target="/v1/x"), asked(chat("b"), target="/v1/y"))
 
     assert found(asked(chat("c"), target="/v1beta/y"), recordings, rules) == [1]
 
@@ -117,12 +119,12 @@ def test_an_empty_cassette_and_foreign_interactions_have_no_nearest_recording() 
 def test_bodies_too_large_to_be_read_are_not_compared() -> None:
     large = asked("x" * (LARGEST + 1))
 
-    assert found(asked(chat("a")), held(large)) == []
-    assert found(large, held(asked(chat("a")))) == []
+    assert found(asked(chat("a")), recordings_of(large)) == []
+    assert found(large, recordings_of(asked(chat("a")))) == []
 
 
 def test_large_bodies_are_compared_up_to_a_budget_and_three_in_any_case() -> None:
-    recordings = held(*(asked(chat("x" * 300_000 + str(number))) for number in range(9)))
+    recordings = recordings_of(*(asked(chat("x" * 300_000 + str(number))) for number in range(9)))
 
     assert len(found(asked(chat("x" * 300_000)), recordings)) == 3
 
@@ -136,7 +138,7 @@ BODIES: st.SearchStrategy[Json] = st.dictionaries(
 def test_an_equal_recording_is_always_first_and_the_result_depends_on_the_recordings_alone(
     bodies: list[Json], body: Json
 ) -> None:
-    missed, recordings = asked(body), held(*(asked(each) for each in bodies))
+    missed, recordings = asked(body), recordings_of(*(asked(each) for each in bodies))
     first = nearest(missed, recordings, NO_RULES)
 
     assert first == nearest(missed, list(recordings), NO_RULES)

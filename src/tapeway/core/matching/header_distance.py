@@ -22,14 +22,6 @@ _SCHEMES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Features:
-    """What is compared, as sets: the distance is the number of features only one request has."""
-
-    credentials: frozenset[tuple[str, ...]]
-    headers: frozenset[tuple[bytes, bytes]]
-
-
 @lru_cache(maxsize=512)
 def stored_credentials(
     headers: Headers, placeholder: Callable[[str, bytes], bytes]
@@ -43,12 +35,12 @@ def stored_credentials(
     for name, value in headers:
         lower = name.lower()
         if lower == b"cookie":
-            kept = "; ".join([_cookie(pair, placeholder) for pair in value.split(b";")])
+            text = "; ".join([_cookie(pair, placeholder) for pair in value.split(b";")])
         elif is_credential_header(lower):
-            kept = _field(lower.decode("latin-1"), value.strip(), placeholder)
+            text = _field(lower.decode("latin-1"), value.strip(), placeholder)
         else:
             continue
-        found.setdefault(lower.decode("latin-1"), []).append(kept)
+        found.setdefault(lower.decode("latin-1"), []).append(text)
     return tuple([(name, "; ".join(values)) for name, values in sorted(found.items())])
 
 
@@ -79,6 +71,14 @@ def nearest_by_headers(asked: Request, recordings: Iterable[Interaction]) -> lis
         elif distance == least:
             found.append(each)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Features:
+    """What is compared, as sets: the distance is the number of features only one request has."""
+
+    credentials: frozenset[tuple[str, ...]]
+    headers: frozenset[tuple[bytes, bytes]]
 
 
 def _distance(left: _Features, right: _Features) -> tuple[int, int]:
@@ -114,20 +114,18 @@ def _cookie(pair: bytes, placeholder: Callable[[str, bytes], bytes]) -> str:
     if not equals:
         name, content = b"", name
     label = name.strip().decode("latin-1")
-    kept = _placeholder_or_empty(label or "cookie", content.strip(b' "'), placeholder)
-    return f"{_printable(name)}={kept}" if equals else kept
+    text = _redacted(label or "cookie", content.strip(b' "'), placeholder)
+    return f"{_printable(name)}={text}" if equals else text
 
 
 def _field(name: str, value: bytes, placeholder: Callable[[str, bytes], bytes]) -> str:
     scheme, space, rest = value.partition(b" ")
     if space and scheme.lower() in _SCHEMES:
-        return f"{scheme.decode()} {_placeholder_or_empty(name, rest.strip(), placeholder)}"
-    return _placeholder_or_empty(name, value, placeholder)
+        return f"{scheme.decode()} {_redacted(name, rest.strip(), placeholder)}"
+    return _redacted(name, value, placeholder)
 
 
-def _placeholder_or_empty(
-    label: str, value: bytes, placeholder: Callable[[str, bytes], bytes]
-) -> str:
+def _redacted(label: str, value: bytes, placeholder: Callable[[str, bytes], bytes]) -> str:
     if not value or PLACEHOLDER.fullmatch(value):
         return value.decode("ascii")
     return placeholder(label, value).decode("ascii")
