@@ -63,8 +63,8 @@ def configure(
     logging.captureWarnings(True)
 
 
-def label(name: str, value: Value) -> None:
-    """Have every line of this process say this too, as `configure` set it up."""
+def add_field(name: str, value: Value) -> None:
+    """Add a field to every line that the handlers of `configure` write from now on."""
 
     def add(record: logging.LogRecord) -> bool:
         setattr(record, name, value)

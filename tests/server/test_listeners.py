@@ -4,7 +4,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from tapeway.errors import TapewayError
-from tapeway.server.listeners import adopted, listen, listen_together
+from tapeway.server.listeners import inherited_listener, listen, listen_shared
 
 
 def test_a_port_is_taken_from_the_moment_it_is_given_out() -> None:
@@ -35,7 +35,7 @@ def test_an_ipv6_address_stands_in_brackets_in_a_url() -> None:
     ("host", "said"),
     [
         ("192.0.2.1", "is not an address of this machine"),
-        ("no-such-host.invalid", "cannot be looked up"),
+        ("no-such-host.invalid", "does not resolve"),
     ],
 )
 def test_a_place_that_is_not_ours_is_named(host: str, said: str) -> None:
@@ -47,7 +47,7 @@ def test_a_place_that_is_not_ours_is_named(host: str, said: str) -> None:
 
 def test_several_listen_on_one_port_and_each_gets_some_of_the_connections() -> None:
     with ExitStack() as stack:
-        together = listen_together("--listen", "127.0.0.1", 0, 3)
+        together = listen_shared("--listen", "127.0.0.1", 0, 3)
         for each in together:
             stack.enter_context(closing(each.socket))
         places = {each.place for each in together}
@@ -63,23 +63,23 @@ def test_several_listen_on_one_port_and_each_gets_some_of_the_connections() -> N
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_port_that_several_share_is_taken_for_everybody_else(count: int) -> None:
     # Another tapeway with workers would get a part of the connections, and nobody would know.
-    together = listen_together("--listen", "127.0.0.1", 0, 2)
+    together = listen_shared("--listen", "127.0.0.1", 0, 2)
     with ExitStack() as stack:
         for each in together:
             stack.enter_context(closing(each.socket))
         with pytest.raises(TapewayError, match="taken by another process"):
-            listen_together("--listen", "127.0.0.1", together[0].port, count)
+            listen_shared("--listen", "127.0.0.1", together[0].port, count)
 
 
 def test_a_taken_port_is_not_shared() -> None:
     first = listen("--listen", "127.0.0.1", 0)
     with closing(first.socket), pytest.raises(TapewayError, match="taken by another process"):
-        listen_together("--listen", "127.0.0.1", first.port, 2)
+        listen_shared("--listen", "127.0.0.1", first.port, 2)
 
 
 def test_one_that_was_handed_over_knows_where_it_listens() -> None:
     listener = listen("--listen", "127.0.0.1", 0)
-    other = adopted(listener.socket.detach())
+    other = inherited_listener(listener.socket.detach())
     with closing(other.socket):
         assert other.url == listener.url
 

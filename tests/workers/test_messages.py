@@ -1,10 +1,17 @@
-"""What a worker tells, in plain values, onto the wire and back."""
+"""What a worker reports, encoded and decoded."""
 
 import pytest
 
 from tapeway.core.misses.miss import NearestRecording
 from tapeway.engine.journal import ServedRequest
-from tapeway.workers.messages import Frames, Value, WorkerMessages, pack, read, written
+from tapeway.workers.messages import (
+    FrameDecoder,
+    Value,
+    WorkerReport,
+    decode_report,
+    encode_frame,
+    encode_report,
+)
 
 ENTRY = ServedRequest(
     "tw-1", 1.5, "a/b", "openai", "POST", "/v1/x\udc80", "replayed", 200, 3, 0.25, b"\xffkey"
@@ -13,7 +20,7 @@ NEAR = NearestRecording(
     4, ({"path": "body.x", "recorded": [1, None], "requested": {"y": True}},), 2
 )
 VALUES: list[Value] = [
-    ("look", 7),
+    ("status", 7),
     None,
     {"a path": "/v1/x\udc80", "counts": [1, 2.5, True, None]},
     (b"\x00\xff" * 40_000, "", b""),
@@ -21,10 +28,10 @@ VALUES: list[Value] = [
 
 
 @pytest.mark.parametrize(
-    "message",
+    "report",
     [
-        WorkerMessages(12.25, ENTRY._replace(tokens=(1, 2, 3)), 0),
-        WorkerMessages(
+        WorkerReport(12.25, ENTRY._replace(tokens=(1, 2, 3)), 0),
+        WorkerReport(
             0.5,
             ENTRY._replace(
                 outcome="miss",
@@ -41,18 +48,18 @@ VALUES: list[Value] = [
     ],
     ids=["a hit", "a miss"],
 )
-def test_it_arrives_as_it_was_told(message: WorkerMessages) -> None:
-    (value,) = Frames().feed(pack(written(message)))
-    found = read(value)
+def test_a_report_is_decoded_as_it_was_encoded(report: WorkerReport) -> None:
+    (value,) = FrameDecoder().feed(encode_frame(encode_report(report)))
+    found = decode_report(value)
 
-    assert found == message
+    assert found == report
     assert type(found.served) is ServedRequest
     assert {type(each) for each in found.served.nearest} <= {NearestRecording}
 
 
 @pytest.mark.parametrize("piece", [1, 3, 4096, 1_000_000])
-def test_values_come_out_as_they_went_in_however_the_stream_was_cut(piece: int) -> None:
-    stream, frames = b"".join(map(pack, VALUES)), Frames()
+def test_values_are_the_same_wherever_chunks_end(piece: int) -> None:
+    stream, frames = b"".join(map(encode_frame, VALUES)), FrameDecoder()
     found: list[Value] = []
     for start in range(0, len(stream), piece):
         found += frames.feed(stream[start : start + piece])
@@ -60,7 +67,7 @@ def test_values_come_out_as_they_went_in_however_the_stream_was_cut(piece: int) 
     assert found == VALUES
 
 
-def test_a_value_that_was_cut_by_the_end_of_its_process_does_not_come_out() -> None:
-    frames = Frames()
+def test_a_frame_that_its_process_did_not_finish_is_left_out() -> None:
+    frames = FrameDecoder()
 
-    assert frames.feed(pack("whole") + pack("cut")[:-1]) == ["whole"]
+    assert frames.feed(encode_frame("whole") + encode_frame("cut")[:-1]) == ["whole"]

@@ -1,4 +1,4 @@
-"""The pipe between two processes, at both of its ends."""
+"""The pipe and the channel between two processes, at both ends."""
 
 import asyncio
 import logging
@@ -21,17 +21,17 @@ def entry(number: int) -> ServedRequest:
 
 
 class Pipe:
-    """Both ends, a clock that counts, and what a worker knows besides."""
+    """Both ends, a clock that counts, and the worker's number of connections."""
 
     def __init__(self) -> None:
         read_end, self.write_end = os.pipe()
-        self.inlet = PipeReader(read_end)
+        self.reader = PipeReader(read_end)
         self.connections = 0
         self.hinted = asyncio.Event()
         self.hints = 0
         self.opened: list[int] = []
         self._now = 0.0
-        self.outlet = PipeWriter(
+        self.writer = PipeWriter(
             self.write_end,
             clock=self._tick,
             connections=lambda: self.connections,
@@ -46,8 +46,8 @@ class Pipe:
         self.hints += 1
         self.hinted.set()
 
-    def told(self) -> list[object]:
-        found = self.inlet.read()
+    def read(self) -> list[object]:
+        found = self.reader.read()
         self.opened += [each.connections for each in found]
         return [each.served for each in found]
 
@@ -56,81 +56,81 @@ class Pipe:
 async def pipe() -> AsyncIterator[Pipe]:
     made = Pipe()
     yield made
-    made.inlet.close()
+    made.reader.close()
     os.close(made.write_end)
 
 
-async def test_what_was_told_can_be_read_at_once(pipe: Pipe) -> None:
-    pipe.outlet.add(entry(1))
+async def test_an_entry_can_be_read_at_once(pipe: Pipe) -> None:
+    pipe.writer.add(entry(1))
 
-    assert pipe.told() == [entry(1)]
-    assert pipe.told() == []
+    assert pipe.read() == [entry(1)]
+    assert pipe.read() == []
 
 
-async def test_it_is_read_to_the_end_when_the_worker_is_no_more(pipe: Pipe) -> None:
-    pipe.outlet.add(entry(1))
+async def test_complete_frames_can_be_read_after_the_worker_has_ended(pipe: Pipe) -> None:
+    pipe.writer.add(entry(1))
     os.write(pipe.write_end, b"\x00\x00\x10\x00half of what it was about to tell")
     os.dup2(os.open(os.devnull, os.O_WRONLY), pipe.write_end)
 
-    assert pipe.told() == [entry(1)]
+    assert pipe.read() == [entry(1)]
 
 
-async def test_connections_are_told_with_all_else(pipe: Pipe) -> None:
+async def test_each_report_has_the_number_of_connections(pipe: Pipe) -> None:
     for pipe.connections in (0, 1, 3):
-        pipe.outlet.add(entry(0))
-    pipe.told()
+        pipe.writer.add(entry(0))
+    pipe.read()
 
     assert pipe.opened == [0, 1, 3]
 
 
-async def test_that_there_is_something_to_read_is_said_once_for_many(pipe: Pipe) -> None:
+async def test_one_hint_is_sent_for_many_entries(pipe: Pipe) -> None:
     for number in range(50):
-        pipe.outlet.add(entry(number))
+        pipe.writer.add(entry(number))
     assert pipe.hints == 0
     async with asyncio.timeout(DEADLINE_S):
         await pipe.hinted.wait()
 
     assert pipe.hints == 1
-    assert len(pipe.told()) == 50
+    assert len(pipe.read()) == 50
 
 
-async def test_what_has_no_room_in_the_pipe_waits_and_keeps_its_order(pipe: Pipe) -> None:
+async def test_entries_that_a_full_pipe_cannot_take_are_written_later_in_order(pipe: Pipe) -> None:
     count = 10_000
     for number in range(count):
-        pipe.outlet.add(entry(number))
-    found = pipe.told()
+        pipe.writer.add(entry(number))
+    found = pipe.read()
     assert len(found) < count
     async with asyncio.timeout(DEADLINE_S):
         while len(found) < count:
             await asyncio.sleep(0)
-            found += pipe.told()
+            found += pipe.read()
 
     assert found == [entry(number) for number in range(count)]
 
 
-async def test_what_nobody_reads_does_not_fill_the_memory(
+async def test_a_reader_that_does_not_read_cannot_fill_the_memory(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(worker_pipe, "_MOST_WAITING", 1000)
+    monkeypatch.setattr(worker_pipe, "_MAX_BUFFERED", 1000)
     with caplog.at_level(logging.ERROR):
         for number in range(10_000):
-            pipe.outlet.add(entry(number))
-    found = pipe.told()
-    pipe.outlet.flush()
-    found += pipe.told()
+            pipe.writer.add(entry(number))
+    found = pipe.read()
+    pipe.writer.flush()
+    found += pipe.read()
 
     assert found == [entry(number) for number in range(len(found))]
     assert len(found) < 10_000
     assert [each.getMessage() for each in caplog.records] == [
-        "requests are missing in the journal: the process that keeps it does not read"
+        "the supervisor does not read: requests are missing in the journal"
     ]
 
 
-async def test_nothing_is_raised_when_nobody_will_ever_read(pipe: Pipe) -> None:
-    os.dup2(os.open(os.devnull, os.O_RDONLY), pipe.inlet.fileno())
+async def test_nothing_is_raised_when_the_reader_is_gone(pipe: Pipe) -> None:
+    os.dup2(os.open(os.devnull, os.O_RDONLY), pipe.reader.fileno())
     for number in range(3):
-        pipe.outlet.add(entry(number))
-    pipe.outlet.flush()
+        pipe.writer.add(entry(number))
+    pipe.writer.flush()
 
 
 @pytest.fixture
@@ -141,18 +141,20 @@ async def ends() -> AsyncIterator[tuple[Channel, Channel]]:
     two.close()
 
 
-async def test_it_is_heard_in_the_order_it_was_said(ends: tuple[Channel, Channel]) -> None:
+async def test_values_are_received_in_the_order_they_were_sent(
+    ends: tuple[Channel, Channel],
+) -> None:
     one, two = ends
-    said = [("answer", number, "x" * 10_000) for number in range(50)]
+    sent = [("answer", number, "x" * 10_000) for number in range(50)]
     async with asyncio.timeout(DEADLINE_S):
-        for each in said:
+        for each in sent:
             one.send(each)
-        heard = [await two.receive() for _ in said]
+        received = [await two.receive() for _ in sent]
 
-    assert heard == said
+    assert received == sent
 
 
-async def test_the_last_words_are_heard_and_then_that_nobody_is_there(
+async def test_values_sent_before_closing_are_received_and_then_eof(
     ends: tuple[Channel, Channel],
 ) -> None:
     one, two = ends

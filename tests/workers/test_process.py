@@ -1,4 +1,4 @@
-"""A worker, seen from above."""
+"""A worker process, as the supervisor sees it."""
 
 import asyncio
 import os
@@ -8,16 +8,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tapeway.errors import ConfigError, StoreAway, TapewayError
-from tapeway.workers.messages import told
+from tapeway.workers.messages import encode_error
 from tapeway.workers.pipe import Channel, PipeReader
-from tapeway.workers.process import WorkerProcess, said
+from tapeway.workers.process import WorkerProcess, describe_exit
 
 DEADLINE_S = 60.0
 
 
 @pytest.fixture
-async def hand() -> AsyncIterator[tuple[WorkerProcess, Channel]]:
-    """One whose process has nothing to say, and the end where a test says it."""
+async def worker() -> AsyncIterator[tuple[WorkerProcess, Channel]]:
+    """A worker whose process does nothing, and the end of its channel for the test."""
     ours, theirs = [await Channel.over(each) for each in socket.socketpair()]
     process = await asyncio.create_subprocess_exec("true")
     read_end, write_end = os.pipe()
@@ -37,67 +37,73 @@ async def hand() -> AsyncIterator[tuple[WorkerProcess, Channel]]:
         (StoreAway("the database does not answer"), TapewayError),
     ],
 )
-async def test_what_kept_it_from_serving_is_raised_as_what_it_was(
-    hand: tuple[WorkerProcess, Channel], error: TapewayError, kind: type[TapewayError]
+async def test_an_error_that_kept_it_from_serving_is_raised_with_its_type(
+    worker: tuple[WorkerProcess, Channel], error: TapewayError, kind: type[TapewayError]
 ) -> None:
-    hand[1].send(("failed", *told(error)))
+    worker[1].send(("failed", *encode_error(error)))
     with pytest.raises(kind) as raised:
-        await hand[0].ready()
+        await worker[0].ready()
 
     assert type(raised.value) is kind
-    assert told(raised.value) == told(error)
-    assert not hand[0].serving
+    assert encode_error(raised.value) == encode_error(error)
+    assert not worker[0].serving
 
 
-async def test_one_that_ends_before_it_serves_has_not_begun(
-    hand: tuple[WorkerProcess, Channel],
+async def test_ending_before_it_serves_is_an_error(
+    worker: tuple[WorkerProcess, Channel],
 ) -> None:
-    hand[1].close()
+    worker[1].close()
     with pytest.raises(TapewayError, match="worker 3 ended before it served"):
-        await hand[0].ready()
+        await worker[0].ready()
 
 
-async def test_whoever_waits_for_its_answer_is_told_when_it_is_gone(
-    hand: tuple[WorkerProcess, Channel],
+async def test_questions_return_when_it_is_gone(
+    worker: tuple[WorkerProcess, Channel],
 ) -> None:
-    found, theirs = hand
+    found, theirs = worker
     theirs.send(("ready",))
     await found.ready()
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(found.attend(lambda: None))
-        asking = [tasks.create_task(found.look()), tasks.create_task(found.quiet("c"))]
-        assert await theirs.receive() == ("look", 1)
+        tasks.create_task(found.receive(lambda: None))
+        asking = [
+            tasks.create_task(found.update_status()),
+            tasks.create_task(found.wait_for_recordings("c")),
+        ]
+        assert await theirs.receive() == ("status", 1)
         theirs.close()
         await asyncio.wait(asking)
-    await found.look()
+    await found.update_status()
 
     assert not found.serving
 
 
-async def test_its_answers_come_to_who_asked(hand: tuple[WorkerProcess, Channel]) -> None:
-    found, theirs = hand
+async def test_answers_go_to_their_questions(worker: tuple[WorkerProcess, Channel]) -> None:
+    found, theirs = worker
     theirs.send(("ready",))
     await found.ready()
     hinted = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(found.attend(hinted.set))
-        quiet = tasks.create_task(found.quiet("c"))
-        look = tasks.create_task(found.look())
-        assert [await theirs.receive() for _ in range(2)] == [("quiet", 1, "c"), ("look", 2)]
+        tasks.create_task(found.receive(hinted.set))
+        waiting = tasks.create_task(found.wait_for_recordings("c"))
+        status = tasks.create_task(found.update_status())
+        assert [await theirs.receive() for _ in range(2)] == [
+            ("wait_for_recordings", 1, "c"),
+            ("status", 2),
+        ]
         theirs.send(("answer", 2, (5, ("away", "store_unreachable", 503))))
-        await look
-        assert not quiet.done()
+        await status
+        assert not waiting.done()
         theirs.send(("answer", 1, None))
-        await quiet
+        await waiting
         theirs.send(("hint",))
         await hinted.wait()
         theirs.close()
 
-    assert found.standing.in_flight == 5
-    assert found.standing.trouble == ("away", "store_unreachable", 503)
+    assert found.status.in_flight == 5
+    assert found.status.error == ("away", "store_unreachable", 503)
 
 
-def test_how_one_ended_is_said_in_words() -> None:
-    assert said(1) == "ended with exit code 1"
-    assert said(-9) == "was killed by SIGKILL"
-    assert said(-77) == "was killed by signal 77"
+def test_an_exit_code_is_described_in_words() -> None:
+    assert describe_exit(1) == "ended with exit code 1"
+    assert describe_exit(-9) == "was killed by SIGKILL"
+    assert describe_exit(-77) == "was killed by signal 77"

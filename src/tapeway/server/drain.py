@@ -1,7 +1,4 @@
-"""Waiting for somebody outside, which the end of the process breaks off.
-
-How a process hears that it is to stop.
-"""
+"""Stopping a process: the signals that start it, and the waits that it aborts."""
 
 import asyncio
 import os
@@ -11,62 +8,61 @@ from contextlib import asynccontextmanager
 
 from tapeway.errors import Draining
 
-STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class OpenWaits:
-    """All that waits at the time."""
+    """Waits for clients and upstreams that a stop can abort, all at once."""
 
     def __init__(self) -> None:
-        self._open: set[asyncio.Timeout] = set()
-        self._over = False
+        self._timeouts: set[asyncio.Timeout] = set()
+        self._aborted = False
 
     @asynccontextmanager
     async def wait(self) -> AsyncIterator[None]:
-        """What is done inside raises Draining when it is broken off, even before it begins."""
-        limit = asyncio.timeout(0 if self._over else None)
+        """Run the block; raises Draining when it is aborted, even before it begins."""
+        timeout = asyncio.timeout(0 if self._aborted else None)
         try:
-            async with limit:
-                self._open.add(limit)
+            async with timeout:
+                self._timeouts.add(timeout)
                 yield
         except TimeoutError:
-            if not limit.expired():
+            if not timeout.expired():
                 raise
             raise Draining(
-                "tapeway is stopping and broke this request off; nothing was stored"
+                "tapeway is stopping and aborted this request; nothing was stored"
             ) from None
         finally:
-            self._open.discard(limit)
+            self._timeouts.discard(timeout)
 
     def break_off(self) -> None:
-        """Break off what waits now and what will."""
-        self._over = True
+        """Abort all waits, now and from now on."""
+        self._aborted = True
         now = asyncio.get_running_loop().time()
-        for each in self._open:
+        for each in self._timeouts:
             each.reschedule(now)
 
 
 class Stopping(asyncio.Event):
-    """Set by the first signal; the second one ends the process, with `at_once` done before it."""
+    """Set by the first signal. A second one ends the process, after `before_exit`."""
 
-    at_once: Callable[[], None] | None = None
+    before_exit: Callable[[], None] | None = None
 
-    def hear(self) -> None:
-        """A signal came."""
+    def on_signal(self) -> None:
         if self.is_set():
-            if self.at_once is not None:
-                self.at_once()
-            # A second signal means now: what is acknowledged is on disk already.
+            if self.before_exit is not None:
+                self.before_exit()
+            # At once: whatever was acknowledged is durable already.
             os._exit(1)
         self.set()
 
 
 def stop_on_signals() -> Stopping:
-    """What the signals set that stop a process."""
+    """An event that SIGTERM, SIGINT and SIGHUP set."""
     stopping = Stopping()
     loop = asyncio.get_running_loop()
-    for each in STOPPING:
-        # One that is started by nohup is to outlive its terminal.
+    for each in STOP_SIGNALS:
+        # Under nohup SIGHUP is ignored: the process must outlive its terminal.
         if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:
-            loop.add_signal_handler(each, stopping.hear)
+            loop.add_signal_handler(each, stopping.on_signal)
     return stopping

@@ -1,4 +1,4 @@
-"""A serving process: started, announced, drained."""
+"""`tapeway serve` in one process: start, announce, drain, stop."""
 
 import asyncio
 import contextlib
@@ -34,15 +34,23 @@ from tapeway.settings.options import Settings
 
 log = logging.getLogger(__name__)
 
-LAST_WORDS_S = 0.5
-"""What is left after the drain to tell waiting clients that their call was broken off."""
+ABORT_S = 0.5
+"""After the drain: the time left to tell waiting clients that their call was aborted."""
+_DURABILITY = {
+    "process": "recordings are kept in memory",
+    "disk": "each recording is fsynced",
+    "primary": "the server flushes each recording to disk",
+    "server": "the server stores each recording, but does not flush it to disk",
+    "remote": "the other tapeway keeps recordings in memory",
+}
+"""What `durability` means, for the log."""
 
 
 def serve(settings: Settings) -> None:
     """Serve until a signal; returns after a clean stop.
 
-    Raises ConfigError for what cannot be used, another TapewayError for what could not be started
-    or written; what was recorded is kept.
+    Raises ConfigError for unusable settings, and another TapewayError for what could not be started
+    or written; recordings made so far are kept.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings))
@@ -50,21 +58,21 @@ def serve(settings: Settings) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What serves apps."""
+    """The proxy on its listener."""
 
     settings: Settings
     broker: Broker
     proxy: Proxy
-    side: MountedListener
+    mounted: MountedListener
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What runs while serving."""
+    """Everything that runs in this process: the proxy and the admin API."""
 
     serving: Serving
     journal: RequestJournal
-    admin_side: MountedListener | None
+    admin: MountedListener | None
 
     @property
     def broker(self) -> Broker:
@@ -73,12 +81,12 @@ class Service:
     @property
     def url(self) -> str:
         """Where apps connect."""
-        return self.serving.side.listener.url
+        return self.serving.mounted.listener.url
 
 
 @asynccontextmanager
 async def serving(settings: Settings) -> AsyncIterator[Service]:
-    """Serve inside the block; what is under way at its end is let end. Raises what `serve` does."""
+    """Serve inside the block, and drain at its end. Raises what `serve` does."""
     async with AsyncExitStack() as stack:
         service = await _start(settings, stack)
         try:
@@ -90,7 +98,7 @@ async def serving(settings: Settings) -> AsyncIterator[Service]:
 async def _serve(settings: Settings) -> None:
     stopping = stop_on_signals()
     async with serving(settings) as service:
-        admin = service.admin_side.listener.url if service.admin_side else None
+        admin = service.admin.listener.url if service.admin else None
         announce(settings, service.broker, service.url, admin)
         await stopping.wait()
         log.info("stopping: waiting for %d calls in flight", service.broker.in_flight)
@@ -100,7 +108,7 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     starting()
     proxy_listener = listen("--listen", settings.listen.host, settings.listen.port)
     stack.callback(proxy_listener.socket.close)
-    admin_listener = admin_listener_of(settings, stack)
+    admin_listener = listen_for_admin(settings, stack)
     own = [each.place for each in (proxy_listener, admin_listener) if each]
     client = await stack.enter_async_context(make_client(settings, own))
     journal = RequestJournal(settings.journal_size)
@@ -110,17 +118,17 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     await broker.prepare()
     proxy = make_proxy(settings, broker, journal, admin_listener.url if admin_listener else None)
     server = web.ServerRunner(ProxyServer(proxy), shutdown_timeout=GRACE_S)
-    side = await mount(stack, server, proxy_listener)
-    admin_side = None
+    mounted = await mount(stack, server, proxy_listener)
+    admin = None
     if admin_listener is not None:
-        admin = make_admin(settings, broker, journal, admin_listener)
-        admin_side = await mount(stack, admin, admin_listener)
+        runner = make_admin(settings, broker, journal, admin_listener)
+        admin = await mount(stack, runner, admin_listener)
     started()
-    return Service(Serving(settings, broker, proxy, side), journal, admin_side)
+    return Service(Serving(settings, broker, proxy, mounted), journal, admin)
 
 
-def admin_listener_of(settings: Settings, stack: AsyncExitStack) -> Listener | None:
-    """The socket of the admin API, bound until the stack ends. Raises TapewayError."""
+def listen_for_admin(settings: Settings, stack: AsyncExitStack) -> Listener | None:
+    """The listener of the admin API, open until the stack ends. Raises TapewayError."""
     if (admin := settings.admin_listen) is None:
         return None
     listener = listen("--admin-listen", admin.host, admin.port)
@@ -128,34 +136,34 @@ def admin_listener_of(settings: Settings, stack: AsyncExitStack) -> Listener | N
     return listener
 
 
-async def drained(serving: Serving) -> None:
-    """Let what is under way end, up to the drain timeout, then break it off with an answer."""
+async def drain_proxy(serving: Serving) -> None:
+    """Let calls in flight end, up to the drain timeout, then abort them with an error response."""
     serving.proxy.draining = True
-    await serving.side.close()
-    if not await within(serving.settings.drain_timeout, _answered(serving)):
-        log.warning("breaking off what did not end within --drain-timeout")
+    await serving.mounted.close()
+    if not await completed_within(serving.settings.drain_timeout, _idle(serving)):
+        log.warning("aborting calls that did not end within --drain-timeout")
         serving.broker.cancel()
         serving.proxy.break_off()
-        await within(LAST_WORDS_S, _answered(serving))
+        await completed_within(ABORT_S, _idle(serving))
 
 
 async def _drain(service: Service) -> None:
     end = time.monotonic() + service.serving.settings.drain_timeout
     service.broker.drain()
-    await drained(service.serving)
+    await drain_proxy(service.serving)
     service.journal.close()
-    if service.admin_side is not None:
-        await service.admin_side.close()
-        await within(max(LAST_WORDS_S, end - time.monotonic()), service.admin_side.ended())
+    if service.admin is not None:
+        await service.admin.close()
+        await completed_within(max(ABORT_S, end - time.monotonic()), service.admin.ended())
 
 
-async def _answered(serving: Serving) -> None:
+async def _idle(serving: Serving) -> None:
     await serving.proxy.empty()
-    await serving.side.ended()
+    await serving.mounted.ended()
 
 
-async def within(seconds: float, work: Coroutine[None, None, None]) -> bool:
-    """Whether it was done by then; if not, it is broken off."""
+async def completed_within(seconds: float, work: Coroutine[None, None, None]) -> bool:
+    """Whether the work completed in time; if not, it is cancelled."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await work
@@ -164,20 +172,20 @@ async def within(seconds: float, work: Coroutine[None, None, None]) -> bool:
 
 
 def announce(settings: Settings, broker: Broker, proxy: str, admin: str | None) -> None:
-    """Say where it serves, to people on stderr and to programs on stdout."""
+    """Log what is served, and write the ready line for programs to standard output."""
     store = broker.store
-    log.info("cassettes in %s, durable once on %s", store.url, store.durability)
+    log.info("store: %s, %s", store.url, _DURABILITY.get(store.durability, store.durability))
     if settings.insecure_upstream:
-        log.warning("--insecure-upstream: certificates of upstreams are not checked")
+        log.warning("--insecure-upstream: certificates of upstreams are not verified")
     if (broker.mode, broker.active) != (settings.mode, settings.cassette):
         log.info(
-            "other instances use this store: mode %s and cassette '%s' are in force, as they are "
-            "for them; steer by the admin API",
+            "other instances use this store: mode %s and cassette '%s' are in force, as for them; "
+            "change them through the admin API",
             broker.mode,
             broker.active,
         )
     if store.durability == "process" and broker.mode in ("record", "auto"):
-        log.warning("recordings are kept in memory only and end with this process")
+        log.warning("recordings are kept in memory only and are lost when this process ends")
     ready: dict[str, Json] = {
         "event": "ready",
         "proxy": proxy,

@@ -1,6 +1,6 @@
-"""Sockets bound before anything is served, so that a taken port is one clear error.
+"""Listening sockets, and serving on them.
 
-A listener and what serves it.
+Sockets are bound before anything is served, so that a taken port is one clear error.
 """
 
 import errno
@@ -13,16 +13,16 @@ from aiohttp import web
 from tapeway.errors import TapewayError
 
 BACKLOG = 1024
-_SAID = {
-    errno.EADDRINUSE: "is taken by another process: stop that one, or give another port",
+_BIND_ERRORS = {
+    errno.EADDRINUSE: "is taken by another process: stop that process, or give another port",
     errno.EADDRNOTAVAIL: "is not an address of this machine",
-    errno.EACCES: "may not be bound by this user: give a port from 1024 on",
+    errno.EACCES: "may not be bound by this user: give a port of 1024 or above",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A bound socket and where it really listens."""
+    """A listening socket and the address it is bound to."""
 
     socket: socket.socket
     host: str
@@ -39,24 +39,24 @@ class Listener:
 
 
 def listen(option: str, host: str, port: int) -> Listener:
-    """Bind and listen; port 0 takes a free one. Raises TapewayError naming the option.
+    """Bind and listen; port 0 takes a free port. Raises TapewayError that names the option.
 
-    Who connects before the listener is served waits for it.
+    Clients that connect before it is served wait.
     """
-    return _listening(option, host, port, shared=False)
+    return _listen(option, host, port, shared=False)
 
 
-def listen_together(option: str, host: str, port: int, count: int) -> list[Listener]:
-    """So many listeners on one port, among which the kernel spreads the connections.
+def listen_shared(option: str, host: str, port: int, count: int) -> list[Listener]:
+    """`count` listeners on one port; the kernel distributes connections among them.
 
-    One that is handed to another process stays open here, so that who connects while that one is
-    replaced waits for the next. Raises TapewayError naming the option.
+    A listener that is passed to a worker stays open here too, so that clients that connect while
+    the worker is replaced wait for the next one. Raises TapewayError that names the option.
     """
-    first = _listening(option, host, port, shared=True)
+    first = _listen(option, host, port, shared=True)
     listeners = [first]
     try:
         while len(listeners) < count:
-            listeners.append(_listening(option, first.host, first.port, shared=True, joins=True))
+            listeners.append(_listen(option, first.host, first.port, shared=True, joins=True))
     except BaseException:
         for each in listeners:
             each.socket.close()
@@ -64,19 +64,19 @@ def listen_together(option: str, host: str, port: int, count: int) -> list[Liste
     return listeners
 
 
-def adopted(fd: int) -> Listener:
-    """The listener another process handed over."""
-    return _named(socket.socket(fileno=fd))
+def inherited_listener(fd: int) -> Listener:
+    """The listener of an inherited file descriptor."""
+    return _of_socket(socket.socket(fileno=fd))
 
 
-def _listening(option: str, host: str, port: int, *, shared: bool, joins: bool = False) -> Listener:
+def _listen(option: str, host: str, port: int, *, shared: bool, joins: bool = False) -> Listener:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except OSError as exc:
         raise TapewayError(
-            f"{option} {host}: the name cannot be looked up; give an address of this machine",
+            f"{option} {host}: the name does not resolve; give an address of this machine",
             code="listen",
         ) from exc
     bound = socket.socket(family, kind, protocol)
@@ -86,36 +86,36 @@ def _listening(option: str, host: str, port: int, *, shared: bool, joins: bool =
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.bind(address)
         if shared:
-            # Not before it is bound: it would share the port of another tapeway without a word.
+            # Not before it is bound: it would silently share the port of another tapeway.
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        # Bound alone it is not yet ours: another process that may reuse addresses binds it too.
+        # Binding alone does not reserve the port: another process with SO_REUSEADDR can bind it too.
         bound.listen(BACKLOG)
     except OSError as exc:
         bound.close()
-        said = _SAID.get(exc.errno or 0, f"cannot be bound ({exc.strerror})")
-        raise TapewayError(f"{option} {host}:{port} {said}", code="listen") from exc
-    return _named(bound)
+        reason = _BIND_ERRORS.get(exc.errno or 0, f"cannot be bound ({exc.strerror})")
+        raise TapewayError(f"{option} {host}:{port} {reason}", code="listen") from exc
+    return _of_socket(bound)
 
 
-def _named(bound: socket.socket) -> Listener:
+def _of_socket(bound: socket.socket) -> Listener:
     name = bound.getsockname()
     return Listener(bound, str(name[0]), int(name[1]))
 
 
 @dataclass(frozen=True, slots=True)
 class MountedListener:
-    """One of them, serving."""
+    """A listener that is served."""
 
     listener: Listener
     runner: web.ServerRunner | web.AppRunner
 
     async def close(self) -> None:
-        """Let nobody in any more; those who are stay."""
+        """Accept no more connections; open ones stay."""
         for site in self.runner.sites:
             await site.stop()
 
     async def ended(self) -> None:
-        """End idle connections now, and those that still write an answer once it is out."""
+        """Close idle connections now, and busy ones once their response is sent."""
         if (server := self.runner.server) is not None:
             server.pre_shutdown()
             await server.shutdown(None)

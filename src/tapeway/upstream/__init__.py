@@ -1,1 +1,1 @@
-"""The live service over aiohttp's client: asked once, with nothing added and nothing followed."""
+"""Calls to upstreams over aiohttp's client: no retries, no redirects, no added headers."""

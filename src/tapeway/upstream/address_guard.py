@@ -1,4 +1,4 @@
-"""Which addresses upstreams may have, asked before anything is connected to."""
+"""Checks which addresses an upstream's name resolves to, before anything connects to them."""
 
 import ipaddress
 import socket
@@ -12,7 +12,7 @@ from tapeway.errors import UpstreamError
 
 
 class AddressGuard(AbstractResolver):
-    """Looks names up once and lets only allowed addresses through to the connector."""
+    """A resolver for aiohttp's connector that raises UpstreamError for addresses not allowed."""
 
     def __init__(
         self,
@@ -24,6 +24,7 @@ class AddressGuard(AbstractResolver):
         self._public_hosts = public_hosts
         self._allowed = tuple(allowed)
         self.own: frozenset[tuple[str, int]] = frozenset()
+        """Host and port of tapeway's own listeners, which no upstream may be."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -37,7 +38,7 @@ class AddressGuard(AbstractResolver):
         await self._resolver.close()
 
     def check(self, host: str, address: str, port: int) -> None:
-        """Raises UpstreamError for an address that `host` must not lead to."""
+        """Raise UpstreamError for an address that `host` must not resolve to."""
         ip = ipaddress.ip_address(address.partition("%")[0])
         if self._is_own(ip, port):
             raise UpstreamError(
@@ -50,8 +51,8 @@ class AddressGuard(AbstractResolver):
         public_only = host in self._public_hosts
         if kind := refusal(ip, public_only=public_only, allowed=self._allowed):
             raise UpstreamError(
-                f"the upstream name {host} leads to {address}, a {kind} address; "
-                f"if that is meant, allow it with --allow-address {address}",
+                f"the upstream name {host} resolves to {address}, a {kind} address; "
+                f"if that is intended, allow it with --allow-address {address}",
                 code="upstream_address",
             )
 
@@ -60,12 +61,12 @@ class AddressGuard(AbstractResolver):
             if port != own_port:
                 continue
             bound = ipaddress.ip_address(address.partition("%")[0])
-            if same_host(ip, bound) or (bound.is_unspecified and _is_of_this_machine(ip)):
+            if same_host(ip, bound) or (bound.is_unspecified and _is_local_address(ip)):
                 return True
         return False
 
 
-def _is_of_this_machine(ip: Address) -> bool:
+def _is_local_address(ip: Address) -> bool:
     family = socket.AF_INET if ip.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

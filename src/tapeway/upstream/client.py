@@ -1,6 +1,6 @@
-"""One client for every upstream: it sends a request once, as the app wrote it.
+"""The client for all upstreams: it sends each request once, as the app wrote it.
 
-A large request body on its way to an upstream, read from its file piece by piece.
+aiohttp's client normalises and retries requests. The classes and hooks below switch that off.
 """
 
 import base64
@@ -28,7 +28,7 @@ from tapeway.core.http.routing import without_userinfo
 from tapeway.core.model.messages import BodyFile, Request
 from tapeway.errors import UpstreamError
 from tapeway.upstream.address_guard import AddressGuard
-from tapeway.upstream.faults import translated
+from tapeway.upstream.faults import translated_errors
 from tapeway.upstream.response import Clock, UpstreamAnswer, WatchedResponse
 
 KIB = 1024
@@ -37,33 +37,14 @@ MAX_FIELD = 64 * KIB
 MAX_FIELDS = 256
 
 _NOT_FORWARDED = frozenset({b"host", b"expect", CASSETTE_HEADER})
-"""Host becomes the upstream's, and an expectation was already met here."""
-_AUTO = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.USER_AGENT, hdrs.CONTENT_TYPE)
-_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
-
-
-class Upload(Payload):
-    """A body in a file, as aiohttp's client sends it."""
-
-    _autoclose = True
-
-    def __init__(self, file: BodyFile) -> None:
-        super().__init__(file)
-        self._file = file
-        self._size = file.size
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        raise TypeError("a body this large is not held in memory")
-
-    async def write(self, writer: AbstractStreamWriter) -> None:
-        async with aclosing(stream_body(self._file)) as pieces:
-            async for piece in pieces:
-                await writer.write(piece)
+"""Host becomes the upstream's, and the proxy has already answered an Expect."""
+_AUTO_HEADERS = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.USER_AGENT, hdrs.CONTENT_TYPE)
+_BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long and how much to wait for; seconds and connections."""
+    """Time-outs in seconds, and the number of open connections."""
 
     connect_s: float = 10.0
     idle_s: float = 600.0
@@ -71,7 +52,7 @@ class Limits:
 
 
 class UpstreamClient:
-    """LiveResponder for every route. Use it as a context manager."""
+    """The LiveResponder of every route, as an async context manager."""
 
     def __init__(
         self, guard: AddressGuard, limits: Limits, *, tls: SSLContext | bool, clock: Clock
@@ -85,7 +66,7 @@ class UpstreamClient:
 
     async def __aenter__(self) -> Self:
         traces = aiohttp.TraceConfig()
-        traces.on_request_start.append(_as_written)
+        traces.on_request_start.append(_restore_headers)
         traces.on_connection_create_start.append(self._count)
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
@@ -94,11 +75,11 @@ class UpstreamClient:
             timeout=aiohttp.ClientTimeout(
                 total=None, sock_connect=self._limits.connect_s, sock_read=self._limits.idle_s
             ),
-            # One client's cookies and this machine's proxies and .netrc are nobody else's business.
+            # Cookies of one client, and this machine's proxies and .netrc, must not leak to others.
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
             auto_decompress=False,
-            skip_auto_headers=_AUTO,
+            skip_auto_headers=_AUTO_HEADERS,
             request_class=ForwardRequest,
             response_class=WatchedResponse,
             max_line_size=MAX_LINE,
@@ -106,8 +87,8 @@ class UpstreamClient:
             max_headers=MAX_FIELDS,
             trace_configs=[traces],
         )
-        # No public switch: the session repeats an idempotent request when a reused connection
-        # breaks. A recorder must see the reset, and the upstream must be asked once.
+        # There is no public switch: the session retries an idempotent request when a reused
+        # connection breaks. A recorder must see the reset, and the upstream must get one request.
         session._retry_connection = False
         self._session = session
         return self
@@ -127,7 +108,7 @@ class UpstreamClient:
             raise RuntimeError("the upstream client is used outside its context")
         url = self._url(request)
         started = self._clock()
-        with translated(url):
+        with translated_errors(url):
             response = await self._send(self._session, request, url)
         async with response:
             yield UpstreamAnswer(response, self._clock, started)
@@ -135,20 +116,21 @@ class UpstreamClient:
     async def _send(
         self, session: aiohttp.ClientSession, request: Request, url: URL
     ) -> WatchedResponse:
-        headers = _outgoing(request)
+        headers = _request_headers(request)
         while True:
             try:
                 response = await session.request(
                     Method(request.method),
                     url,
                     headers=headers,
-                    data=_sent(request),
+                    data=_body_for(request),
                     allow_redirects=False,
                     trace_request_ctx=headers,
                 )
                 return cast(WatchedResponse, response)
-            except SpoiltConnection:
-                # Nothing was sent on it yet, so this asks nobody twice.
+            except StaleConnection:
+                # Nothing was sent on it yet, so this is no retry.
+
                 continue
 
     def _url(self, request: Request) -> URL:
@@ -159,13 +141,15 @@ class UpstreamClient:
         if (url.scheme, url.raw_host, url.port) != (
             *(configured.scheme, configured.raw_host, configured.port),
         ):
-            raise UpstreamError("the target would leave the configured upstream", status=400)
+            raise UpstreamError(
+                "the request target would leave the configured upstream", status=400
+            )
         host = url.raw_host or ""
         try:
             ipaddress.ip_address(host)
         except ValueError:
             return url
-        # The connector does not look literal addresses up, so the guard must be asked here.
+        # The connector does not resolve IP addresses, so they are checked here.
         self._guard.check(host, host, url.port or 0)
         return url
 
@@ -173,8 +157,27 @@ class UpstreamClient:
         self.connections += 1
 
 
+class FilePayload(Payload):
+    """A large request body that is sent from its file."""
+
+    _autoclose = True
+
+    def __init__(self, file: BodyFile) -> None:
+        super().__init__(file)
+        self._file = file
+        self._size = file.size
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        raise TypeError("a large body is not read into memory")
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        async with aclosing(stream_body(self._file)) as pieces:
+            async for piece in pieces:
+                await writer.write(piece)
+
+
 class Method(str):
-    """A method that stays as it is: the library upper-cases, but case counts (RFC 9110 section 9.1)."""
+    """A method in its own case, which counts (RFC 9110 section 9.1): aiohttp upper-cases it."""
 
     __slots__ = ()
 
@@ -183,54 +186,54 @@ class Method(str):
 
 
 class ForwardRequest(aiohttp.ClientRequest):
-    """A client request that adds nothing to what the app sent."""
+    """A client request without the headers that aiohttp would add."""
 
     def __init__(self, method: str, url: URL, **rest: Any) -> None:
         super().__init__(method, url, **rest)
-        # The library announces an empty body for any method it does not know to have none.
+        # aiohttp sends `Content-Length: 0` for any method it does not know to have no body.
         announced = hdrs.CONTENT_LENGTH in (rest.get("headers") or ())
-        if rest.get("data") is None and method not in _WITH_BODY and not announced:
+        if rest.get("data") is None and method not in _BODY_METHODS and not announced:
             self.headers.popall(hdrs.CONTENT_LENGTH, None)
 
     async def send(self, conn: Connection) -> aiohttp.ClientResponse:
         protocol = conn.protocol
         if protocol is not None:
-            if protocol in _USED and protocol.should_close:
-                raise SpoiltConnection
-            _USED.add(protocol)
-            # The library's own count begins when the body is out: never, if nobody reads it.
+            if protocol in _USED_CONNECTIONS and protocol.should_close:
+                raise StaleConnection
+            _USED_CONNECTIONS.add(protocol)
+            # aiohttp starts this time-out when the body is sent: never, if the upstream does not read.
             protocol.start_timeout()
         return await super().send(conn)
 
 
-_USED: WeakSet[ResponseHandler] = WeakSet()
-"""Connections that have carried a request. A new one may speak first, as a server that is full does."""
+_USED_CONNECTIONS: WeakSet[ResponseHandler] = WeakSet()
+"""Connections that have carried a request. On a new one a busy server may send its error first."""
 
 
-class SpoiltConnection(aiohttp.ClientError):
-    """An idle connection on which something came that nobody had asked for."""
+class StaleConnection(aiohttp.ClientError):
+    """An idle connection on which the upstream sent something unasked, such as an error."""
 
 
-async def _as_written(
+async def _restore_headers(
     _: aiohttp.ClientSession, context: SimpleNamespace, params: aiohttp.TraceRequestStartParams
 ) -> None:
-    """Give the request its fields back: of those alike but for case the library keeps the last."""
+    # Of headers that differ only in case, aiohttp keeps the last.
     params.headers.clear()
     params.headers.extend(context.trace_request_ctx)
 
 
-def _sent(request: Request) -> Upload | BytesIO | bytes | None:
+def _body_for(request: Request) -> FilePayload | BytesIO | bytes | None:
     if request.file is not None:
-        return Upload(request.file)
-    # A large body as plain bytes would hold up the event loop, and the library warns.
+        return FilePayload(request.file)
+    # aiohttp warns about a large body in bytes, as sending it at once blocks the event loop.
     return BytesIO(request.body) if len(request.body) > 512 * KIB else request.body or None
 
 
-def _outgoing(request: Request) -> list[tuple[str, str]]:
+def _request_headers(request: Request) -> list[tuple[str, str]]:
     headers: list[tuple[str, str]] = []
     size = len(request.body) if request.file is None else request.file.size
     for name, value in end_to_end(request.headers, drop=_NOT_FORWARDED):
-        # The client's own place for the length is kept, its value is ours.
+        # The length keeps its place among the headers; its value may differ.
         text = str(size) if name.lower() == b"content-length" else value.decode()
         headers.append((name.decode(), text))
     userinfo = urlsplit(request.base).netloc.rpartition("@")[0]

@@ -1,6 +1,6 @@
-"""What can go wrong with an upstream, in tapeway's own words.
+"""The errors of upstreams, in tapeway's own words.
 
-The client library's texts repeat URLs and header lines, which may hold keys, so none is kept.
+aiohttp's messages repeat URLs and header lines, which may hold API keys, so none of them is used.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ from yarl import URL
 from tapeway.errors import UpstreamError
 
 
-class translated:
-    """The only place where the client library's errors become ours. A context manager."""
+class translated_errors:
+    """A context manager that raises an UpstreamError for each error of aiohttp's client."""
 
     def __init__(self, url: URL) -> None:
         self._where = f"{url.host}:{url.port}"
@@ -25,65 +25,65 @@ class translated:
     ) -> None:
         if isinstance(exc, aiohttp.ClientResponseError) and exc.message.startswith(_OVERSIZE):
             raise UpstreamError(
-                f"upstream {self._where} sent more header than tapeway takes; no answer was stored",
+                f"upstream {self._where} sent headers that are too large; nothing was stored",
                 code="upstream_header_too_large",
             ) from None
         if self._secure and isinstance(exc, aiohttp.ClientConnectorError):
             self._check_handshake(exc.os_error)
-        for foreign, status, code, said in _ERRORS:
+        for foreign, status, code, text in _ERRORS:
             if isinstance(exc, foreign):
-                message = f"upstream {self._where} {said}"
+                message = f"upstream {self._where} {text}"
                 raise UpstreamError(message, status=status, code=code) from None
 
     def _check_handshake(self, cause: OSError) -> None:
-        # Refused is unreachable; accepted and then broken off is a handshake that failed.
+        # A refused connection is unreachable; one that is accepted and then reset failed in TLS.
         if isinstance(cause, ConnectionResetError | ConnectionAbortedError):
             message = f"upstream {self._where} {_NO_TLS}"
             raise UpstreamError(message, code="upstream_tls") from None
 
 
-def broken_off(url: URL) -> UpstreamError:
-    """The error for an answer that ended before its end."""
-    return UpstreamError(f"upstream {url.host}:{url.port} {_BROKE_OFF}", code="upstream_truncated")
+def truncated(url: URL) -> UpstreamError:
+    """The error for a response that ended early."""
+    return UpstreamError(f"upstream {url.host}:{url.port} {_TRUNCATED}", code="upstream_truncated")
 
 
 def not_http(url: URL, what: str) -> UpstreamError:
-    """The error for an answer that cannot be passed on."""
+    """The error for a response that cannot be passed on."""
     return UpstreamError(
         f"upstream {url.host}:{url.port} sent {what}, which cannot be passed on; "
-        "no answer was stored",
+        "nothing was stored",
         code="upstream_protocol",
     )
 
 
 _OVERSIZE = ("Got more than ", "Too many headers")
-_NO_TLS = "could not agree on TLS; check the URL's scheme"
-_BROKE_OFF = "broke off in the middle of its answer; no answer was stored"
+_NO_TLS = "failed in the TLS handshake; check the URL's scheme"
+_TRUNCATED = "broke off in the middle of its response; nothing was stored"
 _ERRORS: tuple[tuple[type[BaseException], int, str, str], ...] = (
     (
         aiohttp.ClientConnectorCertificateError,
         502,
         "upstream_tls",
-        "showed a certificate that is not valid for it; check the URL, or give --upstream-ca",
+        "has a certificate that is not valid for it; check the URL, or give --upstream-ca",
     ),
     (aiohttp.ClientSSLError, 502, "upstream_tls", _NO_TLS),
     (
         aiohttp.ClientConnectorDNSError,
         502,
         "upstream_dns",
-        "has a name that cannot be looked up; check the URL and the network",
+        "has a name that does not resolve; check the URL and the network",
     ),
     (
         aiohttp.InvalidURL,
         502,
         "upstream_unreachable",
-        "has an address that cannot be connected to; write it out in full",
+        "has an invalid address; write it out in full",
     ),
     (
         aiohttp.ServerTimeoutError,
         504,
         "upstream_timeout",
-        "did not answer in time; --connect-timeout and --upstream-timeout set how long to wait",
+        "did not respond in time; --connect-timeout and --upstream-timeout set how long to wait",
     ),
     (
         aiohttp.ClientConnectorError,
@@ -91,25 +91,25 @@ _ERRORS: tuple[tuple[type[BaseException], int, str, str], ...] = (
         "upstream_unreachable",
         "cannot be reached; is it running, and is the URL right?",
     ),
-    (aiohttp.ClientPayloadError, 502, "upstream_truncated", _BROKE_OFF),
+    (aiohttp.ClientPayloadError, 502, "upstream_truncated", _TRUNCATED),
     (
         aiohttp.ServerDisconnectedError,
         502,
         "upstream_reset",
-        "closed the connection before it answered; no answer was stored",
+        "closed the connection before it responded; nothing was stored",
     ),
     (
         aiohttp.ClientOSError,
         502,
         "upstream_reset",
-        "reset the connection; no answer was stored",
+        "reset the connection; nothing was stored",
     ),
     (
         aiohttp.ClientError,
         502,
         "upstream_protocol",
-        "sent something that is not HTTP/1.1; no answer was stored",
+        "sent something that is not HTTP/1.1; nothing was stored",
     ),
-    (asyncio.TimeoutError, 504, "upstream_timeout", "did not answer in time"),
-    (OSError, 502, "upstream_reset", "reset the connection; no answer was stored"),
+    (asyncio.TimeoutError, 504, "upstream_timeout", "did not respond in time"),
+    (OSError, 502, "upstream_reset", "reset the connection; nothing was stored"),
 )

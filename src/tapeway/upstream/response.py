@@ -1,4 +1,4 @@
-"""An upstream's answer as it comes, and what makes one unfit to be passed on."""
+"""The response of an upstream as it arrives, and the checks that it can be passed on."""
 
 import asyncio
 import re
@@ -10,20 +10,20 @@ from aiohttp.connector import Connection
 from tapeway.core.http.headers import OWN, end_to_end, find_header
 from tapeway.core.model.messages import LARGE_BODY, Framing, Headers, ResponseChunk, ResponseHead
 from tapeway.errors import UpstreamError, too_large
-from tapeway.upstream.faults import broken_off, not_http, translated
+from tapeway.upstream.faults import not_http, translated_errors, truncated
 
 Clock = Callable[[], float]
 """Seconds from an arbitrary start, never going back."""
 
 _LONGEST_BODY = 2**63
-"""The parser takes its own largest number for no length at all."""
+"""aiohttp's parser takes its largest number for no length at all."""
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class WatchedResponse(aiohttp.ClientResponse):
-    """A response that can tell whether its connection was reset.
+    """A response that knows whether its connection was reset.
 
-    To the library a reset ends a body without a length as a close does.
+    aiohttp ends a body without a length at a reset as it does at a close.
     """
 
     _lost: "asyncio.Future[None] | None" = None
@@ -31,19 +31,19 @@ class WatchedResponse(aiohttp.ClientResponse):
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
         if connection.protocol is not None and (lost := connection.protocol.closed) is not None:
             self._lost = lost
-            # One callback a connection, however often it is used.
-            lost.remove_done_callback(_noticed)
-            lost.add_done_callback(_noticed)
+            # One callback per connection, however many requests it carries.
+            lost.remove_done_callback(_lost_by_error)
+            lost.add_done_callback(_lost_by_error)
         return await super().start(connection)
 
     @property
     def was_reset(self) -> bool:
         lost = self._lost
-        return lost is not None and lost.done() and _noticed(lost)
+        return lost is not None and lost.done() and _lost_by_error(lost)
 
 
 class UpstreamAnswer:
-    """An answer as aiohttp's client delivers it."""
+    """A response as aiohttp's client delivers it."""
 
     def __init__(self, response: WatchedResponse, clock: Clock, started: float) -> None:
         self._response = response
@@ -61,23 +61,23 @@ class UpstreamAnswer:
 
     async def chunks(self, max_bytes: int) -> AsyncIterator[ResponseChunk]:
         chunked = self.head.framing == "chunked"
-        size = waiting = 0
-        gathered: list[bytes] = []
+        size = pending = 0
+        parts: list[bytes] = []
         try:
             async for piece, ended in self._read(self._chunk if chunked else self._any):
                 size += len(piece)
                 if size > max_bytes:
                     raise too_large(max_bytes)
                 if piece:
-                    gathered.append(piece)
-                    waiting += len(piece)
-                # A chunk that is itself too large for memory is taken for several.
-                if gathered and (ended or not chunked or waiting > LARGE_BODY):
-                    yield ResponseChunk(b"".join(gathered), self.elapsed_ms())
-                    gathered, waiting = [], 0
+                    parts.append(piece)
+                    pending += len(piece)
+                # A chunk that is too large for memory becomes several.
+                if parts and (ended or not chunked or pending > LARGE_BODY):
+                    yield ResponseChunk(b"".join(parts), self.elapsed_ms())
+                    parts, pending = [], 0
         except UpstreamError:
-            if gathered:
-                yield ResponseChunk(b"".join(gathered), self.elapsed_ms())
+            if parts:
+                yield ResponseChunk(b"".join(parts), self.elapsed_ms())
             raise
 
     async def _any(self) -> tuple[bytes, bool]:
@@ -89,25 +89,25 @@ class UpstreamAnswer:
     async def _read(
         self, read: Callable[[], Awaitable[tuple[bytes, bool]]]
     ) -> AsyncIterator[tuple[bytes, bool]]:
-        """Pieces, and whether an HTTP chunk ended with each; all that came, also when it breaks off."""
+        """Pieces, and whether an HTTP chunk ends with each; before an error, everything that arrived."""
         content = self._response.content
         try:
-            with translated(self._response.url):
-                # Asking an ended stream again would spin: after HEAD it never says more.
+            with translated_errors(self._response.url):
+                # Reading an ended stream again would spin: after HEAD it returns at once.
                 while not content.at_eof():
                     yield await read()
         except UpstreamError:
-            # The library would rather tell of the error than give what came before it.
+            # aiohttp raises the error before it returns what arrived earlier.
             content._exception = None
             while content._buffer:
                 yield await read()
             raise
         if self.head.framing == "close" and self._response.was_reset:
-            raise broken_off(self._response.url)
+            raise truncated(self._response.url)
 
 
-def _noticed(lost: "asyncio.Future[None]") -> bool:
-    """Whether it was lost by an error; asking keeps the loop from reporting that nobody did."""
+def _lost_by_error(lost: "asyncio.Future[None]") -> bool:
+    """Whether an error ended it; reading that keeps the event loop from logging it as unread."""
     return not lost.cancelled() and lost.exception() is not None
 
 
@@ -115,7 +115,7 @@ def _head(response: aiohttp.ClientResponse) -> ResponseHead:
     raw: Headers = tuple(response.raw_headers)
     _check(response, raw)
     bodiless = response.method.upper() == "HEAD" or response.status == 304
-    # There a length tells of the body that is not sent: nothing is framed by it.
+    # Their length is that of the body that is not sent (RFC 9110 section 8.6).
     drop = OWN if bodiless else OWN | {b"content-length"}
     version = response.version
     return ResponseHead(
@@ -129,15 +129,15 @@ def _head(response: aiohttp.ClientResponse) -> ResponseHead:
 
 
 def _check(response: aiohttp.ClientResponse, raw: Headers) -> None:
-    """Raises UpstreamError for what the library lets through and nobody could be given."""
+    """Raise UpstreamError for what aiohttp accepts but no client could be sent."""
     if not 200 <= response.status <= 599:
         raise not_http(response.url, f"status {response.status}")
     if response.version is None or response.version.major != 1:
-        raise not_http(response.url, "another version than HTTP/1.1")
+        raise not_http(response.url, "a version other than HTTP/1.1")
     if _CONTROL.search(response.reason or ""):
-        raise not_http(response.url, "a control character behind its status")
+        raise not_http(response.url, "a control character after its status")
     if (response.content_length or 0) > _LONGEST_BODY:
-        raise not_http(response.url, "a length that no body has")
+        raise not_http(response.url, "an impossible Content-Length")
     codings = [value.lower() for name, value in raw if name.lower() == b"transfer-encoding"]
     if any(coding not in (b"chunked", b"identity") for coding in codings):
         raise not_http(response.url, "a transfer coding other than chunked")

@@ -1,1 +1,1 @@
-"""Several processes that serve one port, and the one that looks after them."""
+"""Several processes that serve one port, and the supervisor that starts and replaces them."""

@@ -1,4 +1,4 @@
-"""`python -m tapeway.workers`: how a worker is started. Nobody else has a use for it."""
+"""`python -m tapeway.workers`: the entry point of worker processes, for the supervisor only."""
 
 from tapeway.workers.worker import main
 

@@ -1,17 +1,8 @@
-"""What a worker tells of the requests it serves: how they ended, and what the journal is to say.
+"""What the supervisor and its workers send each other, and how it is encoded.
 
-It is told with the time, which is the same clock in all processes of a machine, so that what
-several of them tell can be put in order. This is done for every request there is, so it is quick
-before it is anything else.
-
-What a worker is told when it begins.
-
-An error on its way from one process to another: message, code and status.
-
-Values on their way from one process to another: the length of each, and what marshal makes of it.
-
-Both ends are the same program in the same interpreter, so its own notation will do; unlike pickle it
-makes nothing but plain values.
+A frame is a value in marshal's encoding, preceded by its length. Both ends are the same program in
+the same interpreter, so marshal fits; unlike pickle it creates only plain values. A WorkerReport is
+encoded for every request, so that code is written for speed.
 """
 
 import marshal
@@ -26,7 +17,6 @@ from tapeway.errors import ConfigError, TapewayError
 from tapeway.server.wiring import Place
 from tapeway.settings.options import Settings
 
-Trouble = tuple[str, str, int]
 Value = (
     None
     | bool
@@ -38,94 +28,101 @@ Value = (
     | list["Value"]
     | dict[str, "Value"]
 )
-_LENGTH = 4
-_Near = tuple[int, tuple[dict[str, Json], ...], int]
+"""What a frame can hold."""
+EncodedError = tuple[str, str, int]
+"""Message, code and status of an error."""
+_LENGTH_BYTES = 4
+_EncodedNearest = tuple[int, tuple[dict[str, Json], ...], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
-    """The settings, where the admin API is, and the listeners no upstream may lead to.
+class WorkerConfig:
+    """The settings, the URL of the admin API, and tapeway's own listeners, which are no upstreams.
 
-    It goes through a pipe between the two processes, as it holds what no command line may show.
+    It goes through a pipe, as it holds secrets that no command line may show.
     """
 
     settings: Settings
-    admin: str | None
-    own: tuple[Place, ...]
+    admin_url: str | None
+    own_listeners: tuple[Place, ...]
 
-    def packed(self) -> bytes:
+    def encode(self) -> bytes:
         return pickle.dumps(self)
 
 
-def unpacked(data: bytes) -> Assignment:
-    """What the process above packed."""
-    return cast("Assignment", pickle.loads(data))  # noqa: S301 - it started us, and hands us all we do
+def decode_config(data: bytes) -> WorkerConfig:
+    """What WorkerConfig.encode made in the supervisor."""
+    return cast("WorkerConfig", pickle.loads(data))  # noqa: S301 - it comes from our own parent
 
 
-def told(error: TapewayError) -> Trouble:
-    """What is told of an error."""
+def encode_error(error: TapewayError) -> EncodedError:
+    """An error as plain values."""
     return error.message, error.code, error.status
 
 
-def raised(trouble: Trouble) -> TapewayError:
-    """The error to raise where it was heard."""
-    message, code, status = trouble
+def decode_error(encoded: EncodedError) -> TapewayError:
+    """The error, to be raised in this process; a ConfigError stays one."""
+    message, code, status = encoded
     kind = ConfigError if code == ConfigError.code else TapewayError
     return kind(message, code=code, status=status)
 
 
-def pack(value: Value) -> bytes:
-    """The bytes of one value."""
-    data = marshal.dumps(value)
-    return len(data).to_bytes(_LENGTH, "big") + data
+class WorkerReport(NamedTuple):
+    """A request that a worker served, when it said so, and its connections opened to upstreams.
 
-
-class Frames:
-    """Values out of a stream of bytes, however it was cut."""
-
-    def __init__(self) -> None:
-        self._rest = bytearray()
-
-    def feed(self, data: bytes) -> list[Value]:
-        """All that are whole by now."""
-        self._rest += data
-        found: list[Value] = []
-        start, rest = 0, self._rest
-        with memoryview(rest) as view:
-            while len(rest) - start >= _LENGTH:
-                begin = start + _LENGTH
-                end = begin + int.from_bytes(view[start:begin], "big")
-                if end > len(rest):
-                    break
-                value = marshal.loads(view[begin:end])  # noqa: S302 - our own process wrote it
-                found.append(cast("Value", value))
-                start = end
-        del rest[:start]
-        return found
-
-
-class WorkerMessages(NamedTuple):
-    """A request a worker served, and when it said so; `connections` it ever opened to upstreams."""
+    `at` is the monotonic time, which all processes of a machine share: it orders what several
+    workers report.
+    """
 
     at: float
     served: ServedRequest
     connections: int
 
 
-def written(message: WorkerMessages) -> Value:
-    """The same in plain values."""
-    at, served, connections = message
-    near = tuple([(each.index, each.differences, each.more) for each in served.nearest])
-    plain = tuple(served._replace(nearest=()) if near else served)
-    return cast("Value", (at, plain, near, connections))
+def encode_report(report: WorkerReport) -> Value:
+    """The report as plain values."""
+    at, served, connections = report
+    nearest = tuple([(each.index, each.differences, each.more) for each in served.nearest])
+    fields = tuple(served._replace(nearest=()) if nearest else served)
+    return cast("Value", (at, fields, nearest, connections))
 
 
-def read(value: Value) -> WorkerMessages:
-    """What was told."""
-    at, fields, near, connections = cast(
-        "tuple[float, tuple[object, ...], tuple[_Near, ...], int]", value
+def decode_report(value: Value) -> WorkerReport:
+    """What encode_report made."""
+    at, fields, nearest, connections = cast(
+        "tuple[float, tuple[object, ...], tuple[_EncodedNearest, ...], int]", value
     )
     served = ServedRequest._make(fields)
-    if near:
-        served = served._replace(nearest=tuple([NearestRecording(*each) for each in near]))
-    return WorkerMessages(at, served, connections)
+    if nearest:
+        served = served._replace(nearest=tuple([NearestRecording(*each) for each in nearest]))
+    return WorkerReport(at, served, connections)
+
+
+def encode_frame(value: Value) -> bytes:
+    """One value as a frame."""
+    data = marshal.dumps(value)
+    return len(data).to_bytes(_LENGTH_BYTES, "big") + data
+
+
+class FrameDecoder:
+    """Values from a stream of frames, wherever its chunks end."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Value]:
+        """The values of all frames that are complete now."""
+        self._buffer += data
+        found: list[Value] = []
+        start, buffer = 0, self._buffer
+        with memoryview(buffer) as view:
+            while len(buffer) - start >= _LENGTH_BYTES:
+                begin = start + _LENGTH_BYTES
+                end = begin + int.from_bytes(view[start:begin], "big")
+                if end > len(buffer):
+                    break
+                value = marshal.loads(view[begin:end])  # noqa: S302 - our own process wrote it
+                found.append(cast("Value", value))
+                start = end
+        del buffer[:start]
+        return found

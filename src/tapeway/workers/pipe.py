@@ -1,12 +1,11 @@
-"""The other end of the pipe that a worker's news comes through.
+"""How workers and the supervisor talk: a pipe for reports of served requests, and a channel.
 
-A worker's end of the pipe its news goes through.
+What a worker reports is in its pipe when `PipeWriter.add` returns: it survives the worker, however
+that ends, and is there before the client has its response. The reader is not woken for each report:
+at most twenty times a second the worker sends a hint that there is something to read, and whoever
+needs it earlier reads the pipe without one.
 
-What is told is in the pipe when `add` returns, so it outlives the worker, whatever ends that, and is
-there before a client has its answer. Nobody is woken for it: that there is something to read is said
-at most twenty times a second, and whoever needs to know earlier looks into the pipe.
-
-What a worker and the process that looks after it tell each other, in order.
+The channel carries everything else in both directions.
 """
 
 import asyncio
@@ -20,168 +19,173 @@ from contextlib import suppress
 from typing import Self
 
 from tapeway.engine.journal import ServedRequest
-from tapeway.workers.messages import Frames, Value, WorkerMessages, pack, read, written
+from tapeway.workers.messages import (
+    FrameDecoder,
+    Value,
+    WorkerReport,
+    decode_report,
+    encode_frame,
+    encode_report,
+)
+
+log = logging.getLogger(__name__)
 
 _CAPACITY = 1024 * 1024
-"""Linux gives so much to any user: some thousand requests, before the worker has to keep them."""
+"""Linux allows any user a pipe of this size: thousands of requests before a worker must buffer."""
 _READ_SIZE = 1024 * 1024
-log = logging.getLogger(__name__)
 _HINT_S = 0.05
-
-_MOST_WAITING = 64 * 1024 * 1024
-"""So much may wait for a reader who does not read; what comes then is not told."""
-_STREAM_READ_SIZE = 64 * 1024
+_MAX_BUFFERED = 64 * 1024 * 1024
+"""A worker buffers at most this much for a supervisor that does not read; more is dropped."""
+_CHANNEL_READ_SIZE = 64 * 1024
 
 
 class PipeReader:
-    """Reads what a worker told; after its end, what it told last."""
+    """The supervisor's end of a worker's pipe; it can still be read after the worker's end."""
 
-    def __init__(self, pipe: int) -> None:
-        self._pipe = pipe
-        self._frames = Frames()
-        os.set_blocking(pipe, False)
-        # Not every system has it; a smaller one does.
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._frames = FrameDecoder()
+        os.set_blocking(fd, False)
+        # Where the system cannot enlarge the pipe, its default size works too.
         with suppress(OSError, AttributeError):
-            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _CAPACITY)
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _CAPACITY)
 
-    def read(self) -> list[WorkerMessages]:
-        """All that was told until now and not read yet."""
-        found: list[WorkerMessages] = []
+    def read(self) -> list[WorkerReport]:
+        """Everything the worker has written and that was not read yet."""
+        found: list[WorkerReport] = []
         while True:
             try:
-                data = os.read(self._pipe, _READ_SIZE)
+                data = os.read(self._fd, _READ_SIZE)
             except BlockingIOError:
                 return found
             if not data:
                 return found
-            found += [read(each) for each in self._frames.feed(data)]
+            found += [decode_report(each) for each in self._frames.feed(data)]
 
     def fileno(self) -> int:
-        return self._pipe
+        return self._fd
 
     def close(self) -> None:
-        """Let go of it."""
-        os.close(self._pipe)
+        os.close(self._fd)
 
 
 class PipeWriter:
-    """Tells another process of the requests that were served here: that one counts and keeps them.
+    """A worker's end of its pipe, in place of a journal: the supervisor keeps that, and counts.
 
-    `connections` says how many were opened to upstreams, `hint` that there is something to read.
+    `connections` returns how many connections to upstreams were opened; `hint` tells the supervisor
+    that there is something to read.
     """
 
     def __init__(
         self,
-        pipe: int,
+        fd: int,
         *,
         clock: Callable[[], float],
         connections: Callable[[], int],
         hint: Callable[[], None],
     ) -> None:
-        self._pipe = pipe
+        self._fd = fd
         self._clock = clock
         self._connections = connections
         self._hint = hint
         self._loop = asyncio.get_running_loop()
-        self._waiting = bytearray()
-        self._hinted = False
-        self._watched = False
+        self._buffer = bytearray()
+        self._hint_scheduled = False
+        self._waits_for_room = False
         self._dropped = False
-        os.set_blocking(pipe, False)
+        os.set_blocking(fd, False)
 
     def add(self, served: ServedRequest) -> None:
-        """Tell of a request."""
-        self._tell(served)
-        if not self._hinted:
-            self._hinted = True
-            self._loop.call_later(_HINT_S, self._say)
+        """Report a request that was served."""
+        self._encode(served)
+        if not self._hint_scheduled:
+            self._hint_scheduled = True
+            self._loop.call_later(_HINT_S, self._send_hint)
         self._write()
 
     def flush(self) -> None:
-        """Put into the pipe what waits, as far as there is room."""
+        """Write what is buffered, as far as the pipe has room."""
         self._write()
 
     def _write(self) -> None:
-        waiting = self._waiting
-        while waiting:
+        buffer = self._buffer
+        while buffer:
             try:
-                count = os.write(self._pipe, waiting)
+                count = os.write(self._fd, buffer)
             except BlockingIOError:
                 break
             except OSError:
-                # Nobody will ever read it.
-                waiting.clear()
+                # The reader is gone for good.
+                buffer.clear()
                 break
-            del waiting[:count]
-        self._watch(bool(waiting))
+            del buffer[:count]
+        self._wait_for_room(bool(buffer))
 
-    def _tell(self, served: ServedRequest) -> None:
-        if len(self._waiting) > _MOST_WAITING:
-            self._drop()
+    def _encode(self, served: ServedRequest) -> None:
+        if len(self._buffer) > _MAX_BUFFERED:
+            self._log_dropped()
             return
-        self._waiting += pack(written(WorkerMessages(self._clock(), served, self._connections())))
+        report = WorkerReport(self._clock(), served, self._connections())
+        self._buffer += encode_frame(encode_report(report))
 
-    def _say(self) -> None:
-        self._hinted = False
+    def _send_hint(self) -> None:
+        self._hint_scheduled = False
         self.flush()
         self._hint()
 
-    def _drop(self) -> None:
+    def _log_dropped(self) -> None:
         if not self._dropped:
             self._dropped = True
-            log.error(
-                "requests are missing in the journal: the process that keeps it does not read"
-            )
+            log.error("the supervisor does not read: requests are missing in the journal")
 
-    def _watch(self, wanted: bool) -> None:
-        if wanted == self._watched:
+    def _wait_for_room(self, wanted: bool) -> None:
+        if wanted == self._waits_for_room:
             return
-        self._watched = wanted
+        self._waits_for_room = wanted
         if wanted:
-            self._loop.add_writer(self._pipe, self._write)
+            self._loop.add_writer(self._fd, self._write)
         else:
-            self._loop.remove_writer(self._pipe)
+            self._loop.remove_writer(self._fd)
 
 
 class Channel:
-    """One end. When the other process is gone, whatever ended it, there is nothing more to receive."""
+    """One end of the two-way connection between the supervisor and a worker, in order."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._frames = Frames()
-        self._waiting: deque[Value] = deque()
+        self._frames = FrameDecoder()
+        self._received: deque[Value] = deque()
 
     @classmethod
     async def over(cls, end: socket.socket) -> Self:
-        """The end that this socket is."""
+        """The channel over one end of a socket pair."""
         end.setblocking(False)
         return cls(*await asyncio.open_unix_connection(sock=end))
 
     def send(self, value: Value) -> None:
-        """Say it; who is gone does not hear it."""
+        """Send a value; nothing happens if the other process is gone."""
         if not self._writer.is_closing():
-            self._writer.write(pack(value))
+            self._writer.write(encode_frame(value))
 
     async def sent(self) -> None:
-        """Wait until all that was said is on its way."""
+        """Wait until everything sent is with the kernel."""
         try:
             await self._writer.drain()
         except ConnectionError:
             return
 
     async def receive(self) -> Value:
-        """What is said next. Raises EOFError once the other process is gone."""
-        while not self._waiting:
+        """The next value. Raises EOFError once the other process is gone."""
+        while not self._received:
             try:
-                data = await self._reader.read(_STREAM_READ_SIZE)
+                data = await self._reader.read(_CHANNEL_READ_SIZE)
             except ConnectionError:
                 data = b""
             if not data:
                 raise EOFError
-            self._waiting += self._frames.feed(data)
-        return self._waiting.popleft()
+            self._received += self._frames.feed(data)
+        return self._received.popleft()
 
     def close(self) -> None:
-        """Let go of it."""
         self._writer.close()

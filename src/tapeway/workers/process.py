@@ -1,4 +1,4 @@
-"""One worker, as the process sees it that looks after the workers."""
+"""A worker process, as the supervisor sees it: started, asked, stopped."""
 
 import asyncio
 import os
@@ -12,119 +12,120 @@ from typing import Self, cast
 
 from tapeway.errors import TapewayError
 from tapeway.server.listeners import Listener
-from tapeway.workers.messages import Assignment, Trouble, Value, raised
+from tapeway.workers.messages import EncodedError, Value, WorkerConfig, decode_error
 from tapeway.workers.pipe import Channel, PipeReader
-
-_ANSWER_S = 2.0
-"""A worker that answers nothing for so long is taken for one that serves nobody either."""
-
-_SILENT_S = 0.1
 
 MODULE = "tapeway.workers"
 
+_RESPONSE_S = 2.0
+"""A worker that does not respond for this long is taken to serve nobody either."""
+_UNRESPONSIVE_S = 0.1
+
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How a worker stood when it was asked last; `silent` is one that did not answer."""
+class WorkerStatus:
+    """What a worker reported last; an `unresponsive` one did not respond to the last question."""
 
     in_flight: int = 0
-    trouble: Trouble | None = None
-    silent: bool = False
+    error: EncodedError | None = None
+    unresponsive: bool = False
 
 
 class WorkerProcess:
-    """A worker's process, from its start to its end."""
+    """A worker's process from start to end."""
 
     def __init__(
-        self, number: int, process: asyncio.subprocess.Process, channel: Channel, inlet: PipeReader
+        self, number: int, process: asyncio.subprocess.Process, channel: Channel, pipe: PipeReader
     ) -> None:
         self.number = number
-        self.inlet = inlet
+        self.pipe = pipe
         self.connections = 0
-        self.standing = Standing()
+        self.status = WorkerStatus()
+        self.serving = False
         self._process = process
         self._channel = channel
-        self._asked = 0
-        self._open: dict[int, asyncio.Future[Value]] = {}
+        self._questions = 0
+        self._pending: dict[int, asyncio.Future[Value]] = {}
         self._gone = False
-        self.serving = False
 
     @classmethod
-    async def start(cls, number: int, listener: Listener, assignment: Assignment) -> Self:
-        """Start one that will serve this listener."""
+    async def start(cls, number: int, listener: Listener, config: WorkerConfig) -> Self:
+        """Start a worker that will serve this listener. Raises OSError."""
         ours, theirs = socket.socketpair()
-        inlet, outlet = os.pipe()
+        read_end, write_end = os.pipe()
         try:
-            handed = (theirs.fileno(), outlet, listener.socket.fileno())
+            inherited = (theirs.fileno(), write_end, listener.socket.fileno())
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", MODULE, str(number), *map(str, handed)),
+                *(sys.executable, "-P", "-m", MODULE, str(number), *map(str, inherited)),
                 stdin=asyncio.subprocess.DEVNULL,
-                # The ready line is all that comes from there.
+                # Only the supervisor writes to standard output: the ready line.
                 stdout=asyncio.subprocess.DEVNULL,
-                pass_fds=handed,
-                # A terminal's signals are for the process above, which tells its workers.
+                pass_fds=inherited,
+                # Signals of the terminal go to the supervisor alone, which tells its workers.
                 start_new_session=True,
             )
         except BaseException:
             ours.close()
-            os.close(inlet)
+            os.close(read_end)
             raise
         finally:
             theirs.close()
-            os.close(outlet)
+            os.close(write_end)
         channel = await Channel.over(ours)
-        channel.send(assignment.packed())
-        return cls(number, process, channel, PipeReader(inlet))
+        channel.send(config.encode())
+        return cls(number, process, channel, PipeReader(read_end))
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     async def ready(self) -> None:
-        """Return when it serves. Raises what kept it from that."""
+        """Return when it serves. Raises the error that kept it from serving."""
         try:
             match await self._channel.receive():
                 case ("ready",):
                     self.serving = True
                     return
-                case ("failed", *fault):
-                    raise raised(cast("Trouble", tuple(fault)))
+                case ("failed", *error):
+                    raise decode_error(cast("EncodedError", tuple(error)))
         except EOFError:
             pass
         raise TapewayError(f"worker {self.number} ended before it served: its log says why")
 
-    async def attend(self, hint: Callable[[], None]) -> None:
-        """Hear what it says until it is gone; `hint` is called when it has told something."""
+    async def receive(self, hint: Callable[[], None]) -> None:
+        """Receive its messages until it is gone; `hint` is called when its pipe has something."""
         with suppress(EOFError):
             while True:
                 match await self._channel.receive():
                     case ("hint",):
                         hint()
-                    case ("answer", int(asked), value):
-                        self._answered(asked, value)
+                    case ("answer", int(question), value):
+                        self._answer(question, value)
         self._gone, self.serving = True, False
-        for asked in list(self._open):
-            self._answered(asked, None)
+        for question in list(self._pending):
+            self._answer(question, None)
 
-    async def look(self) -> None:
-        """Ask how it stands. When this returns, all is in the inlet that it had told before."""
+    async def update_status(self) -> None:
+        """Ask for its status. Afterwards, all it served before is in its pipe."""
         try:
-            # Whoever asks next need not wait as long to be told the same.
-            async with asyncio.timeout(_SILENT_S if self.standing.silent else _ANSWER_S):
-                answer = await self._ask("look")
+            # It was waited for in full once: callers after that need not wait as long.
+            async with asyncio.timeout(
+                _UNRESPONSIVE_S if self.status.unresponsive else _RESPONSE_S
+            ):
+                answer = await self._ask("status")
         except TimeoutError:
-            self.standing = Standing(self.standing.in_flight, silent=True)
+            self.status = WorkerStatus(self.status.in_flight, unresponsive=True)
             return
         if isinstance(answer, tuple):
-            in_flight, trouble = answer
-            self.standing = Standing(cast("int", in_flight), cast("Trouble | None", trouble))
+            in_flight, error = answer
+            self.status = WorkerStatus(cast("int", in_flight), cast("EncodedError | None", error))
 
-    async def quiet(self, cassette: str) -> None:
-        """Return when no live call of its own records on this cassette, or it is gone."""
-        await self._ask("quiet", cassette)
+    async def wait_for_recordings(self, cassette: str) -> None:
+        """Return when none of its live calls records into this cassette, or it is gone."""
+        await self._ask("wait_for_recordings", cassette)
 
     def drain(self) -> None:
-        """Have it let what is under way end, and end then."""
+        """Tell it to finish calls in flight, and then to end."""
         self._channel.send(("drain",))
 
     def kill(self) -> None:
@@ -133,35 +134,35 @@ class WorkerProcess:
             self._process.kill()
 
     async def ended(self) -> int:
-        """Its exit code; negative for the signal that ended it."""
+        """Wait for its exit code; negative for the signal that ended it."""
         return await self._process.wait()
 
     def close(self) -> None:
-        """Let go of what led to it."""
+        """Close the channel and the pipe."""
         self._channel.close()
-        self.inlet.close()
+        self.pipe.close()
 
-    async def _ask(self, what: str, *more: str) -> Value:
+    async def _ask(self, question: str, *arguments: str) -> Value:
         if self._gone:
             return None
-        self._asked += 1
-        asked = self._asked
+        self._questions += 1
+        number = self._questions
         answer: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
-        self._open[asked] = answer
-        self._channel.send((what, asked, *more))
+        self._pending[number] = answer
+        self._channel.send((question, number, *arguments))
         try:
             return await answer
         finally:
-            self._open.pop(asked, None)
+            self._pending.pop(number, None)
 
-    def _answered(self, asked: int, value: Value) -> None:
-        answer = self._open.get(asked)
+    def _answer(self, number: int, value: Value) -> None:
+        answer = self._pending.get(number)
         if answer is not None and not answer.done():
             answer.set_result(value)
 
 
-def said(code: int) -> str:
-    """What an exit code says."""
+def describe_exit(code: int) -> str:
+    """How a process ended, in words: `was killed by SIGKILL`."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:

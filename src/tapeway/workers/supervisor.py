@@ -1,7 +1,7 @@
-"""`tapeway serve --workers N`: the process that starts the workers and answers for them.
+"""`tapeway serve --workers N`: the process that starts the workers, and replaces those that end.
 
-It holds the port and the admin API, and serves no request itself. Its own instance of the store is
-for what the API reads and steers.
+It holds the port and the admin API, and serves no request itself. It opens the store too, for what
+the API reads and controls.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from tapeway.engine.journal import RequestJournal
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.ports import SharedStore
 from tapeway.server.drain import stop_on_signals
-from tapeway.server.lifecycle import LAST_WORDS_S, admin_listener_of, announce, within
-from tapeway.server.listeners import Listener, MountedListener, listen_together, mount
+from tapeway.server.lifecycle import ABORT_S, announce, completed_within, listen_for_admin
+from tapeway.server.listeners import Listener, MountedListener, listen_shared, mount
 from tapeway.server.wiring import (
     make_admin,
     make_broker,
@@ -28,116 +28,118 @@ from tapeway.server.wiring import (
     starting,
 )
 from tapeway.settings.options import Settings
-from tapeway.workers.messages import Assignment
+from tapeway.workers.messages import WorkerConfig
 from tapeway.workers.pool import WorkerPool
 
 log = logging.getLogger(__name__)
 
 
 def serve(settings: Settings) -> None:
-    """Serve by several processes until a signal; returns after a clean stop.
+    """Serve with several processes until a signal; returns after a clean stop.
 
-    Raises ConfigError for a store they cannot share, and what a single process raises.
+    Raises ConfigError for a store that processes cannot share, and what a single process raises.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings))
 
 
+@dataclass(frozen=True, slots=True)
+class _Supervisor:
+    """What runs in this process."""
+
+    settings: Settings
+    broker: Broker
+    journal: RequestJournal
+    pool: WorkerPool
+    listeners: list[Listener]
+    admin_listener: Listener | None
+
+
 async def _serve(settings: Settings) -> None:
-    store = _shared(settings)
+    store = _shared_store(settings)
     stopping = stop_on_signals()
     async with AsyncExitStack() as stack:
         starting()
-        together = listen_together(
-            "--listen", settings.listen.host, settings.listen.port, settings.workers
-        )
-        for each in together:
+        listen = settings.listen
+        listeners = listen_shared("--listen", listen.host, listen.port, settings.workers)
+        for each in listeners:
             stack.callback(each.socket.close)
-        admin = admin_listener_of(settings, stack)
-        own = [each.place for each in (together[0], admin) if each is not None]
+        admin = listen_for_admin(settings, stack)
+        own = [each.place for each in (listeners[0], admin) if each is not None]
         client = await stack.enter_async_context(make_client(settings, own))
         journal = RequestJournal(settings.journal_size)
         broker = make_broker(settings, store, client, journal)
         await stack.enter_async_context(broker)
         # A cassette that cannot be read stops the start, not the first request.
         await broker.prepare()
-        assignment = Assignment(settings, admin.url if admin else None, tuple(own))
-        crew = WorkerPool(assignment, together, broker, journal, time.monotonic)
-        stopping.at_once = crew.kill
-        stack.callback(crew.kill)
-        office = _Office(settings, broker, journal, crew, together, admin)
-        if (fault := await _attended(office, stopping)) is not None:
-            raise fault
+        config = WorkerConfig(settings, admin.url if admin else None, tuple(own))
+        pool = WorkerPool(config, listeners, broker, journal, time.monotonic)
+        stopping.before_exit = pool.kill
+        stack.callback(pool.kill)
+        supervisor = _Supervisor(settings, broker, journal, pool, listeners, admin)
+        if (error := await _supervise(supervisor, stopping)) is not None:
+            raise error
 
 
-@dataclass(frozen=True, slots=True)
-class _Office:
-    """What runs in this process."""
-
-    settings: Settings
-    broker: Broker
-    journal: RequestJournal
-    crew: WorkerPool
-    together: list[Listener]
-    admin: Listener | None
-
-
-async def _attended(office: _Office, stopping: asyncio.Event) -> TapewayError | None:
-    """Serve until told to stop, or until there is no use in going on, and why that is."""
+async def _supervise(supervisor: _Supervisor, stopping: asyncio.Event) -> TapewayError | None:
+    """Run until told to stop or until workers fail too often; the error to end with, if any."""
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
-        side = None
-        fault = await office.crew.start(tasks)
-        if fault is None:
-            side = await _admin(office, stack)
+        admin = None
+        error = await supervisor.pool.start(tasks)
+        if error is None:
+            admin = await _mount_admin(supervisor, stack)
             started()
             announce(
-                office.settings,
-                office.broker,
-                office.together[0].url,
-                side.listener.url if side is not None else None,
+                supervisor.settings,
+                supervisor.broker,
+                supervisor.listeners[0].url,
+                admin.listener.url if admin is not None else None,
             )
-            fault = await _stopped(office.crew, stopping)
-            log.info("stopping: waiting for calls in flight in %d workers", office.settings.workers)
-        return await _drained(office, side) or fault
+            error = await _stopped(supervisor.pool, stopping)
+            workers = supervisor.settings.workers
+            log.info("stopping: waiting for calls in flight in %d workers", workers)
+        return await _drain(supervisor, admin) or error
 
 
-async def _admin(office: _Office, stack: AsyncExitStack) -> MountedListener | None:
-    if office.admin is None:
+async def _mount_admin(supervisor: _Supervisor, stack: AsyncExitStack) -> MountedListener | None:
+    if (listener := supervisor.admin_listener) is None:
         return None
-    runner = make_admin(office.settings, office.broker, office.journal, office.admin, office.crew)
-    return await mount(stack, runner, office.admin)
+    runner = make_admin(
+        supervisor.settings, supervisor.broker, supervisor.journal, listener, supervisor.pool
+    )
+    return await mount(stack, runner, listener)
 
 
-async def _stopped(crew: WorkerPool, stopping: asyncio.Event) -> TapewayError | None:
+async def _stopped(pool: WorkerPool, stopping: asyncio.Event) -> TapewayError | None:
     async with asyncio.TaskGroup() as tasks:
-        ends = [tasks.create_task(each.wait()) for each in (stopping, crew.given_up)]
+        ends = [tasks.create_task(each.wait()) for each in (stopping, pool.given_up)]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for each in ends:
             each.cancel()
-    if crew.given_up.is_set():
-        return TapewayError("workers ended again and again, so tapeway does too: its log says how")
+    if pool.given_up.is_set():
+        return TapewayError("workers ended again and again, so tapeway stops: its log says why")
     return None
 
 
-async def _drained(office: _Office, side: MountedListener | None) -> TapewayError | None:
-    """Let what is under way end, the admin API last."""
-    office.broker.drain()
-    for each in office.together:
-        # Theirs are closed by the workers: from then on nobody is let in.
+async def _drain(supervisor: _Supervisor, admin: MountedListener | None) -> TapewayError | None:
+    """Let calls in flight end, and stop the admin API last."""
+    supervisor.broker.drain()
+    for each in supervisor.listeners:
+        # Once the workers close theirs too, nobody can connect any more.
         each.socket.close()
-    clean = await office.crew.drain()
-    office.journal.close()
-    if side is not None:
-        await side.close()
-        await within(LAST_WORDS_S, side.ended())
+    clean = await supervisor.pool.drain()
+    supervisor.journal.close()
+    if admin is not None:
+        await admin.close()
+        await completed_within(ABORT_S, admin.ended())
     return None if clean else TapewayError("a worker did not end in time and was killed")
 
 
-def _shared(settings: Settings) -> SharedStore:
+def _shared_store(settings: Settings) -> SharedStore:
     store = make_store(settings)
     if (shared := store.capabilities.shared) is None:
         raise ConfigError(
-            f"--workers {settings.workers}: the store {store.url} cannot be used by several "
-            "processes at once: give --store sqlite:FILE or postgresql://…, or --workers 1"
+            f"--workers {settings.workers}: several processes cannot use the store {store.url} at "
+            "once: give --store sqlite:FILE or postgresql://…, or --workers 1"
         )
     return shared

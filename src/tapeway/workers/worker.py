@@ -1,4 +1,4 @@
-"""A process that serves the port beside others: started, told what to do and stopped by one above."""
+"""A worker: one of several processes that serve the same port, under a supervisor."""
 
 import asyncio
 import logging
@@ -18,10 +18,10 @@ from tapeway.core.redaction.credentials import environment_credentials
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.errors import TapewayError, describe
-from tapeway.logs import configure, label
-from tapeway.server.drain import STOPPING
-from tapeway.server.lifecycle import Serving, drained
-from tapeway.server.listeners import adopted, mount
+from tapeway.logs import add_field, configure
+from tapeway.server.drain import STOP_SIGNALS
+from tapeway.server.lifecycle import Serving, drain_proxy
+from tapeway.server.listeners import inherited_listener, mount
 from tapeway.server.protocol import ProxyServer
 from tapeway.server.wiring import (
     GRACE_S,
@@ -33,34 +33,34 @@ from tapeway.server.wiring import (
     starting,
 )
 from tapeway.settings.options import Settings, known_secrets
-from tapeway.workers.messages import Assignment, Value, told, unpacked
+from tapeway.workers.messages import Value, WorkerConfig, decode_config, encode_error
 from tapeway.workers.pipe import Channel, PipeWriter
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
-    """What a worker is started with: its number, and descriptors it inherited."""
+class WorkerArguments:
+    """A worker's number, and the file descriptors it inherits."""
 
     number: int
     channel: int
-    news: int
+    pipe: int
     listener: int
 
 
 def main() -> None:
-    """Serve until the process above says so or is gone, or until a signal."""
-    handed = Handed(*map(int, sys.argv[1:5]))
+    """Serve until the supervisor says so or is gone, or until a signal."""
+    arguments = WorkerArguments(*map(int, sys.argv[1:5]))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        code = runner.run(_work(handed))
+        code = runner.run(_run(arguments))
     sys.exit(code)
 
 
-async def _work(handed: Handed) -> int:
-    channel = await Channel.over(socket(fileno=handed.channel))
+async def _run(arguments: WorkerArguments) -> int:
+    channel = await Channel.over(socket(fileno=arguments.channel))
     stopping = asyncio.Event()
-    for each in STOPPING:
+    for each in STOP_SIGNALS:
         asyncio.get_running_loop().add_signal_handler(each, stopping.set)
     try:
         data = await channel.receive()
@@ -68,20 +68,20 @@ async def _work(handed: Handed) -> int:
         return 1
     if not isinstance(data, bytes):
         return 1
-    assignment = unpacked(data)
-    _log(assignment.settings, handed.number)
+    config = decode_config(data)
+    _configure_log(config.settings, arguments.number)
     try:
-        async with _serving(assignment, handed, channel) as worker:
+        async with _serving(config, arguments, channel) as worker:
             channel.send(("ready",))
             async with asyncio.TaskGroup() as tasks:
-                orders = tasks.create_task(_take_orders(worker, channel, tasks, stopping))
+                commands = tasks.create_task(_follow_commands(worker, channel, tasks, stopping))
                 await stopping.wait()
                 log.info("stopping: waiting for %d calls in flight", worker.broker.in_flight)
-                await drained(worker.serving)
-                worker.outlet.flush()
-                orders.cancel()
+                await drain_proxy(worker.serving)
+                worker.pipe.flush()
+                commands.cancel()
     except TapewayError as exc:
-        channel.send(("failed", *told(exc)))
+        channel.send(("failed", *encode_error(exc)))
         await channel.sent()
         return 1
     except Exception as exc:
@@ -90,16 +90,16 @@ async def _work(handed: Handed) -> int:
     return 0
 
 
-def _log(settings: Settings, number: int) -> None:
+def _configure_log(settings: Settings, number: int) -> None:
     credentials = [value for _, value in environment_credentials(os.environ)]
     configure(settings.log_format, settings.log_level, [*known_secrets(settings), *credentials])
-    label("worker", number)
+    add_field("worker", number)
 
 
 @dataclass(frozen=True, slots=True)
 class _Worker:
     serving: Serving
-    outlet: PipeWriter
+    pipe: PipeWriter
 
     @property
     def broker(self) -> Broker:
@@ -108,14 +108,14 @@ class _Worker:
 
 @asynccontextmanager
 async def _serving(
-    assignment: Assignment, handed: Handed, channel: Channel
+    config: WorkerConfig, arguments: WorkerArguments, channel: Channel
 ) -> AsyncIterator[_Worker]:
-    settings = assignment.settings
+    settings = config.settings
     async with AsyncExitStack() as stack:
         starting()
-        client = await stack.enter_async_context(make_client(settings, assignment.own))
-        outlet = PipeWriter(
-            handed.news,
+        client = await stack.enter_async_context(make_client(settings, config.own_listeners))
+        pipe = PipeWriter(
+            arguments.pipe,
             clock=time.monotonic,
             connections=lambda: client.connections,
             hint=lambda: channel.send(("hint",)),
@@ -123,43 +123,45 @@ async def _serving(
         broker = make_broker(settings, make_store(settings), client, RequestJournal(0))
         await stack.enter_async_context(broker)
         await broker.prepare()
-        proxy = make_proxy(settings, broker, outlet, assignment.admin)
+        proxy = make_proxy(settings, broker, pipe, config.admin_url)
         runner = web.ServerRunner(ProxyServer(proxy), shutdown_timeout=GRACE_S)
-        side = await mount(stack, runner, adopted(handed.listener))
+        mounted = await mount(stack, runner, inherited_listener(arguments.listener))
         started()
-        yield _Worker(Serving(settings, broker, proxy, side), outlet)
+        yield _Worker(Serving(settings, broker, proxy, mounted), pipe)
 
 
-async def _take_orders(
+async def _follow_commands(
     worker: _Worker, channel: Channel, tasks: asyncio.TaskGroup, stopping: asyncio.Event
 ) -> None:
-    """Do what is said until nobody is there to say anything, which is an order to stop too."""
+    """Do what the supervisor says until it is gone, which means to stop too."""
 
     def stop() -> None:
-        # One that is told to end alone starts calls for whoever is connected to it: others go on.
+        # Not after a signal to this worker alone: then its clients may still start live calls.
         worker.broker.drain()
         stopping.set()
 
     try:
         while True:
             match await channel.receive():
-                case ("look", int(asked)):
-                    channel.send(("answer", asked, _standing(worker)))
-                case ("quiet", int(asked), str(cassette)):
-                    tasks.create_task(_quiet(worker, channel, asked, cassette))
+                case ("status", int(question)):
+                    channel.send(("answer", question, _status(worker)))
+                case ("wait_for_recordings", int(question), str(cassette)):
+                    tasks.create_task(_wait_for_recordings(worker, channel, question, cassette))
                 case ("drain",):
                     stop()
     except EOFError:
-        log.warning("the process above this worker is gone, so it stops")
+        log.warning("the supervisor is gone: this worker stops")
         stop()
 
 
-def _standing(worker: _Worker) -> Value:
-    worker.outlet.flush()
-    trouble = store_error(worker.broker.store)
-    return worker.broker.in_flight, None if trouble is None else told(trouble)
+def _status(worker: _Worker) -> Value:
+    worker.pipe.flush()
+    error = store_error(worker.broker.store)
+    return worker.broker.in_flight, None if error is None else encode_error(error)
 
 
-async def _quiet(worker: _Worker, channel: Channel, asked: int, cassette: str) -> None:
+async def _wait_for_recordings(
+    worker: _Worker, channel: Channel, question: int, cassette: str
+) -> None:
     await worker.broker.quiet(cassette)
-    channel.send(("answer", asked, None))
+    channel.send(("answer", question, None))

@@ -78,4 +78,4 @@ async def test_a_privileged_port_is_refused_to_others(tmp_path: Path) -> None:
     code, message = await refused(tmp_path, "--listen", "127.0.0.1:80", before=drop_rights)
 
     assert code == FAILURE
-    assert "may not be bound by this user: give a port from 1024 on" in message
+    assert "may not be bound by this user: give a port of 1024 or above" in message

@@ -58,7 +58,7 @@ async def test_the_rest_of_an_upload_that_was_refused_does_not_hold_up_the_stop(
         tapeway.signal(signal.SIGTERM)
         assert await tapeway.ended() == 0
 
-    assert "breaking off" not in tapeway.stderr
+    assert "aborting calls" not in tapeway.stderr
 
 
 @pytest.mark.parametrize("mode", ["auto", "passthrough"])

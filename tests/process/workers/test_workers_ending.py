@@ -1,4 +1,4 @@
-"""How workers end and are replaced, and that none outlives the process above them."""
+"""How workers end and are replaced, and that none outlives the supervisor."""
 
 import asyncio
 import json
