@@ -139,7 +139,7 @@ def _shared_store(settings: Settings) -> SharedStore:
     store = make_store(settings)
     if (shared := store.capabilities.shared) is None:
         raise ConfigError(
-            f"--workers {settings.workers}: several processes cannot use the store {store.url} at "
-            "once: give --store sqlite:FILE or postgresql://…, or --workers 1"
+            f"--workers {settings.workers}: the store {store.url} cannot be used by several "
+            "processes at once: give --store sqlite:FILE or postgresql://…, or --workers 1"
         )
     return shared
