@@ -10,7 +10,7 @@ import pytest
 from tapeway.core.model.control import Mode
 from tapeway.engine.recorder import LiveCall
 from tapeway.errors import Draining, StoreError, StoreFull, TapewayError, UpstreamError
-from tapeway.server.error_responses import of_error
+from tapeway.server.error_responses import error_response
 from tapeway.upstream.response import UpstreamAnswer
 from tests.server.in_process_proxy import Stand, stand
 from tests.support.canary import canary
@@ -223,6 +223,6 @@ async def test_also_what_is_no_request_gets_the_shape_of_every_error() -> None:
 def test_only_an_answer_that_could_not_be_kept_is_not_to_be_asked_for_again(
     error: TapewayError, retries: list[bytes]
 ) -> None:
-    answer = of_error(error, request_id="tw-1", tapeway={}, ollama=False)
+    answer = error_response(error, request_id="tw-1", tapeway={}, ollama=False)
 
     assert [value for name, value in answer.headers if name == b"x-should-retry"] == retries

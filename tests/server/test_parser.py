@@ -33,7 +33,7 @@ class Intake(BaseProtocol):
             auto_decompress=False,
             max_msg_queue_size=QUEUE,
         )
-        self.parser = RequestParser(cast(Parser, inner), queue=QUEUE, longest_header=10_000)
+        self.parser = RequestParser(cast(Parser, inner), queue=QUEUE, max_header=10_000)
         self._parser = cast(HttpRequestParser, self.parser)
         self._queued: list[tuple[RawRequestMessage, StreamReader]] = []
         self._body = b""

@@ -22,7 +22,7 @@ from tapeway.core.model.messages import (
 from tapeway.core.streams.pacing import Schedule
 from tapeway.errors import StoreError
 from tapeway.server.protocol import ClientConnection
-from tapeway.server.wire import LAST_CHUNK, WireResponse, begin, break_off
+from tapeway.server.wire import LAST_CHUNK, WireResponse, abort_connection, frame_stream
 
 log = logging.getLogger(__name__)
 
@@ -36,21 +36,21 @@ class Outgoing:
         sized = raw.version >= (1, 1) or head.length is not None
         self._raw = raw
         self._stays = bool(raw.keep_alive) and not draining and sized
-        self._delivery = begin(
+        self._framing = frame_stream(
             head, marks, method=raw.method, version=raw.version, keep_alive=self._stays
         )
 
     async def begin(self) -> None:
         """Write the head."""
-        await self._raw.writer.write(self._delivery.head)
+        await self._raw.writer.write(self._framing.head)
 
     async def send(self, piece: bytes) -> None:
         """Write the next piece of the body, as an HTTP chunk where there are chunks."""
-        await self._raw.writer.write(self._delivery.piece(piece))
+        await self._raw.writer.write(self._framing.piece(piece))
 
     def end(self) -> WireResponse:
         """What is left to be written."""
-        return WireResponse((self._delivery.last,), keep_alive=self._stays)
+        return WireResponse((self._framing.last,), keep_alive=self._stays)
 
 
 class Playback:
@@ -103,7 +103,7 @@ class Playback:
 
 def abort(raw: web.BaseRequest) -> WireResponse:
     """Break the client's connection: a clean end would pass a part of an answer for a whole one."""
-    break_off(raw)
+    abort_connection(raw)
     return WireResponse((), keep_alive=False)
 
 
@@ -152,7 +152,7 @@ class LargeAnswer(WireResponse):
         self._file = file
         self._chunk_times = response.chunk_times
         self._chunked = response.head.framing != "length" and raw.version >= (1, 1)
-        self._delivery = begin(
+        self._framing = frame_stream(
             replace(response.head, length=None if self._chunked else file.size),
             marks,
             method=raw.method,
@@ -162,8 +162,8 @@ class LargeAnswer(WireResponse):
 
     async def write_eof(self, data: bytes = b"") -> None:
         writer = self._raw.writer
-        if not self._delivery.piece(b"?"):
-            await writer.write(self._delivery.head)
+        if not self._framing.piece(b"?"):
+            await writer.write(self._framing.head)
             return
         try:
             with closing(self._frames()) as frames:
@@ -172,11 +172,11 @@ class LargeAnswer(WireResponse):
         except StoreError as exc:
             log.warning("an answer was broken off: %s", exc.message)
             self._stays = False
-            break_off(self._raw)
+            abort_connection(self._raw)
 
     def _frames(self) -> Generator[bytes]:
         # With the first piece: where there is none, nothing looks like a beginning.
-        start = self._delivery.head
+        start = self._framing.head
         body = body_pieces(self._file)
         for frame in chunks(body, self._chunk_times) if self._chunked else body:
             yield start + frame

@@ -1,6 +1,6 @@
-"""Answers of tapeway's own on the proxy listener: misses and errors.
+"""Responses of tapeway's own on the proxy listener: misses and errors.
 
-424 and `x-should-retry: false` keep the SDKs from asking again.
+Status 424 and `x-should-retry: false` keep SDKs from retrying.
 """
 
 from http import HTTPStatus
@@ -16,28 +16,28 @@ from tapeway.server.wire import WireResponse, serialise
 _DO_NOT_RETRY: Headers = ((b"x-should-retry", b"false"),)
 
 
-def refusal(error: TapewayError) -> WireResponse:
-    """The answer to what is no HTTP request at all; the connection closes behind it."""
-    response = of_error(error, request_id="", tapeway={}, ollama=False)
+def malformed_request_response(error: TapewayError) -> WireResponse:
+    """The response to input that is not valid HTTP; it closes the connection."""
+    response = error_response(error, request_id="", tapeway={}, ollama=False)
     extra = ((b"Tapeway-Outcome", b"error"),)
     pieces = serialise(response, extra, method="GET", version=(1, 1), keep_alive=False)
     return WireResponse(pieces, keep_alive=False)
 
 
-def of_error(
+def error_response(
     error: TapewayError, *, request_id: str, tapeway: dict[str, Json], ollama: bool
 ) -> Response:
-    """An error as an answer."""
+    """The response to a request that failed with this error."""
     body = _body(error.code, error.message, request_id, tapeway, ollama=ollama)
-    # The upstream was paid for an answer that could not be kept: a retry would only pay it again.
+    # The upstream was paid for a response that could not be stored: a retry would pay again.
     more = _DO_NOT_RETRY if isinstance(error, StoreError) else ()
     return _response(error.status, request_id, body, more)
 
 
-def of_miss(
+def miss_response(
     miss: Miss, *, status: int, request_id: str, journal: str | None, ollama: bool
 ) -> Response:
-    """A miss as an answer."""
+    """The response to a request that missed."""
     tapeway: dict[str, Json] = {
         "cassette": miss.cassette,
         "method": miss.method,
@@ -55,7 +55,7 @@ def _body(
     code: str, message: str, request_id: str, tapeway: dict[str, Json], *, ollama: bool
 ) -> bytes:
     if ollama:
-        # Its JavaScript client prints `[object Object]` for anything but a string.
+        # Ollama's JavaScript client prints `[object Object]` for anything but a string.
         return dump({"error": message})
     return dump(error_document(code, message, request_id, tapeway))
 
@@ -65,11 +65,11 @@ def _response(status: int, request_id: str, body: bytes, more: Headers) -> Respo
         reason = HTTPStatus(status).phrase
     except ValueError:
         reason = ""
-    mark = request_id.encode()
+    id_value = request_id.encode()
     headers: Headers = (
         (b"content-type", b"application/json"),
-        (b"x-request-id", mark),
-        (b"request-id", mark),
+        (b"x-request-id", id_value),
+        (b"request-id", id_value),
         *more,
     )
     return Response(ResponseHead(status, reason, headers), (ResponseChunk(body),))

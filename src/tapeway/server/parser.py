@@ -1,10 +1,11 @@
-"""Requests out of a client's bytes: aiohttp's parser, handed one message at a time.
+"""Parses a client's requests with aiohttp's parser, fed one message at a time.
 
-Handed whole segments, that parser loses the good requests of a segment in which a later one is
-malformed, leaves a handler waiting when a body's framing breaks off later, and knows no method
-but those of its list. So each segment is cut here where a message ends, by what the parser itself
-found in the header: it stays the only judge of what is well-formed. Where a chunked body ends is
-left to it too; if that cannot be told, the rest of the connection is handed on uncut.
+Fed whole segments, aiohttp's parser loses valid requests that share a segment with a malformed one
+after them, leaves a handler waiting when a body's framing breaks later, and rejects methods that
+are not in its list. So this module splits the input at the end of each message. It finds that end
+with what aiohttp parsed from the headers, and an unknown method is replaced by POST on the way:
+aiohttp alone decides what is well-formed. It also decides where a chunked body ends; if that cannot
+be seen from here, the rest of the connection is passed on unsplit.
 """
 
 import re
@@ -18,24 +19,24 @@ from aiohttp.streams import StreamReader
 
 Messages = list[tuple[RawRequestMessage, StreamReader]]
 
-_END = b"\r\n\r\n"
+_HEADER_END = b"\r\n\r\n"
 _EMPTY_LINES = re.compile(rb"(?:\r\n)*")
-_LONGEST_METHOD = 64
+_MAX_METHOD = 64
 _METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
-_KNOWN = frozenset(
+_KNOWN_METHODS = frozenset(
     b"""ACL BIND CHECKOUT CONNECT COPY DELETE GET HEAD LINK LOCK M-SEARCH MERGE MKACTIVITY
     MKCALENDAR MKCOL MOVE NOTIFY OPTIONS PATCH POST PRI PROPFIND PROPPATCH PURGE PUT QUERY REBIND
     REPORT SEARCH SOURCE SUBSCRIBE TRACE UNBIND UNLINK UNLOCK UNSUBSCRIBE""".split()
 )
-"""The methods the parser takes in HTTP; any other token is as good (RFC 9110 section 9.1)."""
+"""The methods that aiohttp's parser accepts; any other token is valid too (RFC 9110 section 9.1)."""
 _LENGTH = re.compile(rb"\r\ncontent-length: ?([0-9]{1,9})\r\n", re.IGNORECASE)
 _UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
-_STAND_IN = b"POST"
-_LONGEST_BODY = 2**63
+_SUBSTITUTE_METHOD = b"POST"
+_MAX_LENGTH = 2**63
 
 
 class Parser(Protocol):
-    """What a connection asks of its parser."""
+    """What aiohttp's connection needs of its parser."""
 
     def feed_data(self, data: bytes, /) -> tuple[Sequence[Any], bool, bytes]: ...
     def message_consumed(self) -> None: ...
@@ -44,75 +45,79 @@ class Parser(Protocol):
 
 
 class HeaderTooLarge(BadHttpMessage):
-    """All the fields of a request together are more than is taken."""
+    """The header fields of a request are too large together."""
 
 
 class RequestParser:
-    """Takes any method, and gives every request that came before a malformed one.
+    """Accepts any method, and returns every request that precedes a malformed one.
 
-    The error that ended the input is raised once. Where requests came before it they are given
-    first, and it is `overdue` until the next call of `feed_data`.
+    The error that ended the input is raised once. If requests precede it in the same segment, they
+    are returned first, and the error is `overdue` until the next call of `feed_data`.
     """
 
-    def __init__(self, inner: Parser, *, queue: int, longest_header: int) -> None:
+    def __init__(self, inner: Parser, *, queue: int, max_header: int) -> None:
         self._inner = inner
         self._room = queue
-        self._longest_header = longest_header
-        self._header = 0
+        self._max_header = max_header
+        self._header_size = 0
+        # Input that the parser has not been given yet.
         self._held = b""
-        self._seam = b""
-        self._left = 0
+        # The last bytes of an unfinished header: its end may be split between two segments.
+        self._header_tail = b""
+        # How much of a body with a Content-Length is still to come.
+        self._body_left = 0
         self._chunked = False
-        self._ending = b""
-        self._lost = False
+        self._chunked_tail = b""
+        # Whether message boundaries can no longer be seen, so that input is passed on unsplit.
+        self._unsplit = False
         self._method: bytes | None = None
         self._payload: StreamReader | None = None
+        self._error: HttpProcessingError | None = None
         self._raised = False
-        self._broken: HttpProcessingError | None = None
 
     def feed_data(self, data: bytes) -> tuple[Messages, bool, bytes]:
         messages: Messages = []
-        if not data and not self._lost and self._broken is None and self.between_messages:
-            # A body was read to its end, and the parser has no bytes left to go on with.
+        if not data and not self._unsplit and self._error is None and self.between_messages:
+            # aiohttp resumes after a body was read, and the parser has no input left.
             return messages, False, b""
-        if self._is_whole(data):
-            upgraded, tail = self._hand_on(data, messages)
-            self._left = 0
+        if self._is_one_message(data):
+            upgraded, tail = self._feed(data, messages)
+            self._body_left = 0
         else:
-            upgraded, tail = self._hand_on_cut(data, messages)
+            upgraded, tail = self._feed_split(data, messages)
         if upgraded:
             return messages, True, tail
-        if self._broken is not None and not messages and not self._raised:
+        if self._error is not None and not messages and not self._raised:
             self._raised = True
-            raise self._broken
+            raise self._error
         return messages, False, b""
 
-    def _hand_on_cut(self, data: bytes, messages: Messages) -> tuple[bool, bytes]:
+    def _feed_split(self, data: bytes, messages: Messages) -> tuple[bool, bytes]:
         rest, self._held = self._held + data, b""
-        # Without data the connection goes on after a pause: the parser may hold bytes of its own.
+        # A call without data resumes after a pause: the parser may hold input of its own.
         resumes = not data
-        while (rest or resumes) and self._broken is None:
+        while (rest or resumes) and self._error is None:
             if resumes:
                 resumes, piece = False, b""
             elif self._must_wait():
                 self._held = rest
                 break
             else:
-                piece, rest = self._cut(rest)
-            upgraded, tail = self._hand_on(piece, messages)
+                piece, rest = self._split(rest)
+            upgraded, tail = self._feed(piece, messages)
             if upgraded:
                 return True, tail + rest
         return False, b""
 
     @property
     def overdue(self) -> bool:
-        """Whether an error waits to be raised because requests came before it."""
-        return self._broken is not None and not self._raised
+        """Whether an error is still to be raised, because requests precede it."""
+        return self._error is not None and not self._raised
 
     @property
     def between_messages(self) -> bool:
-        """Whether nothing of a message is there that has not ended."""
-        if self._held or self._seam or self._left or self._chunked:
+        """Whether no message is incomplete."""
+        if self._held or self._header_tail or self._body_left or self._chunked:
             return False
         return self._payload is None or self._payload.is_eof()
 
@@ -126,17 +131,20 @@ class RequestParser:
     def set_upgraded(self, val: bool) -> None:
         self._inner.set_upgraded(val)
 
-    def _is_whole(self, data: bytes) -> bool:
-        """Whether a segment is one request and its body to the last byte, as most are.
+    def _is_one_message(self, data: bytes) -> bool:
+        """Whether a segment is exactly one request with its body, as most are.
 
-        It needs no cutting then: should the parser find fault with it, no other request is lost.
+        Then it need not be split: if it is malformed, no other request is lost.
         """
-        if self._held or self._broken is not None or self._must_wait():
+        if self._held or self._error is not None or self._must_wait():
             return False
-        if self._lost or self._seam or self._left or self._chunked:
+        if self._unsplit or self._header_tail or self._body_left or self._chunked:
             return False
-        end = data.find(_END) + len(_END)
-        if not len(_END) <= end <= self._longest_header or data[: data.find(b" ")] not in _KNOWN:
+        end = data.find(_HEADER_END) + len(_HEADER_END)
+        if (
+            not len(_HEADER_END) <= end <= self._max_header
+            or data[: data.find(b" ")] not in _KNOWN_METHODS
+        ):
             return False
         length = _LENGTH.search(data, 0, end)
         if length is None or _UPGRADE.search(data, 0, end):
@@ -144,91 +152,91 @@ class RequestParser:
         return end + int(length[1]) == len(data)
 
     def _must_wait(self) -> bool:
-        """Whether the next message has to wait: for room, or for the parser to end the last one."""
-        if self._lost or self._seam or self._left or self._chunked:
+        """Whether the next message must wait for room, or until the last body is parsed."""
+        if self._unsplit or self._header_tail or self._body_left or self._chunked:
             return False
         return self._room <= 0 or (self._payload is not None and not self._payload.is_eof())
 
-    def _hand_on(self, piece: bytes, messages: Messages) -> tuple[bool, bytes]:
+    def _feed(self, piece: bytes, messages: Messages) -> tuple[bool, bytes]:
         try:
             found, upgraded, tail = self._inner.feed_data(piece)
             if found:
-                messages += self._follow(found)
+                messages += self._note_framing(found)
         except HttpProcessingError as exc:
-            self._broken = exc
+            self._error = exc
             if self._payload is not None and not self._payload.is_eof():
                 self._payload.set_exception(web.RequestPayloadError("broken framing"))
             return False, b""
         if self._chunked:
-            self._watch_for_the_end(piece)
+            self._check_chunked_end(piece)
         return upgraded, tail
 
-    def _cut(self, data: bytes) -> tuple[bytes, bytes]:
-        """What belongs to the message under way, and what comes after it."""
-        if self._left:
-            piece = data[: self._left]
-            self._left -= len(piece)
+    def _split(self, data: bytes) -> tuple[bytes, bytes]:
+        """What belongs to the current message, and what follows it."""
+        if self._body_left:
+            piece = data[: self._body_left]
+            self._body_left -= len(piece)
             return piece, data[len(piece) :]
-        if self._chunked or self._lost:
+        if self._chunked or self._unsplit:
             return data, b""
-        return self._cut_head(data)
+        return self._split_header(data)
 
-    def _cut_head(self, data: bytes) -> tuple[bytes, bytes]:
-        if not self._seam:
-            data = self._begin(data)
-            self._header = 0
-        seam = self._seam + data
-        end = seam.find(_END) + len(_END)
-        if end < len(_END):
-            end, self._seam = len(data), seam[1 - len(_END) :]
+    def _split_header(self, data: bytes) -> tuple[bytes, bytes]:
+        if not self._header_tail:
+            data = self._start_message(data)
+            self._header_size = 0
+        joined = self._header_tail + data
+        end = joined.find(_HEADER_END) + len(_HEADER_END)
+        if end < len(_HEADER_END):
+            end, self._header_tail = len(data), joined[1 - len(_HEADER_END) :]
         else:
-            end, self._seam = end - len(self._seam), b""
-        self._header += end
-        if self._header > self._longest_header:
-            self._broken = HeaderTooLarge("all fields together")
+            end, self._header_tail = end - len(self._header_tail), b""
+        self._header_size += end
+        if self._header_size > self._max_header:
+            self._error = HeaderTooLarge("header fields too large together")
             return b"", b""
         return data[:end], data[end:]
 
-    def _begin(self, data: bytes) -> bytes:
-        """A message's first bytes, its method in terms the parser knows."""
+    def _start_message(self, data: bytes) -> bytes:
+        """A message's first bytes, with a method that the parser knows."""
         self._method = None
         if data.startswith(b"\r"):
-            # Empty lines before a request are to be ignored (RFC 9112 section 2.2).
+            # A server ignores empty lines before a request (RFC 9112 section 2.2).
             data = data[_EMPTY_LINES.match(data).end() :]  # type: ignore[union-attr] # it always matches
-        space = data.find(b" ", 0, _LONGEST_METHOD + 1)
+        space = data.find(b" ", 0, _MAX_METHOD + 1)
         method = data if space < 0 else data[:space]
-        if method in _KNOWN and space > 0:
+        if method in _KNOWN_METHODS and space > 0:
             return data
         if method == b"\r" or (_METHOD.fullmatch(method) and space < 0):
             self._held = data
             return b""
         if _METHOD.fullmatch(method):
             self._method = method
-            return _STAND_IN + data[space:]
+            return _SUBSTITUTE_METHOD + data[space:]
         return data
 
-    def _follow(self, found: Sequence[tuple[RawRequestMessage, StreamReader]]) -> Messages:
-        """Note how the body of the message just begun is framed."""
+    def _note_framing(self, found: Sequence[tuple[RawRequestMessage, StreamReader]]) -> Messages:
+        """Remember how the body of the message just parsed is framed."""
         self._room -= len(found)
         (message, self._payload), *more = found
         if self._method is not None:
             message = message._replace(method=self._method.decode())
             self._method = None
         if more or self._chunked:
-            # A chunked body's end and another message came together.
-            self._chunked, self._lost = False, True
+            # The end of a chunked body and the next message arrived together.
+            self._chunked, self._unsplit = False, True
         elif message.chunked:
-            self._chunked, self._ending = True, b""
+            self._chunked, self._chunked_tail = True, b""
         else:
-            self._left = int(message.headers.get(hdrs.CONTENT_LENGTH, 0))
-            if self._left > _LONGEST_BODY:
+            self._body_left = int(message.headers.get(hdrs.CONTENT_LENGTH, 0))
+            if self._body_left > _MAX_LENGTH:
                 # The parser takes its largest number for no length at all.
                 raise BadHttpMessage("Content-Length overflow")
         return [(message, self._payload), *more]
 
-    def _watch_for_the_end(self, piece: bytes) -> None:
-        self._ending = (self._ending + piece[-len(_END) :])[-len(_END) :]
+    def _check_chunked_end(self, piece: bytes) -> None:
+        self._chunked_tail = (self._chunked_tail + piece[-len(_HEADER_END) :])[-len(_HEADER_END) :]
         if self._payload is not None and self._payload.is_eof():
             self._chunked = False
-            # No unfinished message ends like this, so none began behind the body.
-            self._lost = self._lost or self._ending != _END
+            # An incomplete message after the body never ends like this; other endings may hide one.
+            self._unsplit = self._unsplit or self._chunked_tail != _HEADER_END

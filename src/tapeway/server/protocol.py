@@ -1,4 +1,4 @@
-"""A client's connection: aiohttp's, with errors that repeat nothing and methods of any name."""
+"""A client's connection: aiohttp's, with any method allowed and errors that repeat no input."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_request import BaseRequest
 
 from tapeway.errors import RequestError, describe
-from tapeway.server.error_responses import refusal
+from tapeway.server.error_responses import malformed_request_response
 from tapeway.server.parser import HeaderTooLarge, Parser, RequestParser
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ MAX_LINE = 16 * 1024
 MAX_FIELD = 32 * 1024
 MAX_FIELDS = 128
 MAX_HEADER = 128 * 1024
-"""All fields together: what was read from a header is remembered, and must not fill the memory."""
+"""For all header fields together: parsed headers are cached, and must not fill the memory."""
 KEEPALIVE_S = 75.0
 
 _TOO_MANY = "Too many headers received"
@@ -46,16 +46,16 @@ class ClientConnection(RequestHandler):
         self._requests = RequestParser(
             cast(Parser, self._parser),
             queue=self._max_msg_queue_size,
-            longest_header=MAX_HEADER,
+            max_header=MAX_HEADER,
         )
         self._parser = cast(HttpRequestParser, self._requests)
         self._finished = False
         self.lost = asyncio.Event()
         self.unread: StreamReader | None = None
-        """A body that was refused, and whose rest is read and forgotten."""
+        """A body that was refused, and whose rest is read and discarded."""
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 # its own name
-        # The library takes in what is still sent, for ten seconds, lest its sender miss the answer.
+        # aiohttp reads the rest of a body for ten seconds, so that its sender gets the response.
         if self.unread is not None:
             self.unread.set_exception(web.RequestPayloadError())
         await super().shutdown(timeout)
@@ -66,11 +66,11 @@ class ClientConnection(RequestHandler):
 
     @property
     def ended(self) -> bool:
-        """Whether the client has finished sending and every request was taken up."""
+        """Whether the client has finished sending and every request is being handled."""
         return self._finished and not self._messages
 
-    def eof_received(self) -> bool:  # type: ignore[override] # the library never stays half open
-        # Some clients shut their sending side behind the last request and read on.
+    def eof_received(self) -> bool:  # type: ignore[override] # aiohttp never stays half open
+        # Some clients shut down their sending side after the last request and keep reading.
         awaited = self._request_count > 0 and (self._waiter is None or self._waiter.done())
         self._finished = awaited and self._requests.between_messages
         return self._finished
@@ -87,29 +87,29 @@ class ClientConnection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        # The library's page and log line would repeat the offending line, key and all.
+        # aiohttp's error page and log line would repeat the malformed line, API key included.
         if not isinstance(exc, HttpProcessingError):
             log.error("a request failed: %s", describe(exc) if exc else status)
         if request.writer.output_size > 0:
-            raise ConnectionError("the answer has begun and cannot become an error")
-        return refusal(_reason(exc))
+            raise ConnectionError("the response has begun and cannot become an error")
+        return malformed_request_response(_error_for(exc))
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
         exc = kw.get("exc_info")
         if isinstance(exc, web.RequestPayloadError):
-            # The rest of a body that was already refused.
+            # It concerns the rest of a body that was refused already.
             return
         log.error("a connection failed: %s", describe(exc) if exc else "unknown")
 
 
 class ProxyServer(web.Server):
-    """aiohttp's low-level server, making Connections."""
+    """aiohttp's low-level server with ClientConnection as its protocol."""
 
     def __call__(self) -> ClientConnection:
         return ClientConnection(self, loop=self._loop)
 
 
-def _reason(exc: BaseException | None) -> RequestError:
+def _error_for(exc: BaseException | None) -> RequestError:
     if not isinstance(exc, HttpProcessingError):
         return RequestError(
             "tapeway failed to answer; its log says where", status=500, code="internal"
@@ -126,10 +126,10 @@ def _reason(exc: BaseException | None) -> RequestError:
         return RequestError(
             f"the request has more than {MAX_FIELDS} headers", status=431, code="too_many_headers"
         )
-    # Beyond these beginnings the text quotes the request.
+    # After these prefixes the messages quote the request.
     if isinstance(exc, BadStatusLine) and exc.message.startswith(_BAD_VERSION):
         return RequestError(
-            "only HTTP/1.0 and HTTP/1.1 are spoken here", status=505, code="http_version"
+            "only HTTP/1.0 and HTTP/1.1 are supported", status=505, code="http_version"
         )
     return RequestError("the request is not well-formed HTTP/1.1")
 

@@ -42,15 +42,15 @@ from tapeway.errors import RequestError, TapewayError, UpstreamError
 from tapeway.providers.base_url_repair import repair_address
 from tapeway.server.delivery import LargeAnswer, Outgoing, Playback, abort
 from tapeway.server.drain import OpenWaits
-from tapeway.server.error_responses import of_error, of_miss
+from tapeway.server.error_responses import error_response, miss_response
 from tapeway.server.exchange import Exchange, redacted_path
 from tapeway.server.miss_explainer import Explainer
 from tapeway.server.protocol import ClientConnection
 from tapeway.server.wire import (
     PreparedReplays,
     WireResponse,
-    arrived,
     authorities,
+    buffered_body,
     origin,
     outcome_headers,
     read_body,
@@ -156,7 +156,7 @@ class Proxy:
         broker, raw = self._broker, exchange.raw
         address = self._address(exchange)
         exchange.cassette, mode = broker.in_force(address.cassette)
-        body: bytes | BodyFile | None = arrived(raw, self._options.max_body)
+        body: bytes | BodyFile | None = buffered_body(raw, self._options.max_body)
         if body is None:
             body = await self._read(raw)
         request = Request(
@@ -333,7 +333,7 @@ class Proxy:
 
     def _miss(self, exchange: Exchange, miss: Miss) -> WireResponse:
         journal = self._options.admin and f"{self._options.admin}/api/v1/journal?outcome=miss"
-        response = of_miss(
+        response = miss_response(
             miss,
             status=self._options.miss_status,
             request_id=exchange.id,
@@ -368,7 +368,7 @@ class Proxy:
             "path": self._path(exchange),
         }
         ollama = self._is_ollama(exchange)
-        return of_error(error, request_id=exchange.id, tapeway=tapeway, ollama=ollama)
+        return error_response(error, request_id=exchange.id, tapeway=tapeway, ollama=ollama)
 
     def _is_ollama(self, exchange: Exchange) -> bool:
         if exchange.address is None or not exchange.address.target.startswith("/api/"):

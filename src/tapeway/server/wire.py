@@ -1,7 +1,7 @@
-"""Between aiohttp and the core: read a request whole, write an answer's very bytes.
+"""Reads request bodies, and serialises responses byte for byte.
 
-Answers are serialised here and not by the library, which would add fields of its own and silently
-drop octets that are not UTF-8. Framing is always made anew: recorded framing is never replayed.
+Responses are serialised here because aiohttp would add headers of its own and silently drop bytes
+that are not UTF-8. Framing is made for each client: recorded framing is never replayed.
 """
 
 import asyncio
@@ -26,49 +26,49 @@ from tapeway.errors import RequestError
 
 _BODILESS = frozenset({204, 304})
 _JOIN_BELOW = 256 * 1024
-"""Smaller answers leave in one write; larger ones are not copied to be joined to their head."""
+"""Smaller responses are sent in one write; larger ones are not copied to join head and body."""
 
 LAST_CHUNK = b"0\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 MOST_PREPARED = 256
-"""Answers whose bytes are remembered; beyond that all are forgotten."""
+"""Serialised replays to cache; beyond that the cache is cleared."""
 
 LARGEST_PREPARED = 64 * 1024
-"""Larger answers are serialised anew: at most 16 MiB are kept for this."""
+"""Larger responses are serialised each time, so the cache holds at most 16 MiB."""
 _Variant = tuple[int, bool, tuple[int, int], bool]
 
 
 class WireResponse(web.StreamResponse):
-    """An answer as bytes. Aborts the connection instead of ending it when it is cut short."""
+    """A response as bytes, in place of aiohttp's own serialisation."""
 
     def __init__(self, pieces: Iterable[bytes], *, keep_alive: bool) -> None:
-        # The library's own state (cookies, header map) is never used, so it is not set up.
+        # aiohttp's own state (cookies, header map) is never used, so it is not set up.
         self._pieces = pieces
-        self._stays = keep_alive
-        self._to: web.BaseRequest | None = None
+        self._may_keep_alive = keep_alive
+        self._request: web.BaseRequest | None = None
 
     @property
     def keep_alive(self) -> bool:
-        # Asked when the answer is out: the client may have finished sending meanwhile.
-        ended = self._to is not None and getattr(self._to.protocol, "ended", False)
-        return self._stays and not ended
+        # Read after the response was sent: the client may have finished sending meanwhile.
+        ended = self._request is not None and getattr(self._request.protocol, "ended", False)
+        return self._may_keep_alive and not ended
 
     async def prepare(self, request: web.BaseRequest) -> None:
-        self._to = request
+        self._request = request
 
     async def write_eof(self, data: bytes = b"") -> None:
-        if self._to is None:
+        if self._request is None:
             raise RuntimeError("written before it was prepared")
-        writer = self._to.writer
+        writer = self._request.writer
         for piece in self._pieces:
             await writer.write(piece)
         await writer.drain()
 
 
-def arrived(raw: web.BaseRequest, max_body: int) -> bytes | None:
-    """The body if all of it came with the head, else None. Raises RequestError (413)."""
+def buffered_body(raw: web.BaseRequest, max_body: int) -> bytes | None:
+    """The body if all of it is here already, else None. Raises RequestError (413)."""
     if not raw.content.is_eof():
         return None
     body = raw.content.read_nowait(-1)
@@ -80,7 +80,7 @@ def arrived(raw: web.BaseRequest, max_body: int) -> bytes | None:
 async def read_body(
     raw: web.BaseRequest, *, max_body: int, idle_s: float, scratch: str | None
 ) -> bytes | BodyFile:
-    """The whole body as it comes, answering `Expect: 100-continue` first; a large one in a file.
+    """Wait for the whole body, after `100 Continue` if expected; a large one is stored in a file.
 
     Raises RequestError: 413 beyond `max_body`, 408 when nothing comes for `idle_s` seconds or the
     whole takes twenty times that, 400 for broken framing.
@@ -101,10 +101,12 @@ async def read_body(
                 await intake.add(piece)
     except TimeoutError:
         raise RequestError(
-            "the request's body did not come in time", status=408, code="request_timeout"
+            "the request's body did not arrive in time", status=408, code="request_timeout"
         ) from None
     except (HTTPException, HttpProcessingError, web.RequestPayloadError):
-        raise RequestError("the request's body is not framed as it says") from None
+        raise RequestError(
+            "the request's body does not match its Content-Length or chunks"
+        ) from None
     except ConnectionError:
         raise RequestError("the client left before its request ended") from None
     return await intake.finish()
@@ -113,7 +115,7 @@ async def read_body(
 def serialise(
     response: Response, extra: Headers, *, method: str, version: tuple[int, int], keep_alive: bool
 ) -> list[bytes]:
-    """The bytes of an answer to a client of this version, in as few pieces as are sensible."""
+    """The bytes of a response to a client of this HTTP version, in one piece if it is small."""
     head = _head(response.head, extra, version, keep_alive=keep_alive)
     body = _framed(response, head, method=method, chunked=version >= (1, 1))
     head.append(b"\r\n")
@@ -137,7 +139,7 @@ def _framed(response: Response, head: list[bytes], *, method: str, chunked: bool
 
 
 def outcome_headers(outcome: Outcome, cassette: str, index: int | None) -> Headers:
-    """The fields that say where an answer came from."""
+    """The headers that say where a response came from."""
     fields = ((b"Tapeway-Outcome", outcome.encode()), (b"Tapeway-Cassette", cassette.encode()))
     if index is None:
         return fields
@@ -145,7 +147,7 @@ def outcome_headers(outcome: Outcome, cassette: str, index: int | None) -> Heade
 
 
 class PreparedReplays:
-    """Serialises replays, and remembers the bytes of the last ones."""
+    """Serialises replays, and caches the bytes."""
 
     def __init__(self) -> None:
         self._prepared: dict[_Variant, tuple[Interaction, list[bytes]]] = {}
@@ -159,14 +161,13 @@ class PreparedReplays:
         version: tuple[int, int],
         keep_alive: bool,
     ) -> list[bytes] | None:
-        """The bytes of a recorded answer for this kind of request.
+        """The bytes of a recorded response for this kind of request.
 
-        None where it has a Location, since what that must say depends on the request, and for a
-        large body.
+        None if it has a Location, whose value depends on the request, or a large body in a file.
         """
         variant = (id(interaction), method == "HEAD", version, keep_alive)
         known = self._prepared.get(variant)
-        # An id may be given out again; holding the interaction shows that it was not.
+        # An id may be reused: the cached interaction must be the same object.
         if known is not None and known[0] is interaction:
             return known[1]
         response = interaction.response
@@ -191,23 +192,23 @@ class PreparedReplays:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
-    """How a body goes out that is passed on as it comes; an empty `last` needs no end."""
+class StreamFraming:
+    """How to send a body as it arrives: the head, the framing of each piece, and the end if any."""
 
     head: bytes
     piece: Callable[[bytes], bytes]
     last: bytes = b""
 
 
-def begin(
+def frame_stream(
     head: ResponseHead,
     extra: Headers,
     *,
     method: str,
     version: tuple[int, int],
     keep_alive: bool,
-) -> Delivery:
-    """The head of an answer whose body follows as it comes, and how that is framed."""
+) -> StreamFraming:
+    """The head of a response whose body is sent as it arrives, and the framing of that body."""
     lines = _head(head, extra, version, keep_alive=keep_alive)
     piece, last = _unframed, b""
     if method == "HEAD" or head.status in _BODILESS:
@@ -220,11 +221,11 @@ def begin(
     elif version >= (1, 1):
         lines.append(b"Transfer-Encoding: chunked\r\n")
         piece, last = chunk, LAST_CHUNK
-    return Delivery(b"".join([*lines, b"\r\n"]), piece, last)
+    return StreamFraming(b"".join([*lines, b"\r\n"]), piece, last)
 
 
 def authorities(raw: web.BaseRequest) -> tuple[str, ...]:
-    """What this listener is called by who connects to it; a Host header may say anything."""
+    """Host and port of this connection's own end, in all spellings; a Host header could lie."""
     if raw.transport is None:
         return ()
     address, port = raw.transport.get_extra_info("sockname")[:2]
@@ -234,18 +235,18 @@ def authorities(raw: web.BaseRequest) -> tuple[str, ...]:
 
 
 def origin(raw: web.BaseRequest) -> str:
-    """The listener's own address as a URL, as it looks from where the client connected."""
+    """The URL of the listener, with the address that the client connected to."""
     host, *_ = authorities(raw) or ("",)
     return f"http://{host}"
 
 
-def break_off(raw: web.BaseRequest) -> None:
-    """End a client's connection in the middle of an answer, so that it cannot pass for whole."""
+def abort_connection(raw: web.BaseRequest) -> None:
+    """Abort a connection within a response, so that the response does not look complete."""
     transport = raw.transport
     if transport is None:
         return
     if raw.version < (1, 1):
-        # Without chunks an end in good order would be the body's end; a reset is none.
+        # Without chunks an orderly close would end the body; a reset does not.
         found: socket.socket = transport.get_extra_info("socket")
         with contextlib.suppress(OSError):
             found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -1,4 +1,4 @@
-"""HTTP/1.0 clients, and versions that are not spoken here."""
+"""HTTP/1.0 clients, and versions that are not supported."""
 
 import pytest
 
