@@ -18,7 +18,7 @@ WANTED = Control("auto", "default")
 
 @asynccontextmanager
 async def instances(new: NewInstance, count: int = 2) -> AsyncIterator[list[SharedStore]]:
-    """So many instances of one store, opened."""
+    """`count` open instances of one store."""
     async with AsyncExitStack() as stack:
         opened: list[SharedStore] = []
         for _ in range(count):
@@ -30,35 +30,37 @@ async def instances(new: NewInstance, count: int = 2) -> AsyncIterator[list[Shar
 
 
 def key(number: int) -> bytes:
-    """What the recording of this number is found under without rules."""
+    """The key of the recording with this number, without rules."""
     return index_keys(recording(number).exchange)[0]
 
 
-def again(number: int, index: int, *supersedes: int, body: bytes = b"") -> Recording:
-    """Another answer to the request of a recording."""
+def other_answer(number: int, index: int, *supersedes: int, body: bytes = b"") -> Recording:
+    """A recording of another answer to the request of this number."""
     made = recording(number, *supersedes, body=body)
     return replace(made, interaction=replace(made.exchange, index=index))
 
 
-def stepped(made: Recording, take: int, *, lease: Lease | None = None) -> Recording:
-    """A recording that moves on where its key stands."""
+def with_step(made: Recording, take: int, *, lease: Lease | None = None) -> Recording:
+    """The recording with a step of the cursor of its key."""
     own = index_keys(made.exchange)[0]
-    return replace(made, lease=lease, step=CursorStep(take, own, moved))
+    return replace(made, lease=lease, step=CursorStep(take, own, next_state))
 
 
-def moved(state: bytes | None) -> bytes:
-    """One turn further."""
+def next_state(state: bytes | None) -> bytes:
+    """The state after this one: a count."""
     return b"%d" % (int(state or b"0") + 1)
 
 
-async def take_in(store: CassetteStore, *numbers: int, name: str = "x") -> None:
-    """Recordings of these numbers, under these indexes."""
+async def append_recordings(store: CassetteStore, *numbers: int, name: str = "x") -> None:
+    """Append the recordings of these numbers, which are their indexes too."""
     for number in numbers:
         await store.append(name, HEAD, recording(number))
 
 
-async def bring_in(store: CassetteStore, *items: AnyInteraction, head: CassetteHead = HEAD) -> None:
-    """Interactions that others made, at the end of `x`."""
+async def extend_cassette(
+    store: CassetteStore, *items: AnyInteraction, head: CassetteHead = HEAD
+) -> None:
+    """Add interactions at the end of `x`, as an import does."""
     writer = store.capabilities.batch_writer
     assert writer is not None
     await writer.extend("x", head, items)

@@ -16,13 +16,13 @@ from tapeway.ports import SharedStore
 from tests.stores.large_bodies import kept, large
 from tests.stores.recordings import HEAD, answers, bodies, exchanges, indexes, recording
 from tests.stores.shared_instances import (
-    again,
-    bring_in,
+    append_recordings,
+    extend_cassette,
     found_bodies,
     found_indexes,
     key,
-    stepped,
-    take_in,
+    other_answer,
+    with_step,
 )
 
 FOREIGN = ForeignInteraction(9, {"index": 9, "kind": "tool", "request": {}, "response": 1})
@@ -44,7 +44,7 @@ async def test_a_recording_is_found_under_its_key_by_every_instance(
     pair: list[SharedStore],
 ) -> None:
     one, other = pair
-    await take_in(one, 0, 1, 2)
+    await append_recordings(one, 0, 1, 2)
 
     found = await other.find("x", [key(1)])
     assert [each.item for each in found] == [recording(1).interaction]
@@ -55,7 +55,7 @@ async def test_a_recording_is_found_under_its_key_by_every_instance(
 
 async def test_equal_requests_are_found_in_order_with_their_takes(store: SharedStore) -> None:
     await store.append("x", HEAD, recording(0))
-    await store.append("x", HEAD, stepped(again(0, 4, body=b"second"), 7))
+    await store.append("x", HEAD, with_step(other_answer(0, 4, body=b"second"), 7))
     await store.append("x", HEAD, recording(1))
 
     found = await store.find("x", [key(0)])
@@ -65,8 +65,8 @@ async def test_equal_requests_are_found_in_order_with_their_takes(store: SharedS
 async def test_a_recording_that_supersedes_takes_the_place_of_the_first(
     store: SharedStore,
 ) -> None:
-    await take_in(store, 0, 1, 2, 3)
-    await store.append("x", HEAD, again(1, 4, 1, 3, body=b"new"))
+    await append_recordings(store, 0, 1, 2, 3)
+    await store.append("x", HEAD, other_answer(1, 4, 1, 3, body=b"new"))
 
     assert await store.get("x", 1) is None
     assert await store.get("x", 3) is None
@@ -80,13 +80,13 @@ async def test_a_recording_that_supersedes_takes_the_place_of_the_first(
 async def test_an_outline_says_what_there_is(pair: list[SharedStore]) -> None:
     one, other = pair
     assert await other.outline("x") is None
-    await take_in(one, 0, 1)
+    await append_recordings(one, 0, 1)
     elsewhere = recording(2).exchange
     elsewhere = replace(
         elsewhere, request=replace(elsewhere.request, base="https://example.org/v2")
     )
     await one.append("x", HEAD, replace(recording(2), interaction=elsewhere))
-    await bring_in(one, FOREIGN)
+    await extend_cassette(one, FOREIGN)
 
     outline = await other.outline("x")
     assert outline is not None
@@ -103,7 +103,7 @@ async def test_an_outline_says_what_there_is(pair: list[SharedStore]) -> None:
 
 
 async def test_one_recording_is_read_by_its_index(store: SharedStore) -> None:
-    await take_in(store, 5, 3)
+    await append_recordings(store, 5, 3)
 
     found = await store.get("x", 3)
     assert found is not None
@@ -113,8 +113,8 @@ async def test_one_recording_is_read_by_its_index(store: SharedStore) -> None:
 
 
 async def test_pages_go_through_everything_in_order(store: SharedStore) -> None:
-    await take_in(store, *range(7))
-    await bring_in(store, FOREIGN)
+    await append_recordings(store, *range(7))
+    await extend_cassette(store, FOREIGN)
 
     seen: list[int] = []
     after = None
@@ -128,7 +128,7 @@ async def test_pages_go_through_everything_in_order(store: SharedStore) -> None:
 
 async def test_a_page_behind_what_is_gone_is_refused(store: SharedStore) -> None:
     """Whoever reads on from there would take what was read for all of it."""
-    await take_in(store, 0, 1, 2)
+    await append_recordings(store, 0, 1, 2)
     await store.edit("x", 1, None)
 
     with pytest.raises(CassetteEdited, match="again"):
@@ -155,7 +155,7 @@ async def test_the_newest_of_a_path_are_near_and_then_the_newest_of_others(
 
 async def test_what_is_near_holds_no_more_than_eight_mebibytes(store: SharedStore) -> None:
     for index in range(12):
-        made = again(0, index, body=b"%d" % index * 900_000)
+        made = other_answer(0, index, body=b"%d" % index * 900_000)
         await store.append("x", HEAD, made)
 
     near = await store.near("x", "POST", "/v1/0", 100)
@@ -166,8 +166,8 @@ async def test_what_is_near_holds_no_more_than_eight_mebibytes(store: SharedStor
 
 async def test_unused_are_those_a_take_has_not_touched(pair: list[SharedStore]) -> None:
     one, other = pair
-    await take_in(one, 0, 1, 2, 3)
-    await bring_in(one, FOREIGN)
+    await append_recordings(one, 0, 1, 2, 3)
+    await extend_cassette(one, FOREIGN)
     assert await one.advance("x", 1, key(1), None, b"1", 1)
     assert await one.advance("x", 2, key(2), None, b"1", 2)
     assert await one.advance("x", 1, key(9), None, b"1", 99)
@@ -182,12 +182,12 @@ async def test_unused_are_those_a_take_has_not_touched(pair: list[SharedStore]) 
 
 
 async def test_duplicates_are_those_of_one_key_on_one_route(store: SharedStore) -> None:
-    await take_in(store, 0, 1)
-    await store.append("x", HEAD, again(0, 2))
-    elsewhere = again(1, 3).exchange
+    await append_recordings(store, 0, 1)
+    await store.append("x", HEAD, other_answer(0, 2))
+    elsewhere = other_answer(1, 3).exchange
     elsewhere = replace(elsewhere, request=replace(elsewhere.request, route="groq"))
     await store.append("x", HEAD, replace(recording(1), interaction=elsewhere))
-    await store.append("x", HEAD, again(0, 4))
+    await store.append("x", HEAD, other_answer(0, 4))
 
     found = await store.duplicates("x", 10)
     assert [[each.index for each in group] for group in found] == [[0, 2, 4]]
@@ -196,7 +196,7 @@ async def test_duplicates_are_those_of_one_key_on_one_route(store: SharedStore) 
 
 
 async def test_a_reserved_index_is_nobody_elses(pair: list[SharedStore]) -> None:
-    await take_in(pair[0], 0)
+    await append_recordings(pair[0], 0)
 
     given = await asyncio.gather(*[pair[n % 2].reserve("x") for n in range(40)])
     assert len(set(given)) == 40
@@ -219,7 +219,7 @@ async def test_an_index_may_be_reserved_before_there_is_a_cassette(
 
 
 async def test_an_index_that_is_taken_is_not_given_to_two(store: SharedStore) -> None:
-    await take_in(store, 0, 1)
+    await append_recordings(store, 0, 1)
     await store.append("x", HEAD, recording(0))
 
     assert await store.get("x", 0) is not None
@@ -230,13 +230,13 @@ async def test_an_index_that_is_taken_is_not_given_to_two(store: SharedStore) ->
 
 async def test_items_are_taken_in_at_the_end_all_or_none(pair: list[SharedStore]) -> None:
     one, other = pair
-    await take_in(one, 4)
-    await bring_in(one, recording(0).interaction, FOREIGN, head=CassetteHead("", "other"))
+    await append_recordings(one, 4)
+    await extend_cassette(one, recording(0).interaction, FOREIGN, head=CassetteHead("", "other"))
     bad = recording(1).exchange
     head = replace(bad.response.head, status=101)
     bad = replace(bad, response=replace(bad.response, head=head))
     with pytest.raises(StoreError, match="status_code"):
-        await bring_in(one, recording(2).interaction, bad)
+        await extend_cassette(one, recording(2).interaction, bad)
 
     outline = await other.outline("x")
     assert outline is not None
@@ -250,7 +250,7 @@ async def test_items_are_taken_in_at_the_end_all_or_none(pair: list[SharedStore]
 
 async def test_another_rule_finds_everything_under_another_key(pair: list[SharedStore]) -> None:
     one, other = pair
-    await take_in(one, 0, 1)
+    await append_recordings(one, 0, 1)
     wider = Rules(ignore=("query.n",), rewrite=(("/v1/0", "/v1/1"),))
     head = replace(HEAD, meta=rules.meta_with_rules(HEAD.meta, wider))
 
@@ -263,14 +263,14 @@ async def test_another_rule_finds_everything_under_another_key(pair: list[Shared
     assert outline is not None
     assert outline.head == head
     # And what comes from now on, whoever records it.
-    await other.append("x", HEAD, again(0, 2))
+    await other.append("x", HEAD, other_answer(0, 2))
     assert found_indexes(await one.find("x", [shared])) == [0, 1, 2]
 
 
 async def test_rules_that_all_instances_state_at_once_come_into_force(
     pair: list[SharedStore],
 ) -> None:
-    await take_in(pair[0], *range(30))
+    await append_recordings(pair[0], *range(30))
     wider = Rules(match=("x-kind",))
     head = replace(HEAD, meta=rules.meta_with_rules(HEAD.meta, wider))
 
@@ -288,7 +288,7 @@ async def test_an_edited_recording_is_found_under_what_it_says_now(
     pair: list[SharedStore],
 ) -> None:
     one, other = pair
-    await take_in(one, 0, 1, 2)
+    await append_recordings(one, 0, 1, 2)
     changed = replace(recording(7).exchange, index=1)
 
     assert await one.edit("x", 1, changed)
@@ -314,9 +314,9 @@ async def test_every_change_changes_the_mark(pair: list[SharedStore]) -> None:
         assert stat.mark not in seen
         seen.add(stat.mark)
 
-    await take_in(one, 0)
+    await append_recordings(one, 0)
     await changed()
-    await take_in(one, 1)
+    await append_recordings(one, 1)
     await changed()
     await one.edit("x", 1, replace(recording(8).exchange, index=1))
     await changed()
@@ -327,7 +327,7 @@ async def test_every_change_changes_the_mark(pair: list[SharedStore]) -> None:
     await one.save("x", StoredCassette(HEAD, (recording(0).interaction,)))
     await changed()
     await one.remove("x")
-    await take_in(one, 0)
+    await append_recordings(one, 0)
     await changed()
 
 

@@ -11,13 +11,13 @@ from tests.stores.recordings import HEAD, recording
 from tests.stores.shared_instances import (
     WANTED,
     NewInstance,
-    again,
+    append_recordings,
     found_indexes,
     instances,
     key,
-    moved,
-    stepped,
-    take_in,
+    next_state,
+    other_answer,
+    with_step,
 )
 
 
@@ -49,8 +49,8 @@ async def test_a_look_finds_recordings_and_no_older_turns_than_theirs(
 ) -> None:
     one, other = pair
     assert await other.look("x", 3, [key(0)], [key(0)]) == ({}, [])
-    await one.append("x", HEAD, stepped(recording(0), 3))
-    await one.append("x", HEAD, stepped(again(0, 1), 3))
+    await one.append("x", HEAD, with_step(recording(0), 3))
+    await one.append("x", HEAD, with_step(other_answer(0, 1), 3))
 
     turns, found = await other.look("x", 3, [key(0), key(1)], [key(0), b"nothing"])
     assert {each: turn.state for each, turn in turns.items()} == {key(0): b"2"}
@@ -76,7 +76,7 @@ async def test_turns_are_dense_whoever_takes_them(pair: list[SharedStore]) -> No
         for _ in range(count):
             while True:
                 before: CursorState | None = (await store.turns("x", 1, [key(0)])).get(key(0))
-                state = moved(before.state if before else None)
+                state = next_state(before.state if before else None)
                 if await store.advance("x", 1, key(0), before, state, 0):
                     given.append(int(state))
                     break
@@ -91,7 +91,7 @@ async def test_turns_are_dense_whoever_takes_them(pair: list[SharedStore]) -> No
 async def test_a_recording_moves_its_turn_with_it(pair: list[SharedStore]) -> None:
     one, other = pair
     assert await other.advance("x", 3, key(0), None, b"4", 8)
-    await one.append("x", HEAD, stepped(recording(0), 3))
+    await one.append("x", HEAD, with_step(recording(0), 3))
 
     assert (await other.turns("x", 3, [key(0)]))[key(0)].state == b"5"
     assert await other.unused_count("x", 3) == 0
@@ -101,9 +101,9 @@ async def test_a_recording_moves_its_turn_with_it(pair: list[SharedStore]) -> No
 
 async def test_a_removed_cassette_comes_back_with_nothing_used(pair: list[SharedStore]) -> None:
     one, other = pair
-    await one.append("x", HEAD, stepped(recording(0), 3))
+    await one.append("x", HEAD, with_step(recording(0), 3))
     assert await one.remove("x")
-    await take_in(other, 0)
+    await append_recordings(other, 0)
 
     assert await other.turns("x", 3, [key(0)]) == {}
     assert await other.unused_count("x", 3) == 1
@@ -170,7 +170,7 @@ async def test_all_see_which_leases_are_held_for_a_cassette(pair: list[SharedSto
     assert second is not None
     assert third is not None
     assert elsewhere is not None
-    await one.append("x", HEAD, stepped(recording(0), 1, lease=first))
+    await one.append("x", HEAD, with_step(recording(0), 1, lease=first))
     await one.give_back(first)
     await other.give_back(second)
     assert await other.fences("x") == {third.fence}
@@ -190,14 +190,14 @@ async def test_a_recording_with_a_lease_is_written(pair: list[SharedStore]) -> N
     one, other = pair
     lease = await one.claim("x", key(0))
     assert lease is not None
-    await one.append("x", HEAD, stepped(recording(0), 1, lease=lease))
+    await one.append("x", HEAD, with_step(recording(0), 1, lease=lease))
     await one.give_back(lease)
 
     assert found_indexes(await other.find("x", [key(0)])) == [0]
     # The next owner's recording, too.
     lease = await other.claim("x", key(0))
     assert lease is not None
-    await other.append("x", HEAD, stepped(again(0, 1), 1, lease=lease))
+    await other.append("x", HEAD, with_step(other_answer(0, 1), 1, lease=lease))
     assert found_indexes(await one.find("x", [key(0)])) == [0, 1]
 
 

@@ -9,7 +9,7 @@ from tapeway.body_files import body_pieces
 from tapeway.ports import SharedStore
 from tests.stores.large_bodies import body, kept, large
 from tests.stores.recordings import HEAD, answers, bodies, indexes, recording
-from tests.stores.shared_instances import again, found_bodies, key, take_in
+from tests.stores.shared_instances import append_recordings, found_bodies, key, other_answer
 
 OTHER = replace(HEAD, run_id="run-2")
 
@@ -17,9 +17,9 @@ OTHER = replace(HEAD, run_id="run-2")
 @pytest.fixture
 async def pair_with_two(pair: list[SharedStore]) -> list[SharedStore]:
     """Instances of a store with a cassette `x`, and `y` that is to be put in its place."""
-    await take_in(pair[0], 0, 1, 2)
+    await append_recordings(pair[0], 0, 1, 2)
     assert await pair[0].advance("x", 1, key(1), None, b"1", 1)
-    await pair[0].append("y", OTHER, again(1, 0, body=b"new"))
+    await pair[0].append("y", OTHER, other_answer(1, 0, body=b"new"))
     return pair
 
 
@@ -79,7 +79,7 @@ async def test_no_index_is_given_out_twice_where_one_took_anothers_place(
     reserved = await other.reserve("x")
     await replacer.supplant("x", "y")
 
-    await other.append("x", OTHER, again(5, reserved))
+    await other.append("x", OTHER, other_answer(5, reserved))
     await writer.extend("x", OTHER, [recording(6).interaction])
 
     found = indexes(await other.load("x", writable=False))

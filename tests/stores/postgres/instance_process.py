@@ -1,7 +1,7 @@
-"""An instance of a shared store in a process of its own, told what to do line by line.
+"""An instance of a PostgreSQL store in its own process, which carries out commands from standard input.
 
-`python -m tests.stores.postgres.instance_process URL LEASE_S TOUCH_S`; a line is a JSON list of a verb and
-its arguments, and so is each answer.
+`python -m tests.stores.postgres.instance_process URL LEASE_S TOUCH_S`. A command is a line with a JSON
+list: a verb and its arguments. Each answer is a line of JSON.
 """
 
 import asyncio
@@ -17,26 +17,26 @@ from tapeway.core.model.control import Control
 from tapeway.errors import StoreError
 from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.recordings import HEAD, recording
-from tests.stores.shared_instances import WANTED, key, moved, stepped
+from tests.stores.shared_instances import WANTED, key, next_state, with_step
 
 PROJECT = Path(__file__).parents[3]
 
 
 class InstanceProcess:
-    """The other end of it."""
+    """The process, as its parent sees it."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
-    async def ask(self, *what: object) -> object:
-        self.tell(*what)
-        return await self.hear()
+    async def ask(self, *command: object) -> object:
+        self.send(*command)
+        return await self.receive()
 
-    def tell(self, *what: object) -> None:
+    def send(self, *command: object) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(what).encode() + b"\n")
+        self._process.stdin.write(json.dumps(command).encode() + b"\n")
 
-    async def hear(self) -> object:
+    async def receive(self) -> object:
         """The next answer. Raises EOFError when there are no more."""
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
@@ -52,7 +52,7 @@ class InstanceProcess:
 async def instance_process(
     url: str, *, lease_s: float = 15, touch_s: float = 5
 ) -> AsyncIterator[InstanceProcess]:
-    """One that has opened the store."""
+    """A process that has opened the store."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", __name__, url, str(lease_s), str(touch_s)),
         cwd=PROJECT,
@@ -61,7 +61,7 @@ async def instance_process(
     )
     try:
         other = InstanceProcess(process)
-        assert await other.hear() == "open"
+        assert await other.receive() == "open"
         yield other
     finally:
         if process.returncode is None:
@@ -71,7 +71,7 @@ async def instance_process(
         await process.wait()
 
 
-class _Teller:
+class _Commands:
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
         self._lease: Lease | None = None
@@ -85,63 +85,63 @@ class _Teller:
             case "record":
                 made = recording(*numbers)
                 if self._lease is not None:
-                    made = stepped(made, 1, lease=self._lease)
+                    made = with_step(made, 1, lease=self._lease)
                 return await self._record(made.interaction.index, made)
             case "record-many":
                 first, count = numbers
                 made_all = [recording(number) for number in range(first, first + count)]
                 async with asyncio.TaskGroup() as tasks:
                     for made in made_all:
-                        tasks.create_task(self._told(made.interaction.index, made))
+                        tasks.create_task(self._record_and_answer(made.interaction.index, made))
                 return "done"
             case "turns":
                 return await self._turns(*numbers)
             case "join":
                 self._modes.append((await self._store.join(WANTED, self._apply)).mode)
                 return self._modes[-1]
-            case "stand":
-                # In this order: what it knows by then must be no older.
+            case "in-force":
+                # In this order: the mode must be no older than `in_touch`.
                 return [self._store.in_touch, self._modes[-1]]
         raise ValueError(verb)
 
     def _apply(self, control: Control) -> None:
         self._modes.append(control.mode)
 
-    async def _told(self, index: int, made: Recording) -> None:
-        _say(await self._record(index, made))
+    async def _record_and_answer(self, index: int, made: Recording) -> None:
+        _write_line(await self._record(index, made))
 
     async def _record(self, index: int, made: Recording) -> object:
         try:
             await self._store.append("x", HEAD, made)
         except StoreError as exc:
             return [type(exc).__name__, index]
-        return ["kept", index]
+        return ["recorded", index]
 
     async def _turns(self, count: int) -> list[int]:
-        given: list[int] = []
-        while len(given) < count:
+        states: list[int] = []
+        while len(states) < count:
             before = (await self._store.turns("x", 1, [key(0)])).get(key(0))
-            state = moved(before.state if before else None)
+            state = next_state(before.state if before else None)
             if await self._store.advance("x", 1, key(0), before, state, 0):
-                given.append(int(state))
-        return given
+                states.append(int(state))
+        return states
 
 
-def _say(what: object) -> None:
-    sys.stdout.write(json.dumps(what) + "\n")
+def _write_line(answer: object) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
 
 
 async def _main(url: str, lease_s: str, touch_s: str) -> None:
     store = PostgresStore(url, lease_s=float(lease_s), touch_s=float(touch_s))
     await store.open()
-    _say("open")
-    teller = _Teller(store)
+    _write_line("open")
+    commands = _Commands(store)
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
-        _say(await teller.do(*json.loads(line)))
+        _write_line(await commands.do(*json.loads(line)))
     await store.close()
 
 

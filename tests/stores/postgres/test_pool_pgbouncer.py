@@ -15,7 +15,14 @@ from tapeway.core.model.control import Control, with_mode
 from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.postgres_server import PASSWORD, QUOTED, PostgresServer, as_unprivileged, fresh
 from tests.stores.recordings import HEAD, indexes
-from tests.stores.shared_instances import WANTED, again, found_indexes, instances, key, stepped
+from tests.stores.shared_instances import (
+    WANTED,
+    found_indexes,
+    instances,
+    key,
+    other_answer,
+    with_step,
+)
 from tests.support.ports import free_port
 
 TIMEOUT_S = 60
@@ -95,7 +102,7 @@ async def test_everything_works_behind_a_pooler_of_transactions(
 
     async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as tasks:
         for number in range(100):
-            made = stepped(again(1, number), 1)
+            made = with_step(other_answer(1, number), 1)
             tasks.create_task(pair[number % 2].append("x", HEAD, made))
 
     assert indexes(await other.load("x", writable=False)) != []
@@ -105,5 +112,5 @@ async def test_everything_works_behind_a_pooler_of_transactions(
     control, laggards = await one.steer(lambda now: with_mode(now, "replay"))
     assert laggards == ()
     assert heard[-1] == control
-    await one.append("x", HEAD, stepped(again(0, 100), 1, lease=held))
+    await one.append("x", HEAD, with_step(other_answer(0, 100), 1, lease=held))
     assert await other.claim("x", key(0)) is not None

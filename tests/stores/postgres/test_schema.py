@@ -13,7 +13,7 @@ from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.large_bodies import contents
 from tests.stores.postgres_server import run
 from tests.stores.recordings import HEAD, answers, recording
-from tests.stores.shared_instances import WANTED, found_bodies, key, stepped
+from tests.stores.shared_instances import WANTED, found_bodies, key, with_step
 
 VERSION_1 = Path(__file__).with_name("schema_v1.sql")
 X = [*answers(0, 2), b"a large body"]
@@ -109,7 +109,7 @@ async def test_an_upgraded_store_is_recorded_into(old_url: str) -> None:
         lease = await store.claim("x", key(5))
         assert lease is not None
         assert lease.fence == 2
-        await store.append("x", HEAD, stepped(recording(5), 2, lease=lease))
+        await store.append("x", HEAD, with_step(recording(5), 2, lease=lease))
         assert await store.edit("x", 2, None)
         file = await store.keep("x", [b"a large body"])
         assert file.size == 12

@@ -17,7 +17,7 @@ from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.large_bodies import contents, large
 from tests.stores.postgres_server import run
 from tests.stores.recordings import HEAD, answers, bodies, recording
-from tests.stores.shared_instances import instances, key, stepped
+from tests.stores.shared_instances import instances, key, with_step
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ async def test_a_role_that_may_make_no_tables_works_with_those_there_are(
     )
     async with role(postgres_dsn, *rights) as dsn, opened(f"{dsn}?schema={schema}") as store:
         lease = await store.claim("x", key(0))
-        await store.append("x", HEAD, stepped(recording(0), 1, lease=lease))
+        await store.append("x", HEAD, with_step(recording(0), 1, lease=lease))
         await store.save("y", await store.load("x", writable=True) or pytest.fail("it is lost"))
 
         assert bodies(await store.load("y", writable=False)) == answers(0)
@@ -207,7 +207,7 @@ async def test_a_lease_is_renewed_as_long_as_its_instance_lives(postgres_url: st
             await other.lapsed("x", key(0))
             assert await other.claim("x", key(0)) is None
 
-        await one.append("x", HEAD, stepped(recording(0), 1, lease=lease))
+        await one.append("x", HEAD, with_step(recording(0), 1, lease=lease))
 
 
 async def test_a_claim_nobody_waits_for_any_more_is_given_back(store: PostgresStore) -> None:

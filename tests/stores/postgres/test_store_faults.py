@@ -18,12 +18,12 @@ from tests.stores.postgres_server import PASSWORD, QUOTED, PostgresServer, run
 from tests.stores.recordings import HEAD, bodies, indexes, recording
 from tests.stores.shared_instances import (
     WANTED,
-    again,
     found_indexes,
     instances,
     key,
-    moved,
-    stepped,
+    next_state,
+    other_answer,
+    with_step,
 )
 
 TIMEOUT_S = 60
@@ -72,7 +72,7 @@ async def test_what_was_acknowledged_is_there_after_the_server_crashed_under_loa
     async def record(store: SharedStore, first: int) -> None:
         for number in range(first, first + 60):
             try:
-                await store.append("x", HEAD, stepped(again(0, number), 1))
+                await store.append("x", HEAD, with_step(other_answer(0, number), 1))
             except StoreError as exc:
                 failed.append(exc)
             else:
@@ -252,7 +252,7 @@ async def test_without_a_single_hint_leases_pass_on_and_changes_come_into_force(
 
     async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(claimed(other))
-        await one.append("x", HEAD, stepped(recording(0), 1, lease=lease))
+        await one.append("x", HEAD, with_step(recording(0), 1, lease=lease))
         await waiting
     control, laggards = await one.steer(with_take)
 
@@ -289,7 +289,7 @@ async def test_what_was_in_doubt_took_place_once(
     cut = _Cut(monkeypatch, done=done)
 
     cut.left = 3
-    await one.append("x", HEAD, stepped(recording(0), 1, lease=lease))
+    await one.append("x", HEAD, with_step(recording(0), 1, lease=lease))
     cut.left = 2
     await one.extend("x", HEAD, [recording(1).interaction])
     cut.left = 2
@@ -307,9 +307,9 @@ async def test_what_was_in_doubt_took_place_once(
 
     assert indexes(await other.load("x", writable=False)) == [0]
     ((state),) = [turn.state for turn in (await other.turns("x", 1, [key(0)])).values()]
-    assert state == moved(None)
+    assert state == next_state(None)
     assert claim is not None
-    await one.append("x", HEAD, stepped(recording(1), 1, lease=claim))
+    await one.append("x", HEAD, with_step(recording(1), 1, lease=claim))
     assert after.takes == before.takes + 1
 
 
@@ -349,7 +349,7 @@ async def test_one_connection_is_enough_for_leaders_and_those_who_wait(postgres_
                 elif await store.find("x", [key(number % 3)]):
                     await store.give_back(lease)
                 else:
-                    made = stepped(recording(number % 3), 1, lease=lease)
+                    made = with_step(recording(number % 3), 1, lease=lease)
                     await store.append("x", HEAD, made)
 
         async with asyncio.TaskGroup() as tasks:

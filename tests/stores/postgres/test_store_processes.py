@@ -1,4 +1,4 @@
-"""PostgreSQL stores in several processes, some of which are stopped or killed."""
+"""PostgreSQL stores in several processes, some of which are suspended or killed."""
 
 import asyncio
 import random
@@ -13,13 +13,20 @@ from tapeway.ports import SharedStore
 from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.postgres.instance_process import InstanceProcess, instance_process
 from tests.stores.recordings import HEAD, answers, bodies, indexes
-from tests.stores.shared_instances import WANTED, again, found_bodies, instances, key, stepped
+from tests.stores.shared_instances import (
+    WANTED,
+    found_bodies,
+    instances,
+    key,
+    other_answer,
+    with_step,
+)
 
 TIMEOUT_S = 60
 
 
 async def taken_over(store: SharedStore, number: int) -> Lease:
-    """The lease, once it is to be had."""
+    """The lease, once its owner has lost it."""
     async with asyncio.timeout(TIMEOUT_S):
         while (lease := await store.claim("x", key(number))) is None:
             await store.lapsed("x", key(number))
@@ -27,19 +34,19 @@ async def taken_over(store: SharedStore, number: int) -> Lease:
 
 
 async def several(stack: AsyncExitStack, url: str, count: int) -> list[InstanceProcess]:
-    """So many, all opening the store at the same time."""
+    """`count` processes that open the store at the same time."""
     entered = [stack.enter_async_context(instance_process(url)) for _ in range(count)]
     return await asyncio.gather(*entered)
 
 
-async def test_those_who_come_first_at_the_same_time_make_the_tables_once(
+async def test_instances_that_start_at_the_same_time_create_the_tables_once(
     postgres_url: str,
 ) -> None:
     async with AsyncExitStack() as stack:
         others = await several(stack, postgres_url, 3)
 
         for number, other in enumerate(others):
-            assert await other.ask("record", number) == ["kept", number]
+            assert await other.ask("record", number) == ["recorded", number]
 
 
 @pytest.mark.slow
@@ -48,16 +55,16 @@ async def test_four_processes_record_into_one_cassette_and_take_turns(postgres_u
         others = await several(stack, postgres_url, 4)
 
         for number, other in enumerate(others):
-            other.tell("record-many", number * 50, 50)
+            other.send("record-many", number * 50, 50)
         for other in others:
-            heard = []
-            while isinstance(said := await other.hear(), list):
-                heard.append(said[0])
-            assert heard == ["kept"] * 50
+            outcomes = []
+            while isinstance(answer := await other.receive(), list):
+                outcomes.append(answer[0])
+            assert outcomes == ["recorded"] * 50
 
-        given = await asyncio.gather(*[other.ask("turns", 125) for other in others])
+        states = await asyncio.gather(*[other.ask("turns", 125) for other in others])
 
-    turns = [turn for each in given if isinstance(each, list) for turn in each]
+    turns = [turn for each in states if isinstance(each, list) for turn in each]
     assert sorted(turns) == list(range(1, 501))
     async with instances(lambda: PostgresStore(postgres_url), 1) as (store,):
         found = await store.load("x", writable=False)
@@ -71,28 +78,28 @@ async def test_four_processes_record_into_one_cassette_and_take_turns(postgres_u
 async def test_what_was_acknowledged_is_there_after_its_process_was_killed(
     postgres_url: str,
 ) -> None:
-    kept: set[int] = set()
+    acknowledged: set[int] = set()
     for attempt in range(2):
         async with instance_process(postgres_url) as other:
-            other.tell("record-many", attempt * 100, 100)
+            other.send("record-many", attempt * 100, 100)
             # Somewhere in the middle.
             for _ in range(random.randrange(5, 60)):
-                said = await other.hear()
-                assert isinstance(said, list)
-                kept.add(said[1])
+                answer = await other.receive()
+                assert isinstance(answer, list)
+                acknowledged.add(answer[1])
             other.signal(signal.SIGKILL)
 
     async with instances(lambda: PostgresStore(postgres_url), 1) as (store,):
         found = await store.load("x", writable=False)
-        assert kept
-        assert kept <= set(indexes(found))
+        assert acknowledged
+        assert acknowledged <= set(indexes(found))
         assert sorted(bodies(found)) == sorted(answers(*indexes(found)))
         outline = await store.outline("x")
         assert outline is not None
         assert outline.count == len(indexes(found))
 
 
-async def test_the_lease_of_a_killed_process_passes_on(postgres_url: str) -> None:
+async def test_the_lease_of_a_killed_process_passes_to_another(postgres_url: str) -> None:
     async with instances(lambda: PostgresStore(postgres_url, lease_s=1), 1) as (store,):
         async with instance_process(postgres_url, lease_s=1) as other:
             assert await other.ask("claim", 0) is True
@@ -100,10 +107,10 @@ async def test_the_lease_of_a_killed_process_passes_on(postgres_url: str) -> Non
             other.signal(signal.SIGKILL)
 
         lease = await taken_over(store, 0)
-        await store.append("x", HEAD, stepped(again(0, 0), 1, lease=lease))
+        await store.append("x", HEAD, with_step(other_answer(0, 0), 1, lease=lease))
 
 
-async def test_who_was_stopped_for_longer_than_its_lease_records_nothing(
+async def test_an_instance_suspended_for_longer_than_its_lease_records_nothing(
     postgres_url: str,
 ) -> None:
     async with (
@@ -113,14 +120,14 @@ async def test_who_was_stopped_for_longer_than_its_lease_records_nothing(
         assert await other.ask("claim", 0) is True
         other.signal(signal.SIGSTOP)
         lease = await taken_over(store, 0)
-        await store.append("x", HEAD, stepped(again(0, 5, body=b"ours"), 1, lease=lease))
+        await store.append("x", HEAD, with_step(other_answer(0, 5, body=b"ours"), 1, lease=lease))
         other.signal(signal.SIGCONT)
 
         assert await other.ask("record", 0) == ["Fenced", 0]
         assert found_bodies(await store.find("x", [key(0)])) == [b"ours"]
 
 
-async def test_who_was_stopped_while_the_mode_changed_does_not_act_on_the_old_one(
+async def test_an_instance_suspended_while_the_mode_changed_does_not_act_on_the_old_mode(
     postgres_url: str,
 ) -> None:
     async with (
@@ -129,19 +136,19 @@ async def test_who_was_stopped_while_the_mode_changed_does_not_act_on_the_old_on
     ):
         await store.join(WANTED, lambda _: None)
         assert await other.ask("join") == "auto"
-        assert await other.ask("stand") == [True, "auto"]
+        assert await other.ask("in-force") == [True, "auto"]
         other.signal(signal.SIGSTOP)
         await store.steer(lambda now: with_mode(now, "replay"))
-        # Once nobody waits for it any more, it must not go on.
+        # Once it is no longer waited for, it must not go on.
         async with asyncio.timeout(TIMEOUT_S):
             while (await store.steer(lambda now: now))[1]:
                 pass
-        other.tell("stand")
+        other.send("in-force")
         other.signal(signal.SIGCONT)
 
-        assert await other.hear() in ([False, "auto"], [False, "replay"], [True, "replay"])
+        assert await other.receive() in ([False, "auto"], [False, "replay"], [True, "replay"])
         async with asyncio.timeout(TIMEOUT_S):
-            while await other.ask("stand") != [True, "replay"]:
+            while await other.ask("in-force") != [True, "replay"]:
                 pass
 
 

@@ -1,4 +1,4 @@
-"""Another process of a SQLite store, told what to do by lines: `other_process FILE`.
+"""Another process of a SQLite store, which carries out commands from standard input: `other_process FILE`.
 
 join | claim KEY | turns COUNT | append NUMBER COUNT | leave
 """
@@ -12,34 +12,34 @@ from pathlib import Path
 
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, recording
-from tests.stores.shared_instances import WANTED, moved
+from tests.stores.shared_instances import WANTED, next_state
 
 PROJECT = Path(__file__).parents[3]
 
 
 class Peer:
-    """The process, from the outside."""
+    """The process, as its parent sees it."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
 
-    def tell(self, line: str) -> None:
+    def send(self, line: str) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
-    def hear(self) -> str:
+    def receive(self) -> str:
         assert self.process.stdout is not None
         return self.process.stdout.readline().rstrip("\n")
 
     def ask(self, line: str) -> str:
-        self.tell(line)
-        return self.hear()
+        self.send(line)
+        return self.receive()
 
 
 @contextmanager
 def peers(file: Path, count: int) -> Iterator[list[Peer]]:
-    """So many of them, ready."""
+    """`count` processes that have opened the store."""
     command = [sys.executable, "-m", "tests.stores.sqlite.other_process", str(file)]
     processes = [
         subprocess.Popen(
@@ -50,7 +50,7 @@ def peers(file: Path, count: int) -> Iterator[list[Peer]]:
     try:
         made = [Peer(process) for process in processes]
         for each in made:
-            assert each.hear() == "ready"
+            assert each.receive() == "ready"
         yield made
     finally:
         for process in processes:
@@ -61,21 +61,21 @@ def peers(file: Path, count: int) -> Iterator[list[Peer]]:
 async def _serve(file: Path) -> None:
     store = SqliteStore(file)
     await store.open()
-    _say("ready")
+    _write_line("ready")
     while line := await asyncio.to_thread(sys.stdin.readline):
         match line.split():
             case ["join"]:
-                joined = await store.join(WANTED, lambda now: _say(f"applied {now.mode}"))
-                _say(f"joined {joined.takes}")
+                joined = await store.join(WANTED, lambda now: _write_line(f"applied {now.mode}"))
+                _write_line(f"joined {joined.takes}")
             case ["claim", key]:
                 lease = await store.claim("x", key.encode())
-                _say(str(lease.fence) if lease else "none")
+                _write_line(str(lease.fence) if lease else "none")
             case ["turns", count]:
-                _say(" ".join([str(await _turn(store)) for _ in range(int(count))]))
+                _write_line(" ".join([str(await _turn(store)) for _ in range(int(count))]))
             case ["append", first, count]:
                 numbers = range(int(first), int(first) + int(count))
                 await asyncio.gather(*[_append(store, number) for number in numbers])
-                _say("done")
+                _write_line("done")
             case _:
                 break
     await store.close()
@@ -84,7 +84,7 @@ async def _serve(file: Path) -> None:
 async def _turn(store: SqliteStore) -> int:
     while True:
         before = (await store.turns("x", 1, [b"k"])).get(b"k")
-        state = moved(before.state if before else None)
+        state = next_state(before.state if before else None)
         if await store.advance("x", 1, b"k", before, state, 0):
             return int(state)
 
@@ -93,7 +93,7 @@ async def _append(store: SqliteStore, number: int) -> None:
     await store.append("x", HEAD, recording(number))
 
 
-def _say(text: str) -> None:
+def _write_line(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

@@ -14,7 +14,7 @@ from tapeway.stores.sqlite import connection as sqlite_connection
 from tapeway.stores.sqlite import location
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, answers, bodies, recording
-from tests.stores.shared_instances import WANTED, key, take_in
+from tests.stores.shared_instances import WANTED, append_recordings, key
 from tests.stores.small_disks import read_only
 
 
@@ -64,7 +64,7 @@ async def test_nobody_else_may_read_any_of_the_files(tmp_path: Path, mask: int) 
     with umask(mask):
         async with opened(file) as store:
             await store.join(WANTED, lambda _: None)
-            await take_in(store, 0)
+            await append_recordings(store, 0)
 
             names = {path.name for path in file.parent.iterdir()}
             assert {"calls.db", "calls.db-wal", "calls.db-shm", "calls.db.lock"} <= names
@@ -78,11 +78,11 @@ async def test_nobody_else_may_read_any_of_the_files(tmp_path: Path, mask: int) 
 
 async def test_a_file_that_others_could_read_is_closed_to_them(file: Path) -> None:
     async with opened(file) as store:
-        await take_in(store, 0)
+        await append_recordings(store, 0)
     file.chmod(0o644)
 
     async with opened(file) as store:
-        await take_in(store, 1)
+        await append_recordings(store, 1)
 
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
@@ -90,7 +90,7 @@ async def test_a_file_that_others_could_read_is_closed_to_them(file: Path) -> No
 @pytest.mark.parametrize("ending", ["", "-wal", "-shm", ".shared", ".lock"])
 async def test_a_link_in_the_place_of_a_file_is_not_followed(file: Path, ending: str) -> None:
     async with opened(file) as store:
-        await take_in(store, 0)
+        await append_recordings(store, 0)
     target = file.with_name("elsewhere")
     place = file.with_name(file.name + ending)
     if place.exists():
@@ -102,14 +102,14 @@ async def test_a_link_in_the_place_of_a_file_is_not_followed(file: Path, ending:
 
     with pytest.raises(CassetteCorrupt, match="symbolic link"):
         async with opened(file) as store:
-            await take_in(store, 1)
+            await append_recordings(store, 1)
 
     assert target.read_bytes() == before
 
 
 async def test_a_second_name_is_refused(file: Path) -> None:
     async with opened(file) as store:
-        await take_in(store, 0)
+        await append_recordings(store, 0)
     os.link(file, file.with_name("twin"))
 
     with pytest.raises(CassetteCorrupt, match="second name"):
@@ -120,7 +120,7 @@ async def test_a_folder_that_is_a_link_may_be_used(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     async with opened(tmp_path / "link" / "calls.db") as store:
-        await take_in(store, 0)
+        await append_recordings(store, 0)
 
     assert await recorded(tmp_path / "real" / "calls.db") == answers(0)
 
@@ -135,7 +135,7 @@ async def test_what_is_no_store_is_refused_and_left_as_it_is(file: Path, kind: s
         file.write_text("version: '1'\n" * 100)
     else:
         async with opened(file) as store:
-            await take_in(store, *range(30))
+            await append_recordings(store, *range(30))
     if kind == "truncated":
         os.truncate(file, 6000)
     elif kind in ("foreign", "newer"):
@@ -148,7 +148,7 @@ async def test_what_is_no_store_is_refused_and_left_as_it_is(file: Path, kind: s
         await recorded(file)
     with pytest.raises(CassetteCorrupt):
         async with opened(file) as store:
-            await take_in(store, 1)
+            await append_recordings(store, 1)
 
     assert str(file) in caught.value.message
     assert "newer tapeway" in caught.value.message or kind != "newer"
@@ -157,7 +157,7 @@ async def test_what_is_no_store_is_refused_and_left_as_it_is(file: Path, kind: s
 
 async def test_an_empty_file_that_held_recordings_is_not_begun_anew(file: Path) -> None:
     async with opened(file) as store:
-        await take_in(store, 0)
+        await append_recordings(store, 0)
     os.truncate(file, 0)
 
     for _ in range(2):
@@ -170,17 +170,17 @@ async def test_an_empty_file_of_somebody_becomes_a_store(file: Path) -> None:
     file.touch()
     async with opened(file) as store:
         assert await store.names() == []
-        await take_in(store, 0)
+        await append_recordings(store, 0)
 
     assert await recorded(file) == answers(0)
 
 
 async def test_a_removed_file_is_begun_anew(file: Path) -> None:
     async with opened(file) as store:
-        await take_in(store, 0)
+        await append_recordings(store, 0)
     file.unlink()
     async with opened(file) as store:
-        await take_in(store, 1)
+        await append_recordings(store, 1)
 
     assert await recorded(file) == answers(1)
 
@@ -191,7 +191,7 @@ async def test_a_log_without_its_file_is_not_thrown_away(file: Path) -> None:
 
     with pytest.raises(CassetteCorrupt, match="put that back"):
         async with opened(file) as store:
-            await take_in(store, 0)
+            await append_recordings(store, 0)
     assert log.read_bytes() == b"recordings"
 
 
@@ -199,10 +199,10 @@ async def test_a_file_that_lost_its_log_says_what_is_missing(file: Path, tmp_pat
     copies = tmp_path / "copies"
     copies.mkdir()
     async with opened(file) as store:
-        await take_in(store, 0)
+        await append_recordings(store, 0)
     async with opened(file) as store:
-        await take_in(store, 1)
-        await take_in(store, 2)
+        await append_recordings(store, 1)
+        await append_recordings(store, 2)
         for name in ("calls.db", "calls.db.lock"):
             (copies / name).write_bytes(file.with_name(name).read_bytes())
 
@@ -210,17 +210,17 @@ async def test_a_file_that_lost_its_log_says_what_is_missing(file: Path, tmp_pat
     for writes in (False, True):
         with pytest.raises(CassetteCorrupt, match="lacks the last 2 changes"):
             async with opened(copies / "calls.db") as store:
-                await (take_in(store, 3) if writes else store.names())
+                await (append_recordings(store, 3) if writes else store.names())
     (copies / "calls.db.lock").unlink()
     assert await recorded(copies / "calls.db") == answers(0)
 
 
 async def test_an_old_copy_in_the_place_of_the_file_says_what_is_missing(file: Path) -> None:
     async with opened(file) as store:
-        await take_in(store, 0)
+        await append_recordings(store, 0)
     copy = file.read_bytes()
     async with opened(file) as store:
-        await take_in(store, 1)
+        await append_recordings(store, 1)
     file.write_bytes(copy)
 
     with pytest.raises(CassetteCorrupt, match="an old copy"):
@@ -229,18 +229,18 @@ async def test_an_old_copy_in_the_place_of_the_file_says_what_is_missing(file: P
 
 async def test_a_file_removed_while_in_use_is_recorded_into_no_more(file: Path) -> None:
     async with opened(file) as store:
-        await take_in(store, 0)
+        await append_recordings(store, 0)
         file.rename(file.with_name("moved.db"))
         with pytest.raises((CassetteEdited, CassetteCorrupt)):
-            await take_in(store, 1)
+            await append_recordings(store, 1)
 
 
 async def test_a_file_put_in_its_place_is_what_is_read(file: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     async with opened(other) as store:
-        await take_in(store, 5)
+        await append_recordings(store, 5)
     async with opened(file) as store:
-        await take_in(store, 0)
+        await append_recordings(store, 0)
         assert await store.find("x", [key(0)])
     async with opened(file) as store:
         assert await store.find("x", [key(0)])
@@ -259,7 +259,7 @@ async def test_what_cannot_be_written_can_be_replayed(tmp_path: Path) -> None:
     folder.mkdir()
     file = folder / "calls.db"
     async with opened(file) as store:
-        await take_in(store, 0)
+        await append_recordings(store, 0)
     with read_only(folder):
         async with opened(file) as store, opened(file) as other:
             joined = await store.join(WANTED, lambda _: None)
@@ -271,7 +271,7 @@ async def test_what_cannot_be_written_can_be_replayed(tmp_path: Path) -> None:
             assert await other.unused_count("x", 1) == 0
             assert store.scratch is None
             with pytest.raises(StoreError, match="permissions") as caught:
-                await take_in(store, 1)
+                await append_recordings(store, 1)
             assert caught.value.status == 503
             with pytest.raises(StoreError, match="permissions"):
                 await store.load("x", writable=True)
@@ -293,7 +293,7 @@ async def test_a_network_file_system_is_refused(
     with pytest.raises(ConfigError, match=r"network file system \(nfs4\)"):
         await recorded(tmp_path / "calls.db")
     async with opened(tmp_path / "here" / "calls.db") as store:
-        await take_in(store, 0)
+        await append_recordings(store, 0)
 
 
 async def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
@@ -329,9 +329,9 @@ async def test_without_a_write_ahead_log_recordings_are_kept_all_the_same(
     monkeypatch.setattr(sqlite_connection, "_WAL", "memory")
     monkeypatch.setattr(sqlite_connection, "_warned", set())
     async with opened(file) as store, opened(file) as other:
-        await take_in(store, 0)
-        await take_in(other, 1)
-        await take_in(store, 2)
+        await append_recordings(store, 0)
+        await append_recordings(other, 1)
+        await append_recordings(store, 2)
         assert bodies(await other.load("x", writable=False)) == answers(0, 1, 2)
 
     assert caplog.text.count("takes no write-ahead log") == 1

@@ -16,7 +16,7 @@ from tapeway.stores.sqlite import schema
 from tapeway.stores.sqlite.coordination import shared_file
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import answers, bodies
-from tests.stores.shared_instances import WANTED, instances, key, take_in
+from tests.stores.shared_instances import WANTED, append_recordings, instances, key
 from tests.stores.small_disks import read_only
 from tests.stores.sqlite.upgrading_process import UPGRADES
 
@@ -28,7 +28,7 @@ async def file(tmp_path: Path) -> Path:
     """A store's file of this tapeway's version."""
     file = tmp_path / "disk" / "calls.db"
     async with instances(lambda: SqliteStore(file), 1) as (store,):
-        await take_in(store, 0, 1, 2)
+        await append_recordings(store, 0, 1, 2)
     return file
 
 
@@ -57,10 +57,10 @@ async def test_an_older_file_is_upgraded_step_by_step_and_keeps_what_it_holds(
     store = SqliteStore(file)
     await store.open()
     if writes_first:
-        await take_in(store, 3)
+        await append_recordings(store, 3)
     assert bodies(await store.load("x", writable=False)) == answers(*range(3 + writes_first))
     assert len(await store.find("x", [key(1)])) == 1
-    await take_in(store, 4)
+    await append_recordings(store, 4)
     assert await store.check() == []
     await store.close()
 
@@ -127,7 +127,7 @@ async def test_an_old_copy_is_refused_before_it_is_upgraded(
     with monkeypatch.context() as older:
         older.setattr(schema, "VERSION", 1)
         async with instances(lambda: SqliteStore(file), 1) as (store,):
-            await take_in(store, 3)
+            await append_recordings(store, 3)
     file.write_bytes(copy)
 
     with pytest.raises(CassetteCorrupt, match="an old copy"):
@@ -150,7 +150,7 @@ async def test_a_version_that_is_not_known_is_refused(file: Path, version: int, 
         await recorded(file)
     with pytest.raises(CassetteCorrupt, match=said):
         async with instances(lambda: SqliteStore(file), 1) as (store,):
-            await take_in(store, 3)
+            await append_recordings(store, 3)
     assert file.read_bytes() == before
 
 

@@ -20,7 +20,7 @@ from tapeway.stores.sqlite import writer
 from tapeway.stores.sqlite.coordination import shared_file
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, answers, bodies, recording
-from tests.stores.shared_instances import found_indexes, key, take_in
+from tests.stores.shared_instances import append_recordings, found_indexes, key
 from tests.stores.small_disks import small_disk
 
 
@@ -71,12 +71,12 @@ async def test_a_large_body_that_finds_no_room_leaves_nothing(tmp_path: Path) ->
         store = SqliteStore(root / "calls.db")
         await store.open()
         try:
-            await take_in(store, 0)
+            await append_recordings(store, 0)
             (root / "ballast").write_bytes(b"\0" * 200_000)
             with pytest.raises(StoreFull):
                 await store.keep("x", [b"x" * 1_000_000] * 12)
             (root / "ballast").unlink()
-            await take_in(store, 1)
+            await append_recordings(store, 1)
             assert bodies(await store.load("x", writable=True)) == answers(0, 1)
         finally:
             await store.close()
@@ -116,7 +116,7 @@ async def test_a_damaged_page_is_named_and_never_taken_for_empty(
 async def test_a_small_damaged_file_is_refused_when_it_is_opened(file: Path) -> None:
     store = SqliteStore(file)
     await store.open()
-    await take_in(store, *range(50))
+    await append_recordings(store, *range(50))
     await store.close()
     data = bytearray(file.read_bytes())
     data[4096 * 3 : 4096 * 3 + 500] = b"\xa5" * 500
@@ -129,7 +129,7 @@ async def test_a_small_damaged_file_is_refused_when_it_is_opened(file: Path) -> 
 
 
 async def test_a_document_that_cannot_be_read_is_named(file: Path, store: SqliteStore) -> None:
-    await take_in(store, 0, 1)
+    await append_recordings(store, 0, 1)
     connection = apsw.Connection(str(file))
     connection.execute('UPDATE interaction SET document = \'{"kind": "htp"}\' WHERE number = 1')
     connection.close()
@@ -142,33 +142,33 @@ async def test_a_document_that_cannot_be_read_is_named(file: Path, store: Sqlite
 async def test_after_a_failed_sync_nothing_is_acknowledged_until_it_is_written_anew(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await take_in(store, 0)
+    await append_recordings(store, 0)
     with monkeypatch.context() as patch:
         patch.setattr(writer, "writing", _failing)
         with pytest.raises(StorePoisoned, match="check the disk"):
-            await take_in(store, 1)
+            await append_recordings(store, 1)
     assert _poisoned(store)
     for _ in range(2):
         with pytest.raises(StorePoisoned, match="an earlier write failed"):
-            await take_in(store, 2)
+            await append_recordings(store, 2)
     # What is there can be replayed.
     assert found_indexes(await store.find("x", [key(0)])) == [0]
 
     await store.release("x")
 
     assert not _poisoned(store)
-    await take_in(store, 3)
+    await append_recordings(store, 3)
     assert bodies(await store.load("x", writable=False)) == answers(0, 3)
 
 
 async def test_loading_to_record_mends_what_can_be_mended(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await take_in(store, 0)
+    await append_recordings(store, 0)
     with monkeypatch.context() as patch:
         patch.setattr(writer, "writing", _failing)
         with pytest.raises(StorePoisoned):
-            await take_in(store, 1)
+            await append_recordings(store, 1)
 
     assert bodies(await store.load("x", writable=True)) == answers(0)
     assert not store.poisoned
@@ -178,25 +178,27 @@ async def test_a_file_that_somebody_holds_is_waited_for_and_then_said_so(
     file: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_connection, "BUSY_MS", 60)
-    await take_in(store, 0)
+    await append_recordings(store, 0)
     with _held(file):
         with pytest.raises(CassetteLocked, match="another process holds the file") as caught:
-            await take_in(store, 1)
+            await append_recordings(store, 1)
         assert caught.value.status == 503
         assert found_indexes(await store.find("x", [key(0)])) == [0]
-    await take_in(store, 2)
+    await append_recordings(store, 2)
     assert bodies(await store.load("x", writable=False)) == answers(0, 2)
 
 
 async def test_a_disk_that_takes_its_time_holds_up_neither_replay_nor_the_loop(
     file: Path, store: SqliteStore
 ) -> None:
-    await take_in(store, 0)
+    await append_recordings(store, 0)
     before = await store.stat("x")
     assert before is not None
     with _held(file):
         async with asyncio.TaskGroup() as tasks:
-            waiting = [tasks.create_task(take_in(store, number)) for number in range(1, 9)]
+            waiting = [
+                tasks.create_task(append_recordings(store, number)) for number in range(1, 9)
+            ]
             # Each of these waits for a thread of its own, and none for the one that writes.
             assert found_indexes(await store.find("x", [key(0)])) == [0]
             assert await store.advance("x", 1, key(0), None, b"1", 0)
@@ -219,7 +221,7 @@ async def test_a_shared_file_that_somebody_holds_is_said_so(
     store = SqliteStore(file)
     await store.open()
     try:
-        await take_in(store, 0)
+        await append_recordings(store, 0)
         assert await store.advance("x", 1, key(0), None, b"1", 0)
         with (
             _held(file.with_name("calls.db.shared")),
@@ -275,7 +277,7 @@ async def test_replays_go_on_while_the_shared_file_cannot_grow(
     await one.open()
     await other.open()
     try:
-        await take_in(one, *range(40))
+        await append_recordings(one, *range(40))
         full = await _without_room(one)
         seen: dict[int, CursorState] = {}
         for number in range(40):
@@ -307,7 +309,7 @@ async def test_a_turn_of_another_process_goes_before_one_that_found_no_room(file
     await one.open()
     await other.open()
     try:
-        await take_in(one, *range(40))
+        await append_recordings(one, *range(40))
         full = await _without_room(one)
         for number in range(40):
             assert await one.advance("x", 1, key(number), None, b"1" * 400, number)

@@ -14,7 +14,7 @@ from tapeway.stores.sqlite.coordination.members import STALE_S
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.process.serving import eventually
 from tests.stores.recordings import HEAD, recording
-from tests.stores.shared_instances import WANTED, found_indexes, key, stepped
+from tests.stores.shared_instances import WANTED, found_indexes, key, with_step
 from tests.stores.sqlite.other_process import peers
 
 
@@ -49,8 +49,8 @@ async def store(file: Path, clock: Clock) -> AsyncIterator[SqliteStore]:
 async def test_recordings_of_all_processes_are_kept(store: SqliteStore, file: Path) -> None:
     with peers(file, 3) as others:
         for number, each in enumerate(others):
-            each.tell(f"append {number * 100} 40")
-        assert [each.hear() for each in others] == ["done"] * 3
+            each.send(f"append {number * 100} 40")
+        assert [each.receive() for each in others] == ["done"] * 3
 
     outline = await store.outline("x")
     assert outline is not None
@@ -62,8 +62,8 @@ async def test_recordings_of_all_processes_are_kept(store: SqliteStore, file: Pa
 async def test_turns_are_dense_across_processes(file: Path) -> None:
     with peers(file, 3) as others:
         for each in others:
-            each.tell("turns 50")
-        given = [int(turn) for each in others for turn in each.hear().split()]
+            each.send("turns 50")
+        given = [int(turn) for each in others for turn in each.receive().split()]
 
     assert sorted(given) == list(range(1, 151))
 
@@ -82,7 +82,7 @@ async def test_a_mode_is_in_force_in_every_process_when_it_is_answered(
         assert laggards == ()
         assert heard == [control]
         # It is there already: nothing is waited for.
-        assert [each.hear() for each in others] == ["applied replay"] * 2
+        assert [each.receive() for each in others] == ["applied replay"] * 2
 
 
 async def test_a_stopped_process_is_named_until_it_is_taken_for_gone(
@@ -102,7 +102,7 @@ async def test_a_stopped_process_is_named_until_it_is_taken_for_gone(
 
         # And when it comes to itself, it hears of what it has missed before anything else.
         other.process.send_signal(signal.SIGCONT)
-        assert other.hear() == "applied record"
+        assert other.receive() == "applied record"
 
 
 async def test_a_killed_process_is_not_waited_for(store: SqliteStore, file: Path) -> None:
@@ -145,15 +145,15 @@ async def test_who_lost_its_lease_records_nothing(
         assert taken is not None
 
         with pytest.raises(Fenced):
-            await owner.append("x", HEAD, stepped(recording(0), 1, lease=lost))
+            await owner.append("x", HEAD, with_step(recording(0), 1, lease=lost))
         assert await store.outline("x") is None
         assert await store.turns("x", 1, [key(0)]) == {}
 
-        await store.append("x", HEAD, stepped(recording(1), 1, lease=taken))
+        await store.append("x", HEAD, with_step(recording(1), 1, lease=taken))
         await store.give_back(taken)
         # Also when all is over, and for as long as it lives.
         with pytest.raises(Fenced):
-            await owner.append("x", HEAD, stepped(recording(0), 1, lease=lost))
+            await owner.append("x", HEAD, with_step(recording(0), 1, lease=lost))
         await owner.append("x", HEAD, recording(2))
     finally:
         await owner.close()
@@ -184,7 +184,7 @@ async def test_fences_and_takes_go_on_when_the_shared_file_is_lost(
         lease = await store.claim("x", b"k")
         assert lease is not None
         assert lease.fence > taken.fence
-        await store.append("x", HEAD, stepped(recording(0), 2, lease=lease))
+        await store.append("x", HEAD, with_step(recording(0), 2, lease=lease))
     finally:
         await store.close()
 

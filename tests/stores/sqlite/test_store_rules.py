@@ -15,7 +15,7 @@ from tapeway.core.matching.rules import Rules
 from tapeway.stores.sqlite import writes
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, recording
-from tests.stores.shared_instances import found_indexes, key, take_in
+from tests.stores.shared_instances import append_recordings, found_indexes, key
 
 WIDER = Rules(match=("x-kind",))
 NEW = replace(HEAD, meta=rules.meta_with_rules(HEAD.meta, WIDER))
@@ -43,7 +43,7 @@ def wider(number: int) -> bytes:
 async def test_what_is_recorded_and_edited_meanwhile_is_found_under_them_too(
     store: SqliteStore, file: Path
 ) -> None:
-    await take_in(store, *range(60))
+    await append_recordings(store, *range(60))
     async with asyncio.TaskGroup() as tasks:
         changing = tasks.create_task(store.restate("x", NEW))
         number = 100
@@ -68,7 +68,7 @@ async def test_until_all_of_them_are_the_rules_before_are_in_force(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that dies on the way leaves the cassette as it was."""
-    await take_in(store, *range(30))
+    await append_recordings(store, *range(30))
     with monkeypatch.context() as patch:
         patch.setattr(writes, "rekey", _dying(writes.rekey, 3))
         with pytest.raises(RuntimeError, match="died"):
@@ -78,7 +78,7 @@ async def test_until_all_of_them_are_the_rules_before_are_in_force(
     assert outline is not None
     assert outline.head == HEAD
     assert found_indexes(await store.find("x", [key(29), key(0)])) == [0, 29]
-    await take_in(store, 30)
+    await append_recordings(store, 30)
 
     await store.restate("x", NEW)
     assert found_indexes(await store.find("x", [wider(n) for n in (0, 29, 30)])) == [0, 29, 30]
@@ -86,7 +86,7 @@ async def test_until_all_of_them_are_the_rules_before_are_in_force(
 
 
 async def test_another_head_with_the_same_rules_costs_nothing(store: SqliteStore) -> None:
-    await take_in(store, *range(30))
+    await append_recordings(store, *range(30))
     await store.restate("x", replace(HEAD, run_id="another"))
 
     outline = await store.outline("x")
