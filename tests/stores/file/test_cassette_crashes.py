@@ -1,7 +1,5 @@
 """A crash at any moment: all that was acknowledged is there afterwards, large bodies among it."""
 
-import os
-from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -12,7 +10,7 @@ from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.stores.file.cassette import FileCassette
 from tapeway.stores.file.journal import payload_of
-from tests.stores.file.crashed_folder import WatchedDisk
+from tests.stores.file.disks import FaultyDisk, WatchedDisk
 from tests.stores.large_bodies import assets, body, contents, large, name
 from tests.stores.recordings import HEAD, answers, bodies, recording
 
@@ -201,25 +199,14 @@ def test_whatever_fails_while_a_body_is_kept_what_was_acknowledged_stays(
     cassette = FileCassette(tmp_path, "x")
     cassette.append(HEAD, [payload_of(recording(9))])
     kept = [b'{"answer": 9}']
-    number = count(1)
-
-    def failing(call: str, real: Callable[..., object]) -> Callable[..., object]:
-        def wrapped(*args: object, **kwargs: object) -> object:
-            if next(number) == nth:
-                if call == "close":
-                    real(*args)
-                raise OSError(5, "Input/output error")
-            return real(*args, **kwargs)
-
-        return wrapped
-
     with monkeypatch.context() as patch:
-        for call in ("open", "write", "fsync", "fdatasync", "rename", "mkdir", "close", "fchmod"):
-            patch.setattr(os, call, failing(call, getattr(os, call)))
+        calls = ("open", "write", "fsync", "fdatasync", "rename", "mkdir", "close", "fchmod")
+        disk = FaultyDisk(patch, calls)
+        disk.fails_at = lambda number, _: number == nth
         with suppress(StoreError):
             _record_large(cassette, 0)
             kept.append(body(0))
 
-    assert next(number) > nth
+    assert disk.count >= nth
     assert found_in(tmp_path)[: len(kept)] == kept
     assert [each for each in assets(tmp_path) if each.endswith(".tmp")] == []

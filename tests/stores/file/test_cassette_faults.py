@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,33 +16,10 @@ from tapeway.errors import CassetteEdited, StoreError, StoreFull, StorePoisoned
 from tapeway.stores.file.cassette import FileCassette
 from tapeway.stores.file.journal import payload_of
 from tapeway.stores.file.store import FileStore
+from tests.stores.file.disks import FaultyDisk
 from tests.stores.recordings import HEAD, answers, bodies, record, recording
 from tests.stores.small_disks import small_disk
 from tests.support.thoroughness import every
-
-CALLS = ("open", "write", "fsync", "fdatasync", "rename", "unlink", "ftruncate", "close", "fchmod")
-
-
-class FaultyDisk:
-    """Lets the n-th call that touches the disk fail, and counts them."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count = 0
-        self.fails_at: Callable[[int, str], bool] = lambda _, __: False
-        self.error = errno.EIO
-        for name in CALLS:
-            monkeypatch.setattr(os, name, self._wrapped(name, getattr(os, name)))
-
-    def _wrapped(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            self.count += 1
-            if self.fails_at(self.count, name):
-                if name == "close":
-                    call(*args, **kwargs)
-                raise OSError(self.error, os.strerror(self.error))
-            return call(*args, **kwargs)
-
-        return wrapped
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tapeway.stores.file import journal
 from tapeway.stores.file.cassette import FileCassette
 from tapeway.stores.file.journal import payload_of
 from tapeway.stores.file.store import FileStore
-from tests.stores.file.crashed_folder import WatchedDisk
+from tests.stores.file.disks import WatchedDisk
 from tests.stores.recordings import HEAD, answers, bodies, exchanges, recording
 
 OLD = (Path(__file__).parent / "data" / "version-1.journal").read_bytes()

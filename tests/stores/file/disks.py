@@ -1,14 +1,15 @@
-"""What a folder could look like after a crash at any moment.
+"""Disks that fail at a call, and what a folder could look like after a crash at any moment.
 
-While it watches, every call of the store that changes the disk is noted, and before and after each
+While a disk is watched, every call of the store that changes it is noted, and before and after each
 the folder is kept in four conditions: as a killed process leaves it, and as a power cut leaves it
 when nothing survived but what was synced, when removals got through besides, and when all names did
 but not the contents.
 """
 
+import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,41 @@ import pytest
 Files = dict[str, bytes]
 
 _CHANGING = ("write", "fsync", "fdatasync", "rename", "unlink", "ftruncate")
+
+
+_TOUCHING = (
+    "open",
+    "write",
+    "fsync",
+    "fdatasync",
+    "rename",
+    "unlink",
+    "ftruncate",
+    "close",
+    "fchmod",
+)
+
+
+class FaultyDisk:
+    """Lets the n-th call that touches the disk fail, and counts them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, calls: Sequence[str] = _TOUCHING) -> None:
+        self.count = 0
+        self.fails_at: Callable[[int, str], bool] = lambda _, __: False
+        self.error = errno.EIO
+        for name in calls:
+            monkeypatch.setattr(os, name, self._wrapped(name, getattr(os, name)))
+
+    def _wrapped(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            self.count += 1
+            if self.fails_at(self.count, name):
+                if name == "close":
+                    call(*args, **kwargs)
+                raise OSError(self.error, os.strerror(self.error))
+            return call(*args, **kwargs)
+
+        return wrapped
 
 
 @dataclass
