@@ -42,12 +42,12 @@ def by_name(name: str, suffix: str = "") -> Format | None:
     """The format of this name, in the variant for files with this suffix; None for no format."""
     if name == VCR.name and suffix.lower() == ".json":
         return VCR_JSON
-    return next((kind for kind in FORMATS if kind.name == name), None)
+    return next((each for each in FORMATS if each.name == name), None)
 
 
 def by_suffix(suffix: str) -> Format | None:
     """The format that files with a suffix such as `.har` are written in."""
-    return next((kind for kind in FORMATS if suffix.lower() in kind.suffixes), None)
+    return next((each for each in FORMATS if suffix.lower() in each.suffixes), None)
 
 
 def detect(text: bytes, suffix: str = "") -> Format | None:
@@ -66,14 +66,14 @@ def detect(text: bytes, suffix: str = "") -> Format | None:
 
 def _of_line(text: bytes) -> Format | None:
     try:
-        kind = _of_value(parse(text.lstrip().partition(b"\n")[0]))
+        found = _of_value(parse(text.lstrip().partition(b"\n")[0]))
     except NotJson:
         return None
-    return kind if kind is JSONL else None
+    return found if found is JSONL else None
 
 
 def _of_value(value: Json) -> Format | None:
-    return next((kind for kind in FORMATS if kind.recognises(value)), None)
+    return next((each for each in FORMATS if each.recognises(value)), None)
 
 
 def _is_json(text: bytes) -> bool:

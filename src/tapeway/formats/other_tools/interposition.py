@@ -88,6 +88,65 @@ def fingerprint(
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
+def recognises(value: Json) -> bool:
+    """Whether a document looks like one of its files."""
+    match value:
+        case {"interactions": [{"response_chunks": _, "fingerprint": _}, *_]}:
+            return True
+        case {"interactions": [], **others}:
+            return "version" not in others
+        case _:
+            return False
+
+
+def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
+    """The cassette. Raises FormatFault for what interposition would refuse, with the place."""
+    root = Fields.of(value, ())
+    root.require("interactions")
+    found: list[AnyInteraction] = []
+    losses: list[Loss] = []
+    for index, each in enumerate(root.list("interactions")):
+        fields = Fields.of(each, ("interactions", index))
+        item = _read_interaction(index, fields)
+        if isinstance(item, ForeignInteraction):
+            losses.append(Loss(fields.at, "is no HTTP call: kept, and served to no client"))
+        found.append(item)
+        losses += unknown_fields(fields, _INTERACTION)
+    losses += unknown_fields(root, ("interactions", EXTENSION_NAME))
+    fresh = replace(fresh, meta=cursors.meta_with_repeats(fresh.meta, "first"))
+    head = conversion_loss.read_head(root.object(EXTENSION_NAME), fresh)
+    return StoredCassette(head, tuple(found)), losses
+
+
+def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
+    """The document, and what interposition cannot hold or would never replay."""
+    losses: list[Loss] = []
+    written: list[Json] = []
+    first: dict[str, int] = {}
+    always_first = cursors.repeats_of_meta(cassette.head.meta) == "first"
+    for index, item in enumerate(cassette.interactions):
+        at: Pointer = ("interactions", index)
+        interposed = to_interposition(item)
+        why = _reason_unfit(item, interposed)
+        if why or interposed is None:
+            losses.append(Loss(at, f"{why}: left out", left_out=True))
+            continue
+        as_text = replace(interposed, chunks=tuple(_at_character_ends(interposed.chunks)))
+        if [each.data for each in as_text.chunks] != [each.data for each in interposed.chunks]:
+            losses.append(
+                Loss((*at, "response"), "chunks that ended inside a character end after it")
+            )
+        earlier = first.setdefault(interposed.fingerprint, index)
+        if earlier != index and not always_first:
+            what = f"interposition always replays interactions[{earlier}], of an equal request, instead"
+            losses.append(Loss(at, what))
+        written.append(_interaction(as_text, _extension(item)))
+    return {
+        "interactions": written,
+        EXTENSION_NAME: conversion_loss.head_fields(cassette.head),
+    }, losses
+
+
 def from_interposition(interposed: InterpositionInteraction, index: int = 0) -> AnyInteraction:
     """The interaction that holds all of it."""
     if interposed.protocol.lower() in ("http", "https"):
@@ -124,6 +183,11 @@ def with_note(
     if not chunk_lengths and isinstance(before, dict) and LENGTHS in before:
         note[LENGTHS] = before[LENGTHS]
     return replace(bare, metadata={**bare.metadata, NOTE: note}) if note else bare
+
+
+def pairs_of(fields: Fields, name: str) -> Pairs:
+    """The pairs in a list field. Raises FormatFault for what is no pair."""
+    return tuple([_pair(each, (*fields.at, name, at)) for at, each in enumerate(fields.list(name))])
 
 
 def _without_note(item: Interaction) -> Interaction:
@@ -304,76 +368,12 @@ def _pairs_as_lists(pairs: Iterable[tuple[str, str]]) -> Json:
     return [[name, value] for name, value in pairs]
 
 
-def pairs_of(fields: Fields, name: str) -> Pairs:
-    """The pairs in a list field. Raises FormatFault for what is no pair."""
-    return tuple([_pair(each, (*fields.at, name, at)) for at, each in enumerate(fields.list(name))])
-
-
 def _pair(value: Json, at: Pointer) -> tuple[str, str]:
     match value:
         case [str(name), str(value_text)]:
             return name, value_text
         case _:
             raise FormatFault("must be [name, value]", at)
-
-
-def recognises(value: Json) -> bool:
-    """Whether a document looks like one of its files."""
-    match value:
-        case {"interactions": [{"response_chunks": _, "fingerprint": _}, *_]}:
-            return True
-        case {"interactions": [], **others}:
-            return "version" not in others
-        case _:
-            return False
-
-
-def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
-    """The cassette. Raises FormatFault for what interposition would refuse, with the place."""
-    root = Fields.of(value, ())
-    root.require("interactions")
-    found: list[AnyInteraction] = []
-    losses: list[Loss] = []
-    for index, each in enumerate(root.list("interactions")):
-        fields = Fields.of(each, ("interactions", index))
-        item = _read_interaction(index, fields)
-        if isinstance(item, ForeignInteraction):
-            losses.append(Loss(fields.at, "is no HTTP call: kept, and served to no client"))
-        found.append(item)
-        losses += unknown_fields(fields, _INTERACTION)
-    losses += unknown_fields(root, ("interactions", EXTENSION_NAME))
-    fresh = replace(fresh, meta=cursors.meta_with_repeats(fresh.meta, "first"))
-    head = conversion_loss.read_head(root.object(EXTENSION_NAME), fresh)
-    return StoredCassette(head, tuple(found)), losses
-
-
-def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
-    """The document, and what interposition cannot hold or would never replay."""
-    losses: list[Loss] = []
-    written: list[Json] = []
-    first: dict[str, int] = {}
-    always_first = cursors.repeats_of_meta(cassette.head.meta) == "first"
-    for index, item in enumerate(cassette.interactions):
-        at: Pointer = ("interactions", index)
-        interposed = to_interposition(item)
-        why = _reason_unfit(item, interposed)
-        if why or interposed is None:
-            losses.append(Loss(at, f"{why}: left out", left_out=True))
-            continue
-        as_text = replace(interposed, chunks=tuple(_at_character_ends(interposed.chunks)))
-        if [each.data for each in as_text.chunks] != [each.data for each in interposed.chunks]:
-            losses.append(
-                Loss((*at, "response"), "chunks that ended inside a character end after it")
-            )
-        earlier = first.setdefault(interposed.fingerprint, index)
-        if earlier != index and not always_first:
-            what = f"interposition always replays interactions[{earlier}], of an equal request, instead"
-            losses.append(Loss(at, what))
-        written.append(_interaction(as_text, _extension(item)))
-    return {
-        "interactions": written,
-        EXTENSION_NAME: conversion_loss.head_fields(cassette.head),
-    }, losses
 
 
 def _read_interaction(index: int, fields: Fields) -> AnyInteraction:

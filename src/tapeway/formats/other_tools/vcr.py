@@ -113,6 +113,25 @@ def write(cassette: StoredCassette, *, binary: bool = False) -> tuple[Document, 
     return {"version": VERSION, "interactions": written, EXTENSION_NAME: head}, losses
 
 
+def parse(text: bytes) -> Json:
+    """The document in a YAML text. Raises FormatFault, also for any tag but `!!binary`."""
+    return parser.parse(text, _TAGS, _meaning)
+
+
+def line_of(text: bytes, pointer: Pointer) -> int:
+    """The line in a YAML text on which a value is."""
+    return parser.line_of(text, pointer, _TAGS)
+
+
+def dump(document: Document) -> bytes:
+    """The YAML text that VCR.py reads as this document."""
+    binary: dict[str, str] = {}
+    text = writer.dump(_with_placeholders(document, binary))
+    for placeholder, content in binary.items():
+        text = text.replace(placeholder, content)
+    return text.encode()
+
+
 def _not_text(item: AnyInteraction) -> str:
     if isinstance(item, Interaction):
         for name, content in (("request", item.request.body), ("answer", item.response.body)):
@@ -218,25 +237,6 @@ def _base64(fields: Fields) -> bytes:
         return base64.b64decode("".join(fields.text("base64_string").split()), validate=True)
     except (binascii.Error, ValueError):
         raise FormatFault("is not valid base64", (*fields.at, "base64_string")) from None
-
-
-def parse(text: bytes) -> Json:
-    """The document in a YAML text. Raises FormatFault, also for any tag but `!!binary`."""
-    return parser.parse(text, _TAGS, _meaning)
-
-
-def line_of(text: bytes, pointer: Pointer) -> int:
-    """The line in a YAML text on which a value is."""
-    return parser.line_of(text, pointer, _TAGS)
-
-
-def dump(document: Document) -> bytes:
-    """The YAML text that VCR.py reads as this document."""
-    binary: dict[str, str] = {}
-    text = writer.dump(_with_placeholders(document, binary))
-    for placeholder, content in binary.items():
-        text = text.replace(placeholder, content)
-    return text.encode()
 
 
 def _with_placeholders(value: Json, binary: dict[str, str]) -> Json:
