@@ -1,8 +1,8 @@
 """Which addresses an upstream's host name may resolve to.
 
-An address that somebody wrote down (`http://10.0.0.5`, `http://localhost`) is meant. A name is
-looked up, and whoever answers the look-up could send the proxy anywhere: to this machine, to a
-cloud's metadata service. So a looked-up loopback or link-local address is refused, and for the
+An address that was configured as such (`http://10.0.0.5`, `http://localhost`) is meant. A name is
+looked up, and whoever controls its DNS could send the proxy anywhere: to this machine, to a cloud's
+metadata service. So a looked-up loopback or link-local address is refused, and for the
 public providers a private one too.
 """
 

@@ -9,7 +9,7 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, I
 
 @dataclass(frozen=True, slots=True)
 class CassetteHead:
-    """What a cassette says about itself, apart from its interactions."""
+    """The metadata of a cassette: everything apart from its interactions."""
 
     created_at: str
     run_id: str

@@ -27,10 +27,10 @@ class Interaction:
 
 @dataclass(frozen=True, slots=True)
 class ForeignInteraction:
-    """An interaction of a kind that HTTP does not carry, kept as it was written.
+    """An interaction of a kind that HTTP does not carry, stored as it was written.
 
-    `exchange` is the one that says the same over HTTP, where there is one: it is what is found and
-    replayed, and the document what is kept.
+    `exchange` is the same call over HTTP, where it can be expressed so: that is looked up and
+    replayed, while the document is what is stored.
     """
 
     index: int

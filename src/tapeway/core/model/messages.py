@@ -21,7 +21,7 @@ Framing = Literal["length", "chunked", "close"]
 
 Verdict = Literal["", "complete", "marked", "error", "truncated"]
 """How a response ended: whole by its framing, by its protocol's end mark too, whole but reporting
-an error inside a success, or cut; empty where nobody looked (another tool's recording)."""
+an error inside a success, or cut; empty where that is not known (another tool's recording)."""
 
 FailureKind = Literal["cut", "reset", "timeout"]
 """Ended in the middle, broken off without any response, or silent for too long."""
@@ -34,7 +34,7 @@ FAILURE_MESSAGES: Mapping[FailureKind, str] = {
     "reset": "the upstream broke the connection off before it answered",
     "timeout": "the upstream did not answer in time",
 }
-"""What a recording says; the error of the live call names the upstream and what to do."""
+"""What a recording holds; the error of the live call also names the upstream and what to do."""
 
 _FAILURE_OF_ERROR: Mapping[str, FailureKind] = {
     "upstream_truncated": "cut",
@@ -147,7 +147,7 @@ class ChunkTimes:
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """What an upstream says before its body; `length` is the one it announced, if it did."""
+    """What comes before a response's body; `length` is the announced one, None without one."""
 
     status: int
     reason: str = ""
@@ -225,11 +225,11 @@ def move_chunk_ends(
         border += length
         moved = border + shift
         while span is not None and span[0] < border:
-            start, end, instead = span
-            moved = start + shift + instead + max(0, border - end)
+            start, end, placeholder_size = span
+            moved = start + shift + placeholder_size + max(0, border - end)
             if border < end:
                 break
-            shift += instead - (end - start)
+            shift += placeholder_size - (end - start)
             span = next(waiting, None)
         if moved > before:
             found.add(at_ms, moved - before)

@@ -37,7 +37,7 @@ _OAUTH_NAMES = frozenset({"code", "code_verifier", "device_code", "token"})
 
 
 def find(body: bytes, content_type: bytes, *, in_response: bool) -> list[Span]:
-    """Each value that the name of its field says is a secret."""
+    """Each value whose field's name marks it as a secret."""
     media = media_type(content_type)
     if media == b"application/x-www-form-urlencoded":
         # curl calls whatever it sends a form.

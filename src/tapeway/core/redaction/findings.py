@@ -82,10 +82,10 @@ def _replaced_in_objects(
 ) -> Iterator[Finding]:
     removed = [name for name in before if name not in after and name not in _DERIVED]
     added = [name for name in after if name not in before and name not in _DERIVED]
-    for old, instead in zip(removed, added, strict=False):
+    for old, new in zip(removed, added, strict=False):
         here = (*at, HIDDEN_NAME)
-        yield from _replaced_in_texts(old.encode(), instead.encode(), here)
-        yield from find_replaced(before[old], after[instead], here)
+        yield from _replaced_in_texts(old.encode(), new.encode(), here)
+        yield from find_replaced(before[old], after[new], here)
     for name, old_value in before.items():
         if name in after and name not in _DERIVED:
             yield from find_replaced(old_value, after[name], (*at, name))

@@ -351,8 +351,8 @@ class StreamRedactor:
                 end = span.start
         settled = [(span, self._replacement(span)) for span in spans if span.end <= end]
         base = self._window_start
-        for span, instead in settled:
-            self.replaced.append((base + span.start, base + span.end, len(instead)))
+        for span, replacement in settled:
+            self.replaced.append((base + span.start, base + span.end, len(replacement)))
         [redacted] = replace_spans(self._window[:end], [end], settled)
         out = redacted[self._sent :]
         gone = max(0, end - _CONTEXT)

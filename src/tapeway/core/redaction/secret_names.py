@@ -1,4 +1,4 @@
-"""Which names of fields in a body say that their value is a secret.
+"""Which names of fields in a body mark their value as a secret.
 
 Names are compared by their words: `api_key`, `apiKey`, `X-Api-Key` and `OPENAI_API_KEY` all end in
 the words `api key`. A field called `token` or `key` alone is none: log-probabilities have tokens.

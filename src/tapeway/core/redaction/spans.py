@@ -71,11 +71,11 @@ def replace_spans(
     moved: list[int] = []
     pieces: list[bytes] = []
     at = size = 0
-    for span, instead in [*spans, (Span(len(whole), len(whole), None), b"")]:
+    for span, replacement in [*spans, (Span(len(whole), len(whole), None), b"")]:
         while borders and borders[0] <= span.start:
             moved.append(size + borders.popleft() - at)
-        pieces += whole[at : span.start], instead
-        size += span.start - at + len(instead)
+        pieces += whole[at : span.start], replacement
+        size += span.start - at + len(replacement)
         at = span.end
         while borders and borders[0] < span.end:
             borders.popleft()

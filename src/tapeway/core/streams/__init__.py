@@ -1,1 +1,1 @@
-"""Streamed responses: where they end, what they say, when their pieces are due."""
+"""Streamed responses: where they end, what they hold, when their pieces are due."""

@@ -76,8 +76,8 @@ def parse_frames(body: bytes) -> list[AwsFrame]:
 class AwsFrameScanner:
     """An EndScanner of frames.
 
-    `last` is the event that ends the stream. Without one it is a model's own answer that the frames
-    carry, and its own last event that ends it. Checksums are the client's to verify.
+    `last` is the event that ends the stream. Without one the frames carry a
+    model's own stream, which its own last event ends. Checksums are the client's to verify.
     """
 
     def __init__(self, last: str | None = None) -> None:
