@@ -19,7 +19,7 @@ def origin_form(method: str, target: str, version: tuple[int, int], headers: Hea
     """
     if not (1, 0) <= version <= (1, 1):
         raise RequestError(
-            "this proxy speaks only HTTP/1.0 and HTTP/1.1", status=505, code="http_version"
+            "only HTTP/1.0 and HTTP/1.1 are supported", status=505, code="http_version"
         )
     # In any case: methods are case-sensitive, but not every upstream knows that.
     if method.upper() in ("CONNECT", "TRACE"):
