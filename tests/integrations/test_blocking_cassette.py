@@ -36,7 +36,7 @@ def test_calls_are_recorded_recorded_anew_and_replayed(address: str) -> None:
     assert more == [None, [b"\xff", float("inf")]]
 
 
-def test_entries_of_dspys_come_back_by_their_key_and_the_newest_counts(address: str) -> None:
+def test_dspy_entries_come_back_by_key_and_the_newest_counts(address: str) -> None:
     store = store_at(address)
 
     def entry(said: str) -> dict[str, Json]:

@@ -122,7 +122,7 @@ def test_the_broker_records_replays_and_goes_on_recording(address: str) -> None:
 
 
 @pytest.mark.parametrize("broker_of", [Broker, ThreadSafeBroker])
-def test_nothing_is_exposed_that_could_not_be_saved(
+def test_a_response_that_could_not_be_saved_is_not_added_to_the_cassette(
     broker_of: type[Broker], tmp_path: Path
 ) -> None:
     if os.geteuid() == 0:
@@ -140,7 +140,7 @@ def test_nothing_is_exposed_that_could_not_be_saved(
     store.close()
 
 
-def test_what_could_not_be_saved_is_not_replayed_either(tmp_path: Path) -> None:
+def test_a_response_that_could_not_be_saved_is_not_replayed(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("a file where the folder should be")
     with TapewayCassetteStore(str(tmp_path / "store"), "c") as store:
         broker = ThreadSafeBroker(Cassette(interactions=()), "auto", numbered(), store)
@@ -173,7 +173,7 @@ def test_a_save_adds_only_what_is_new(tmp_path: Path) -> None:
     assert max(grown) < 2 * min(grown)
 
 
-def test_the_same_recordings_read_by_others_are_not_added_again(tmp_path: Path) -> None:
+def test_equal_recordings_loaded_by_others_are_not_added_again(tmp_path: Path) -> None:
     other = JsonFileCassetteStore(tmp_path / "theirs.json", create_if_missing=True)
     broker = Broker.from_store(other, mode="record", live_responder=numbered())
     for target in ("/a", "/b", "/a"):
@@ -220,7 +220,7 @@ def test_threads_that_share_a_broker_lose_nothing(address: str) -> None:
         sys.setswitchinterval(before)
 
 
-def test_what_threads_with_a_plain_broker_save_is_all_kept() -> None:
+def test_threads_with_a_plain_broker_lose_nothing_they_saved() -> None:
     # Each passes what it has seen, which is not what the others have.
     base = answered(asked("/base"), chunk(0, b"x"))
     one, other = answered(asked("/same"), chunk(0, b"x")), answered(asked("/same"), chunk(0, b"x"))
@@ -232,7 +232,7 @@ def test_what_threads_with_a_plain_broker_save_is_all_kept() -> None:
         assert store.load().interactions == (base, one, other)
 
 
-def test_one_that_is_stored_stands_for_one_that_is_given(tmp_path: Path) -> None:
+def test_each_stored_interaction_stands_for_one_given(tmp_path: Path) -> None:
     one = answered(asked("/a"), chunk(0, b"x"))
     with TapewayCassetteStore(str(tmp_path), "c") as store:
         store.save(Cassette(interactions=(one,)))
@@ -250,7 +250,7 @@ async def test_it_works_inside_a_running_event_loop(tmp_path: Path) -> None:
         assert await asyncio.to_thread(said, broker, asked()) == b"answer 1"
 
 
-def test_what_was_saved_is_there_without_a_close(tmp_path: Path) -> None:
+def test_saved_interactions_are_durable_without_a_close(tmp_path: Path) -> None:
     store = TapewayCassetteStore(str(tmp_path), "c", create_if_missing=True)
     broker = Broker.from_store(store, mode="auto", live_responder=numbered())
     assert said(broker, asked()) == b"answer 1"
@@ -272,7 +272,7 @@ def test_what_was_saved_is_there_without_a_close(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_request_with_a_credential_is_refused_and_says_where(
+def test_a_request_with_a_credential_is_refused_with_its_place(
     request_: InteractionRequest, place: str, tmp_path: Path
 ) -> None:
     with TapewayCassetteStore(str(tmp_path), "c", create_if_missing=True) as store:
@@ -285,7 +285,7 @@ def test_a_request_with_a_credential_is_refused_and_says_where(
     assert not list(tmp_path.rglob("*.json"))
 
 
-def test_secrets_are_kept_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_secrets_are_stored_if_asked_for(tmp_path: Path) -> None:
     request = asked("/x", b"{}", ("Authorization", "Bearer abcdefgh12345678"))
     where = (str(tmp_path), "c")
     with TapewayCassetteStore(*where, create_if_missing=True, keep_secrets=True) as store:
@@ -293,7 +293,7 @@ def test_secrets_are_kept_where_that_is_asked_for(tmp_path: Path) -> None:
         assert said(Broker.from_store(store), request) == b"answer 1"
 
 
-def test_an_answer_is_redacted_and_the_caller_gets_the_real_one(
+def test_a_stored_response_is_redacted_and_the_caller_gets_the_original(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a-key-of-this-process")

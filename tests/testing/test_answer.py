@@ -1,4 +1,4 @@
-"""Answers that end badly, as a socket sees them, and how writes are cut."""
+"""Answers with a fault, as a socket receives them, and how writes are cut."""
 
 import orjson
 import pytest

@@ -79,7 +79,7 @@ async def test_errors_name_the_request_that_failed() -> None:
             assert wire.values("retry-after") == (["1"] if status == 429 else [])
 
 
-async def test_the_model_list_goes_to_whose_client_asks() -> None:
+async def test_the_model_list_is_that_of_the_client_that_asks() -> None:
     async with StandIn() as upstream:
         ours = await exchange(upstream.url, "GET", "/v1/models", VERSION)
         other = await exchange(upstream.url, "GET", "/v1/models")

@@ -79,7 +79,7 @@ async def test_a_stream_that_fails_ends_in_an_exception_frame() -> None:
         assert wire.complete
 
 
-async def test_invoke_tells_its_tokens_in_fields() -> None:
+async def test_invoke_reports_its_tokens_in_header_fields() -> None:
     async with StandIn() as upstream:
         body = {"messages": [{"role": "user", "content": "hello"}]}
         wire = await post(upstream.url, f"/model/{MODEL}/invoke", body)

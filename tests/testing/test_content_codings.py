@@ -40,7 +40,7 @@ def test_the_first_offered_coding_that_is_accepted_is_taken() -> None:
 
 
 @pytest.mark.parametrize("accepted", ["", "identity", "gzipped"])
-def test_nobody_gets_a_coding_unasked(accepted: str) -> None:
+def test_no_coding_is_used_unasked(accepted: str) -> None:
     assert encode_answer(ANSWER, CODINGS, accepted) is ANSWER
 
 

@@ -18,7 +18,7 @@ async def start(*options: str) -> tuple[asyncio.subprocess.Process, dict[str, An
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_it_says_where_it_listens_and_stops_when_told(number: signal.Signals) -> None:
+async def test_it_prints_its_address_and_stops_on_a_signal(number: signal.Signals) -> None:
     process, ready = await start("--port", "0", "--codings", "gzip")
     answer = await exchange(ready["url"], "GET", "/v1/models", (("Accept-Encoding", "gzip"),))
     process.send_signal(number)

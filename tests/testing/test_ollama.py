@@ -59,7 +59,7 @@ async def test_the_older_embeddings_endpoint_gives_one_vector() -> None:
         assert orjson.loads(new.body)["embeddings"] == [orjson.loads(old.body)["embedding"]]
 
 
-async def test_a_model_can_be_looked_at() -> None:
+async def test_a_model_can_be_shown() -> None:
     async with StandIn() as upstream:
         wire = await post(upstream.url, "/api/show", {"model": "llama3.2"})
 

@@ -86,7 +86,7 @@ async def test_events_of_the_responses_api_are_named_numbered_and_end_in_complet
         assert b"[DONE]" not in wire.body
 
 
-async def test_a_previous_response_nobody_gave_is_an_error() -> None:
+async def test_an_unknown_previous_response_is_an_error() -> None:
     async with StandIn() as upstream:
         body = {"model": "gpt-4.1", "input": "hello", "previous_response_id": "resp_x"}
         wire = await post(upstream.url, "/v1/responses", body)
@@ -95,7 +95,7 @@ async def test_a_previous_response_nobody_gave_is_an_error() -> None:
         assert "resp_x" in orjson.loads(wire.body)["error"]["message"]
 
 
-async def test_a_response_can_be_had_again_by_its_id() -> None:
+async def test_a_response_can_be_retrieved_by_its_id() -> None:
     async with StandIn() as upstream:
         made = await post(upstream.url, "/v1/responses", {"model": "gpt-4.1", "input": "hello"})
         again = await exchange(
@@ -139,7 +139,7 @@ async def test_an_upload_without_a_file_is_refused() -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_a_file_nobody_uploaded_is_not_found(method: str) -> None:
+async def test_an_unknown_file_is_not_found(method: str) -> None:
     async with StandIn() as upstream:
         wire = await exchange(upstream.url, method, "/v1/files/file-x")
 
@@ -165,7 +165,7 @@ async def test_errors_have_their_shape_and_a_rate_limit_says_when_to_retry() -> 
         "/openai/deployments/gpt-4o/chat/completions?api-version=2024-10-21",
     ],
 )
-async def test_kindred_services_have_the_endpoint_below_their_own_prefix(target: str) -> None:
+async def test_compatible_services_have_the_endpoint_below_their_own_prefix(target: str) -> None:
     async with StandIn() as upstream:
         assert (await post(upstream.url, target, chat("hello"))).status == 200
 

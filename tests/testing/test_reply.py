@@ -1,4 +1,4 @@
-"""What the pretended model says, and that a tool's result belongs to the call whose id it names."""
+"""The replies of the simulated model, and that a tool's result belongs to the call whose id it names."""
 
 import struct
 
@@ -41,7 +41,7 @@ def test_equal_turns_get_equal_words() -> None:
     assert reply_to(CALL, PendingTurn("hello")) == reply_to(CALL, PendingTurn("hello"))
 
 
-def test_tools_are_asked_for_one_after_the_other_then_their_results_are_told() -> None:
+def test_tools_are_called_one_after_the_other_then_their_results_are_repeated() -> None:
     turns = [PendingTurn("Rome", (CITY, ZONE), results) for results in [(), ("21",), ("21", "9h")]]
     first, second, last = (reply_to(CALL, turn) for turn in turns)
 

@@ -86,7 +86,7 @@ async def test_a_compressed_upload_is_understood_and_logged_as_it_came(
         assert upstream.requests[0].body == body
 
 
-async def test_an_answer_is_compressed_only_for_who_accepts_it() -> None:
+async def test_an_answer_is_compressed_only_for_clients_that_accept_it() -> None:
     async with StandIn(codings=("br", "gzip")) as upstream:
         fields = (("Accept-Encoding", "deflate, gzip;q=0.5"),)
         packed = await exchange(upstream.url, "GET", "/v1/models", fields)
@@ -129,7 +129,7 @@ async def test_a_call_without_a_key_is_refused_where_keys_are_required() -> None
         assert (refused.status, by_query.status, keyless.status) == (401, 200, 200)
 
 
-async def test_a_path_nobody_has_gets_the_error_of_openai() -> None:
+async def test_an_unknown_path_gets_the_error_of_openai() -> None:
     async with StandIn() as upstream:
         wire = await exchange(upstream.url, "GET", "/nowhere")
 
@@ -174,7 +174,7 @@ def test_it_serves_callers_that_block() -> None:
         assert upstream.connections == 1
 
 
-def test_a_stopped_one_refuses_connections_until_it_is_started_again() -> None:
+def test_a_stopped_stand_in_refuses_connections_until_it_is_started_again() -> None:
     with ThreadedStandIn() as upstream:
         url = upstream.url
         upstream.stop()

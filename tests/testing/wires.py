@@ -12,7 +12,7 @@ JSON: Fields = (("Content-Type", "application/json"),)
 
 
 def fixed_state() -> StandInState:
-    """A state that counts instead of drawing, at a moment that stands still."""
+    """A state that counts instead of drawing at random, at a fixed time."""
     numbers = count(1)
     return StandInState(
         token_hex=lambda size: f"{next(numbers) % 256:02x}" * size,

@@ -53,7 +53,7 @@ def _remembered(name: str) -> dict[str, object]:
     return {"key": "k", "value": value}
 
 
-def test_octets_come_back_as_octets(tools: Path) -> None:
+def test_bytes_come_back_as_bytes(tools: Path) -> None:
     with Cassette(tools) as cassette:
         picture = cassette.call("tool", "picture", {"name": "a"})
 
@@ -68,7 +68,7 @@ def test_a_recorded_error_is_raised_again(tools: Path) -> None:
         cassette.call("tool", "charge", args)
 
 
-def test_an_error_whose_class_is_not_loaded_is_told_and_nothing_is_imported(
+def test_an_error_whose_class_is_not_loaded_is_raised_without_an_import(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "x.json"
@@ -95,7 +95,7 @@ def test_each_recording_answers_once(tools: Path) -> None:
     assert answers[0] == answers[2]
 
 
-def test_what_was_recorded_in_order_answers_in_order() -> None:
+def test_ordered_recordings_answer_in_order() -> None:
     with Cassette(FOLDER / "0.1.8" / "ordered.yaml") as cassette:
         first = cassette.call("tool", "get_weather", {"city": "Nowhere"})
         second = cassette.call("tool", "get_weather", {"city": "London"})
@@ -135,7 +135,7 @@ def _same(value: object) -> object:
 
 
 @pytest.mark.parametrize("ending", ["json", "yaml"])
-def test_what_is_not_there_is_asked_and_recorded(tmp_path: Path, ending: str) -> None:
+def test_a_call_that_is_not_recorded_is_made_and_recorded(tmp_path: Path, ending: str) -> None:
     path, asked = tmp_path / f"new.{ending}", [1, b"\x00", {"n": 1e-07}]
 
     with Cassette(path, mode="auto") as cassette:
@@ -216,7 +216,7 @@ async def test_calls_may_be_made_inside_a_running_loop_and_by_many_at_once(tmp_p
     assert sorted(map(str, given)) == list("012345678")
 
 
-def test_what_was_recorded_is_there_without_a_close(tmp_path: Path) -> None:
+def test_recordings_are_durable_without_a_close(tmp_path: Path) -> None:
     file = tmp_path / "new.yaml"
     program = f"""
 import os
@@ -236,7 +236,7 @@ os._exit(0)
     assert not file.with_suffix(".journal").exists()
 
 
-def test_no_secret_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_secret_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = canary()
     monkeypatch.setenv("MY_API_KEY", secret)
     octets = f"\xff{secret}".encode("latin-1")
@@ -268,7 +268,7 @@ def test_no_secret_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert answer["octets"].startswith(b"\xffREDACTED.")
 
 
-def test_what_cannot_be_kept_is_said(tmp_path: Path) -> None:
+def test_a_call_that_cannot_be_stored_is_named(tmp_path: Path) -> None:
     with Cassette(tmp_path / "new.json", mode="auto") as cassette:
         with pytest.raises(StoreError, match="a call of f cannot be kept: a generator can be read"):
             cassette.call("tool", "f", {}, lambda: (each for each in "ab"))
@@ -277,7 +277,7 @@ def test_what_cannot_be_kept_is_said(tmp_path: Path) -> None:
         assert cassette.call("tool", "f", {}, lambda: 1) == 1
 
 
-def test_the_error_of_a_call_is_raised_whatever_it_holds(tmp_path: Path) -> None:
+def test_the_error_of_a_call_is_raised_whatever_its_attributes(tmp_path: Path) -> None:
     class Odd(Exception):
         body = iter("ab")
 
@@ -310,7 +310,7 @@ def test_the_file_is_the_one_that_was_named(tmp_path: Path, ending: str) -> None
             Cassette(file.with_suffix(other), mode="auto")
 
 
-def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no cassette file"):
         Cassette(tmp_path / "x.txt")
     bogus: Mode = "bogus"  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""Which recording answers a call, and which of them next."""
+"""Which recording answers a call, and which one answers next."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_equal_calls_are_answered_by_the_rule(repeats: Repeats, given: list[Json
     assert asked(held, 1) == ["a"]
 
 
-def test_a_recording_is_found_by_its_stored_key_and_by_what_it_says_now() -> None:
+def test_a_recording_is_found_by_its_stored_key_and_by_its_present_request() -> None:
     before = key_of(request_of("tool", "f", {"x": "secret"}), DEFAULT_IGNORED)
     held = slots(document("REDACTED", "a", before), repeats="last")
 
@@ -60,7 +60,7 @@ def test_a_recording_is_found_by_its_stored_key_and_by_what_it_says_now() -> Non
     assert asked(held, "else") == [None]
 
 
-def test_what_was_recorded_in_order_answers_whatever_is_asked_of_that_function() -> None:
+def test_recordings_in_order_answer_any_call_of_their_function() -> None:
     held = slots(
         document(1, "a", ORDERED_KEY),
         document(1, "g", ORDERED_KEY, "g"),
@@ -78,7 +78,7 @@ def test_another_kind_or_name_is_another_call() -> None:
     assert held.next("retrieval", "f", [key_of(TWO[0]["request"], DEFAULT_IGNORED)]) is None
 
 
-def test_what_was_just_made_is_used_and_what_it_replaced_is_gone() -> None:
+def test_a_new_recording_counts_as_used_and_what_it_replaced_is_gone() -> None:
     held = slots(*TWO)
     held.remove((0, 2))
     held.add(0, document(1, "c"), used=True)
@@ -102,7 +102,7 @@ def test_the_nearest_is_of_the_same_name_if_there_is_one() -> None:
 
 
 @pytest.mark.parametrize("odd", [None, 5, ["x"], {"name": "\ud800"}])
-def test_a_request_that_cannot_be_hashed_does_no_harm(odd: Json) -> None:
+def test_a_request_that_cannot_be_hashed_is_tolerated(odd: Json) -> None:
     held = slots({"kind": "tool", "request": odd, "response": 1, "match_key": 7})
 
     assert asked(held, 1) == [None]

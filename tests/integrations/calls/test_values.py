@@ -71,11 +71,11 @@ def test_a_value_is_written_as_agenttape_writes_it(value: object) -> None:
     assert json.dumps(value_to_json(value)) == json.dumps(to_jsonable(value))
 
 
-def test_what_cannot_be_dumped_is_told_by_its_attributes() -> None:
+def test_an_object_that_cannot_be_dumped_becomes_its_attributes() -> None:
     assert value_to_json(Refusing()) == {"shown": "yes"}
 
 
-def test_what_is_inside_itself_is_cut_off() -> None:
+def test_a_value_that_contains_itself_is_cut_off() -> None:
     loop: list[Any] = [1]
     loop.append({"again": loop})
 
@@ -91,11 +91,11 @@ def test_what_is_inside_itself_is_cut_off() -> None:
         max_leaves=12,
     )
 )  # fmt: skip
-def test_what_json_or_octets_can_say_comes_back_as_it_was(value: object) -> None:
+def test_json_and_bytes_come_back_as_they_were(value: object) -> None:
     assert repr(json_to_value(json.loads(json.dumps(value_to_json(value))))) == repr(value)
 
 
-def test_a_number_that_is_none_comes_back() -> None:
+def test_nan_and_infinities_come_back() -> None:
     back = json_to_value(value_to_json([math.nan, -math.inf]))
 
     assert isinstance(back, list)
@@ -103,7 +103,7 @@ def test_a_number_that_is_none_comes_back() -> None:
     assert back[1] == -math.inf
 
 
-def test_octets_are_hashed_as_the_text_they_are() -> None:
+def test_bytes_are_hashed_as_text() -> None:
     assert hashed_json(value_to_json({"a": [b"h\xc3\xa9", b"\xff"], "n": math.inf})) == {
         "a": ["hé", "\ufffd"],
         "n": math.inf,
@@ -111,7 +111,7 @@ def test_octets_are_hashed_as_the_text_they_are() -> None:
 
 
 @pytest.mark.parametrize("said", ["c2FpZCREDACTED", 5, None])
-def test_what_only_looks_like_octets_stays_what_it_is(said: object) -> None:
+def test_an_object_that_only_looks_like_bytes_stays_an_object(said: object) -> None:
     alike: Any = {"__agenttape_bytes__": said}
 
     assert json_to_value(alike) == hashed_json(alike) == alike
@@ -148,12 +148,12 @@ class Half(BaseModel):
         (lambda: _deep(5000), "nested too deep"),
     ],
 )
-def test_what_could_not_come_back_is_refused(make: Callable[[], object], said: str) -> None:
+def test_a_value_that_could_not_come_back_is_refused(make: Callable[[], object], said: str) -> None:
     with pytest.raises(NotRecordable, match=said):
         value_to_json(make())
 
 
-async def test_what_has_to_be_awaited_is_refused() -> None:
+async def test_an_awaitable_is_refused() -> None:
     waiting = asyncio.sleep(0)
     with pytest.raises(NotRecordable, match="a coroutine has to be awaited: use acall"):
         value_to_json(waiting)

@@ -69,7 +69,7 @@ def test_a_file_is_readable_private_and_says_where_it_came_from(tmp_path: Path) 
     assert [each.name for each in file.parent.iterdir()] == ["qa.json"]
 
 
-def test_a_file_another_one_wrote_into_meanwhile_keeps_both(tmp_path: Path) -> None:
+def test_a_file_that_another_process_wrote_meanwhile_keeps_both(tmp_path: Path) -> None:
     one, other = (FileEntryStore(tmp_path / "qa.json", ABOUT) for _ in range(2))
     assert one.read() is other.read() is None
     one.put("k1", entry("a", "1"))
@@ -111,7 +111,7 @@ def test_a_broken_file_is_named_with_its_line_and_left_alone(tmp_path: Path) -> 
     assert file.read_text().endswith('{"k": {"request": {}}}\n}')
 
 
-def test_a_write_that_fails_leaves_what_was_there(
+def test_a_failed_write_leaves_the_file_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "qa.json"

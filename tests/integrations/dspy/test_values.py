@@ -78,7 +78,7 @@ def test_a_model_comes_back_with_its_class_and_what_it_cost() -> None:
         (Forgetful(text="x"), "does not come back as it was"),
     ],
 )
-def test_what_would_come_back_otherwise_is_refused(value: object, why: str) -> None:
+def test_a_value_that_would_come_back_different_is_refused(value: object, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         encode_value(value, HERE)
 
@@ -90,12 +90,12 @@ def test_what_would_come_back_otherwise_is_refused(value: object, why: str) -> N
         *("litellm.Router", "builtins.dict"),
     ],
 )
-def test_no_class_is_imported_from_anywhere_else(path: str) -> None:
+def test_no_class_is_imported_from_other_modules(path: str) -> None:
     with pytest.raises(ValueError, match="is not rebuilt: allowed are those below"):
         decode_value({"type": "pydantic", "class": path, "data": {}})
 
 
-def test_what_is_no_model_is_not_called() -> None:
+def test_a_class_that_is_no_model_is_not_called() -> None:
     with pytest.raises(ValueError, match="there is no model"):
         decode_value({"type": "pydantic", "class": f"{__name__}.pytest.raises", "data": {}}, HERE)
     with pytest.raises(ValueError, match="cannot be rebuilt"):

@@ -44,12 +44,12 @@ async def test_a_place_may_be_a_path_or_a_text(tmp_path: Path) -> None:
         assert await provider.history.get_history("s") == [said("hi")]
 
 
-def test_a_place_that_is_none_is_refused_at_once() -> None:
+def test_an_invalid_store_is_refused_at_once() -> None:
     with pytest.raises(ConfigError):
         StorageProvider("nothing-there:x")
 
 
-async def test_what_lies_in_files_is_for_its_owner_alone(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
     async with StorageProvider(tmp_path / "chats") as provider:
         await provider.history.append_messages("s", [said("hi")])
         await provider.history.append_messages("../S", [said("hi")])
@@ -75,7 +75,7 @@ async def test_a_damaged_file_is_named_and_never_read_as_empty(tmp_path: Path) -
     assert file.read_text() == damaged
 
 
-async def test_a_session_that_cannot_be_brought_to_rest_is_told_and_keeps_all(
+async def test_a_session_whose_final_form_cannot_be_written_is_reported_and_keeps_all(
     tmp_path: Path,
 ) -> None:
     provider = StorageProvider(tmp_path)
@@ -93,7 +93,7 @@ async def test_a_session_that_cannot_be_brought_to_rest_is_told_and_keeps_all(
             assert await again.history.get_history(session) == [said("first")]
 
 
-async def test_a_message_says_what_it_says_in_the_file(tmp_path: Path) -> None:
+async def test_a_message_is_the_same_in_the_file(tmp_path: Path) -> None:
     async with StorageProvider(tmp_path) as provider:
         await provider.history.append_messages("s", [Message("tool", {"result": [1]})])
 

@@ -31,7 +31,7 @@ def said(text: Json, role: str = "user") -> Message:
     return Message(role, text)
 
 
-async def test_what_was_appended_comes_back_in_order_also_later(place: Place) -> None:
+async def test_appended_messages_come_back_in_order_also_after_reopening(place: Place) -> None:
     asked, answered = said("Hello"), said("Hi!", "assistant")
     async with StorageProvider(place.again()) as provider:
         await provider.history.append_messages("s", [asked, answered])
@@ -44,7 +44,7 @@ async def test_what_was_appended_comes_back_in_order_also_later(place: Place) ->
         assert len(await provider.history.get_history("s")) == 4
 
 
-async def test_a_session_nobody_wrote_to_is_empty_and_is_none(history: HistoryStorage) -> None:
+async def test_a_session_without_messages_is_empty_and_not_listed(history: HistoryStorage) -> None:
     assert await history.get_history("s") == []
     await history.append_messages("s", [])
     await history.clear_history("s")
@@ -102,7 +102,7 @@ async def test_concurrent_appends_lose_none_and_keep_what_belongs_together(
         assert found == [value for number in range(20) for value in (number, -number)]
 
 
-async def test_what_is_returned_is_nothing_of_the_stores_own(history: HistoryStorage) -> None:
+async def test_returned_messages_share_nothing_with_the_store(history: HistoryStorage) -> None:
     mine: list[Json] = [{"text": "a"}]
     messages = [said(mine)]
     await history.append_messages("s", messages)
@@ -118,7 +118,7 @@ async def test_what_is_returned_is_nothing_of_the_stores_own(history: HistorySto
     assert await history.get_history("s") == [said([{"text": "a"}])]
 
 
-async def test_a_cleared_session_is_gone_and_may_be_begun_anew(history: HistoryStorage) -> None:
+async def test_a_cleared_session_is_gone_and_may_be_started_again(history: HistoryStorage) -> None:
     for session in ("a", "b"):
         await history.append_messages(session, [said(session)])
 
@@ -159,7 +159,7 @@ async def test_sessions_are_listed_by_their_last_change(history: HistoryStorage)
     assert await history.list_sessions() == ["a", "b", "c"]
 
 
-async def test_another_one_lists_sessions_in_the_same_order(place: Place) -> None:
+async def test_another_instance_lists_sessions_in_the_same_order(place: Place) -> None:
     async with StorageProvider(place.again()) as one:
         for session in ("c", "a", "b"):
             await one.history.append_messages(session, [said(1)])
@@ -185,7 +185,7 @@ async def test_cassettes_of_others_are_no_sessions(place: Place) -> None:
 @pytest.mark.parametrize(
     "document", [None, {}, {"name": "append_messages", "args": {"messages": [1]}}]
 )
-async def test_what_is_no_part_of_a_history_is_an_error_and_not_read_over(
+async def test_an_interaction_of_no_history_is_an_error_and_not_skipped(
     place: Place, document: Json
 ) -> None:
     async with StorageProvider(place.again()) as provider:
@@ -209,7 +209,7 @@ async def test_what_is_no_part_of_a_history_is_an_error_and_not_read_over(
         assert await provider.history.get_history("s") == []
 
 
-async def test_half_of_several_messages_is_never_kept(history: HistoryStorage) -> None:
+async def test_of_several_messages_all_or_none_are_stored(history: HistoryStorage) -> None:
     for bad in (
         said(float("nan")),
         said({"a": "\udfff"}),
@@ -223,7 +223,7 @@ async def test_half_of_several_messages_is_never_kept(history: HistoryStorage) -
     assert await history.get_history("s") == []
 
 
-async def test_a_credential_of_the_environment_is_not_kept(
+async def test_a_credential_of_the_environment_is_not_stored(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SERVICE_API_KEY", "synthetic-0123456789")
@@ -239,7 +239,7 @@ async def test_a_credential_of_the_environment_is_not_kept(
         assert await provider.history.get_history("s") == [leak]
 
 
-async def test_more_sessions_than_are_held_open_lose_nothing(
+async def test_more_sessions_than_are_kept_open_lose_nothing(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage, "MAX_CLAIMED", 2)
@@ -255,7 +255,7 @@ async def test_more_sessions_than_are_held_open_lose_nothing(
             assert [message.content for message in found] == [0, 1]
 
 
-async def test_a_session_that_was_read_may_be_gone_on_with_by_another(place: Place) -> None:
+async def test_a_session_that_was_read_may_be_continued_by_another_process(place: Place) -> None:
     async with StorageProvider(place.again()) as provider:
         await provider.history.append_messages("s", [said(0)])
 
@@ -272,7 +272,7 @@ async def test_a_session_that_was_read_may_be_gone_on_with_by_another(place: Pla
     await reader.close()
 
 
-async def test_two_that_write_to_one_session_lose_nothing_acknowledged(
+async def test_two_writers_of_one_session_lose_nothing_acknowledged(
     kind: Kind, place: Place
 ) -> None:
     kept: list[int] = []
@@ -299,7 +299,7 @@ async def test_two_that_write_to_one_session_lose_nothing_acknowledged(
     assert kept
 
 
-async def test_a_session_is_shown_as_the_conversation_it_is(place: Place) -> None:
+async def test_a_session_is_shown_as_a_conversation(place: Place) -> None:
     at = datetime(2026, 1, 1, 12, tzinfo=UTC)
     async with StorageProvider(place.again()) as provider:
         await provider.history.append_messages("s", [Message("user", "2 + 2?", at)])
@@ -358,7 +358,7 @@ def test_every_session_has_a_cassette_of_its_own_and_back(session: str) -> None:
         ),
     ],
 )
-def test_other_cassettes_are_nobodys(name: str) -> None:
+def test_other_cassettes_belong_to_no_session(name: str) -> None:
     assert session_id_of(name) in (None, "escaped")
 
 
@@ -369,6 +369,6 @@ def test_no_two_cassettes_are_of_one_session(name: str) -> None:
 
 
 @pytest.mark.parametrize("session", ["", "\udcff", "Ä" * 200])
-def test_what_has_no_cassette_is_refused(session: str) -> None:
+def test_a_session_id_without_a_cassette_name_is_refused(session: str) -> None:
     with pytest.raises(RequestError):
         cassette_name(session)
