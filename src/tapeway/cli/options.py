@@ -53,13 +53,13 @@ def command(
 
 
 def cassette_command(
-    *names: str, output_format: bool = True, every_error: bool = False
+    *names: str, output_format: bool = True, every_error: bool = True
 ) -> _MakeCommand:
     """A decorator for a command of `tapeway cassette`, with the flags of these options besides.
 
-    The function gets `settings`, `output_format` and its own arguments. An unreachable store or a
-    locked cassette ends it with one line and NOT_DONE, and so does `every_error` of tapeway's where
-    that is set; otherwise `main` gives those their exit codes.
+    The function gets `settings`, `output_format` and its own arguments. An error of tapeway ends it
+    with one line and NOT_DONE, for 1 means that something was found. Without `every_error` only an
+    unreachable store or a locked cassette does, and `main` gives the others their exit codes.
     """
     flags = _flags(("store", "config", *names))
 

@@ -25,7 +25,7 @@ _READABLE = click.Choice([kind.name for kind in registry.FORMATS])
 _WRITABLE = click.Choice([kind.name for kind in registry.FORMATS if kind.save is not None])
 
 
-@cassette_command(output_format=False, every_error=True)
+@cassette_command(output_format=False)
 @click.argument("source", metavar="A")
 @click.argument("target", metavar="B")
 @click.option("--all", "whole_store", is_flag=True, help="Convert all cassettes of store A to B.")

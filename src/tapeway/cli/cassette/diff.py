@@ -40,7 +40,7 @@ _NOT_COMPARED = ("index", "latency_ms", "match_key", "request")
 """Fields that differ between two records of one call, or that are compared on their own."""
 
 
-@cassette_command("route", "upstream", every_error=True)
+@cassette_command("route", "upstream")
 @click.argument("first", metavar="FIRST")
 @click.argument("second", metavar="SECOND")
 @click.option("--headers", is_flag=True, help="Compare response headers too.")

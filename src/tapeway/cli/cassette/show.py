@@ -19,7 +19,7 @@ from tapeway.formats.native.document import encode
 from tapeway.settings.options import Settings
 
 
-@cassette_command()
+@cassette_command(every_error=False)
 @click.argument("name", metavar="NAME|FILE|STORE#NAME")
 @click.argument("index", type=click.IntRange(min=0), required=False)
 @click.option("--messages", is_flag=True, help="Show the conversations of the LLM calls.")
