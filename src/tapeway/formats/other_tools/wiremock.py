@@ -102,26 +102,30 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
             what = "another mapping of the same request always goes before it: left out"
             losses.append(Loss(stub.at, what, left_out=True))
     depths = {name: _depths(name, stubs) for name in {stub.scenario for stub in served}}
-    first = {stub.scenario: at for at, stub in reversed(list(enumerate(served)))}
-    order = {
-        id(stub): (first[stub.scenario], depths[stub.scenario].get(stub.state, len(served)))
-        if stub.scenario
-        else (at, 0)
-        for at, stub in enumerate(served)
-    }
-    # The states of a scenario in the order they follow each other, all else as in the file.
-    served.sort(key=lambda stub: order[id(stub)])
+    served = _in_state_order(served, depths)
     found: list[AnyInteraction] = [
         with_match_key(replace(stub.call, index=index)) for index, stub in enumerate(served)
     ]
-    begins_anew = [name for name in depths if name and _begins_anew(name, served, depths[name])]
-    cycles = bool(begins_anew) and len(begins_anew) == len([name for name in depths if name])
+    starting_over = [name for name in depths if name and _starts_over(name, served, depths[name])]
+    cycles = bool(starting_over) and len(starting_over) == len([name for name in depths if name])
     if not cycles:
         losses += [
-            Loss((), f"scenario '{name}' {LAST_STATE_REPEATS}") for name in sorted(begins_anew)
+            Loss((), f"scenario '{name}' {LAST_STATE_REPEATS}") for name in sorted(starting_over)
         ]
     meta = cursors.meta_with_repeats(fresh.meta, "cycle" if cycles else "last")
     return StoredCassette(replace(fresh, meta=meta), tuple(found)), losses
+
+
+def _in_state_order(served: list[_Stub], depths: Mapping[str, Mapping[str, int]]) -> list[_Stub]:
+    """The states of a scenario in the order they follow each other, all else as in the file."""
+    first = {stub.scenario: at for at, stub in reversed(list(enumerate(served)))}
+    positions = [
+        (first[stub.scenario], depths[stub.scenario].get(stub.state, len(served)))
+        if stub.scenario
+        else (at, 0)
+        for at, stub in enumerate(served)
+    ]
+    return [served[at] for at in sorted(range(len(served)), key=positions.__getitem__)]
 
 
 def _depths(scenario: str, stubs: Sequence[_Stub]) -> dict[str, int]:
@@ -137,7 +141,7 @@ def _depths(scenario: str, stubs: Sequence[_Stub]) -> dict[str, int]:
     return found
 
 
-def _begins_anew(scenario: str, served: Sequence[_Stub], depths: Mapping[str, int]) -> bool:
+def _starts_over(scenario: str, served: Sequence[_Stub], depths: Mapping[str, int]) -> bool:
     """Whether its last state leads back to its first."""
     own = [stub for stub in served if stub.scenario == scenario]
     last = max(own, key=lambda stub: depths.get(stub.state, -1))
