@@ -149,7 +149,7 @@ class Paged(Protocol):
 class HeadEditor(Protocol):
     """Changes the head of a cassette and leaves its recordings as they are."""
 
-    async def restate(self, name: str, head: CassetteHead) -> None:
+    async def replace_head(self, name: str, head: CassetteHead) -> None:
         """Put another head in force, and find every recording under its new keys."""
 
 
@@ -174,7 +174,7 @@ class BatchWriter(Protocol):
 class CassetteReplacer(Protocol):
     """Puts one cassette in the place of another in one step."""
 
-    async def supplant(self, name: str, by: str) -> None:
+    async def replace_cassette(self, name: str, by: str) -> None:
         """Rename the cassette `by` to `name`; whatever had that name before is gone.
 
         Nothing happens where there is no `by`; keys that stand somewhere in a take begin anew.
@@ -254,10 +254,10 @@ class Leases(Protocol):
     async def claim(self, name: str, key: bytes) -> Lease | None:
         """The lease, or None while another instance holds it."""
 
-    async def lapsed(self, name: str, key: bytes) -> None:
+    async def wait_for_lease(self, name: str, key: bytes) -> None:
         """Wait until it may have ended or been given back: a second at most."""
 
-    async def give_back(self, lease: Lease) -> None: ...
+    async def release_lease(self, lease: Lease) -> None: ...
 
     async def fences(self, name: str) -> frozenset[int]:
         """Those of the leases that instances which are alive hold for a cassette."""

@@ -158,7 +158,7 @@ async def _compare_cassettes(
 async def _replace_head(place: CassettePlace, stored: StoredCassette, head: CassetteHead) -> None:
     if (editor := place.store.capabilities.head_editor) is not None:
         # What others have recorded meanwhile stays.
-        await editor.restate(place.name, head)
+        await editor.replace_head(place.name, head)
     else:
         await place.store.save(place.name, replace(stored, head=head))
 

@@ -213,7 +213,7 @@ async def _redact_one_by_one(
         if without is not item:
             await editor.edit(place.name, item.index, without)
     if scanned.head != walk.head:
-        await editor.restate(place.name, scanned.head)
+        await editor.replace_head(place.name, scanned.head)
     return scanned
 
 

@@ -125,7 +125,7 @@ class RecordingLeases:
     async def end(self, lease: Lease) -> None:
         """Give a lease back if the store can be reached."""
         try:
-            await self._store.give_back(lease)
+            await self._store.release_lease(lease)
         except StoreError:
             # It expires by itself.
             return
@@ -260,7 +260,7 @@ class SharedCassettes:
             return
         name, key = ask.cassette.name, ask.key + ask.variant
         while (lease := await self._store.claim(name, key)) is None:
-            await self._store.lapsed(name, key)
+            await self._store.wait_for_lease(name, key)
             # The instance that had the lease may have recorded it.
             if isinstance(again := await self._decide_again(ask), Replay):
                 yield again
@@ -372,7 +372,7 @@ class SharedCassettes:
         both = merged_rules(info.rules, rules)
         if both != info.rules:
             head = applied(name, StoredCassette(info.head), both).head
-            await self._store.restate(name, head)
+            await self._store.replace_head(name, head)
             await self.announce()
         return both
 
@@ -406,7 +406,7 @@ class SharedCassettes:
         stored = StoredCassette(outline.head)
         ruled = applied(name, stored, self._context.rules)
         if ruled is not stored:
-            await self._store.restate(name, ruled.head)
+            await self._store.replace_head(name, ruled.head)
         return self._info_of(ruled.head, outline, stored_already=True)
 
     def _new_head(self, name: str) -> CassetteHead:

@@ -395,7 +395,7 @@ def test_of_two_conversions_the_second_goes_on_and_the_first_stops(
 
     async def overtaken(name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
         await extend(name, head, items)
-        await occupied.restate(name, mark_unfinished(HEAD, by="another"))
+        await occupied.replace_head(name, mark_unfinished(HEAD, by="another"))
 
     monkeypatch.setattr(occupied, "extend", overtaken)
     code, out, err = run(capsys, "convert", "smoke", place)

@@ -254,7 +254,7 @@ async def test_another_rule_finds_everything_under_another_key(pair: list[Shared
     wider = Rules(ignore=("query.n",), rewrite=(("/v1/0", "/v1/1"),))
     head = replace(HEAD, meta=rules.meta_with_rules(HEAD.meta, wider))
 
-    await one.restate("x", head)
+    await one.replace_head("x", head)
 
     (shared,) = index_keys(recording(0).exchange, wider)
     assert found_indexes(await other.find("x", [shared])) == [0, 1]
@@ -276,7 +276,7 @@ async def test_rules_that_all_instances_state_at_once_come_into_force(
 
     async with asyncio.TaskGroup() as tasks:
         for number in range(6):
-            tasks.create_task(pair[number % 2].restate("x", head))
+            tasks.create_task(pair[number % 2].replace_head("x", head))
             tasks.create_task(pair[number % 2].append("x", HEAD, recording(100 + number)))
 
     for number in (*range(30), *range(100, 106)):
@@ -320,7 +320,7 @@ async def test_every_change_changes_the_mark(pair: list[SharedStore]) -> None:
     await changed()
     await one.edit("x", 1, replace(recording(8).exchange, index=1))
     await changed()
-    await one.restate("x", replace(HEAD, run_id="another"))
+    await one.replace_head("x", replace(HEAD, run_id="another"))
     await changed()
     await one.edit("x", 1, None)
     await changed()

@@ -121,12 +121,12 @@ async def test_a_lease_is_held_by_one(pair: list[SharedStore]) -> None:
     assert await other.claim("x", key(1)) is not None
     assert await other.claim("y", key(0)) is not None
 
-    await one.give_back(lease)
+    await one.release_lease(lease)
     later = await other.claim("x", key(0))
     assert later is not None
     assert later.fence > lease.fence
     # It is no longer one's to give.
-    await one.give_back(lease)
+    await one.release_lease(lease)
     assert await one.claim("x", key(0)) is None
 
 
@@ -141,12 +141,12 @@ async def test_who_waits_hears_of_a_lease_given_back(pair: list[SharedStore]) ->
     lease = await one.claim("x", key(0))
     assert lease is not None
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
-        waiting = tasks.create_task(other.lapsed("x", key(0)))
-        await one.give_back(lease)
+        waiting = tasks.create_task(other.wait_for_lease("x", key(0)))
+        await one.release_lease(lease)
         await waiting
 
     # Where nobody holds it there is nothing to wait for.
-    await other.lapsed("x", key(0))
+    await other.wait_for_lease("x", key(0))
 
 
 async def test_leases_of_an_instance_that_leaves_are_free(new_instance: NewInstance) -> None:
@@ -171,8 +171,8 @@ async def test_all_see_which_leases_are_held_for_a_cassette(pair: list[SharedSto
     assert third is not None
     assert elsewhere is not None
     await one.append("x", HEAD, with_step(recording(0), 1, lease=first))
-    await one.give_back(first)
-    await other.give_back(second)
+    await one.release_lease(first)
+    await other.release_lease(second)
     assert await other.fences("x") == {third.fence}
     assert await other.fences("y") == {elsewhere.fence}
     assert await one.fences("z") == frozenset()
@@ -191,7 +191,7 @@ async def test_a_recording_with_a_lease_is_written(pair: list[SharedStore]) -> N
     lease = await one.claim("x", key(0))
     assert lease is not None
     await one.append("x", HEAD, with_step(recording(0), 1, lease=lease))
-    await one.give_back(lease)
+    await one.release_lease(lease)
 
     assert found_indexes(await other.find("x", [key(0)])) == [0]
     # The next owner's recording, too.

@@ -29,7 +29,7 @@ async def test_a_cassette_takes_the_place_of_another(pair_with_two: list[SharedS
     assert replacer is not None
     before = await other.stat("x")
 
-    await replacer.supplant("x", "y")
+    await replacer.replace_cassette("x", "y")
 
     assert await other.names() == ["x"]
     outline = await other.outline("x")
@@ -50,7 +50,7 @@ async def test_nothing_takes_the_place_of_none(pair_with_two: list[SharedStore])
     replacer = one.capabilities.replacer
     assert replacer is not None
 
-    await replacer.supplant("x", "nothing")
+    await replacer.replace_cassette("x", "nothing")
 
     assert await other.names() == ["x", "y"]
     assert bodies(await other.load("x", writable=False)) == answers(0, 1, 2)
@@ -62,7 +62,7 @@ async def test_a_cassette_is_given_a_name_nobody_has(pair_with_two: list[SharedS
     replacer = one.capabilities.replacer
     assert replacer is not None
 
-    await replacer.supplant("z", "y")
+    await replacer.replace_cassette("z", "y")
 
     assert await other.names() == ["x", "z"]
     assert bodies(await other.load("z", writable=False)) == [b"new"]
@@ -77,7 +77,7 @@ async def test_no_index_is_given_out_twice_where_one_took_anothers_place(
     writer = one.capabilities.batch_writer
     assert writer is not None
     reserved = await other.reserve("x")
-    await replacer.supplant("x", "y")
+    await replacer.replace_cassette("x", "y")
 
     await other.append("x", OTHER, other_answer(5, reserved))
     await writer.extend("x", OTHER, [recording(6).interaction])

@@ -113,7 +113,7 @@ async def test_an_upgraded_store_is_recorded_into(old_url: str) -> None:
         assert await store.edit("x", 2, None)
         file = await store.keep("x", [b"a large body"])
         assert file.size == 12
-        await store.supplant("z", "y")
+        await store.replace_cassette("z", "y")
         assert contents(await store.load("x", writable=False)) == [
             *answers(0),
             b"a large body",

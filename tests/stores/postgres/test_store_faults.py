@@ -128,14 +128,14 @@ async def test_every_method_says_that_the_server_is_away_and_works_again_by_itse
         lambda: store.unused_count("x", 1),
         lambda: store.duplicates("x", 1),
         lambda: store.reserve("x"),
-        lambda: store.restate("x", HEAD),
+        lambda: store.replace_head("x", HEAD),
         lambda: store.edit("x", 0, None),
         lambda: store.extend("x", HEAD, [recording(0).interaction]),
         lambda: store.turns("x", 1, [key(0)]),
         lambda: store.advance("x", 1, key(0), None, b"1", 0),
         lambda: store.claim("x", key(0)),
-        lambda: store.lapsed("x", key(7)),
-        lambda: store.give_back(lease),
+        lambda: store.wait_for_lease("x", key(7)),
+        lambda: store.release_lease(lease),
         lambda: store.steer(with_take),
         lambda: store.keep("x", [b"body"]),
         lambda: other.join(WANTED, lambda _: None),
@@ -218,14 +218,14 @@ async def test_who_waits_for_a_lease_is_not_lost_with_the_connection_it_listens_
         async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as tasks:
             waiting = tasks.create_task(claimed(other))
             await run(postgres_dsn, TERMINATE)
-            await one.give_back(lease)
+            await one.release_lease(lease)
             later = await waiting
-        await other.give_back(later)
+        await other.release_lease(later)
 
 
 async def claimed(store: SharedStore) -> Lease:
     while (lease := await store.claim("x", key(0))) is None:
-        await store.lapsed("x", key(0))
+        await store.wait_for_lease("x", key(0))
     return lease
 
 
@@ -345,9 +345,9 @@ async def test_one_connection_is_enough_for_leaders_and_those_who_wait(postgres_
             while not await store.find("x", [key(number % 3)]):
                 lease = await store.claim("x", key(number % 3))
                 if lease is None:
-                    await store.lapsed("x", key(number % 3))
+                    await store.wait_for_lease("x", key(number % 3))
                 elif await store.find("x", [key(number % 3)]):
-                    await store.give_back(lease)
+                    await store.release_lease(lease)
                 else:
                     made = with_step(recording(number % 3), 1, lease=lease)
                     await store.append("x", HEAD, made)

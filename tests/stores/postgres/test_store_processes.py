@@ -29,7 +29,7 @@ async def taken_over(store: SharedStore, number: int) -> Lease:
     """The lease, once its owner has lost it."""
     async with asyncio.timeout(TIMEOUT_S):
         while (lease := await store.claim("x", key(number))) is None:
-            await store.lapsed("x", key(number))
+            await store.wait_for_lease("x", key(number))
     return lease
 
 

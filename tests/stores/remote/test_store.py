@@ -239,7 +239,7 @@ async def test_a_cassette_is_gone_through_bit_by_bit(tmp_path: Path, shared: boo
             await paged.page("x", after=33, limit=1)
 
         head = CassetteHead(HEAD.created_at, HEAD.run_id, {"more": ["is said"]})
-        await editor.restate("x", head)
+        await editor.replace_head("x", head)
         outline = await paged.outline("x")
         assert outline is not None
         assert (outline.head, outline.count) == (head, 20)

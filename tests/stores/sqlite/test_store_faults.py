@@ -204,7 +204,7 @@ async def test_a_disk_that_takes_its_time_holds_up_neither_replay_nor_the_loop(
             assert await store.advance("x", 1, key(0), None, b"1", 0)
             lease = await store.claim("x", key(9))
             assert lease is not None
-            await store.give_back(lease)
+            await store.release_lease(lease)
             assert not any(task.done() for task in waiting)
             _let_go.pop().execute("ROLLBACK")
     after = await store.stat("x")

@@ -124,7 +124,7 @@ async def test_a_lease_of_a_killed_process_is_free_at_once(store: SqliteStore, f
         other.process.kill()
         other.process.wait()
 
-        await store.lapsed("x", b"k")
+        await store.wait_for_lease("x", b"k")
         lease = await store.claim("x", b"k")
 
     assert lease is not None
@@ -150,7 +150,7 @@ async def test_who_lost_its_lease_records_nothing(
         assert await store.turns("x", 1, [key(0)]) == {}
 
         await store.append("x", HEAD, with_step(recording(1), 1, lease=taken))
-        await store.give_back(taken)
+        await store.release_lease(taken)
         # Also when all is over, and for as long as it lives.
         with pytest.raises(Fenced):
             await owner.append("x", HEAD, with_step(recording(0), 1, lease=lost))

@@ -45,7 +45,7 @@ async def test_what_is_recorded_and_edited_meanwhile_is_found_under_them_too(
 ) -> None:
     await append_recordings(store, *range(60))
     async with asyncio.TaskGroup() as tasks:
-        changing = tasks.create_task(store.restate("x", NEW))
+        changing = tasks.create_task(store.replace_head("x", NEW))
         number = 100
         while not changing.done():
             await store.append("x", HEAD, recording(number))
@@ -72,7 +72,7 @@ async def test_until_all_of_them_are_the_rules_before_are_in_force(
     with monkeypatch.context() as patch:
         patch.setattr(writes, "rekey", _dying(writes.rekey, 3))
         with pytest.raises(RuntimeError, match="died"):
-            await store.restate("x", NEW)
+            await store.replace_head("x", NEW)
 
     outline = await store.outline("x")
     assert outline is not None
@@ -80,20 +80,20 @@ async def test_until_all_of_them_are_the_rules_before_are_in_force(
     assert found_indexes(await store.find("x", [key(29), key(0)])) == [0, 29]
     await append_recordings(store, 30)
 
-    await store.restate("x", NEW)
+    await store.replace_head("x", NEW)
     assert found_indexes(await store.find("x", [wider(n) for n in (0, 29, 30)])) == [0, 29, 30]
     assert await store.find("x", [key(0)]) == []
 
 
 async def test_another_head_with_the_same_rules_costs_nothing(store: SqliteStore) -> None:
     await append_recordings(store, *range(30))
-    await store.restate("x", replace(HEAD, run_id="another"))
+    await store.replace_head("x", replace(HEAD, run_id="another"))
 
     outline = await store.outline("x")
     assert outline is not None
     assert outline.head.run_id == "another"
     assert found_indexes(await store.find("x", [key(7)])) == [7]
-    await store.restate("y", NEW)
+    await store.replace_head("y", NEW)
     assert await store.names() == ["x"]
 
 

@@ -62,7 +62,7 @@ class BitByBitStore(MemoryStore):
         self.held.pop(name, None)
         return self.heads.pop(name, None) is not None
 
-    async def supplant(self, name: str, by: str) -> None:
+    async def replace_cassette(self, name: str, by: str) -> None:
         if by in self.heads:
             self.heads[name], self.held[name] = self.heads.pop(by), self.held.pop(by)
 
@@ -95,7 +95,7 @@ class BitByBitStore(MemoryStore):
             if isinstance(each, Interaction) and set(index_keys(each, rules)) & set(keys)
         ]
 
-    async def restate(self, name: str, head: CassetteHead) -> None:
+    async def replace_head(self, name: str, head: CassetteHead) -> None:
         self.heads[name] = head
 
     async def edit(self, name: str, index: int, changed: AnyInteraction | None) -> bool:

@@ -148,13 +148,13 @@ class InstanceStore(BitByBitStore):
         lease = self.common.leases[name, key] = Lease(name, key, self.common.fences)
         return lease
 
-    async def lapsed(self, name: str, key: bytes) -> None:
-        self.calls["lapsed"] += 1
+    async def wait_for_lease(self, name: str, key: bytes) -> None:
+        self.calls["wait_for_lease"] += 1
         while (name, key) in self.common.leases:
             self.common.changed.clear()
             await self.common.changed.wait()
 
-    async def give_back(self, lease: Lease) -> None:
+    async def release_lease(self, lease: Lease) -> None:
         if self.common.leases.get((lease.name, lease.key)) == lease:
             del self.common.leases[lease.name, lease.key]
         self.common.changed.set()

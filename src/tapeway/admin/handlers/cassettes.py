@@ -69,7 +69,9 @@ async def get_outline(context: HandlerContext, call: PlainCall) -> Outlined:
 async def put_head(context: HandlerContext, call: OperationCall[ChangeQuery, Head]) -> Headed:
     """Replace a cassette's metadata, including its matching rules."""
     name = call.cassette
-    changed = await context.broker.editor.restate(name, read_head(call.body), call.query.secrets)
+    changed = await context.broker.editor.replace_head(
+        name, read_head(call.body), call.query.secrets
+    )
     return Headed(cassette=name, head=changed.digest, replaced=changed.replaced)
 
 

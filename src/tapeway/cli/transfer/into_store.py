@@ -100,7 +100,7 @@ async def _into_database(
         return await _into_file(source, to, force=force)
     beside = _beside(to)
     done = await _fill(source, await source.walk(), beside, editor, force=force)
-    await replacer.supplant(to.name, beside.name)
+    await replacer.replace_cassette(to.name, beside.name)
     await _check_unchanged(to, wanted.head, done.count)
     return done
 
@@ -131,12 +131,12 @@ async def _fill(
         done = CassetteDigest()
         await to.store.save(to.name, StoredCassette(marked_head))
     else:
-        await editor.restate(to.name, marked_head)
+        await editor.replace_head(to.name, marked_head)
     await _refuse_own(source, to, marked_head)
     await _append_all(wanted, to, marked_head, done)
     found = await read_back(done, to)
     await _check_unchanged(to, marked_head, found.count)
-    await editor.restate(to.name, wanted.head)
+    await editor.replace_head(to.name, wanted.head)
     await _check_unchanged(to, wanted.head, found.count)
     return found
 

@@ -260,7 +260,9 @@ class Editor:
 
         return await self._cassettes.change(name, partial(self._released_on_error, name, work))
 
-    async def restate(self, name: str, head: CassetteHead, secrets: Secrets = "refuse") -> Changed:
+    async def replace_head(
+        self, name: str, head: CassetteHead, secrets: Secrets = "refuse"
+    ) -> Changed:
         """Replace a cassette's metadata; a loaded cassette is unloaded. Raises AdminError (404)."""
 
         async def work(loaded: CassetteIndex | None) -> tuple[Changed, None]:

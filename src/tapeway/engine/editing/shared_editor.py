@@ -144,12 +144,14 @@ class SharedEditor:
             document.cassette_digest(document.head_digest(after.head), digests), found.replaced
         )
 
-    async def restate(self, name: str, head: CassetteHead, secrets: Secrets = "refuse") -> Changed:
+    async def replace_head(
+        self, name: str, head: CassetteHead, secrets: Secrets = "refuse"
+    ) -> Changed:
         """Replace a cassette's metadata for all instances. Raises AdminError (404)."""
         if await self._store.outline(name) is None:
             raise no_cassette(name)
         found = await asyncio.to_thread(partial(screen, head, (), self._known, secrets, meta=True))
-        await self._store.restate(name, found.head)
+        await self._store.replace_head(name, found.head)
         await self._changed()
         return Changed(document.head_digest(found.head), found.replaced)
 

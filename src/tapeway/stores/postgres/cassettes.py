@@ -105,7 +105,7 @@ async def remove(session: Session, name: str) -> bool:
     return True
 
 
-async def supplant(session: Session, name: str, by: str) -> None:
+async def replace_cassette(session: Session, name: str, by: str) -> None:
     """Put the cassette `by` in the place of `name`, whose indexes are not given out again."""
     found = await lock(session, by, exclusive=True)
     if found is None:

@@ -154,13 +154,13 @@ class PostgresStore:
             name, "remove", lambda session: cassettes.remove(session, name), limit=pool.LONG_S
         )
 
-    async def supplant(self, name: str, by: str) -> None:
+    async def replace_cassette(self, name: str, by: str) -> None:
         self._for_cassette(by)
 
         await self._write(
             name,
             "replace",
-            lambda session: cassettes.supplant(session, name, by),
+            lambda session: cassettes.replace_cassette(session, name, by),
             limit=pool.LONG_S,
         )
 
@@ -235,12 +235,12 @@ class PostgresStore:
         self._for_cassette(name)
         return await self._sequences.reserve(name)
 
-    async def restate(self, name: str, head: CassetteHead) -> None:
+    async def replace_head(self, name: str, head: CassetteHead) -> None:
         """Reads the whole cassette where the rules change; recordings wait meanwhile."""
         await self._write(
             name,
             "change the rules of",
-            lambda session: writes.restate(session, name, head, self._where(name)),
+            lambda session: writes.replace_head(session, name, head, self._where(name)),
             limit=pool.LONG_S,
         )
 
@@ -320,11 +320,11 @@ class PostgresStore:
     async def claim(self, name: str, key: bytes) -> Lease | None:
         return await self._for_cassette(name).claim(name, key)
 
-    async def lapsed(self, name: str, key: bytes) -> None:
-        await self._for_cassette(name).lapsed(name, key)
+    async def wait_for_lease(self, name: str, key: bytes) -> None:
+        await self._for_cassette(name).wait_for_lease(name, key)
 
-    async def give_back(self, lease: Lease) -> None:
-        await self._instance().give_back(lease)
+    async def release_lease(self, lease: Lease) -> None:
+        await self._instance().release_lease(lease)
 
     async def fences(self, name: str) -> frozenset[int]:
         return await self._read(

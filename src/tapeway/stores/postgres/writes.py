@@ -171,7 +171,7 @@ async def save(session: Session, name: str, stored: StoredCassette) -> None:
     await session.run(_COUNT, name, len(items))
 
 
-async def restate(session: Session, name: str, head: CassetteHead, where: str) -> None:
+async def replace_head(session: Session, name: str, head: CassetteHead, where: str) -> None:
     """Put another head in force, and index all recordings anew where its rules differ."""
     cassette, before = await cassettes.lock_or_create(session, name, head, exclusive=True)
     rules = await cassettes.set_head(session, name, head)

@@ -200,7 +200,7 @@ class RemoteStore:
         self._running()
         return await self._copies.page(name, after, limit)
 
-    async def restate(self, name: str, head: CassetteHead) -> None:
+    async def replace_head(self, name: str, head: CassetteHead) -> None:
         known = self._known_of(name)
         if (queue := self._queues.get(name)) is not None:
             await queue.idle.wait()

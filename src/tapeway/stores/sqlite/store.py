@@ -144,11 +144,13 @@ class SqliteStore:
         if before is not None:
             await self._remove_rows(before)
 
-    async def supplant(self, name: str, by: str) -> None:
+    async def replace_cassette(self, name: str, by: str) -> None:
         runtime = self._for_cassette(name)
         if await runtime.read(partial(runtime.queries.outline, by), None) is None:
             return
-        before = await runtime.write(lambda transaction: writes.supplant(transaction, name, by))
+        before = await runtime.write(
+            lambda transaction: writes.replace_cassette(transaction, name, by)
+        )
         for each in (name, by):
             await runtime.run_shared(partial(cursors.forget, each))
         if before is not None:
@@ -248,7 +250,7 @@ class SqliteStore:
             lambda transaction: writes.edit(transaction, name, index, item, text)
         )
 
-    async def restate(self, name: str, head: CassetteHead) -> None:
+    async def replace_head(self, name: str, head: CassetteHead) -> None:
         runtime = self._for_cassette(name)
         while True:
             outline = await runtime.read(partial(runtime.queries.outline, name), None)
@@ -320,11 +322,11 @@ class SqliteStore:
                     lambda transaction: writes.fence(transaction, name, key, lease.fence)
                 )
             except StoreError:
-                await self.give_back(lease)
+                await self.release_lease(lease)
                 raise
         return lease
 
-    async def lapsed(self, name: str, key: bytes) -> None:
+    async def wait_for_lease(self, name: str, key: bytes) -> None:
         runtime = self._for_cassette(name)
         until = self._clock() + _LEASE_WAIT_S
         while self._clock() < until:
@@ -332,8 +334,8 @@ class SqliteStore:
                 return
             await asyncio.sleep(_POLL_S)
 
-    async def give_back(self, lease: Lease) -> None:
-        await self._opened.run_shared(partial(members.give_back, lease))
+    async def release_lease(self, lease: Lease) -> None:
+        await self._opened.run_shared(partial(members.release_lease, lease))
 
     async def fences(self, name: str) -> frozenset[int]:
         return await self._for_cassette(name).run_shared(

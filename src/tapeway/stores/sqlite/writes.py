@@ -117,7 +117,7 @@ def give_name(transaction: WriteTransaction, name: str, cassette_id: int) -> int
     return before
 
 
-def supplant(transaction: WriteTransaction, name: str, by: str) -> int | None:
+def replace_cassette(transaction: WriteTransaction, name: str, by: str) -> int | None:
     """Give a cassette the name of another; the id of that one's rows, or None."""
     cassette = transaction.cassette(by)
     return None if cassette is None else give_name(transaction, name, cassette.id)

@@ -198,7 +198,7 @@ class PostgresInstance:
             abandoned=self._release_abandoned,
         )
 
-    async def lapsed(self, name: str, key: bytes) -> None:
+    async def wait_for_lease(self, name: str, key: bytes) -> None:
         self._start_background()
 
         # Listen before looking: the lease may be given back in between.
@@ -211,13 +211,13 @@ class PostgresInstance:
                 async with asyncio.timeout(random.uniform(0.5, 1.0)):
                     await woken.wait()
 
-    async def give_back(self, lease: Lease) -> None:
+    async def release_lease(self, lease: Lease) -> None:
         self._leases.forget(lease)
 
         # Not durable: where a crash of the server brings it back, it expires.
         work = self.pool.write(
             "give a lease back",
-            lambda session: self._leases.give_back(session, lease),
+            lambda session: self._leases.release_lease(session, lease),
             durable=False,
         )
         await self.background.run(work)
@@ -231,7 +231,7 @@ class PostgresInstance:
     def _release_abandoned(self, lease: Lease | None) -> None:
         if lease is not None:
             self._leases.forget(lease)
-            self.background.spawn(self.give_back(lease))
+            self.background.spawn(self.release_lease(lease))
 
     # Steering.
 

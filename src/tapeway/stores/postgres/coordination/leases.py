@@ -50,7 +50,7 @@ class HeldLeases:
         """Stop renewing a lease."""
         self._held.pop(lease.fence, None)
 
-    async def give_back(self, session: Session, lease: Lease) -> None:
+    async def release_lease(self, session: Session, lease: Lease) -> None:
         await session.run(
             _GIVE_BACK, lease.name, rows.indexable(lease.key), self.instance, lease.fence
         )

@@ -108,7 +108,7 @@ def fences(name: str, now: float, connection: apsw.Connection) -> frozenset[int]
     return frozenset([fence for (fence,) in rows(connection, sql, (name,))])
 
 
-def give_back(lease: Lease, connection: apsw.Connection) -> None:
+def release_lease(lease: Lease, connection: apsw.Connection) -> None:
     """End a lease, unless another process took it over."""
     connection.execute(
         "DELETE FROM lease WHERE name = ? AND key = ? AND fence = ?",
