@@ -1,28 +1,28 @@
-"""Every error tapeway raises on purpose, as one tree.
+"""The exceptions that tapeway raises on purpose.
 
     TapewayError                 status, code, message: what happened and what to do
-    ├── ConfigError              a flag, variable or file key that cannot be used; exit code 2
+    ├── ConfigError              a flag, variable or file key is invalid; exit code 2
     ├── RequestError             the app's request cannot be served as sent (4xx)
-    │   └── NoRoute              404  no route takes this path
-    ├── UpstreamError            the live service failed (502, 504, 508)
+    │   └── NoRoute              404  no route matches this path
+    ├── UpstreamError            the upstream failed (502, 504, 508)
     ├── StoreError               the cassette cannot be read or written (500, 502, 503, 507)
-    │   ├── CassetteCorrupt      the stored form cannot be read; named with file, line, reason
-    │   ├── CassetteLocked       another process writes this cassette
-    │   ├── CassetteEdited       somebody changed the file while it was loaded
-    │   ├── StoreFull            507  no space, quota or size limit
-    │   ├── StorePoisoned        503  a sync failed; nothing is acknowledged until reopened
+    │   ├── CassetteCorrupt      500  the stored cassette is invalid; with file, line and reason
+    │   ├── CassetteLocked       503  another process records into this cassette
+    │   ├── CassetteEdited       409  somebody edited the file while it was loaded
+    │   ├── StoreFull            507  the disk, a quota or a size limit is exhausted
+    │   ├── StorePoisoned        503  a sync failed; nothing is recorded until the eject
     │   ├── StoreAway            503  the database or remote store cannot be reached
-    │   └── Fenced               503  another instance records the same by now; never shown to a client
-    ├── CallMissed               424  no recording answers a program's own call
+    │   └── Fenced               503  another instance took over this recording; clients never see it
+    ├── CallMissed               424  no recording answers a call of the library
     ├── AdminError               the admin call cannot be carried out (4xx)
     └── Draining                 503  the process is stopping
 
-The status is the HTTP status the error becomes; the code is stable, and is what scripts match on.
+The status is that of the HTTP response. The code is stable: scripts can match on it.
 """
 
 
 class TapewayError(Exception):
-    """An error with the HTTP `status` it becomes and a stable `code`."""
+    """An error with the HTTP `status` of its response and a stable `code`."""
 
     status = 500
     code = "internal"
@@ -37,7 +37,7 @@ class TapewayError(Exception):
 
 
 class ConfigError(TapewayError):
-    """The configuration cannot be used as given."""
+    """The configuration is invalid."""
 
     code = "config"
 
@@ -50,14 +50,14 @@ class RequestError(TapewayError):
 
 
 class NoRoute(RequestError):
-    """No route takes this path; the message names the routes there are."""
+    """No route matches this path; the message names the routes."""
 
     status = 404
     code = "no_route"
 
 
 class UpstreamError(TapewayError):
-    """The live service could not be reached or did not answer whole; `code` starts with `upstream_`."""
+    """The upstream is unreachable or its response is incomplete; `code` starts with `upstream_`."""
 
     status = 502
     code = "upstream_error"
@@ -71,53 +71,53 @@ class StoreError(TapewayError):
 
 
 class CassetteCorrupt(StoreError):
-    """The stored cassette cannot be read. It is left as it is."""
+    """The stored cassette is invalid. It is left unchanged."""
 
     status = 500
     code = "cassette_corrupt"
 
 
 class CassetteLocked(StoreError):
-    """Another process holds the cassette for writing."""
+    """Another process records into the cassette."""
 
     status = 503
     code = "cassette_locked"
 
 
 class CassetteEdited(StoreError):
-    """The cassette's file changed while it was loaded; neither version was overwritten."""
+    """Somebody edited the cassette's file while it was loaded; neither version was overwritten."""
 
     status = 409
     code = "cassette_edited"
 
 
 class StoreFull(StoreError):
-    """There is no room for the recording; it works again once there is."""
+    """There is no room for the recording; the next one works once there is."""
 
     status = 507
 
 
 class StorePoisoned(StoreError):
-    """A write or sync failed in a way that leaves the disk's state unknown."""
+    """A failed write or sync left the state of the disk unknown."""
 
     status = 503
 
 
 class StoreAway(StoreError):
-    """The database or the remote store does not answer; it works again once it does."""
+    """The database or the remote store does not respond; tapeway continues once it does."""
 
     status = 503
     code = "store_unreachable"
 
 
 class Fenced(StoreError):
-    """The right to record this answer has passed to another instance; nothing was written."""
+    """Another instance now has the right to record this response; nothing was written."""
 
     status = 503
 
 
 class CallMissed(TapewayError):
-    """No recording answers a call that a program makes of its own functions, or none is left."""
+    """No recording answers this call of a program's own function, or none is left."""
 
     status = 424
     code = "replay_miss"
@@ -131,27 +131,27 @@ class AdminError(TapewayError):
 
 
 class Draining(TapewayError):
-    """The process is stopping and no longer starts live calls."""
+    """The process is stopping and starts no more live calls."""
 
     status = 503
     code = "draining"
 
 
 def too_large(max_bytes: int) -> UpstreamError:
-    """The error for an answer that is larger than it may be."""
+    """The error for a response of an upstream that is larger than --max-body."""
     return UpstreamError(
-        f"the answer is larger than --max-body ({max_bytes} bytes); nothing was stored",
+        f"the response is larger than --max-body ({max_bytes} bytes); nothing was stored",
         code="upstream_too_large",
     )
 
 
 def closed(place: str) -> StoreError:
-    """The error for what is asked of a store after its end."""
+    """The error for using a store that is closed."""
     return StoreError(f"the store {place} is closed: open it first", status=503)
 
 
 def describe(exc: BaseException) -> str:
-    """The kind of an unexpected error and where it arose, without its text: that may hold secrets."""
+    """The type of an unexpected error and where it was raised, without its text: that may hold secrets."""
     trace = exc.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

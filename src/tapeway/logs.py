@@ -1,8 +1,8 @@
-"""Log lines on stderr: one event a line, and no secret in any.
+"""Log lines on stderr: one event per line, without secrets.
 
-Only tapeway's own messages are shown as written, with values known to be secret cut out. Other
-libraries repeat what they were sent, keys included (aiohttp quotes a malformed header line, an
-exception's text the URL), so of theirs only the fixed part is shown: what kind of error, and where.
+Only tapeway's own messages are logged in full, with known secrets masked. Other libraries repeat
+input, API keys included (aiohttp quotes a malformed header line, an exception's text the URL). So of
+their messages only the fixed part is logged: what kind of error, and where.
 """
 
 import json
@@ -24,14 +24,14 @@ Value = str | int | float | bool | None
 OWN = "tapeway"
 MASK = "[secret]"
 _SHORTEST_SECRET = 4
-"""Shorter ones would blot out ordinary words, and are in no credential list."""
+"""Masking shorter values would mask ordinary words."""
 
 _RECORD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-# Control characters, line separators, what turns the direction of text, and lone surrogates.
+# Control characters, line separators, marks of text direction, and lone surrogates.
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
-# A library's message up to the first place where it could quote something.
+# A library's message up to the first place where it may quote input.
 _FIXED_PART = re.compile(r"[^%({<\[\"'`:=\r\n]*")
 
 
@@ -41,9 +41,9 @@ def configure(
     secrets: Iterable[str | bytes] = (),
     stream: TextIO | None = None,
 ) -> None:
-    """Send every log record to one stream, standard error unless another is given.
+    """Send all log records to one stream, by default standard error.
 
-    It may be called again: the new configuration takes the place of the old one.
+    Another call replaces the configuration.
     """
     out = sys.stderr if stream is None else stream
     human = log_format == "human" or (log_format == "auto" and out.isatty())
@@ -56,9 +56,9 @@ def configure(
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger(OWN).setLevel(level.upper())
-    # It writes whole request lines, `?key=` included.
+    # It would log whole request lines, `?key=` included.
     logging.getLogger("aiohttp.access").disabled = True
-    # The library's report of a failed write would print the record's arguments.
+    # logging's own report of a failed write would print the record's arguments.
     logging.raiseExceptions = False
     logging.captureWarnings(True)
 
@@ -75,7 +75,7 @@ def add_field(name: str, value: Value) -> None:
 
 
 class Mask:
-    """Cuts known secrets out of a text, also where they stand percent-encoded."""
+    """Replaces known secrets in a text, percent-encoded ones too."""
 
     def __init__(self, secrets: Iterable[str | bytes]) -> None:
         known: set[str] = set()
@@ -120,7 +120,7 @@ class _Line(logging.Formatter):
 class _JsonLine(_Line):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Value] = {
-            "at": _moment(record).isoformat(timespec="milliseconds"),
+            "at": _time_of(record).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": self._message(record),
@@ -134,7 +134,7 @@ class _JsonLine(_Line):
 
 class _HumanLine(_Line):
     def format(self, record: logging.LogRecord) -> str:
-        head = f"{_moment(record):%H:%M:%S} {record.levelname.lower():<7} {self._message(record)}"
+        head = f"{_time_of(record):%H:%M:%S} {record.levelname.lower():<7} {self._message(record)}"
         pairs = [f"{name}={value}" for name, value in self._fields(record).items()]
         lines = [" ".join([head, *pairs]), *self._trace(record).split("\n")]
         return "\n    ".join([_visible(line) for line in lines if line])
@@ -159,14 +159,14 @@ def _trace(exc: BaseException) -> Iterator[str]:
         for member in exc.exceptions:
             yield from _trace(member)
     kind = type(exc)
-    # Only these texts are known to be made of nothing a client or upstream sent.
-    told = isinstance(exc, TapewayError) or (
+    # Only these messages certainly hold nothing that a client or an upstream sent.
+    has_safe_text = isinstance(exc, TapewayError) or (
         isinstance(exc, OSError) and kind.__module__ == "builtins"
     )
-    yield f"{kind.__qualname__}: {exc}" if told else kind.__qualname__
+    yield f"{kind.__qualname__}: {exc}" if has_safe_text else kind.__qualname__
 
 
-def _moment(record: logging.LogRecord) -> datetime:
+def _time_of(record: logging.LogRecord) -> datetime:
     return datetime.fromtimestamp(record.created, UTC)
 
 

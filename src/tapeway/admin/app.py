@@ -85,7 +85,7 @@ def _guard_and_translate_errors(
     guard: AdminGuard, public: Collection[str], new_id: Callable[[], str]
 ) -> Middleware:
     @web.middleware
-    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             guard.check(request, public=request.rel_url.raw_path in public)
             _count_hop(request)
@@ -101,7 +101,7 @@ def _guard_and_translate_errors(
             log.error("an admin call failed: %s", describe(exc))
             return error_response(internal_error(), new_id())
 
-    return answer
+    return guarded
 
 
 def _count_hop(request: web.Request) -> None:

@@ -184,7 +184,7 @@ class AdminGuard:
 
 
 def unauthorized() -> AdminError:
-    """The one answer to every call without the right token."""
+    """The error for every call without the right token."""
     return AdminError(
         "the admin API needs its token: send 'Authorization: Bearer TOKEN'",
         status=401,

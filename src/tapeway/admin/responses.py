@@ -72,7 +72,7 @@ def error_response(
 
 def internal_error() -> TapewayError:
     """The error for a fault in tapeway itself."""
-    return TapewayError("tapeway failed to answer; its log says where")
+    return TapewayError("tapeway failed to respond; its log says where")
 
 
 def from_http_exception(error: web.HTTPException) -> TapewayError:

@@ -1,1 +1,1 @@
-"""The proxy listener and the life of the process."""
+"""The proxy listener, and the start and stop of a serving process."""

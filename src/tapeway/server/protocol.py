@@ -112,7 +112,7 @@ class ProxyServer(web.Server):
 def _error_for(exc: BaseException | None) -> RequestError:
     if not isinstance(exc, HttpProcessingError):
         return RequestError(
-            "tapeway failed to answer; its log says where", status=500, code="internal"
+            "tapeway failed to respond; its log says where", status=500, code="internal"
         )
     if isinstance(exc, LineTooLong):
         return _too_long(exc)

@@ -68,10 +68,10 @@ def decode_error(encoded: EncodedError) -> TapewayError:
 
 
 class WorkerReport(NamedTuple):
-    """A request that a worker served, when it said so, and its connections opened to upstreams.
+    """A request that a worker served, and how many connections to upstreams it has opened.
 
-    `at` is the monotonic time, which all processes of a machine share: it orders what several
-    workers report.
+    `at` is the monotonic time of the report. All processes of a machine share that clock, so it
+    orders the reports of several workers.
     """
 
     at: float

@@ -80,8 +80,8 @@ async def _page(
     """Some interactions, and the index after which there are more, if there are."""
     if context.broker.store.capabilities.shared is None:
         stored = await read_cassette(context, name)
-        held = sorted(stored.interactions, key=lambda each: each.index)
-        later = [each for each in held if after is None or each.index > after]
+        in_order = sorted(stored.interactions, key=lambda each: each.index)
+        later = [each for each in in_order if after is None or each.index > after]
         return later[:limit], later[limit - 1].index if len(later) > limit else None
     if (found := await context.broker.editor.walk(name, after)) is None:
         raise no_cassette(name)
@@ -100,15 +100,15 @@ def _listed(name: str, page: Sequence[AnyInteraction], following: int | None) ->
     return dump({"interactions": documents, "next": following})
 
 
-def _document(name: str, held: AnyInteraction) -> dict[str, Json]:
+def _document(name: str, item: AnyInteraction) -> dict[str, Json]:
     try:
-        document = encode(held)
+        document = encode(item)
     except FormatFault as fault:
         raise CassetteCorrupt(
-            f"interaction {held.index} of cassette '{name}' cannot be written: {fault}"
+            f"interaction {item.index} of cassette '{name}' cannot be written: {fault}"
         ) from fault
     # Without an index of its own, or with another one, it has the index this API knows it by.
-    return {"index": held.index, **document, **{"index": held.index}}
+    return {"index": item.index, **document, **{"index": item.index}}
 
 
 async def append_interactions(
