@@ -57,24 +57,6 @@ AND NOT EXISTS (SELECT 1 FROM @body b WHERE b.upload = piece.upload)
 """
 
 
-class _PostgresDraft:
-    """A body being written, with a local copy for the caller."""
-
-    def __init__(self) -> None:
-        self.copy = TemporaryFile(None)
-        self.digest = hashlib.sha256()
-        self.size = 0
-        self.number = 0
-
-    def take(self, source: Iterator[bytes]) -> list[bytes]:
-        batch = list(islice(source, _PIECES_AT_ONCE))
-        for piece in batch:
-            self.copy.write(piece)
-            self.digest.update(piece)
-            self.size += len(piece)
-        return batch
-
-
 class Bodies:
     """The large bodies of a store. One that is in use is not read again."""
 
@@ -194,3 +176,21 @@ async def sweep(session: Session, grace_s: float = _GRACE_S) -> None:
         await session.run(sql)
     await session.run(_REMOVE, grace_s)
     await session.run(_ABANDONED, grace_s)
+
+
+class _PostgresDraft:
+    """A body being written, with a local copy for the caller."""
+
+    def __init__(self) -> None:
+        self.copy = TemporaryFile(None)
+        self.digest = hashlib.sha256()
+        self.size = 0
+        self.number = 0
+
+    def take(self, source: Iterator[bytes]) -> list[bytes]:
+        batch = list(islice(source, _PIECES_AT_ONCE))
+        for piece in batch:
+            self.copy.write(piece)
+            self.digest.update(piece)
+            self.size += len(piece)
+        return batch

@@ -51,55 +51,6 @@ _FULL, _EXTRA = 2, 3
 _warned: set[str] = set()
 
 
-def refuse_old_library(version: str) -> None:
-    """Raise ConfigError for a version of SQLite that can lose commits."""
-    if tuple(map(int, version.split("."))) < OLDEST:
-        wanted = ".".join(map(str, OLDEST))
-        raise ConfigError(
-            f"this is SQLite {version}, which can lose recordings: update the package apsw to "
-            f"one that brings {wanted} or newer"
-        )
-
-
-def store_error(exc: apsw.Error, path: str, action: str, number: int = 0) -> StoreError:
-    """The error to raise for a failed action such as "open the file"; `number` is the last `errno`."""
-    reason = str(exc)
-    if isinstance(exc, apsw.FullError) or (is_io(exc) and number in _DISK_FULL):
-        return StoreFull(
-            f"{path}: no room to {action} ({reason}); free some, all that was acknowledged is kept"
-        )
-    if isinstance(exc, _LOCKED):
-        return CassetteLocked(
-            f"{path}: could not {action}, another process holds the file; see which one and end it"
-        )
-    if isinstance(exc, _DAMAGED):
-        return CassetteCorrupt(
-            f"{path} is no SQLite file, or damaged ({reason}); it was left as it is: restore it, or "
-            "move it away to record anew"
-        )
-    if isinstance(exc, _FORBIDDEN) or number in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return StoreError(
-            f"{path}: could not {action} ({reason}); check the permissions", status=503
-        )
-    if isinstance(exc, apsw.IOError):
-        return StorePoisoned(
-            f"{path}: the disk failed to {action} ({reason}); check the disk, then eject and go on"
-        )
-    return StoreError(f"{path}: could not {action} ({reason}); see what holds it", status=503)
-
-
-def is_io(exc: apsw.Error) -> bool:
-    """Whether a system call failed."""
-    return isinstance(exc, apsw.IOError | apsw.CantOpenError)
-
-
-def leaves_disk_in_doubt(exc: StoreError) -> bool:
-    """Whether SQLite raised it and what is on the disk is unknown now."""
-    return isinstance(exc.__cause__, apsw.Error) and isinstance(
-        exc, StorePoisoned | CassetteCorrupt
-    )
-
-
 def connect(
     path: Path, role: Role, check: Callable[[apsw.Connection], None] = lambda _: None
 ) -> apsw.Connection:
@@ -174,6 +125,55 @@ def check_small(connection: apsw.Connection) -> None:
         found = connection.execute("PRAGMA quick_check(1)").get
         if found != "ok":
             raise apsw.CorruptError(str(found))
+
+
+def store_error(exc: apsw.Error, path: str, action: str, number: int = 0) -> StoreError:
+    """The error to raise for a failed action such as "open the file"; `number` is the last `errno`."""
+    reason = str(exc)
+    if isinstance(exc, apsw.FullError) or (is_io(exc) and number in _DISK_FULL):
+        return StoreFull(
+            f"{path}: no room to {action} ({reason}); free some, all that was acknowledged is kept"
+        )
+    if isinstance(exc, _LOCKED):
+        return CassetteLocked(
+            f"{path}: could not {action}, another process holds the file; see which one and end it"
+        )
+    if isinstance(exc, _DAMAGED):
+        return CassetteCorrupt(
+            f"{path} is no SQLite file, or damaged ({reason}); it was left as it is: restore it, or "
+            "move it away to record anew"
+        )
+    if isinstance(exc, _FORBIDDEN) or number in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return StoreError(
+            f"{path}: could not {action} ({reason}); check the permissions", status=503
+        )
+    if isinstance(exc, apsw.IOError):
+        return StorePoisoned(
+            f"{path}: the disk failed to {action} ({reason}); check the disk, then eject and go on"
+        )
+    return StoreError(f"{path}: could not {action} ({reason}); see what holds it", status=503)
+
+
+def leaves_disk_in_doubt(exc: StoreError) -> bool:
+    """Whether SQLite raised it and what is on the disk is unknown now."""
+    return isinstance(exc.__cause__, apsw.Error) and isinstance(
+        exc, StorePoisoned | CassetteCorrupt
+    )
+
+
+def is_io(exc: apsw.Error) -> bool:
+    """Whether a system call failed."""
+    return isinstance(exc, apsw.IOError | apsw.CantOpenError)
+
+
+def refuse_old_library(version: str) -> None:
+    """Raise ConfigError for a version of SQLite that can lose commits."""
+    if tuple(map(int, version.split("."))) < OLDEST:
+        wanted = ".".join(map(str, OLDEST))
+        raise ConfigError(
+            f"this is SQLite {version}, which can lose recordings: update the package apsw to "
+            f"one that brings {wanted} or newer"
+        )
 
 
 def _make_durable(connection: apsw.Connection, path: str) -> None:

@@ -46,97 +46,6 @@ _POLL_S = 0.05
 _LEAVE_S = 3.0
 
 
-class BackgroundTasks:
-    """The tasks of one store, from its opening to its end."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self.tasks = asyncio.TaskGroup()
-        self._endless: list[asyncio.Task[None]] = []
-        self._closed = False
-
-    async def open(self) -> None:
-        await self.tasks.__aenter__()
-
-    async def close(self) -> None:
-        """Cancel what runs until the end, and wait for the rest."""
-        self.stop()
-        self._closed = True
-        await self.tasks.__aexit__(None, None, None)
-
-    def start(self, endless: Coroutine[None, None, None]) -> None:
-        """Run something until the store is closed."""
-        self._endless.append(self.tasks.create_task(endless))
-
-    def stop(self) -> None:
-        """Cancel what runs until the store is closed."""
-        while self._endless:
-            self._endless.pop().cancel()
-
-    def spawn(self, work: Coroutine[None, None, None]) -> None:
-        """Run something nobody waits for."""
-        self.tasks.create_task(_settled(work))
-
-    async def run(
-        self, work: Coroutine[None, None, T], abandoned: Callable[[T], None] | None = None
-    ) -> T:
-        """The result of `work`; where the caller was cancelled, `abandoned` gets it instead."""
-        if self._closed:
-            work.close()
-            raise closed(self._url)
-        task = self.tasks.create_task(_settled(work))
-        try:
-            result = await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if abandoned is not None:
-                task.add_done_callback(lambda done: _hand_over(done, abandoned))
-            raise
-        if isinstance(result, _Failed):
-            raise result.exc
-        return result
-
-
-class _Failed:
-    def __init__(self, exc: Exception) -> None:
-        self.exc = exc
-
-
-async def _settled(work: Coroutine[None, None, T]) -> T | _Failed:
-    # An exception in a task of a TaskGroup would cancel all the others.
-    try:
-        return await work
-    except Exception as exc:
-        return _Failed(exc)
-
-
-def _hand_over(task: "asyncio.Task[T | _Failed]", abandoned: Callable[[T], None]) -> None:
-    if not task.cancelled() and not isinstance(result := task.result(), _Failed):
-        abandoned(result)
-
-
-async def sweep_periodically(pool: Pool) -> None:
-    """Sweep about every five minutes, until cancelled."""
-    while True:
-        await asyncio.sleep(_SWEEP_EVERY_S * random.uniform(0.5, 1.5))
-        with suppress(StoreError):
-            await pool.write("sweep", sweep, limit=LONG_S, durable=False)
-
-
-async def sweep(session: Session) -> None:
-    """Remove what nobody needs any more, unless another instance does so now."""
-    name = f"tapeway sweep {session.schema}".encode()
-    lock = int.from_bytes(hashlib.sha256(name).digest()[:8], signed=True)
-    found = await session.row("SELECT pg_try_advisory_xact_lock($1) AS mine", lock)
-    if found is None or not found["mine"]:
-        return
-    for sql in _EXPIRED:
-        await session.run(sql)
-    await bodies.sweep(session)
-    control = await in_force(session)
-    if control is not None:
-        await cursors.sweep(session, control)
-
-
 class PostgresInstance:
     """What one instance shares with the others: leases, and the mode in force."""
 
@@ -276,3 +185,94 @@ class PostgresInstance:
             self._background_started = True
             self.background.start(self._heartbeat.run())
             self.background.start(sweep_periodically(self.pool))
+
+
+class BackgroundTasks:
+    """The tasks of one store, from its opening to its end."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.tasks = asyncio.TaskGroup()
+        self._endless: list[asyncio.Task[None]] = []
+        self._closed = False
+
+    async def open(self) -> None:
+        await self.tasks.__aenter__()
+
+    async def close(self) -> None:
+        """Cancel what runs until the end, and wait for the rest."""
+        self.stop()
+        self._closed = True
+        await self.tasks.__aexit__(None, None, None)
+
+    def start(self, endless: Coroutine[None, None, None]) -> None:
+        """Run something until the store is closed."""
+        self._endless.append(self.tasks.create_task(endless))
+
+    def stop(self) -> None:
+        """Cancel what runs until the store is closed."""
+        while self._endless:
+            self._endless.pop().cancel()
+
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        """Run something nobody waits for."""
+        self.tasks.create_task(_settled(work))
+
+    async def run(
+        self, work: Coroutine[None, None, T], abandoned: Callable[[T], None] | None = None
+    ) -> T:
+        """The result of `work`; where the caller was cancelled, `abandoned` gets it instead."""
+        if self._closed:
+            work.close()
+            raise closed(self._url)
+        task = self.tasks.create_task(_settled(work))
+        try:
+            result = await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if abandoned is not None:
+                task.add_done_callback(lambda done: _hand_over(done, abandoned))
+            raise
+        if isinstance(result, _Failed):
+            raise result.exc
+        return result
+
+
+async def sweep_periodically(pool: Pool) -> None:
+    """Sweep about every five minutes, until cancelled."""
+    while True:
+        await asyncio.sleep(_SWEEP_EVERY_S * random.uniform(0.5, 1.5))
+        with suppress(StoreError):
+            await pool.write("sweep", sweep, limit=LONG_S, durable=False)
+
+
+async def sweep(session: Session) -> None:
+    """Remove what nobody needs any more, unless another instance does so now."""
+    name = f"tapeway sweep {session.schema}".encode()
+    lock = int.from_bytes(hashlib.sha256(name).digest()[:8], signed=True)
+    found = await session.row("SELECT pg_try_advisory_xact_lock($1) AS mine", lock)
+    if found is None or not found["mine"]:
+        return
+    for sql in _EXPIRED:
+        await session.run(sql)
+    await bodies.sweep(session)
+    control = await in_force(session)
+    if control is not None:
+        await cursors.sweep(session, control)
+
+
+class _Failed:
+    def __init__(self, exc: Exception) -> None:
+        self.exc = exc
+
+
+async def _settled(work: Coroutine[None, None, T]) -> T | _Failed:
+    # An exception in a task of a TaskGroup would cancel all the others.
+    try:
+        return await work
+    except Exception as exc:
+        return _Failed(exc)
+
+
+def _hand_over(task: "asyncio.Task[T | _Failed]", abandoned: Callable[[T], None]) -> None:
+    if not task.cancelled() and not isinstance(result := task.result(), _Failed):
+        abandoned(result)

@@ -100,18 +100,10 @@ def reserve(name: str, above: int, count: int, connection: apsw.Connection) -> i
     return int(end) - count
 
 
-def _put(connection: apsw.Connection, name: str, take: int, key: bytes, state: bytes) -> None:
-    # A version is never given twice, so that a reset cursor differs from the one before.
-    version = connection.execute("UPDATE counter SET version = version + 1 RETURNING version").get
-    connection.execute(
-        "INSERT INTO turn VALUES (?1, ?2, ?3, ?4, ?5) "
-        "ON CONFLICT DO UPDATE SET state = ?4, version = ?5",
-        (name, take, key, state, version),
-    )
-
-
-def _touch(connection: apsw.Connection, name: str, take: int, index: int) -> None:
-    connection.execute("INSERT OR IGNORE INTO touched VALUES (?, ?, ?)", (name, take, index))
+def write_touched(used: Sequence[tuple[str, int, int]], connection: apsw.Connection) -> None:
+    """Store which recordings were used."""
+    with immediate_transaction(connection):
+        connection.executemany("INSERT OR IGNORE INTO touched VALUES (?, ?, ?)", used)
 
 
 class DiskFullCursors:
@@ -187,7 +179,15 @@ class DiskFullCursors:
             self._touched.pop(each, None)
 
 
-def write_touched(used: Sequence[tuple[str, int, int]], connection: apsw.Connection) -> None:
-    """Store which recordings were used."""
-    with immediate_transaction(connection):
-        connection.executemany("INSERT OR IGNORE INTO touched VALUES (?, ?, ?)", used)
+def _put(connection: apsw.Connection, name: str, take: int, key: bytes, state: bytes) -> None:
+    # A version is never given twice, so that a reset cursor differs from the one before.
+    version = connection.execute("UPDATE counter SET version = version + 1 RETURNING version").get
+    connection.execute(
+        "INSERT INTO turn VALUES (?1, ?2, ?3, ?4, ?5) "
+        "ON CONFLICT DO UPDATE SET state = ?4, version = ?5",
+        (name, take, key, state, version),
+    )
+
+
+def _touch(connection: apsw.Connection, name: str, take: int, index: int) -> None:
+    connection.execute("INSERT OR IGNORE INTO touched VALUES (?, ?, ?)", (name, take, index))
