@@ -30,56 +30,6 @@ _MOST_PAIRS_TRIED = 2500
 """Of more possible pairs of calls to one endpoint, none is tried: they are paired in order."""
 
 
-class AnswerTexts:
-    """The texts in the answers of one run."""
-
-    def __init__(self, calls: Sequence[Interaction]) -> None:
-        self._calls = calls
-        self._texts = lru_cache(maxsize=None)(_texts)
-
-    def contains(self, text: str, *, before: int) -> bool:
-        """Whether an answer before this index has this text, whole or spread over a stream's events."""
-        for call in self._calls:
-            if call.index >= before:
-                break
-            values, joined = self._texts(call.response.body)
-            if text in values or (len(text) >= _SHORTEST_PART and text in joined):
-                return True
-        return False
-
-
-def _texts(body: bytes) -> tuple[frozenset[str], str]:
-    """Every text in an answer, and those of each key joined, as the pieces of a stream are."""
-    by_key: dict[str, list[str]] = {}
-    for value in _values(body):
-        for key, text in _texts_in("", value):
-            by_key.setdefault(key, []).append(text)
-    values = frozenset(text for texts in by_key.values() for text in texts)
-    return values, "\0".join("".join(texts) for texts in by_key.values())
-
-
-def _values(body: bytes) -> Iterator[Json]:
-    try:
-        yield orjson.loads(body)
-    except orjson.JSONDecodeError:
-        for line in body.splitlines():
-            try:
-                yield orjson.loads(line.removeprefix(b"data:"))
-            except orjson.JSONDecodeError:
-                continue
-
-
-def _texts_in(key: str, value: Json) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield key, value
-    elif isinstance(value, dict):
-        for name, each in value.items():
-            yield from _texts_in(name, each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _texts_in(key, each)
-
-
 @dataclass(frozen=True, slots=True)
 class CallPair:
     """A call of the first run and the corresponding call of the second."""
@@ -167,6 +117,56 @@ class _Echoes:
         """Whether nothing but echoes is left of a pair's differences under these rules."""
         left = request_differences(pair.first.request, pair.second.request, rules)
         return all(self.covers(each, pair) for each in left)
+
+
+class AnswerTexts:
+    """The texts in the answers of one run."""
+
+    def __init__(self, calls: Sequence[Interaction]) -> None:
+        self._calls = calls
+        self._texts = lru_cache(maxsize=None)(_texts)
+
+    def contains(self, text: str, *, before: int) -> bool:
+        """Whether an answer before this index has this text, whole or spread over a stream's events."""
+        for call in self._calls:
+            if call.index >= before:
+                break
+            values, joined = self._texts(call.response.body)
+            if text in values or (len(text) >= _SHORTEST_PART and text in joined):
+                return True
+        return False
+
+
+def _texts(body: bytes) -> tuple[frozenset[str], str]:
+    """Every text in an answer, and those of each key joined, as the pieces of a stream are."""
+    by_key: dict[str, list[str]] = {}
+    for value in _values(body):
+        for key, text in _texts_in("", value):
+            by_key.setdefault(key, []).append(text)
+    values = frozenset(text for texts in by_key.values() for text in texts)
+    return values, "\0".join("".join(texts) for texts in by_key.values())
+
+
+def _values(body: bytes) -> Iterator[Json]:
+    try:
+        yield orjson.loads(body)
+    except orjson.JSONDecodeError:
+        for line in body.splitlines():
+            try:
+                yield orjson.loads(line.removeprefix(b"data:"))
+            except orjson.JSONDecodeError:
+                continue
+
+
+def _texts_in(key: str, value: Json) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            yield from _texts_in(name, each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts_in(key, each)
 
 
 def _calls(stored: StoredCassette) -> list[Interaction]:
