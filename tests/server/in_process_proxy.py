@@ -18,6 +18,7 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.recorder import Policy
 from tapeway.formats.native import document
+from tapeway.ports import CassetteStore
 from tapeway.providers.paths import owner
 from tapeway.server.protocol import ProxyServer
 from tapeway.server.proxy import Proxy, ProxyOptions
@@ -37,7 +38,7 @@ class Stand:
     port: int
     broker: Broker
     client: UpstreamClient
-    store: MemoryStore
+    store: CassetteStore
     journal: RequestJournal
     proxy: Proxy
 
@@ -82,7 +83,7 @@ async def stand(
     *,
     mode: Mode = "record",
     routes: dict[str, str] | None = None,
-    store: MemoryStore | None = None,
+    store: CassetteStore | None = None,
     policy: Policy | None = None,
     limits: Limits | None = None,
     options: ProxyOptions | None = None,
@@ -135,7 +136,7 @@ async def stand(
             await runner.cleanup()
 
 
-async def written_and_read(store: MemoryStore) -> MemoryStore:
+async def written_and_read(store: CassetteStore) -> MemoryStore:
     """A store with the same cassettes after each has been through its file's text."""
     again = MemoryStore()
     for name in await store.names():
