@@ -112,12 +112,12 @@ async def test_neither_what_was_asked_nor_what_came_is_repeated_when_the_upstrea
 
 @asynccontextmanager
 async def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> AsyncIterator[Stand]:
-    """A proxy in which something breaks that nobody foresaw."""
+    """A proxy in which a live call fails with an error that nobody expected."""
 
     async def broken(_: LiveCall) -> None:
         raise error
 
-    monkeypatch.setattr(LiveCall, "_collect", broken)
+    monkeypatch.setattr(LiveCall, "_ask_live", broken)
     async with Peer() as peer, stand(peer.url) as proxy:
         yield proxy
 
