@@ -185,7 +185,7 @@ class IntegrityChecker(Protocol):
     """Looks for damage below what is read of a store."""
 
     async def check(self) -> Sequence[str]:
-        """What is wrong with it, a sentence each. Reads all of it."""
+        """What is wrong with the store, a sentence each. Reads all of it."""
 
 
 class RecordingIndex(Protocol):
@@ -196,7 +196,7 @@ class RecordingIndex(Protocol):
     """
 
     async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
-        """All that is found under any of these keys, in order."""
+        """All recordings found under any of these keys, in order."""
 
     async def get(self, name: str, index: int) -> TakenRecording | None:
         """One recording."""
@@ -218,16 +218,16 @@ class RecordingIndex(Protocol):
         """Recordings found under one key on one route, where there are several."""
 
     async def reserve(self, name: str) -> int:
-        """An index nobody else gets; one that is not used leaves a gap."""
+        """An index that nobody else gets; an unused one leaves a gap."""
 
 
 class SharedCursors(Protocol):
-    """Where the keys of a cassette stand in a take, the same for all instances."""
+    """The cursors of a take, the same for all instances: how far the recordings of each key are used."""
 
     async def turns(
         self, name: str, take: int, keys: Sequence[bytes]
     ) -> Mapping[bytes, CursorState]:
-        """Those that were advanced at all."""
+        """The cursors of these keys that were advanced at all."""
 
     async def advance(
         self,
@@ -238,50 +238,50 @@ class SharedCursors(Protocol):
         state: bytes,
         touched: int,
     ) -> bool:
-        """Put a new state in the place of `before`, and count a recording as touched.
+        """Replace the state `before` by a new one, and count a recording as touched.
 
-        False where another instance was quicker: look again. Need not survive a power loss.
+        False where another instance changed it first: read it again. Need not survive a power loss.
         """
 
 
 class Leases(Protocol):
-    """One call to the upstream among all instances. Time is the store's own.
+    """Leases that keep all but one instance from making the same call to the upstream.
 
-    A lease is renewed by the store until it is given back; it ends by itself some time after its
-    instance was last heard of.
+    The store renews a lease until it is released; it expires by the store's own clock some time
+    after its instance was last heard of.
     """
 
     async def claim(self, name: str, key: bytes) -> Lease | None:
-        """The lease, or None while another instance holds it."""
+        """The lease of a key, or None while another instance holds it."""
 
     async def wait_for_lease(self, name: str, key: bytes) -> None:
-        """Wait until it may have ended or been given back: a second at most."""
+        """Wait until the lease of a key may have expired or been released: a second at most."""
 
     async def release_lease(self, lease: Lease) -> None: ...
 
     async def fences(self, name: str) -> frozenset[int]:
-        """Those of the leases that instances which are alive hold for a cassette."""
+        """The fences of the leases that live instances hold for a cassette."""
 
 
 class SharedControl(Protocol):
-    """Mode, active cassette and takes, the same for all instances."""
+    """What is in force: mode, active cassette and takes, the same for all instances."""
 
     async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:
-        """Become an instance: what is in force, which is `wanted` where no other one is alive.
+        """Join the instances; gives what is in force: `wanted` where no other instance is alive.
 
-        Takes always go on from the last there was. `apply` is called with whatever comes into
-        force from then on, without a wait in between.
+        The number of takes always goes on from the last one. `apply` is called with whatever
+        comes into force later, with no await between reading and applying it.
         """
 
     async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
         """Change what is in force, and wait until every live instance has applied it.
 
-        Names those that have not within two seconds.
+        Also gives the names of those that have not within two seconds.
         """
 
     @property
     def in_touch(self) -> bool:
-        """Whether this instance knows what is in force: not once it lost the store for too long."""
+        """Whether this instance knows what is in force: it does not once the store is away too long."""
 
 
 class SharedStore(
@@ -294,18 +294,18 @@ class SharedStore(
     SharedControl,
     Protocol,
 ):
-    """A store that several processes use at once, each reading only what it is asked for.
+    """A store that several processes use at once, each reading only what a request needs.
 
-    `append` of a recording with a lease raises `Fenced` where another instance holds it by now, and
-    in one step with the recording itself moves on where its key stands.
+    `append` of a recording with a lease raises `Fenced` where another instance holds the lease by
+    now; it advances the cursor of the recording's key in the same step.
     """
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
     ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
-        """`turns` of the keys and then `find` of the digests: each hit asks this.
+        """`turns` of the keys, and then `find` of the digests: what each hit needs, in one call.
 
-        The turns are the older: a recording that came in between has moved its key's turn.
+        The cursors are read first: a recording that comes in between has advanced its cursor.
         """
 
 

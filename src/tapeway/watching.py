@@ -1,4 +1,4 @@
-"""Noticing that somebody has changed a cassette: another process, git, or a person with an editor."""
+"""Notices that a cassette was changed: by another process, by git, or by a person with an editor."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,8 +16,8 @@ async def watch(
 ) -> AsyncIterator[CassetteStat | None]:
     """What a cassette has become, each time anybody has changed it; None when it was removed.
 
-    `since` is what was last known of it: what changed before the first look is told too. Changes
-    that lie closer together than `every_s` are told as one. Raises StoreError.
+    `since` is its last known state: a change before the first check counts too. Changes within
+    `every_s` seconds are reported as one. Raises StoreError.
     """
     while True:
         now = await store.stat(name)
@@ -37,30 +37,30 @@ def changed(before: CassetteStat | None, now: CassetteStat | None) -> bool:
 
 @dataclass(slots=True)
 class _Known:
-    """What a cassette was when it was read, and at the last look."""
+    """The state of a cassette when it was read, and at the last check."""
 
     read: CassetteStat | None
     last: CassetteStat | None
 
 
 class Watched:
-    """The cassettes that were read and are not to be written: which of them are others by now."""
+    """Tells which of the cassettes that were loaded for replay have changed since."""
 
     def __init__(self, store: CassetteStore) -> None:
         self._store = store
         self._known: dict[str, _Known] = {}
 
     async def note(self, name: str) -> None:
-        """Watch over a cassette that is read next, also one that is not there. Raises StoreError."""
+        """Watch a cassette that is read next, also one that does not exist. Raises StoreError."""
         stat = await self._store.stat(name)
         self._known[name] = _Known(stat, stat)
 
     def forget(self, name: str) -> None:
-        """Watch no more over a cassette."""
+        """Stop watching a cassette."""
         self._known.pop(name, None)
 
     async def look(self) -> list[str]:
-        """Those that have changed, and did not change any more since the look before.
+        """The cassettes that have changed, but not since the call before.
 
         So a file that is half written is left alone until it is whole. Raises StoreError.
         """

@@ -98,15 +98,20 @@ WALK = Walk()
 async def _walked(
     store: FileStore, proxy: Stand, client: RawClient, number: int, outcome: str
 ) -> str:
+    await _at_rest(store)
     WALK.functions.clear()
     WALK.on = True
     await _ask(proxy, client, number, outcome)
     for _ in range(_LATER_TURNS):
         await asyncio.sleep(0)
-    # The thread that wrote the recording has a last step after it has said so.
-    await until(lambda: all(each.lane._unfinished == 0 for each in store._open.values()))
+    await _at_rest(store)
     WALK.on = False
     return WALK.text()
+
+
+async def _at_rest(store: FileStore) -> None:
+    # The thread that wrote a recording takes some steps after it has said so.
+    await until(lambda: not any(each.executor._running for each in store._open.values()))
 
 
 async def _ask(proxy: Stand, client: RawClient, number: int, outcome: str) -> None:

@@ -31,7 +31,7 @@ from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, decode
 from tapeway.paging import walk_over
 from tapeway.ports import CassetteEditor
 from tapeway.stores.file import offline
-from tapeway.stores.file.offline import Pages
+from tapeway.stores.file.offline import OfflineCassette
 from tapeway.stores.shared.serialize import document_of
 
 _PIECE = 256 * 1024
@@ -71,7 +71,7 @@ def redact(target: Target, known: KnownValues) -> list[FoundSecret]:
         return []
     outcomes: list[FoundSecret] = []
 
-    def change(cassette: Pages) -> tuple[CassetteHead, list[Document]] | None:
+    def change(cassette: OfflineCassette) -> tuple[CassetteHead, list[Document]] | None:
         scanned, documents = _scan_pages(cassette, target, known)
         outcomes.extend(scanned.outcomes_in_order())
         return (scanned.head, documents) if scanned.replaced else None
@@ -169,12 +169,12 @@ async def redacted(
 
 
 def _scan_pages(
-    cassette: Pages, target: FileTarget, known: KnownValues
+    cassette: OfflineCassette, target: FileTarget, known: KnownValues
 ) -> tuple[CassetteScan, list[Document]]:
     scanned = CassetteScan(
         target.shown, cassette.head, known, lambda file: _unchecked_pieces(Path(file.path))
     )
-    return scanned, [scanned.redact(page.item, page.document) for page in cassette.pages]
+    return scanned, [scanned.redact(each.item, each.document) for each in cassette.interactions]
 
 
 def _unchecked_pieces(path: Path) -> Iterator[bytes]:

@@ -10,16 +10,16 @@ from tapeway.core.model.cassette import CassetteHead
 from tapeway.errors import CassetteCorrupt, CassetteLocked, RequestError, StoreError
 from tapeway.formats.fields import Document
 from tapeway.stores.file import offline
-from tapeway.stores.file.offline import Pages
+from tapeway.stores.file.offline import OfflineCassette
 from tapeway.stores.file.store import FileStore
 from tests.stores.recordings import HEAD, answers, bodies, exchanges, facts, record, recording
 
-Change = Callable[[Pages], tuple[CassetteHead, list[Document]] | None]
+Change = Callable[[OfflineCassette], tuple[CassetteHead, list[Document]] | None]
 
 
 def second_answer(text: str) -> Change:
-    def change(found: Pages) -> tuple[CassetteHead, list[Document]]:
-        documents = [page.document for page in found.pages]
+    def change(found: OfflineCassette) -> tuple[CassetteHead, list[Document]]:
+        documents = [page.document for page in found.interactions]
         documents[1] = documents[1] | {"response": {"status_code": 200, "text": text}}
         return replace(found.head, meta={"changed": True}), documents
 
@@ -34,10 +34,10 @@ async def test_a_cassette_and_its_journal_are_read_as_one(tmp_path: Path) -> Non
 
     found = offline.read(tmp_path, "a/x")
 
-    assert [each.response.body for each in exchanges([page.item for page in found.pages])] == (
-        answers(0, 1)
-    )
-    assert [page.document["kind"] for page in found.pages] == ["http", "http"]
+    assert [
+        each.response.body for each in exchanges([page.item for page in found.interactions])
+    ] == (answers(0, 1))
+    assert [page.document["kind"] for page in found.interactions] == ["http", "http"]
     assert found.head == HEAD
     await store.close()
 
@@ -82,7 +82,7 @@ async def test_a_cassette_that_is_recorded_into_is_read_and_not_changed(tmp_path
 
     with pytest.raises(CassetteLocked, match="records into this cassette"):
         offline.rewrite(tmp_path, "x", lambda found: (found.head, []))
-    assert len(offline.read(tmp_path, "x").pages) == 1
+    assert len(offline.read(tmp_path, "x").interactions) == 1
     await store.close()
     assert bodies(await FileStore(tmp_path).load("x", writable=False)) == answers(0)
 

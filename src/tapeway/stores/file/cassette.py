@@ -30,40 +30,40 @@ class FileCassette:
 
     def __init__(self, root: Path, name: str, serializer: Serializer = JSON) -> None:
         self._paths = Paths(root, name, serializer)
-        self._claim: CassetteWriter | None = None
-        self._seen: tuple[str | None, str | None] | None = None
+        self._writer: CassetteWriter | None = None
+        self._seen_state: tuple[str | None, str | None] | None = None
         self._suspect = False
         self._guard = threading.Lock()
-        self._kept: set[str] = set()
+        self._kept_digests: set[str] = set()
 
     @property
     def poisoned(self) -> bool:
         """Whether a sync failed and what it was about has not been written anew since."""
-        return self._suspect or (self._claim is not None and self._claim.poisoned)
+        return self._suspect or (self._writer is not None and self._writer.poisoned)
 
     def load(self, *, writable: bool) -> StoredCassette | None:
         """All that was ever acknowledged; claimed for writing if asked for."""
-        if self._claim is not None and self._claim.poisoned:
+        if self._writer is not None and self._writer.poisoned:
             self.release()
-        if writable and self._claim is None:
-            self._claim, found = self._take_claim()
+        if writable and self._writer is None:
+            self._writer, found = self._take_writer()
             return found
-        if self._claim is not None:
-            return self._read(self._claim.folder, self._claim.snapshot())
+        if self._writer is not None:
+            return self._read(self._writer.folder, self._writer.snapshot())
         return self._load_for_replay()
 
     def append(self, head: CassetteHead, payloads: Sequence[bytes]) -> None:
         """Add recordings, durable on return, all or none; claims first what was only read."""
-        self._claimed().append(head, payloads)
+        self._claimed_writer().append(head, payloads)
 
     def check(self, interaction: Interaction) -> None:
         """Raise CassetteCorrupt where a large body it refers to is not beside the cassette."""
         if interaction.request.file is not None or interaction.response.file is not None:
-            bodies.placed(self._claimed().folder, self._paths, interaction)
+            bodies.placed(self._claimed_writer().folder, self._paths, interaction)
 
     def claim(self) -> None:
         """Claim it for writing, if it is not yet."""
-        self._claimed()
+        self._claimed_writer()
 
     def keep(self, pieces: Iterable[bytes]) -> BodyFile:
         """A large body, durable beside the cassette; call it when claimed, in any thread."""
@@ -75,7 +75,7 @@ class FileCassette:
                 draft.write(pieces)
                 with self._guard:
                     file = draft.adopt()
-                    self._kept.add(file.digest)
+                    self._kept_digests.add(file.digest)
                 return file
             finally:
                 draft.close()
@@ -86,15 +86,15 @@ class FileCassette:
     def save(self, cassette: StoredCassette) -> None:
         """Put this in the place of everything there is."""
         documents = [document_of(each) for each in cassette.interactions]
-        claim = self._claimed()
+        writer = self._claimed_writer()
         text = serialize_cassette(self._paths.serializer, cassette.head, documents)
         for each in cassette.interactions:
             if isinstance(each, Interaction):
                 self.check(each)
         with self._guard:
-            claim.replace(text)
+            writer.replace(text)
             # A body may be there whose recording is not yet.
-            claim.sweep(self._kept)
+            writer.sweep(self._kept_digests)
 
     def remove(self) -> bool:
         """Delete all there is of it, also what cannot be read, and let go; False for nothing."""
@@ -102,43 +102,43 @@ class FileCassette:
         if folder is None:
             return False
         os.close(folder)
-        claim, self._claim = self._claim or CassetteWriter.take(self._paths), None
-        self._seen, self._suspect = None, False
+        writer, self._writer = self._writer or CassetteWriter.take(self._paths), None
+        self._seen_state, self._suspect = None, False
         try:
             with self._guard:
-                return claim.remove()
+                return writer.remove()
         finally:
-            self._kept.clear()
-            claim.close()
+            self._kept_digests.clear()
+            writer.close()
 
     def release(self) -> None:
         """Fold the journal into the file and let go; the latter in any case."""
-        self._seen = None
-        claim, self._claim = self._claim, None
-        if claim is None:
+        self._seen_state = None
+        writer, self._writer = self._writer, None
+        if writer is None:
             return
-        self._suspect = claim.poisoned
+        self._suspect = writer.poisoned
         try:
-            recorded = claim.recorded or self._kept
+            recorded = writer.recorded or self._kept_digests
             with self._guard:
-                claim.fold()
+                writer.fold()
                 if recorded:
-                    claim.sweep()
+                    writer.sweep()
             self._suspect = False
         finally:
-            self._kept.clear()
-            claim.close()
+            self._kept_digests.clear()
+            writer.close()
 
     def _load_for_replay(self) -> StoredCassette | None:
         folder = self._paths.open_folder()
         if folder is None:
-            self._seen = (None, None)
+            self._seen_state = (None, None)
             return None
         try:
             snapshot.settle(folder, self._paths)
             while True:
                 now = snapshot.take(folder, self._paths)
-                self._seen = now.state
+                self._seen_state = now.state
                 try:
                     return self._read(folder, now)
                 except CassetteCorrupt:
@@ -148,31 +148,31 @@ class FileCassette:
         finally:
             os.close(folder)
 
-    def _claimed(self) -> CassetteWriter:
-        if self._claim is None:
-            self._claim, _ = self._take_claim()
-        return self._claim
+    def _claimed_writer(self) -> CassetteWriter:
+        if self._writer is None:
+            self._writer, _ = self._take_writer()
+        return self._writer
 
-    def _take_claim(self) -> tuple[CassetteWriter, StoredCassette | None]:
-        claim = CassetteWriter.take(self._paths)
+    def _take_writer(self) -> tuple[CassetteWriter, StoredCassette | None]:
+        writer = CassetteWriter.take(self._paths)
         try:
-            now = snapshot.take(claim.folder, self._paths)
+            now = snapshot.take(writer.folder, self._paths)
             self._refuse_if_changed(now)
-            found = self._read(claim.folder, now)
-            claim.resume(now)
+            found = self._read(writer.folder, now)
+            writer.resume(now)
             # The journal may be whole in memory only, or of an older version: nothing is added to it.
             if self._suspect or (now.journal is not None and now.journal.outdated):
-                claim.fold()
+                writer.fold()
                 self._suspect = False
-                found = self._read(claim.folder, claim.snapshot())
+                found = self._read(writer.folder, writer.snapshot())
         except BaseException:
-            claim.close()
+            writer.close()
             raise
-        self._seen = None
-        return claim, found
+        self._seen_state = None
+        return writer, found
 
     def _refuse_if_changed(self, now: Snapshot) -> None:
-        if self._seen not in (None, now.state):
+        if self._seen_state not in (None, now.state):
             raise CassetteEdited(
                 f"{self._paths.shown(self._paths.cassette)} was changed or recorded into by "
                 "somebody since it was loaded for replay: eject it, so that it is loaded anew"

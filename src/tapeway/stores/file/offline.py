@@ -17,26 +17,26 @@ from tapeway.stores.shared.serialize import serialize_cassette
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """An interaction as it is written, and what that says."""
+class OfflineInteraction:
+    """An interaction, and its document as it stands in the file."""
 
     document: Document
     item: AnyInteraction
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
-    """A cassette, with what its journal adds."""
+class OfflineCassette:
+    """A cassette of a folder, with what its journal adds."""
 
     head: CassetteHead
-    pages: tuple[Page, ...]
+    interactions: tuple[OfflineInteraction, ...]
 
 
-Change = Callable[[Pages], tuple[CassetteHead, list[Document]] | None]
+Change = Callable[[OfflineCassette], tuple[CassetteHead, list[Document]] | None]
 """Gives what to write instead, or None where nothing is to be changed."""
 
 
-def read(root: Path, name: str) -> Pages:
+def read(root: Path, name: str) -> OfflineCassette:
     """The cassette, unlocked. Raises StoreError, CassetteCorrupt, RequestError for no name."""
     paths = Paths(root, name)
     folder = paths.open_folder()
@@ -44,7 +44,7 @@ def read(root: Path, name: str) -> Pages:
         raise _missing(paths)
     try:
         snapshot.settle(folder, paths)
-        return _pages(snapshot.take(folder, paths), folder, paths)
+        return _offline_cassette(snapshot.take(folder, paths), folder, paths)
     finally:
         os.close(folder)
 
@@ -56,25 +56,27 @@ def rewrite(root: Path, name: str, change: Change) -> None:
     """
     read(root, name)
     paths = Paths(root, name)
-    claim = CassetteWriter.take(paths)
+    writer = CassetteWriter.take(paths)
     try:
-        now = snapshot.take(claim.folder, paths)
-        changed = change(_pages(now, claim.folder, paths))
+        now = snapshot.take(writer.folder, paths)
+        changed = change(_offline_cassette(now, writer.folder, paths))
         if changed is not None:
-            claim.resume(now)
+            writer.resume(now)
             head, documents = changed
-            claim.replace(serialize_cassette(paths.serializer, head, documents))
+            writer.replace(serialize_cassette(paths.serializer, head, documents))
     finally:
-        claim.close()
+        writer.close()
 
 
-def _pages(now: Snapshot, folder: int, paths: Paths) -> Pages:
+def _offline_cassette(now: Snapshot, folder: int, paths: Paths) -> OfflineCassette:
     if not now.exists:
         raise _missing(paths)
     items = now.cassette(folder).interactions
     documents = now.documents()
-    pages = [Page(document, item) for document, item in zip(documents, items, strict=True)]
-    return Pages(now.parsed.head, tuple(pages))
+    interactions = [
+        OfflineInteraction(document, item) for document, item in zip(documents, items, strict=True)
+    ]
+    return OfflineCassette(now.parsed.head, tuple(interactions))
 
 
 def _missing(paths: Paths) -> StoreError:

@@ -32,7 +32,7 @@ _THREADS = 16
 
 
 class FileStore:
-    """A folder of cassettes. Each one has a lane of its own: a slow one does not hold up others.
+    """A folder of cassettes. Each one has a executor of its own: a slow one does not hold up others.
 
     An existing file keeps its format, a new one is written in the one given.
     """
@@ -92,43 +92,45 @@ class FileStore:
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
         opened = self._opened(name)
-        return await opened.lane.run(partial(opened.cassette.load, writable=writable))
+        return await opened.executor.run(partial(opened.cassette.load, writable=writable))
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
         await self._opened(name).append(head, recording)
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
         opened = self._opened(name)
-        await opened.lane.run(opened.cassette.claim)
-        # Beside the lane: what takes seconds does not hold up other recordings.
+        await opened.executor.run(opened.cassette.claim)
+        # Beside the executor: what takes seconds does not hold up other recordings.
         return await result_of(self._pool.submit(partial(opened.cassette.keep, pieces)))
 
     async def save(self, name: str, cassette: StoredCassette) -> None:
         opened = self._opened(name)
-        await opened.lane.run(partial(opened.cassette.save, cassette))
+        await opened.executor.run(partial(opened.cassette.save, cassette))
 
     async def release(self, name: str) -> None:
         opened = self._opened(name)
         try:
-            await opened.lane.run(opened.cassette.release)
+            await opened.executor.run(opened.cassette.release)
         finally:
             # One that came back meanwhile is in use again; a suspect one has to be remembered.
-            if opened.lane.idle and not opened.cassette.poisoned:
+            if opened.executor.idle and not opened.cassette.poisoned:
                 self._open.pop(name, None)
 
     async def remove(self, name: str) -> bool:
         opened = self._opened(name)
         try:
-            return await opened.lane.run(opened.cassette.remove)
+            return await opened.executor.run(opened.cassette.remove)
         finally:
-            if opened.lane.idle:
+            if opened.executor.idle:
                 self._open.pop(name, None)
 
     async def names(self) -> list[str]:
-        return await self._apart(partial(find_names, self._root), "list the cassettes")
+        return await self._in_thread(partial(find_names, self._root), "list the cassettes")
 
     async def stat(self, name: str) -> CassetteStat | None:
-        return await self._apart(partial(_stat, Paths(self._root, name)), "look at the cassette")
+        return await self._in_thread(
+            partial(_stat, Paths(self._root, name)), "look at the cassette"
+        )
 
     def _opened(self, name: str) -> "_OpenCassette":
         self._refuse_when_closed()
@@ -141,7 +143,7 @@ class FileStore:
         if self._closed:
             raise closed(self.url)
 
-    async def _apart(self, work: Callable[[], T], action: str) -> T:
+    async def _in_thread(self, work: Callable[[], T], action: str) -> T:
         self._refuse_when_closed()
         try:
             return await result_of(self._pool.submit(work))
@@ -156,20 +158,20 @@ def _threads() -> ThreadPoolExecutor:
 class _OpenCassette:
     """A cassette in use and the recordings that wait to be synced together."""
 
-    def __init__(self, cassette: FileCassette, lane: SerialExecutor) -> None:
+    def __init__(self, cassette: FileCassette, executor: SerialExecutor) -> None:
         self.cassette = cassette
-        self.lane = lane
+        self.executor = executor
         self._waiting: deque[tuple[CassetteHead, Recording, Future[None]]] = deque()
 
     async def append(self, head: CassetteHead, recording: Recording) -> None:
         done: Future[None] = Future()
         self._waiting.append((head, recording, done))
-        self.lane.submit(self._write_waiting)
+        self.executor.submit(self._write_waiting)
         await result_of(done)
 
     def _write_waiting(self) -> None:
         payloads: list[bytes] = []
-        told: list[Future[None]] = []
+        accepted: list[Future[None]] = []
         while self._waiting:
             head, recording, done = self._waiting.popleft()
             try:
@@ -179,20 +181,20 @@ class _OpenCassette:
             except BaseException as exc:
                 done.set_exception(exc)
             else:
-                told.append(done)
-        if not told:
+                accepted.append(done)
+        if not accepted:
             return
         try:
             self.cassette.append(head, payloads)
         except BaseException as exc:
-            for done in told:
-                done.set_exception(_another(exc))
+            for done in accepted:
+                done.set_exception(_copy_of(exc))
         else:
-            for done in told:
+            for done in accepted:
                 done.set_result(None)
 
 
-def _another(exc: BaseException) -> BaseException:
+def _copy_of(exc: BaseException) -> BaseException:
     # One exception raised in several tasks would mix up their tracebacks.
     if isinstance(exc, TapewayError):
         return type(exc)(exc.message, status=exc.status, code=exc.code)

@@ -1,4 +1,4 @@
-"""What a database keeps of one interaction: its document, and beside it what is asked for."""
+"""The columns that a database keeps of one interaction: its document, and what it is found by."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,10 +19,10 @@ from tapeway.stores.shared.serialize import serialize_recording
 
 @dataclass(frozen=True, slots=True)
 class InteractionColumns:
-    """An interaction's columns. Those about a request are empty where HTTP did not carry it.
+    """An interaction's columns. Those about a request are empty for kinds that HTTP does not carry.
 
-    `weight` is how many bytes of bodies the text holds, None where it is no exchange or some lie
-    in files; `bodies` are the digests of those.
+    `weight` is the size of the bodies in the text, in bytes; None where it is no exchange or where
+    some bodies lie in files, whose digests `bodies` holds.
     """
 
     text: str
@@ -43,17 +43,17 @@ def recording_text(recording: Recording) -> str:
 
 
 def imported_text(item: AnyInteraction) -> str:
-    """The document of an interaction that others made. Raises StoreError."""
+    """The document of an imported interaction. Raises StoreError."""
     return serialize_recording(Recording(item), dump).decode()
 
 
 def text_with_index(text: str, index: int) -> str:
-    """The document under another number."""
+    """The document under another index."""
     return dump(document.numbered(index, _document(text))).decode()
 
 
 def columns_of(item: AnyInteraction, text: str, under: Rules) -> InteractionColumns:
-    """What is kept of an interaction with this document, found under these rules."""
+    """The columns of an interaction with this document, its keys made under these rules."""
     exchange = exchange_of(item)
     if exchange is None:
         return InteractionColumns(text, exchange=False)
@@ -81,7 +81,7 @@ def column_text(text: str) -> str:
 
 
 def interaction_of(text: str, index: int, place: str) -> AnyInteraction:
-    """The interaction a document says. Raises CassetteCorrupt, naming the place."""
+    """The interaction of a document. Raises CassetteCorrupt, naming the place."""
     try:
         return document.decode(_document(text), index)
     except (FormatFault, NotJson) as exc:
@@ -91,7 +91,7 @@ def interaction_of(text: str, index: int, place: str) -> AnyInteraction:
 
 
 def head_text(head: CassetteHead) -> str:
-    """What a head says besides `created_at` and `run_id`. Raises StoreError."""
+    """The `meta` of a head as JSON. Raises StoreError."""
     try:
         check_json(head.meta, depth=3)
         return dump(dict(head.meta)).decode()

@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 class SerialExecutor:
-    """Runs what it is given in order, never two at once, in some thread of the pool.
+    """Runs work in order, one piece at a time, in some thread of the pool.
 
-    Who waits for a result may leave: the work is done all the same.
+    Work is done even where the task that waits for its result is cancelled.
     """
 
     def __init__(self, pool: Executor) -> None:
@@ -52,7 +52,7 @@ class SerialExecutor:
         return await result_of(self.submit(work))
 
     def _finish(self) -> None:
-        # Before the result is told: who was waiting for it finds the lane idle.
+        # Before the result is set: whoever waits for it finds the executor idle.
         with self._guard:
             self._unfinished -= 1
 

@@ -1,4 +1,4 @@
-"""A recording as a cassette file and its journal would hold it."""
+"""Interactions and cassettes as the text that stores keep, checked before they are written."""
 
 from collections.abc import Callable, Iterable
 
@@ -13,7 +13,7 @@ from tapeway.formats.fields import Document
 from tapeway.formats.native.document import encode, numbered
 
 _DOCUMENT, _META = 3, 3
-"""How deep they lie in a cassette's file or its journal."""
+"""How deep a document and a head's `meta` are nested in a cassette file or a journal."""
 _NO_JSON = (UnicodeEncodeError, TypeError, RecursionError)
 
 
@@ -46,13 +46,13 @@ def serialize_cassette(
 
 
 def serialize_recording(recording: Recording, write: Callable[[Document], bytes]) -> bytes:
-    """A recording's document as it is to be written, checked in the same way."""
+    """A recording's document, written by `write` and checked. Raises StoreError."""
     try:
-        # One of another kind may have been numbered elsewhere.
+        # A foreign interaction may carry another index in its document.
         document = numbered(recording.interaction.index, document_of(recording.interaction))
         text = write(document)
     except StoreError as exc:
-        # It may repeat what the service sent.
+        # The message may quote the response, and with it a secret.
         _check(recording, {}, exc.message.encode("utf-8", "backslashreplace"))
         raise
     except _NO_JSON as exc:
