@@ -2,18 +2,15 @@
 
 from pathlib import Path
 
-import pytest
-
-from tests.support import thoroughness
 from tests.support.inner_run import run_tests
 
 DRAWING = """
 from hypothesis import given, strategies as st
 from tests.support.canary import canary
-from tests.support.thoroughness import every, examples
+from tests.support.thoroughness import examples, step
 
 def test_number():
-    print(canary(), [*every(3, range(9))], examples(20))
+    print(canary(), [*range(9)[:: step(3)]], examples(20))
 
 @given(st.text(), st.integers(), st.sets(st.text()).map(sorted))
 def test_examples(text, number, several):
@@ -47,12 +44,3 @@ def test_under_all_other_and_more_cases_are_drawn(tmp_path: Path) -> None:
     assert "[0, 1, 2, 3, 4, 5, 6, 7, 8] 200" in one[0]
     assert one[0] != other[0]
     assert one[1:] != other[1:]
-
-
-@pytest.mark.parametrize(("nth", "expected"), [(1, [0, 1, 2, 3, 4]), (2, [0, 2, 4]), (9, [0])])
-def test_every_nth_case_is_taken_from_the_first_on(
-    nth: int, expected: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(thoroughness, "runs_everything", lambda: False)
-
-    assert [*thoroughness.every(nth, range(5))] == expected

@@ -12,6 +12,7 @@ from tests.process.counting_upstream import Upstream
 from tests.process.serving import Tapeway, request
 from tests.process.strace import killed_at
 from tests.support.raw_client import RawClient
+from tests.support.thoroughness import step
 
 CLIENTS = 6
 
@@ -23,7 +24,7 @@ async def test_what_was_answered_outlives_a_kill(tmp_path: Path, mode: str, deli
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 6))
+@pytest.mark.parametrize("seed", range(2, 6)[:: step(2)])
 async def test_what_was_answered_outlives_many_kills(tmp_path: Path, seed: int) -> None:
     await _outlives(tmp_path, "auto", "stream" if seed > 3 else "buffer", rounds=10, seed=seed)
 

@@ -82,7 +82,7 @@ def _settled(cassette: StoredCassette) -> StoredCassette:
 
 
 @settings(
-    max_examples=examples(25),
+    max_examples=examples(15),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(name=st.lists(SEGMENT, min_size=1, max_size=8).map("/".join), content=st.binary(max_size=99))

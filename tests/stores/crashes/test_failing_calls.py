@@ -15,7 +15,7 @@ from tests.stores.crashes.fixed_work import LARGE
 from tests.stores.crashes.traced_processes import ForkServer, Outcome, fork_server
 from tests.stores.large_bodies import contents
 from tests.stores.recordings import HEAD, recording
-from tests.support.thoroughness import every
+from tests.support.thoroughness import step
 
 _COUNT = 8
 _SYNCS = "fdatasync,fsync"
@@ -76,7 +76,7 @@ def test_whichever_call_is_the_last_what_was_acknowledged_is_there(
     server: ForkServer, tmp_path: Path, kind: Kind, calls: str
 ) -> None:
     killed = 0
-    for nth in every(_STEP.get(calls, 1), count(1)):
+    for nth in count(1, step(_STEP.get(calls, 1))):
         folder = tmp_path / f"{nth}"
         folder.mkdir()
         outcome = server.run(kind.url(folder), folder, Injection(calls, "signal=KILL", nth))
@@ -109,7 +109,7 @@ def test_whichever_call_fails_what_was_acknowledged_is_there(
     seed.mkdir()
     asyncio.run(_record(kind.url(seed), 20))
     failed = 0
-    for nth in every(_STEP.get(calls, 1), count(1)):
+    for nth in count(1, step(_STEP.get(calls, 1))):
         folder = tmp_path / f"{nth}"
         shutil.copytree(seed, folder)
         outcome = server.run(kind.url(folder), folder, Injection(calls, f"error={error}", nth))

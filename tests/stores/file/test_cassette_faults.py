@@ -19,7 +19,7 @@ from tapeway.stores.file.store import FileStore
 from tests.stores.file.disks import FaultyDisk
 from tests.stores.recordings import HEAD, answers, bodies, record, recording
 from tests.stores.small_disks import small_disk
-from tests.support.thoroughness import every
+from tests.support.thoroughness import step
 
 
 @pytest.fixture
@@ -298,7 +298,7 @@ async def test_a_torn_tail_of_any_length_is_cut_and_said(
     (root / "x.json").unlink()
     last = whole.rstrip(b"\n").rindex(b"\n") + 1
 
-    for size in (last, *every(9, range(len(whole) - 1, last, -1))):
+    for size in (last, *range(len(whole) - 1, last, -1)[:: step(9)]):
         (root / "x.journal").write_bytes(whole[:size])
         caplog.clear()
         with caplog.at_level(logging.WARNING):
