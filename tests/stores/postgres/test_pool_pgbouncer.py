@@ -74,8 +74,8 @@ log_disconnections = 0
 """
 
 
-def _ready(said: IO[bytes]) -> None:
-    for line in said:
+def _ready(output: IO[bytes]) -> None:
+    for line in output:
         if b"process up" in line:
             return
     raise RuntimeError("pgbouncer did not start")

@@ -99,7 +99,7 @@ async def test_a_role_that_may_make_no_tables_works_with_those_there_are(
         assert await store.remove("x")
 
 
-async def test_a_role_that_would_have_to_make_tables_and_may_not_is_told(
+async def test_a_role_that_may_not_create_missing_tables_is_refused(
     postgres_url: str, postgres_dsn: str
 ) -> None:
     async with role(postgres_dsn) as dsn:
@@ -145,8 +145,8 @@ async def test_a_recording_waits_for_the_disk_where_the_role_would_not(
 async def test_a_body_no_recording_refers_to_goes_and_others_stay(
     store: PostgresStore, tmp_path: Path
 ) -> None:
-    kept, lost = [b"a" * 300_000, b"b" * 300_000], [b"c" * 300_000]
-    file = await store.keep("x", kept)
+    used, lost = [b"a" * 300_000, b"b" * 300_000], [b"c" * 300_000]
+    file = await store.keep("x", used)
     await store.append("x", HEAD, large(0, file))
     unused = await store.keep("x", lost)
 
@@ -160,7 +160,7 @@ async def test_a_body_no_recording_refers_to_goes_and_others_stay(
 
     pool = store._instance().pool
     assert await pool.write("sweep", swept) == (1, 3)
-    assert contents(await store.load("x", writable=False)) == [b"".join(kept)]
+    assert contents(await store.load("x", writable=False)) == [b"".join(used)]
     with pytest.raises(StoreError, match="was not kept before"):
         await store.append("x", HEAD, large(1, unused))
 
@@ -168,7 +168,7 @@ async def test_a_body_no_recording_refers_to_goes_and_others_stay(
     assert await pool.write("sweep", swept) == (0, 0)
 
 
-async def test_a_body_that_was_kept_twice_lies_there_once(store: PostgresStore) -> None:
+async def test_a_body_that_is_stored_twice_takes_room_once(store: PostgresStore) -> None:
     body = [b"a" * 300_000]
     first, second = await store.keep("x", body), await store.keep("y", body)
     assert first.digest == second.digest

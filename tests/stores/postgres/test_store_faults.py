@@ -1,4 +1,4 @@
-"""A server that goes away, connections that break, hints that never come."""
+"""A server that goes away, connections that break, notifications that never arrive."""
 
 import asyncio
 import os
@@ -65,7 +65,7 @@ async def until(work: Callable[[], Awaitable[object]]) -> None:
 async def test_what_was_acknowledged_is_there_after_the_server_crashed_under_load(
     server: PostgresServer, pair: list[PostgresStore]
 ) -> None:
-    kept: list[int] = []
+    acknowledged: list[int] = []
     failed: list[BaseException] = []
     crashed = asyncio.Event()
 
@@ -76,8 +76,8 @@ async def test_what_was_acknowledged_is_there_after_the_server_crashed_under_loa
             except StoreError as exc:
                 failed.append(exc)
             else:
-                kept.append(number)
-            if len(kept) == 100:
+                acknowledged.append(number)
+            if len(acknowledged) == 100:
                 crashed.set()
 
     async def crash() -> None:
@@ -91,7 +91,7 @@ async def test_what_was_acknowledged_is_there_after_the_server_crashed_under_loa
             tasks.create_task(record(pair[worker % 2], worker * 100))
 
     found = indexes(await pair[0].load("x", writable=False))
-    assert set(kept) <= set(found)
+    assert set(acknowledged) <= set(found)
     assert len(found) == len(set(found))
     assert all(isinstance(exc, StoreAway) for exc in failed)
     (turn,) = (await pair[0].turns("x", 1, [key(0)])).values()
@@ -230,7 +230,7 @@ async def claimed(store: SharedStore) -> Lease:
 
 
 @pytest.fixture
-def no_hints(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_notifications(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody hears another instance."""
 
     async def lose(_: notifications.Notifications) -> None:
@@ -239,8 +239,8 @@ def no_hints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notifications.Notifications, "_send", lose)
 
 
-@pytest.mark.usefixtures("no_hints")
-async def test_without_a_single_hint_leases_pass_on_and_changes_come_into_force(
+@pytest.mark.usefixtures("no_notifications")
+async def test_without_a_single_notification_leases_pass_on_and_changes_come_into_force(
     pair: list[PostgresStore],
 ) -> None:
     one, other = pair

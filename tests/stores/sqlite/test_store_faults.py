@@ -39,18 +39,18 @@ async def store(file: Path) -> AsyncIterator[SqliteStore]:
 
 async def test_a_full_disk_refuses_what_it_cannot_take_and_works_again(tmp_path: Path) -> None:
     root = tmp_path / "disk"
-    kept: list[int] = []
+    acknowledged: list[int] = []
     with small_disk(root, kib=1024):
         (root / "ballast").write_bytes(b"\0" * 200_000)
         store = SqliteStore(root / "calls.db")
         await store.open()
         try:
             with pytest.raises(StoreFull, match="all that was acknowledged is kept") as caught:
-                await _fill(store, kept)
+                await _fill(store, acknowledged)
             assert caught.value.status == 507
-            assert kept
+            assert acknowledged
             assert not store.poisoned
-            assert found_indexes(await store.page("x", after=None, limit=999)) == kept
+            assert found_indexes(await store.page("x", after=None, limit=999)) == acknowledged
 
             (root / "ballast").unlink()
             await store.append("x", HEAD, recording(1001))
@@ -59,7 +59,10 @@ async def test_a_full_disk_refuses_what_it_cannot_take_and_works_again(tmp_path:
         store = SqliteStore(root / "calls.db")
         await store.open()
         try:
-            assert found_indexes(await store.page("x", after=None, limit=999)) == [*kept, 1001]
+            assert found_indexes(await store.page("x", after=None, limit=999)) == [
+                *acknowledged,
+                1001,
+            ]
             assert await store.check() == []
         finally:
             await store.close()
@@ -174,7 +177,7 @@ async def test_loading_to_record_mends_what_can_be_mended(
     assert not store.poisoned
 
 
-async def test_a_file_that_somebody_holds_is_waited_for_and_then_said_so(
+async def test_a_locked_file_is_waited_for_and_then_reported(
     file: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_connection, "BUSY_MS", 60)
@@ -214,7 +217,7 @@ async def test_a_disk_that_takes_its_time_holds_up_neither_replay_nor_the_loop(
     assert _change(after.mark) - _change(before.mark) <= 2
 
 
-async def test_a_shared_file_that_somebody_holds_is_said_so(
+async def test_a_locked_shared_file_is_reported(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_file, "BUSY_MS", 60)
@@ -232,11 +235,11 @@ async def test_a_shared_file_that_somebody_holds_is_said_so(
         await store.close()
 
 
-async def _fill(store: SqliteStore, kept: list[int]) -> None:
+async def _fill(store: SqliteStore, acknowledged: list[int]) -> None:
     for index in range(1000):
         made = recording(index, index - 300, body=b"%d" % index * 4000)
         await store.append("x", HEAD, made)
-        kept.append(index)
+        acknowledged.append(index)
 
 
 _let_go: list[apsw.Connection] = []
@@ -283,7 +286,7 @@ async def test_replays_go_on_while_the_shared_file_cannot_grow(
         for number in range(40):
             assert await one.advance("x", 1, key(number), None, b"1" * 400, number)
             seen[number] = (await one.turns("x", 1, [key(number)]))[key(number)]
-            # Each is moved on from where it stands, and from there alone.
+            # Each cursor advances from its present state alone.
             assert not await one.advance("x", 1, key(number), None, b"lost", number)
             assert await one.advance("x", 1, key(number), seen[number], b"2" * 400, number)
             turns, _ = await one.look("x", 1, [key(number)], [])

@@ -134,7 +134,7 @@ async def test_a_lease_of_a_killed_process_is_free_at_once(store: SqliteStore, f
 async def test_who_lost_its_lease_records_nothing(
     store: SqliteStore, file: Path, clock: Clock
 ) -> None:
-    """Stopped for longer than a lease lasts, and then about to record what it was told."""
+    """Suspended for longer than a lease lasts, and then about to record its answer."""
     owner = SqliteStore(file)
     await owner.open()
     try:
