@@ -112,6 +112,7 @@ def violations(root: Path) -> Iterator[str]:
             yield from _impurities(where, tree)
     yield from _cycles(imports)
     yield from _full_folders(root)
+    yield from _names_twice(root)
 
 
 def _full_folders(root: Path) -> Iterator[str]:
@@ -120,6 +121,17 @@ def _full_folders(root: Path) -> Iterator[str]:
         if count > FULL_FOLDER:
             where = folder.relative_to(root).as_posix()
             yield f"{where}: {count} modules, {FULL_FOLDER} are the most: make a folder of a subject"
+
+
+def _names_twice(root: Path) -> Iterator[str]:
+    places: dict[str, list[str]] = {}
+    for path in _python_files(root, "src"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(path.relative_to(root).as_posix())
+    for name, files in places.items():
+        if len(files) > 1:
+            yield f"{files[0]}: the class {name} is also in {files[1]}: each name stands for one thing"
 
 
 def _python_files(root: Path, *folders: str) -> Iterator[Path]:
@@ -310,6 +322,7 @@ PLANTED: list[tuple[str, str, str]] = [
     ("src/tapeway/server/utils.py", "", "'utils' names no noun"),
     ("src/tapeway/core/http/_base.py", "", "'_base' names no noun"),
     ("tests/helpers/peer.py", "", "'helpers' names no noun"),
+    ("src/tapeway/core/http/a.py", "class Miss: ...", "class Miss is also in src/tapeway/errors"),
 ]
 
 

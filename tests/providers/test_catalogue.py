@@ -2,7 +2,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tapeway.core.http.routing import origin
+from tapeway.core.http.location import origin
 from tapeway.providers.catalogue import PROVIDERS
 
 CONTRACT = [

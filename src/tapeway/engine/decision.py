@@ -9,7 +9,8 @@ from tapeway.core.agenttape.sdk_calls import in_requested_form
 from tapeway.core.cassette.agenttape_lookup import form_mismatch, next_by_alias, used_by_alias
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
-from tapeway.core.http.routing import DEFAULT_ROUTE, RouteTable, no_route_error, same_origin
+from tapeway.core.http.location import same_origin
+from tapeway.core.http.routing import DEFAULT_ROUTE, RouteTable, no_route_error
 from tapeway.core.matching.key import RedactedRequest, RequestRedaction, key_on_route
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from tapeway.body_files import check_body_file
 from tapeway.core.cassette.plan import Answer, Ask, Incoming, Replay
+from tapeway.core.http.location import with_proxy_location
 from tapeway.core.http.request_line import origin_form, own_path
 from tapeway.core.http.routing import (
     DEFAULT_ROUTE,
@@ -19,7 +20,6 @@ from tapeway.core.http.routing import (
     ProviderLookup,
     RequestAddress,
     resolve,
-    with_proxy_location,
 )
 from tapeway.core.http.sdk_conventions import attempt_number
 from tapeway.core.json_text import Json

@@ -13,14 +13,8 @@ from urllib.parse import unquote, urlsplit
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, SecretStr, model_validator
 
 from tapeway.core.http.addresses import Network
-from tapeway.core.http.routing import (
-    DEFAULT_ROUTE,
-    Route,
-    RouteTable,
-    origin,
-    valid_cassette_name,
-    without_userinfo,
-)
+from tapeway.core.http.location import origin, without_userinfo
+from tapeway.core.http.routing import DEFAULT_ROUTE, Route, RouteTable, valid_cassette_name
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import Rules, RulesFault
 from tapeway.core.model.control import Delivery, Mode, Repeats

@@ -24,7 +24,7 @@ from yarl import URL
 
 from tapeway.body_files import stream_body
 from tapeway.core.http.headers import CASSETTE_HEADER, end_to_end, find_header
-from tapeway.core.http.routing import without_userinfo
+from tapeway.core.http.location import without_userinfo
 from tapeway.core.model.messages import BodyFile, Request
 from tapeway.errors import UpstreamError
 from tapeway.upstream.address_guard import AddressGuard

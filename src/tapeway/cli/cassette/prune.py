@@ -15,7 +15,7 @@ from tapeway.cli.options import OutputFormat, cassette_command
 from tapeway.cli.places import CassettePlace, check_persistent, open_cassette
 from tapeway.cli.transfer import endpoints
 from tapeway.core.agenttape import lookup
-from tapeway.core.http.routing import origin
+from tapeway.core.http.location import origin
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.key import key_digest, request_key
 from tapeway.core.matching.rules import Rules, merged_rules

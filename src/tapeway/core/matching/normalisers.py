@@ -1,7 +1,8 @@
 """Normalisers: values that vary from run to run, replaced by the name of their kind.
 
 Two texts that differ only in such values become equal: `job 3f2b… at 10:00:59` becomes
-`job <uuid> at <time>` in every run. Keys of objects are left alone.
+`job <uuid> at <time>` in every run. Only texts are normalised: keys, numbers and booleans are left
+alone, so `stream`, `n` and `temperature` always count.
 
 Patterns, the built-in ones and people's own, run in RE2: its time is linear in the text, so no
 pattern can hang the server. It has no look-around and no back-references.

@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote, unquote_to_bytes
 
 from tapeway.core.http.content_codings import readable_request
 from tapeway.core.http.headers import find_header, request_fields
-from tapeway.core.http.routing import without_userinfo
+from tapeway.core.http.location import without_userinfo
 from tapeway.core.model.messages import (
     CredentialHeaders,
     Headers,

@@ -16,7 +16,7 @@ from tapeway.core.http.content_codings import (
     readable_request,
     readable_response,
 )
-from tapeway.core.http.routing import without_userinfo
+from tapeway.core.http.location import without_userinfo
 from tapeway.core.json_text import Json, Pointer, dump, parse
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
