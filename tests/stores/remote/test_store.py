@@ -249,7 +249,7 @@ async def test_a_way_through_that_breaks_off_goes_on_behind_what_came() -> None:
     async with (
         far_side(MemoryStore()) as far,
         between(far.url) as way,
-        opened(way.store(patience_s=5)) as store,
+        opened(way.store(patience_s=60)) as store,
     ):
         for at in range(200):
             await store.append("x", HEAD, recording(at, body=b"%d" % at * 1000))

@@ -80,7 +80,7 @@ async def kept(far: FarSide) -> list[bytes]:
 async def test_an_append_that_went_wrong_on_its_way_is_kept_once(
     far: FarSide, way: Between, faults: list[Spoil]
 ) -> None:
-    store = way.store(patience_s=5)
+    store = way.store(patience_s=60)
     await store.open()
     way.spoil(APPEND, *faults)
 
@@ -195,7 +195,7 @@ async def _tried(work: Awaitable[None]) -> StoreError | None:
 
 
 async def test_a_cut_copy_is_asked_for_again_and_never_taken_for_whole(way: Between) -> None:
-    store = way.store(patience_s=5)
+    store = way.store(patience_s=60)
     await store.open()
     for at in range(3):
         await store.append("x", HEAD, recording(at))
@@ -222,7 +222,7 @@ async def test_a_cut_copy_is_asked_for_again_and_never_taken_for_whole(way: Betw
 async def test_a_save_whose_answer_was_lost_is_known_for_its_own(
     far: FarSide, way: Between
 ) -> None:
-    store = way.store(patience_s=5)
+    store = way.store(patience_s=60)
     await store.open()
     await store.append("x", HEAD, recording(0))
     await store.load("x", writable=True)
@@ -238,13 +238,13 @@ async def test_a_save_whose_answer_was_lost_is_known_for_its_own(
 async def test_a_body_that_does_not_come_whole_is_asked_for_again(
     far: FarSide, way: Between
 ) -> None:
-    store = way.store(patience_s=5)
+    store = way.store(patience_s=60)
     await store.open()
     body = b"large " * 1000
     file = await store.keep("x", [body])
     await store.append("x", HEAD, large(0, file))
     await store.close()
-    again = way.store(patience_s=5)
+    again = way.store(patience_s=60)
     await again.open()
     way.spoil("GET /api/v1/cassettes/x/bodies", changed(lambda found: found[1:]), broken)
 
@@ -313,7 +313,7 @@ async def test_a_repeat_that_reaches_another_process_of_a_shared_store_is_kept_o
         far_side(SqliteStore(tmp_path / "x.db")) as other,
         between(one.url) as way,
     ):
-        store = way.store(patience_s=5)
+        store = way.store(patience_s=60)
         await store.open()
         await store.append("x", HEAD, recording(0))
 
