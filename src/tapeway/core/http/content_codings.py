@@ -97,6 +97,8 @@ def decode(coding: bytes, body: bytes) -> bytes | None:
 
     None stands for an unknown coding, a broken or cut body, and one that grows out of bounds.
     """
+    if not coding:
+        return body
     made = decoder(coding)
     if made is None:
         return None
