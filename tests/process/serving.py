@@ -53,7 +53,7 @@ class Tapeway:
         self._umask = umask
         self._stderr = folder / "stderr"
         # Another one may have written there before.
-        self._said_before = self._stderr.stat().st_size if self._stderr.exists() else 0
+        self._stderr_start = self._stderr.stat().st_size if self._stderr.exists() else 0
         self.ready: dict[str, Any] = {}
 
     async def start(self) -> Self:
@@ -115,7 +115,7 @@ class Tapeway:
 
     @property
     def stderr(self) -> str:
-        return self._stderr.read_bytes()[self._said_before :].decode()
+        return self._stderr.read_bytes()[self._stderr_start :].decode()
 
     @property
     def log(self) -> list[dict[str, Any]]:

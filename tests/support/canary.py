@@ -15,30 +15,30 @@ from tests.support.unwrapping import unwrapped
 
 
 def canary(label: str = "canary") -> str:
-    """A value nobody else has, with the characters that encodings change."""
+    """A value that no other call gives, with the characters that encodings change."""
     first, second, third = [random.randbytes(size).hex() for size in (8, 4, 8)]
     return f"{label}-{first}/{second}+{third}"
 
 
 def sightings(canaries: Mapping[str, str], places: Mapping[str, bytes]) -> list[str]:
-    """One line for each canary seen, with its name, its disguise and the place; none is good.
+    """One line for each canary seen, with its name, its encoding and the place; none is good.
 
     Looks for the value itself, its base64 in all three alignments and both alphabets, hex,
     percent-encoding, JSON escapes, and all of these inside what `unwrapped` takes apart.
     """
     needles = [
-        (name, disguise, needle)
+        (name, encoding, needle)
         for name, value in canaries.items()
-        for disguise, needle in disguises(value)
+        for encoding, needle in encodings(value)
     ]
     # One pass over each place, whatever the number of needles; hits are looked at one by one.
     any_of_them = _finder(tuple(needle for _, _, needle in needles))
     return [
-        f"{name} as {disguise} in {where} at byte {found}"
+        f"{name} as {encoding} in {where} at byte {found}"
         for place, content in places.items()
         if any_of_them.search(_everything(content))
         for where, searched in ((place, content), *_inside(place, content))
-        for name, disguise, needle in needles
+        for name, encoding, needle in needles
         if (found := searched.find(needle)) >= 0
     ]
 
@@ -62,8 +62,8 @@ def _inside(place: str, content: bytes) -> Iterator[tuple[str, bytes]]:
         yield f"{place}, {how}", inner
 
 
-def disguises(value: str) -> Iterator[tuple[str, bytes]]:
-    """Every form in which a value can stand in bytes, with its name."""
+def encodings(value: str) -> Iterator[tuple[str, bytes]]:
+    """Every encoding in which a value can stand in bytes, with its name."""
     raw = value.encode()
     yield "itself", raw
     for before in range(3):

@@ -1,4 +1,4 @@
-"""What is wrapped up in bytes: compressed, in base64, or told piece by piece over a stream's events.
+"""What is wrapped up in bytes: compressed, in base64, or sent piece by piece over a stream's events.
 
 A search of the outside alone would not see it.
 """
@@ -38,7 +38,7 @@ def unwrapped(content: bytes, depth: int = MAX_DEPTH) -> tuple[tuple[str, bytes]
     if not depth or not content:
         return ()
     found = dict[bytes, str]()
-    for how, inner in (*_opened(content), *_coded(content), *_plain(content), *_told(content)):
+    for how, inner in (*_opened(content), *_coded(content), *_plain(content), *_streamed(content)):
         if inner:
             found.setdefault(inner, how)
     deeper = [
@@ -91,7 +91,7 @@ def _coded(content: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _plain(content: bytes) -> Iterator[tuple[str, bytes]]:
-    # Some characters escaped and others not: no list of disguises has them all.
+    # Some characters escaped and others not: no list of encodings has them all.
     if b"%" in content:
         yield "percent-decoded", unquote_to_bytes(content)
     if b"\\" in content:
@@ -100,7 +100,7 @@ def _plain(content: bytes) -> Iterator[tuple[str, bytes]]:
         yield "strings", "\n".join(strings).encode(errors="replace")
 
 
-def _told(content: bytes) -> Iterator[tuple[str, bytes]]:
+def _streamed(content: bytes) -> Iterator[tuple[str, bytes]]:
     """The pieces of text that stand at one place in event after event, put together."""
     text = content.decode(errors="replace")
     for number, events in enumerate((_values(text), *_streams_within(text))):

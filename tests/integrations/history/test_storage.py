@@ -281,7 +281,7 @@ async def test_two_writers_of_one_session_lose_nothing_acknowledged(
         try:
             await history.append_messages("s", [said(number)])
         except StoreError:
-            assert not kind.together
+            assert not kind.concurrent_writers
         else:
             kept.append(number)
 

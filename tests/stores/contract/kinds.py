@@ -30,28 +30,32 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """The address of a place that cannot be used, what is said of it, and whether for a cause."""
+    """The address of a place that cannot be used, and how the error names it.
+
+    `cause` tells whether the error has another one as its cause.
+    """
 
     url: str
-    said: str
+    shown: str
     cause: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of store: where a test finds it, and which of the two sorts it is of.
+    """One kind of store: where a test finds it, and what it promises.
 
-    `can` names the capabilities it states. Of a `shared` one an interaction's index stays;
-    elsewhere they are numbered by position in the cassette's final form. `together` tells whether
-    several stores may record into one cassette at the same time. `server` names the fixture that starts what the store needs and gives its
-    address; where the machine cannot, that fixture skips and says why.
+    `can` names the capabilities it states. In a `shared` one an interaction keeps its index;
+    elsewhere interactions are numbered by position in the cassette's final form. With
+    `concurrent_writers` several stores may record into one cassette at the same time. `server` names
+    the fixture that starts what the store needs and gives its address; where the machine cannot,
+    that fixture skips and says why.
     """
 
     name: str
     place: Callable[[Path, str], AbstractAsyncContextManager[Place]]
     unusable: Callable[[Path, str], Unusable]
     can: frozenset[str]
-    together: bool = False
+    concurrent_writers: bool = False
     server: str = ""
 
     def __str__(self) -> str:
@@ -125,18 +129,18 @@ KINDS = [
         _memory,
         lambda folder, server: Unusable("memory:somewhere", "memory:somewhere", cause=False),
         frozenset({"bodies"}),
-        together=True,
+        concurrent_writers=True,
     ),
     Kind("file", _file(JSON), _a_file, _FILE),
     Kind("file-yaml", _file(YAML), _a_file, _FILE),
-    Kind("sqlite", _sqlite, _no_database, _DATABASE | {"write_health"}, together=True),
+    Kind("sqlite", _sqlite, _no_database, _DATABASE | {"write_health"}, concurrent_writers=True),
     Kind(
         "postgresql",
         _postgres,
         _a_closed_port,
         _DATABASE,
-        together=True,
+        concurrent_writers=True,
         server="postgres_dsn",
     ),
-    Kind("remote", _remote, _an_absent_listener, _REMOTE, together=True),
+    Kind("remote", _remote, _an_absent_listener, _REMOTE, concurrent_writers=True),
 ]

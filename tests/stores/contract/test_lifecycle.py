@@ -51,12 +51,12 @@ async def test_a_place_that_cannot_be_used_is_named_with_its_cause(
     with pytest.raises((ConfigError, StoreError)) as refused:
         await open_store(unusable.url).open()
 
-    assert unusable.said in refused.value.message
+    assert unusable.shown in refused.value.message
     assert (refused.value.__cause__ is not None) is unusable.cause
-    told: BaseException | None = refused.value
-    while told is not None:
-        assert PASSWORD not in f"{told!s}{told!r}"
-        told = told.__cause__ or told.__context__
+    error: BaseException | None = refused.value
+    while error is not None:
+        assert PASSWORD not in f"{error!s}{error!r}"
+        error = error.__cause__ or error.__context__
 
 
 async def test_a_store_may_be_closed_twice_and_opened_again(place: Place) -> None:
@@ -121,6 +121,6 @@ async def _elsewhere(url: str, *work: str) -> list[bytes]:
     process = await asyncio.create_subprocess_exec(
         *command, cwd=PROJECT, stdout=asyncio.subprocess.PIPE
     )
-    said, _ = await process.communicate()
+    output, _ = await process.communicate()
     assert process.returncode == 0
-    return [each.encode() for each in json.loads(said)]
+    return [each.encode() for each in json.loads(output)]

@@ -52,7 +52,7 @@ async def test_two_stores_that_record_into_one_cassette_lose_nothing_acknowledge
 
     assert all(isinstance(each, CassetteLocked) for each in refused)
     assert kept
-    assert not (kind.together and refused)
+    assert not (kind.concurrent_writers and refused)
     assert sorted(found) == sorted(answers(*kept))
     for each in (0, 1):
         own = answers(*[index for index in kept if index % 2 == each])
@@ -89,12 +89,12 @@ async def test_order_is_by_sequence_and_not_by_what_a_time_says(store: CassetteS
         found = await store.load("x", writable=True)
         assert found is not None
         assert [each.index for each in found.interactions] == [0, 1, 2, 3, 4]
-        said = [
+        numbers = [
             each.document["response"]
             for each in found.interactions[:4]
             if isinstance(each, ForeignInteraction)
         ]
-        assert said == [0, 1, 2, 3]
+        assert numbers == [0, 1, 2, 3]
         await store.release("x")
 
 

@@ -41,11 +41,11 @@ def _exchanges() -> Iterable[Interaction]:
 
 def _foreign() -> Iterable[ForeignInteraction]:
     for kind in OTHER_KINDS:
-        said: dict[str, Json] = {"kind": kind, "boundary": ODD, "request": {"args": META}}
-        yield ForeignInteraction(0, {**said, "response": META, "match_key": "k", "unknown": ODD})
-        yield ForeignInteraction(0, {**said, "error": {"type": "ValueError", "message": ODD}})
-    said = {"kind": "http", "request": {"method": "GET", "url": "http://h/"}}
-    yield ForeignInteraction(0, {**said, "error": {"type": "ReadTimeout", "module": "httpx"}})
+        fields: dict[str, Json] = {"kind": kind, "boundary": ODD, "request": {"args": META}}
+        yield ForeignInteraction(0, {**fields, "response": META, "match_key": "k", "unknown": ODD})
+        yield ForeignInteraction(0, {**fields, "error": {"type": "ValueError", "message": ODD}})
+    fields = {"kind": "http", "request": {"method": "GET", "url": "http://h/"}}
+    yield ForeignInteraction(0, {**fields, "error": {"type": "ReadTimeout", "module": "httpx"}})
 
 
 EVERYTHING: list[AnyInteraction] = [
