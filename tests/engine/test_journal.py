@@ -1,4 +1,4 @@
-"""The last requests, bounded, and those who follow them."""
+"""The journal keeps the newest requests, sends new ones to followers, and recognises retries."""
 
 import asyncio
 
@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.matching.key import key_text
-from tapeway.engine.journal import MOST_TRIES, Attempts, Feed, RequestJournal, ServedRequest
+from tapeway.engine.journal import (
+    MOST_ATTEMPTS,
+    Attempts,
+    EntryQueue,
+    RequestJournal,
+    ServedRequest,
+)
 
 
 def make_entry(number: int) -> ServedRequest:
@@ -30,10 +36,10 @@ def ids(entries: RequestJournal | list[ServedRequest]) -> list[int]:
     return [int(entry.id.removeprefix("tw-")) for entry in entries]
 
 
-def taken(feed: Feed) -> list[ServedRequest | None]:
+def unread(queue: EntryQueue) -> list[ServedRequest | None]:
     found = []
-    while not feed.empty():
-        found.append(feed.get_nowait())
+    while not queue.empty():
+        found.append(queue.get_nowait())
     return found
 
 
@@ -48,12 +54,12 @@ def test_the_newest_entries_are_kept_and_come_first() -> None:
     assert (ids(journal), len(journal)) == ([], 0)
 
 
-def test_a_journal_of_no_size_keeps_nothing_and_still_tells() -> None:
+def test_a_journal_of_size_0_keeps_nothing_and_still_has_followers() -> None:
     journal = RequestJournal(0)
-    with journal.follow() as feed:
+    with journal.follow() as follower:
         journal.add(make_entry(1))
 
-        assert taken(feed) == [make_entry(1)]
+        assert unread(follower) == [make_entry(1)]
     assert len(journal) == 0
 
 
@@ -75,35 +81,35 @@ async def test_followers_get_what_comes_from_now_on_in_order() -> None:
             journal.add(make_entry(2))
 
             assert await waiting == make_entry(2)
-        assert taken(first) == [make_entry(1), make_entry(2)]
+        assert unread(first) == [make_entry(1), make_entry(2)]
 
 
-def test_a_follower_that_left_is_told_nothing_more() -> None:
+def test_a_follower_that_left_receives_nothing_more() -> None:
     journal = RequestJournal(10)
-    with pytest.raises(LookupError), journal.follow() as feed:
+    with pytest.raises(LookupError), journal.follow() as follower:
         raise LookupError
     journal.add(make_entry(1))
 
-    assert taken(feed) == []
+    assert unread(follower) == []
     assert journal._followers == set()
 
 
-def test_a_follower_that_lags_too_far_behind_is_let_go_and_the_others_are_not() -> None:
+def test_a_follower_that_lags_too_far_behind_is_cut_off_and_the_others_are_not() -> None:
     journal = RequestJournal(10)
     with journal.follow() as slow, journal.follow() as fast:
-        told: list[ServedRequest | None] = []
+        received: list[ServedRequest | None] = []
         for number in range(5_000):
             journal.add(make_entry(number))
-            told += taken(fast)
-        late = taken(slow)
+            received += unread(fast)
+        late = unread(slow)
 
-        assert ids([entry for entry in told if entry is not None]) == list(range(5_000))
+        assert ids([entry for entry in received if entry is not None]) == list(range(5_000))
         assert late[-1] is None
         assert len(late) <= 1_000
         assert None not in late[:-1]
 
 
-async def test_closing_ends_those_who_follow_and_those_who_come_after() -> None:
+async def test_closing_ends_present_and_later_followers() -> None:
     journal = RequestJournal(10)
     with journal.follow() as waiting:
         journal.add(make_entry(1))
@@ -117,14 +123,14 @@ async def test_closing_ends_those_who_follow_and_those_who_come_after() -> None:
     assert ids(journal) == [2, 1]
 
 
-def test_a_full_feed_is_told_the_end_all_the_same() -> None:
+def test_a_follower_with_a_full_queue_is_ended_all_the_same() -> None:
     journal = RequestJournal(10)
-    with journal.follow() as feed:
-        for number in range(feed.maxsize):
+    with journal.follow() as follower:
+        for number in range(follower.maxsize):
             journal.add(make_entry(number))
         journal.close()
 
-        assert taken(feed)[-1] is None
+        assert unread(follower)[-1] is None
 
 
 def test_two_equal_entries_are_both_kept() -> None:
@@ -135,44 +141,44 @@ def test_two_equal_entries_are_both_kept() -> None:
     assert ids(journal) == [1, 1]
 
 
-def test_a_try_repeats_the_one_before_it_of_the_same_request() -> None:
+def test_an_attempt_retries_the_one_before_it_of_the_same_request() -> None:
     attempts = Attempts()
 
-    assert attempts.follow(b"a", 1, "live") is None
-    assert attempts.follow(b"b", 2, "recorded") is None
-    assert attempts.follow(b"a", 2, "error") == "live"
-    assert attempts.follow(b"a", 3, "recorded") == "error"
-    assert attempts.follow(b"a", 1, "replayed") is None
+    assert attempts.add(b"a", 1, "live") is None
+    assert attempts.add(b"b", 2, "recorded") is None
+    assert attempts.add(b"a", 2, "error") == "live"
+    assert attempts.add(b"a", 3, "recorded") == "error"
+    assert attempts.add(b"a", 1, "replayed") is None
 
 
-def test_equal_calls_at_the_same_time_are_each_repeated_once() -> None:
+def test_equal_calls_at_the_same_time_are_each_retried_once() -> None:
     attempts = Attempts()
     for _ in range(2):
-        attempts.follow(b"a", 1, "live")
+        attempts.add(b"a", 1, "live")
 
-    assert [attempts.follow(b"a", 2, "replayed") for _ in range(3)] == [
+    assert [attempts.add(b"a", 2, "replayed") for _ in range(3)] == [
         "live",
         "live",
         None,
     ]
 
 
-def test_calls_that_are_never_repeated_do_not_pile_up() -> None:
+def test_calls_that_are_never_retried_do_not_pile_up() -> None:
     attempts = Attempts()
-    for at in range(3 * MOST_TRIES):
-        attempts.follow(b"%d" % at, 1, "replayed")
-        attempts.follow(b"same", 1, "replayed")
+    for at in range(3 * MOST_ATTEMPTS):
+        attempts.add(b"%d" % at, 1, "replayed")
+        attempts.add(b"same", 1, "replayed")
 
-    assert len(attempts._ended) == MOST_TRIES
+    assert len(attempts._ended) == MOST_ATTEMPTS
     assert max(map(len, attempts._ended.values())) < 20
-    assert attempts.follow(b"0", 2, "replayed") is None
-    assert attempts.follow(b"same", 2, "replayed") == "replayed"
+    assert attempts.add(b"0", 2, "replayed") is None
+    assert attempts.add(b"same", 2, "replayed") == "replayed"
 
 
 @given(st.lists(st.tuples(st.sampled_from([b"a", b"b"]), st.integers(1, 4)), max_size=14))
-def test_a_try_is_repeated_at_most_once(tries: list[tuple[bytes, int]]) -> None:
+def test_an_attempt_is_retried_at_most_once(tries: list[tuple[bytes, int]]) -> None:
     attempts = Attempts()
-    repeats = [attempts.follow(*each, "live") is not None for each in tries]
+    repeats = [attempts.add(*each, "live") is not None for each in tries]
 
     for key in (b"a", b"b"):
         for tried in range(2, 5):

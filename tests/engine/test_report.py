@@ -1,4 +1,4 @@
-"""What a run got out of a cassette, as people and build servers read it."""
+"""The report on a run: what it counts and names, and its text, Markdown and JUnit forms."""
 
 from collections.abc import Mapping
 from xml.etree import ElementTree
@@ -17,11 +17,11 @@ from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.engine.journal import MOST_MISSES, ServedRequest, Tally, tokens_of
 from tapeway.engine.report import (
     CassetteReport,
-    Item,
-    junit,
-    markdown,
-    of_cassette,
-    text,
+    ReportedRecording,
+    junit_report,
+    markdown_report,
+    report_of_index,
+    text_report,
 )
 
 
@@ -49,13 +49,13 @@ def served(
 USAGE: Mapping[str, Json] = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
 
 
-def test_each_outcome_is_counted_as_what_it_was() -> None:
+def test_each_outcome_is_counted() -> None:
     tally = Tally()
     outcomes: tuple[Outcome, ...] = ("replayed", "replayed", "recorded", "live", "error")
     for outcome in outcomes:
         tally.add(served(outcome))
     tally.add(served("miss", "/a"))
-    report = of_cassette(make_cassette(), tally)
+    report = report_of_index(make_cassette(), tally)
 
     assert (report.replayed, report.recorded, report.live) == (2, 1, 1)
     assert report.misses == ("GET /a",)
@@ -67,7 +67,7 @@ def test_the_tokens_of_a_hit_are_saved() -> None:
         tally.add(served("replayed", usage=USAGE))
     tally.add(served("replayed"))
 
-    assert of_cassette(make_cassette(), tally).usage == {
+    assert report_of_index(make_cassette(), tally).usage == {
         "prompt_tokens": 6,
         "completion_tokens": 8,
         "total_tokens": 14,
@@ -78,14 +78,14 @@ def test_the_tokens_of_a_hit_are_saved() -> None:
     "usage",
     [{}, {"prompt_tokens": None}, {"prompt_tokens": "12"}, {"prompt_tokens": True}, {"cost": 5}],
 )
-def test_counts_that_are_none_count_for_nothing(usage: Mapping[str, Json]) -> None:
+def test_token_counts_that_are_no_integers_count_as_0(usage: Mapping[str, Json]) -> None:
     tally = Tally()
     tally.add(served("replayed", usage=usage))
 
-    assert set(of_cassette(make_cassette(), tally).usage.values()) == {0}
+    assert set(report_of_index(make_cassette(), tally).usage.values()) == {0}
 
 
-def test_what_went_unused_and_what_stands_twice_is_named() -> None:
+def test_unused_and_duplicate_recordings_are_named() -> None:
     cassette = make_cassette(
         make_interaction(0, "/a"),
         make_interaction(1, "/b"),
@@ -93,16 +93,18 @@ def test_what_went_unused_and_what_stands_twice_is_named() -> None:
         make_interaction(3, "/b"),
     )
     cassette.next(request_key(Request("openai", "POST", "/b")), "last")
-    report = of_cassette(cassette, Tally())
+    report = report_of_index(cassette, Tally())
 
-    assert report.unused == (Item(0, "POST", "/a"), Item(3, "POST", "/b"))
-    assert report.duplicates == ((Item(1, "POST", "/b"), Item(3, "POST", "/b")),)
+    assert report.unused == (ReportedRecording(0, "POST", "/a"), ReportedRecording(3, "POST", "/b"))
+    assert report.duplicates == (
+        (ReportedRecording(1, "POST", "/b"), ReportedRecording(3, "POST", "/b")),
+    )
 
 
 def test_a_report_does_not_change_afterwards() -> None:
     tally = Tally()
     tally.add(served("miss", "/a"))
-    report = of_cassette(make_cassette(), tally)
+    report = report_of_index(make_cassette(), tally)
     tally.add(served("miss", "/b"))
     tally.add(served("replayed", usage=USAGE))
 
@@ -113,17 +115,17 @@ def test_a_client_that_goes_on_missing_does_not_fill_the_memory() -> None:
     tally = Tally()
     for number in range(2 * MOST_MISSES):
         tally.add(served("miss", f"/{number}"))
-    named = of_cassette(make_cassette(), tally).misses
+    named = report_of_index(make_cassette(), tally).misses
 
     assert (named[0], len(named)) == ("GET /0", MOST_MISSES)
 
 
-def tried(*outcomes: Outcome) -> CassetteReport:
-    """The report after the tries of one call."""
+def report_of_attempts(*outcomes: Outcome) -> CassetteReport:
+    """The report after the attempts of one call."""
     tally = Tally()
     for at, outcome in enumerate(outcomes):
         tally.add(served(outcome, "/a")._replace(key=b"r\0key", attempt=at + 1))
-    return of_cassette(make_cassette(), tally)
+    return report_of_index(make_cassette(), tally)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def tried(*outcomes: Outcome) -> CassetteReport:
         (("miss", "replayed"), 1, 0, 0, 1, 1),
     ],
 )
-def test_a_call_that_its_sdk_repeated_counts_once_as_what_its_last_try_got(
+def test_a_call_that_its_sdk_retried_counts_once_as_its_last_attempt(
     outcomes: tuple[Outcome, ...],
     replayed: int,
     recorded: int,
@@ -148,18 +150,18 @@ def test_a_call_that_its_sdk_repeated_counts_once_as_what_its_last_try_got(
     misses: int,
     retries: int,
 ) -> None:
-    report = tried(*outcomes)
+    report = report_of_attempts(*outcomes)
 
     assert (report.replayed, report.recorded, report.live) == (replayed, recorded, live)
     assert report.misses == misses * ("GET /a",)
     assert report.retries == retries
 
 
-def test_a_client_that_does_not_number_its_tries_makes_a_call_each_time() -> None:
+def test_requests_without_attempt_numbers_are_each_a_call() -> None:
     tally = Tally()
     for _ in range(2):
         tally.add(served("miss", "/a"))
-    report = of_cassette(make_cassette(), tally)
+    report = report_of_index(make_cassette(), tally)
 
     assert (len(report.misses), report.retries) == (2, 0)
 
@@ -184,26 +186,26 @@ BUSY = report(
     live=1,
     retries=4,
     misses=("GET /v1/a?b=<c>&d", 'POST /"x"'),
-    unused=(Item(7, "GET", "/v1/z"),),
+    unused=(ReportedRecording(7, "GET", "/v1/z"),),
     usage={"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 1200},
 )
 
 
-def test_text_names_what_counts_and_leaves_out_what_is_nothing() -> None:
-    assert text([BUSY, report("quiet"), report("good", replayed=5)]).splitlines() == [
+def test_text_leaves_out_counts_of_0() -> None:
+    assert text_report([BUSY, report("quiet"), report("good", replayed=5)]).splitlines() == [
         "suite/one: 3 replayed, 2 recorded, 1 passed on, 2 missed, 4 retried, 1 unused",
-        "  1200 tokens not paid for",
+        "  1200 tokens saved",
         "  missed: GET /v1/a?b=<c>&d",
         '  missed: POST /"x"',
         "  unused: #7 GET /v1/z",
-        "quiet: nothing asked",
+        "quiet: no requests",
         "good: 5 replayed",
     ]
-    assert text([]) == "No cassette was used.\n"
+    assert text_report([]) == "No cassette was used.\n"
 
 
 def test_markdown_is_a_table_with_the_misses_below() -> None:
-    assert markdown([BUSY, report("quiet")]).splitlines() == [
+    assert markdown_report([BUSY, report("quiet")]).splitlines() == [
         "| cassette | replayed | recorded | live | missed | retries | unused | tokens saved |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
         "| suite/one | 3 | 2 | 1 | 2 | 4 | 1 | 1200 |",
@@ -219,13 +221,13 @@ def test_markdown_is_a_table_with_the_misses_below() -> None:
 def test_many_misses_are_counted_and_some_of_them_named() -> None:
     many = report(misses=tuple(f"GET /{at}" for at in range(50)))
 
-    assert text([many]).splitlines()[-1] == "  missed: 30 more"
-    assert markdown([many]).splitlines()[-1] == "- 30 more"
-    assert "GET /49" in junit([many])
+    assert text_report([many]).splitlines()[-1] == "  missed: 30 more"
+    assert markdown_report([many]).splitlines()[-1] == "- 30 more"
+    assert "GET /49" in junit_report([many])
 
 
 def test_junit_has_a_suite_a_cassette_and_a_failure_a_miss() -> None:
-    root = ElementTree.fromstring(junit([BUSY, report("quiet")]).encode())  # noqa: S314 - our own
+    root = ElementTree.fromstring(junit_report([BUSY, report("quiet")]).encode())  # noqa: S314 - our own
 
     assert [suite.attrib for suite in root] == [
         {
@@ -245,10 +247,17 @@ def test_junit_has_a_suite_a_cassette_and_a_failure_a_miss() -> None:
     assert [failure.get("message") for failure in root.iter("failure")] == list(BUSY.misses)
 
 
-@given(st.lists(st.text(), max_size=4), st.text())
-def test_whatever_was_asked_for_every_form_can_be_written(misses: list[str], name: str) -> None:
-    found = report(misses=tuple(misses), unused=(Item(0, "GET", name),))
+def test_characters_that_xml_does_not_allow_are_replaced() -> None:
+    xml = junit_report([report(misses=("GET /\0\x1f\ufffe\t",))])
+    root = ElementTree.fromstring(xml.encode())  # noqa: S314 - our own
 
-    ElementTree.fromstring(junit([found]).encode())  # noqa: S314 - our own
-    assert text([found]).encode()
-    assert markdown([found]).encode()
+    assert [each.get("message") for each in root.iter("failure")] == ["GET /\ufffd\ufffd\ufffd\t"]
+
+
+@given(st.lists(st.text(), max_size=4), st.text())
+def test_every_form_can_be_written_of_any_target(misses: list[str], name: str) -> None:
+    found = report(misses=tuple(misses), unused=(ReportedRecording(0, "GET", name),))
+
+    ElementTree.fromstring(junit_report([found]).encode())  # noqa: S314 - our own
+    assert text_report([found]).encode()
+    assert markdown_report([found]).encode()

@@ -19,7 +19,7 @@ from tapeway.cli.env import variables
 from tapeway.cli.options import command, prepare
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.engine.journal import RequestJournal
-from tapeway.engine.report import CassetteReport, junit, markdown, text
+from tapeway.engine.report import CassetteReport, junit_report, markdown_report, text_report
 from tapeway.errors import (
     CassetteCorrupt,
     CassetteEdited,
@@ -69,7 +69,7 @@ def run(context: click.Context, /, *, report: str | None, **flags: object) -> in
     format_report = None if report is None else _report_format(Path(report))
     given = {name: value for name, value in flags.items() if value is not None}
     finished = run_wrapped(prepare({**FREE_PORTS, **given}), wrapped, os.environ)
-    click.echo(text(finished.reports), err=True, nl=False)
+    click.echo(text_report(finished.reports), err=True, nl=False)
     for failure in finished.failures:
         click.echo(f"not kept: {failure}", err=True)
     if report is not None and format_report is not None:
@@ -231,7 +231,7 @@ def _json(finished: FinishedCommand) -> str:
 
 _REPORT_FORMATS: Mapping[str, _ReportFormat] = {
     ".json": _json,
-    ".xml": lambda finished: junit(finished.reports),
-    ".md": lambda finished: markdown(finished.reports),
-    ".txt": lambda finished: text(finished.reports),
+    ".xml": lambda finished: junit_report(finished.reports),
+    ".md": lambda finished: markdown_report(finished.reports),
+    ".txt": lambda finished: text_report(finished.reports),
 }

@@ -1,6 +1,6 @@
-"""What became of each request: counts per outcome and cassette, and the last requests one by one.
+"""The journal of requests: counts per outcome and cassette, and the newest requests one by one.
 
-Bounded; nothing in it is a secret.
+All of it is bounded, and no entry contains a secret.
 """
 
 import asyncio
@@ -16,25 +16,25 @@ from tapeway.core.misses.miss import NearestRecording
 from tapeway.core.model.control import Outcome
 
 MOST_MISSES = 10_000
-"""Further ones are not named: a client that goes on missing must not fill the memory."""
+"""Misses named per cassette: a client that goes on missing must not fill the memory."""
 
 TOKENS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
-MOST_TRIES = 1024
-"""Calls that may be repeated and are remembered; of more, the oldest are taken for done."""
+MOST_ATTEMPTS = 1024
+"""Attempts that are remembered for a retry to follow; beyond that, the oldest are forgotten."""
 
 _EQUAL_CALLS = 16
-"""Equal calls at the same time, of which each may be repeated."""
+"""Equal calls under way at the same time of which retries are recognised."""
 
-_WAITING = 1000
-"""Entries a slow follower may lag behind before it is let go."""
+_MOST_UNREAD = 1000
+"""Entries a slow follower may lag behind before it is cut off."""
 
 
 class ServedRequest(NamedTuple):
-    """One proxied request. `at` is seconds since the epoch; `path` is redacted.
+    """One proxied request. `at` is in seconds since the epoch; `path` is redacted.
 
     `tokens` are those that the upstream would have charged for a replay, in the order of `TOKENS`.
-    `attempt` says which try of one call it is, from 1, where the SDK says so.
+    `attempt` counts the attempts of one call from 1, None where the SDK does not number them.
     """
 
     id: str
@@ -59,8 +59,8 @@ class ServedRequest(NamedTuple):
         return key_text(self.key) if self.key else None
 
 
-Feed = asyncio.Queue[ServedRequest | None]
-"""New entries, oldest first; None ends it."""
+EntryQueue = asyncio.Queue[ServedRequest | None]
+"""New entries, oldest first, and None after the last."""
 
 
 def tokens_of(usage: Mapping[str, Json]) -> tuple[int, ...]:
@@ -75,35 +75,35 @@ def tokens_of(usage: Mapping[str, Json]) -> tuple[int, ...]:
 
 
 class ServedRequests(Protocol):
-    """Takes note of each request that was served, here or in another process."""
+    """Takes an entry for each request that was served, here or in another process."""
 
     def add(self, served: ServedRequest) -> None: ...
 
 
 class Attempts:
-    """How each try of a call ended, so that the next try can be told from a call of its own."""
+    """The outcomes of past attempts, by which a retry is told from a new call."""
 
     def __init__(self) -> None:
         self._ended: dict[tuple[bytes, int], list[Outcome]] = {}
 
-    def follow(self, key: bytes, number: int, outcome: Outcome) -> Outcome | None:
-        """Note how a try ended; how the one ended that it repeats, None where there was none."""
-        repeated = None
+    def add(self, key: bytes, number: int, outcome: Outcome) -> Outcome | None:
+        """Remember an attempt; returns the outcome of the one it retries, None for a new call."""
+        retried = None
         if number > 1 and (before := self._ended.get((key, number - 1))):
-            repeated = before.pop()
-        alike = self._ended.pop((key, number), [])
-        self._ended[key, number] = [*alike[1 - _EQUAL_CALLS :], outcome]
-        if len(self._ended) > MOST_TRIES:
+            retried = before.pop()
+        equal = self._ended.pop((key, number), [])
+        self._ended[key, number] = [*equal[1 - _EQUAL_CALLS :], outcome]
+        if len(self._ended) > MOST_ATTEMPTS:
             del self._ended[next(iter(self._ended))]
-        return repeated
+        return retried
 
 
 @dataclass(slots=True)
 class Tally:
     """Counts for one cassette since it was loaded.
 
-    A call that its SDK repeated is one call, counted as what its last try got. A miss stays listed
-    whatever came of a later try.
+    A call that its SDK retried counts once, with the outcome of its last attempt. A miss stays
+    listed whatever the outcome of a later attempt.
     """
 
     outcomes: Counter[Outcome] = field(default_factory=Counter)
@@ -117,8 +117,8 @@ class Tally:
         outcome = served.outcome
         before = None
         if served.key is not None:
-            # Some SDKs begin to count with the second try.
-            before = self.attempts.follow(served.key, served.attempt or 1, outcome)
+            # Some SDKs number their attempts from the second one on.
+            before = self.attempts.add(served.key, served.attempt or 1, outcome)
         if before is not None:
             self.retries += 1
             self.outcomes[before] -= 1
@@ -130,17 +130,17 @@ class Tally:
 
 
 class RequestJournal:
-    """Counts requests, keeps the newest `size` of them, and tells followers of each new one.
+    """Counts requests, keeps the newest `size` of them, and sends each new one to its followers.
 
-    `tallies` has the cassettes that are loaded; one that another process of ours serves from is
-    there from its first request on.
+    `tallies` has a tally for each loaded cassette; for one that a worker process serves from, from
+    its first request on.
     """
 
     def __init__(self, size: int) -> None:
         self.counts: Counter[Outcome] = Counter()
         self.tallies: dict[str, Tally] = {}
         self._entries: deque[ServedRequest] = deque(maxlen=size)
-        self._followers: set[Feed] = set()
+        self._followers: set[EntryQueue] = set()
         self._closed = False
 
     def __iter__(self) -> Iterator[ServedRequest]:
@@ -155,37 +155,37 @@ class RequestJournal:
             tally.add(served)
         self._entries.append(served)
         if self._followers:
-            self._tell(served)
+            self._publish(served)
 
     def clear(self) -> None:
         self._entries.clear()
 
     def close(self) -> None:
-        """End every follower, and those to come."""
+        """End every follower; one that comes later is ended at once."""
         self._closed = True
         for follower in list(self._followers):
-            self._let_go(follower)
+            self._end(follower)
 
     @contextmanager
-    def follow(self) -> Iterator[Feed]:
-        """Entries from now on; None when the journal closes or the follower lags too far behind."""
-        feed: Feed = asyncio.Queue(_WAITING)
-        self._followers.add(feed)
+    def follow(self) -> Iterator[EntryQueue]:
+        """Receive entries from now on, and None when the journal closes or the reader is too slow."""
+        follower: EntryQueue = asyncio.Queue(_MOST_UNREAD)
+        self._followers.add(follower)
         try:
             if self._closed:
-                self._let_go(feed)
-            yield feed
+                self._end(follower)
+            yield follower
         finally:
-            self._followers.discard(feed)
+            self._followers.discard(follower)
 
-    def _tell(self, entry: ServedRequest) -> None:
+    def _publish(self, entry: ServedRequest) -> None:
         for follower in list(self._followers):
             try:
                 follower.put_nowait(entry)
             except asyncio.QueueFull:
-                self._let_go(follower)
+                self._end(follower)
 
-    def _let_go(self, follower: Feed) -> None:
+    def _end(self, follower: EntryQueue) -> None:
         self._followers.discard(follower)
         if follower.full():
             follower.get_nowait()

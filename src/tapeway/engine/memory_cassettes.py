@@ -22,7 +22,7 @@ from tapeway.engine.cassette_context import (
     not_loaded,
 )
 from tapeway.engine.journal import Tally
-from tapeway.engine.report import CassetteReport, of_cassette
+from tapeway.engine.report import CassetteReport, report_of_index
 from tapeway.engine.single_flight import settled
 from tapeway.errors import StoreError, TapewayError
 from tapeway.ports import CassetteStore
@@ -165,7 +165,7 @@ class MemoryCassettes:
     async def reports(self) -> list[CassetteReport]:
         """A report for every loaded cassette."""
         return [
-            of_cassette(each, self._context.tallies[each.name]) for each in self.loaded.values()
+            report_of_index(each, self._context.tallies[each.name]) for each in self.loaded.values()
         ]
 
     async def counts(self) -> list[CassetteCounts]:
@@ -287,7 +287,7 @@ class MemoryCassettes:
         async with self.lock(name):
             cassette = self._take_out(name)
             await self._context.calls.ended(name)
-            report = of_cassette(cassette, self._context.tallies[name])
+            report = report_of_index(cassette, self._context.tallies[name])
             try:
                 if prune and cassette.unused():
                     await self._store.save(name, cassette.stored(touched_only=True))

@@ -1,11 +1,11 @@
-"""What a run got out of a cassette: hits, misses, what went unused, tokens not paid for.
+"""The report on the cassettes of a run: hits, misses, unused recordings and tokens saved.
 
-A report as people and build servers read it: plain text, Markdown, JUnit's XML.
+It is written as plain text, as Markdown, or as JUnit XML for build servers.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from xml.sax.saxutils import quoteattr
+from xml.etree import ElementTree
 
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.model.interaction import Interaction, fingerprint
@@ -13,31 +13,32 @@ from tapeway.core.text import escape_surrogates
 from tapeway.engine.journal import Tally
 
 _MOST_NAMED = 20
-"""Misses and unused recordings that a person is shown; the JSON has them all."""
-_NO_XML = {each: "\ufffd" for each in range(0x20) if each not in (0x9, 0xA, 0xD)} | {
+"""Misses and unused recordings in the text and Markdown forms; JSON and JUnit have them all."""
+_NOT_XML = {each: "\ufffd" for each in range(0x20) if each not in (0x9, 0xA, 0xD)} | {
     0xFFFE: "\ufffd",
     0xFFFF: "\ufffd",
 }
+"""Characters that XML 1.0 (section 2.2) does not allow, replaced in every form."""
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ReportedRecording:
     """A recording as a report names it.
 
-    `mark` finds it again under another number; empty where its number is for good.
+    `fingerprint` finds it again when its index has changed; empty where indexes are permanent.
     """
 
     index: int
     method: str
     path: str
-    mark: str = field(default="", compare=False)
+    fingerprint: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class CassetteReport:
-    """One cassette's part of the report; `unused` and `duplicates` speak of the current take.
+    """One cassette's part of the report; `unused` and `duplicates` are those of the current take.
 
-    At its eject `laggards` are the instances that go on in the take that ended.
+    After an eject, `laggards` are the instances that have not left the take that ended.
     """
 
     name: str
@@ -46,23 +47,35 @@ class CassetteReport:
     live: int
     retries: int
     misses: tuple[str, ...]
-    unused: tuple[Item, ...]
-    duplicates: tuple[tuple[Item, ...], ...]
+    unused: tuple[ReportedRecording, ...]
+    duplicates: tuple[tuple[ReportedRecording, ...], ...]
     usage: dict[str, int]
     laggards: tuple[str, ...] = ()
 
 
-def of_cassette(cassette: CassetteIndex, tally: Tally) -> CassetteReport:
-    """The report of a loaded cassette."""
-    duplicates = [_items(cassette, group) for group in cassette.duplicates()]
-    unused = _items(cassette, cassette.unused(), mark=fingerprint)
-    return of_counts(cassette.name, tally, unused, duplicates)
+def report_of_index(cassette: CassetteIndex, tally: Tally) -> CassetteReport:
+    """The report of a cassette in memory."""
+    unused = [
+        ReportedRecording(each.index, each.request.method, each.request.target, fingerprint(each))
+        for each in _interactions(cassette, cassette.unused())
+    ]
+    duplicates = [
+        [
+            ReportedRecording(each.index, each.request.method, each.request.target)
+            for each in _interactions(cassette, group)
+        ]
+        for group in cassette.duplicates()
+    ]
+    return report_of_counts(cassette.name, tally, unused, duplicates)
 
 
-def of_counts(
-    name: str, tally: Tally, unused: Iterable[Item], duplicates: Iterable[Iterable[Item]]
+def report_of_counts(
+    name: str,
+    tally: Tally,
+    unused: Iterable[ReportedRecording],
+    duplicates: Iterable[Iterable[ReportedRecording]],
 ) -> CassetteReport:
-    """The report of a cassette of which these recordings went unused, or answer the same."""
+    """The report of a cassette whose unused and duplicate recordings are known."""
     return CassetteReport(
         name=name,
         replayed=tally.outcomes["replayed"],
@@ -76,47 +89,43 @@ def of_counts(
     )
 
 
-def _items(
-    cassette: CassetteIndex,
-    indexes: list[int],
-    mark: Callable[[Interaction], str] = lambda item: "",
-) -> tuple[Item, ...]:
-    found = [cassette.get(index) for index in indexes]
-    return tuple(
-        Item(each.index, each.request.method, each.request.target, mark(each))
-        for each in found
-        if isinstance(each, Interaction)
-    )
-
-
-def text(reports: Sequence[CassetteReport]) -> str:
+def text_report(reports: Sequence[CassetteReport]) -> str:
     """A few lines for a terminal."""
-    lines = [line for each in reports for line in _lines(each)]
+    lines = [line for each in reports for line in _text_lines(each)]
     return "\n".join(lines or ["No cassette was used."]) + "\n"
 
 
-def markdown(reports: Sequence[CassetteReport]) -> str:
-    """A table, and what was missed below it."""
+def markdown_report(reports: Sequence[CassetteReport]) -> str:
+    """A table, and the misses below it."""
     lines = [
         "| cassette | replayed | recorded | live | missed | retries | unused | tokens saved |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
-        *(f"| {' | '.join(map(str, _row(each)))} |" for each in reports),
+        *(f"| {' | '.join(map(str, _table_row(each)))} |" for each in reports),
     ]
     for each in reports:
         if each.misses:
             lines += ["", f"Missed in {each.name}:", ""]
-            lines += [f"- {_quoted(miss)}" for miss in each.misses[:_MOST_NAMED]]
+            lines += [f"- {_code_span(miss)}" for miss in each.misses[:_MOST_NAMED]]
             lines += [f"- {more}" for more in _more(each.misses)]
     return "\n".join(lines) + "\n"
 
 
-def junit(reports: Sequence[CassetteReport]) -> str:
-    """One suite a cassette, in which each miss is a failed test."""
-    suites = "".join(_suite(each) for each in reports)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="tapeway">\n{suites}</testsuites>\n'
+def junit_report(reports: Sequence[CassetteReport]) -> str:
+    """JUnit XML: a test suite for each cassette, and a failed test for each miss."""
+    root = ElementTree.Element("testsuites", name="tapeway")
+    for each in reports:
+        _add_suite(root, each)
+    ElementTree.indent(root)
+    document = ElementTree.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{document}\n'
 
 
-def _lines(report: CassetteReport) -> Iterator[str]:
+def _interactions(cassette: CassetteIndex, indexes: Iterable[int]) -> Iterator[Interaction]:
+    found = (cassette.get(index) for index in indexes)
+    return (each for each in found if isinstance(each, Interaction))
+
+
+def _text_lines(report: CassetteReport) -> Iterator[str]:
     counts = [
         (report.replayed, "replayed"),
         (report.recorded, "recorded"),
@@ -125,16 +134,17 @@ def _lines(report: CassetteReport) -> Iterator[str]:
         (report.retries, "retried"),
         (len(report.unused), "unused"),
     ]
-    told = ", ".join(f"{count} {what}" for count, what in counts if count)
-    yield f"{report.name}: {told or 'nothing asked'}"
+    named = ", ".join(f"{count} {what}" for count, what in counts if count)
+    yield f"{report.name}: {named or 'no requests'}"
     if tokens := report.usage["total_tokens"]:
-        yield f"  {tokens} tokens not paid for"
-    yield from (f"  missed: {_plain(miss)}" for miss in report.misses[:_MOST_NAMED])
+        yield f"  {tokens} tokens saved"
+    yield from (f"  missed: {_printable(miss)}" for miss in report.misses[:_MOST_NAMED])
     yield from (f"  missed: {more}" for more in _more(report.misses))
-    yield from (f"  unused: {_named(item)}" for item in report.unused[:_MOST_NAMED])
+    for each in report.unused[:_MOST_NAMED]:
+        yield f"  unused: #{each.index} {_printable(f'{each.method} {each.path}')}"
 
 
-def _row(report: CassetteReport) -> tuple[str | int, ...]:
+def _table_row(report: CassetteReport) -> tuple[str | int, ...]:
     return (
         report.name,
         report.replayed,
@@ -147,19 +157,22 @@ def _row(report: CassetteReport) -> tuple[str | int, ...]:
     )
 
 
-def _suite(report: CassetteReport) -> str:
-    name = quoteattr(f"tapeway.{report.name}")
+def _add_suite(root: ElementTree.Element, report: CassetteReport) -> None:
+    name = f"tapeway.{report.name}"
     served = report.replayed + report.recorded + report.live
-    cases = [f"<testcase classname={name} name={quoteattr(f'{served} calls answered')}/>"]
-    for miss in report.misses:
-        shown = quoteattr(_plain(miss))
-        cases.append(
-            f"<testcase classname={name} name={shown}>"
-            f'<failure type="replay_miss" message={shown}/></testcase>'
-        )
-    counts = f'tests="{len(cases)}" failures="{len(report.misses)}" errors="0" skipped="0"'
-    body = "".join(f"    {case}\n" for case in cases)
-    return f"  <testsuite name={name} {counts}>\n{body}  </testsuite>\n"
+    suite = ElementTree.SubElement(
+        root,
+        "testsuite",
+        name=name,
+        tests=str(1 + len(report.misses)),
+        failures=str(len(report.misses)),
+        errors="0",
+        skipped="0",
+    )
+    ElementTree.SubElement(suite, "testcase", classname=name, name=f"{served} calls answered")
+    for miss in map(_printable, report.misses):
+        case = ElementTree.SubElement(suite, "testcase", classname=name, name=miss)
+        ElementTree.SubElement(case, "failure", type="replay_miss", message=miss)
 
 
 def _more(misses: Sequence[str]) -> Iterator[str]:
@@ -167,14 +180,10 @@ def _more(misses: Sequence[str]) -> Iterator[str]:
         yield f"{count} more"
 
 
-def _quoted(miss: str) -> str:
+def _code_span(miss: str) -> str:
     # A back-tick would end the code that a back-tick began.
-    return f"`{_plain(miss).replace('`', '%60')}`"
+    return f"`{_printable(miss).replace('`', '%60')}`"
 
 
-def _named(item: Item) -> str:
-    return f"#{item.index} {_plain(f'{item.method} {item.path}')}"
-
-
-def _plain(value: str) -> str:
-    return escape_surrogates(value).translate(_NO_XML)
+def _printable(value: str) -> str:
+    return escape_surrogates(value).translate(_NOT_XML)

@@ -29,7 +29,7 @@ from tapeway.core.model.messages import Request
 from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, applied, not_loaded
 from tapeway.engine.correlation import load_bindings, save_bindings
 from tapeway.engine.journal import Tally
-from tapeway.engine.report import CassetteReport, Item, of_counts
+from tapeway.engine.report import CassetteReport, ReportedRecording, report_of_counts
 from tapeway.engine.single_flight import LiveCalls
 from tapeway.errors import AdminError, Draining, StoreAway, StoreError
 from tapeway.ports import SharedStore
@@ -83,11 +83,14 @@ async def report_of(
     """The counts of this instance, and what no instance has used."""
     unused = await store.unused(name, control.take_of(name), MOST_LISTED)
     duplicates = await store.duplicates(name, MOST_LISTED)
-    return of_counts(
+    return report_of_counts(
         name,
         tally,
-        [Item(each.index, each.method, each.target) for each in unused],
-        [[Item(each.index, each.method, each.target) for each in group] for group in duplicates],
+        [ReportedRecording(each.index, each.method, each.target) for each in unused],
+        [
+            [ReportedRecording(each.index, each.method, each.target) for each in group]
+            for group in duplicates
+        ],
     )
 
 

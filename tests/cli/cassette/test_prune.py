@@ -19,7 +19,7 @@ from tapeway.core.model.interaction import (
 )
 from tapeway.core.model.messages import ResponseChunk
 from tapeway.engine.journal import Tally
-from tapeway.engine.report import of_cassette
+from tapeway.engine.report import report_of_index
 from tapeway.formats.native.document import load
 from tapeway.ports import CassetteStore
 from tapeway.stores.opening import open_store
@@ -46,9 +46,9 @@ def report(*items: AnyInteraction, used: int, name: str = "smoke") -> str:
     numbered = [replace(each, index=index) for index, each in enumerate(items)]
     cassette = CassetteIndex(name, StoredCassette(HEAD, tuple(numbered)), take=1)
     cassette.take.touched = set(range(used))
-    unused = of_cassette(cassette, Tally()).unused
+    unused = report_of_index(cassette, Tally()).unused
     listed = [
-        {"index": each.index, "method": each.method, "path": each.path, "mark": each.mark}
+        {"index": each.index, "method": each.method, "path": each.path, "mark": each.fingerprint}
         for each in unused
     ]
     document = {"cassettes": [{"name": name, "unused": listed, "replayed": used}]}

@@ -187,7 +187,7 @@ def test_a_signal_reaches_the_command_and_the_report_comes_all_the_same(tmp_path
     _, err = process.communicate(timeout=DEADLINE_S)
 
     assert process.returncode == 143
-    assert "default: nothing asked" in err
+    assert "default: no requests" in err
 
 
 def test_what_is_typed_reaches_the_command_once_though_its_input_is_no_terminal(

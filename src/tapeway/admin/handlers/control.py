@@ -24,7 +24,7 @@ from tapeway.admin.models.control import (
 from tapeway.admin.models.schema import Nothing
 from tapeway.admin.operation import OperationCall
 from tapeway.core.text import escape_surrogates
-from tapeway.engine.report import CassetteReport, Item, junit, text
+from tapeway.engine.report import CassetteReport, ReportedRecording, junit_report, text_report
 
 
 async def get_mode(context: HandlerContext, call: OperationCall[ModeQuery, Nothing]) -> ModeInForce:
@@ -75,9 +75,9 @@ async def report(
     found = await context.broker.reports()
     match call.query.format:
         case "junit":
-            return web.Response(text=junit(found), content_type="application/xml")
+            return web.Response(text=junit_report(found), content_type="application/xml")
         case "text":
-            return web.Response(text=text(found), content_type="text/plain")
+            return web.Response(text=text_report(found), content_type="text/plain")
     return Report(
         cassettes=[reported_cassette(each) for each in found],
         upstream_connections=context.processes.connections,
@@ -100,10 +100,10 @@ def reported_cassette(found: CassetteReport) -> ReportedCassette:
     )
 
 
-def _unused(item: Item) -> Unused:
+def _unused(item: ReportedRecording) -> Unused:
     path = escape_surrogates(item.path)
-    return Unused(index=item.index, method=item.method, path=path, mark=item.mark or None)
+    return Unused(index=item.index, method=item.method, path=path, mark=item.fingerprint or None)
 
 
-def _recorded(item: Item) -> Recorded:
+def _recorded(item: ReportedRecording) -> Recorded:
     return Recorded(index=item.index, method=item.method, path=escape_surrogates(item.path))

@@ -25,7 +25,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.matching.rules import NO_RULES, Rules, RulesFault, parse_rules, rules_document
 from tapeway.core.misses.suggestion import rules_text
 from tapeway.core.text import escape_surrogates
-from tapeway.engine.journal import Feed, ServedRequest
+from tapeway.engine.journal import EntryQueue, ServedRequest
 from tapeway.errors import AdminError
 
 _OPENING = b": new journal entries follow\n\n"
@@ -56,12 +56,12 @@ async def events(context: HandlerContext, call: PlainCall) -> web.StreamResponse
     # Proxies in between must not hold events back.
     headers = {"Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"}
     response = web.StreamResponse(headers=headers)
-    with context.journal.follow() as feed:
+    with context.journal.follow() as entries:
         await response.prepare(call.request)
         if call.request.method != "HEAD":
             # The client may disconnect at any time.
             with suppress(ConnectionError):
-                await _send_entries(response, feed, context.heartbeat_s)
+                await _send_entries(response, entries, context.heartbeat_s)
     return response
 
 
@@ -116,17 +116,19 @@ def _journal_entry(entry: ServedRequest) -> JournalEntry:
     )
 
 
-async def _send_entries(response: web.StreamResponse, feed: Feed, heartbeat_s: float) -> None:
+async def _send_entries(
+    response: web.StreamResponse, entries: EntryQueue, heartbeat_s: float
+) -> None:
     event: bytes | None = _OPENING
     while event is not None:
         await response.write(event)
-        event = await _next_event(feed, heartbeat_s)
+        event = await _next_event(entries, heartbeat_s)
 
 
-async def _next_event(feed: Feed, heartbeat_s: float) -> bytes | None:
+async def _next_event(entries: EntryQueue, heartbeat_s: float) -> bytes | None:
     try:
         async with asyncio.timeout(heartbeat_s):
-            entry = await feed.get()
+            entry = await entries.get()
     except TimeoutError:
         return _HEARTBEAT
     if entry is None:
