@@ -17,7 +17,7 @@ from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.engine.journal import MOST_MISSES, ServedRequest, Tally, tokens_of
 from tapeway.engine.report import (
     CassetteReport,
-    ReportedRecording,
+    RecordingSummary,
     junit_report,
     markdown_report,
     report_of_index,
@@ -95,9 +95,9 @@ def test_unused_and_duplicate_recordings_are_named() -> None:
     cassette.next(request_key(Request("openai", "POST", "/b")), "last")
     report = report_of_index(cassette, Tally())
 
-    assert report.unused == (ReportedRecording(0, "POST", "/a"), ReportedRecording(3, "POST", "/b"))
+    assert report.unused == (RecordingSummary(0, "POST", "/a"), RecordingSummary(3, "POST", "/b"))
     assert report.duplicates == (
-        (ReportedRecording(1, "POST", "/b"), ReportedRecording(3, "POST", "/b")),
+        (RecordingSummary(1, "POST", "/b"), RecordingSummary(3, "POST", "/b")),
     )
 
 
@@ -186,7 +186,7 @@ BUSY = report(
     live=1,
     retries=4,
     misses=("GET /v1/a?b=<c>&d", 'POST /"x"'),
-    unused=(ReportedRecording(7, "GET", "/v1/z"),),
+    unused=(RecordingSummary(7, "GET", "/v1/z"),),
     usage={"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 1200},
 )
 
@@ -256,7 +256,7 @@ def test_characters_that_xml_does_not_allow_are_replaced() -> None:
 
 @given(st.lists(st.text(), max_size=4), st.text())
 def test_every_form_can_be_written_of_any_target(misses: list[str], name: str) -> None:
-    found = report(misses=tuple(misses), unused=(ReportedRecording(0, "GET", name),))
+    found = report(misses=tuple(misses), unused=(RecordingSummary(0, "GET", name),))
 
     ElementTree.fromstring(junit_report([found]).encode())  # noqa: S314 - our own
     assert text_report([found]).encode()

@@ -22,7 +22,7 @@ _NOT_XML = {each: "\ufffd" for each in range(0x20) if each not in (0x9, 0xA, 0xD
 
 
 @dataclass(frozen=True, slots=True)
-class ReportedRecording:
+class RecordingSummary:
     """A recording as a report names it.
 
     `fingerprint` finds it again when its index has changed; empty where indexes are permanent.
@@ -47,8 +47,8 @@ class CassetteReport:
     live: int
     retries: int
     misses: tuple[str, ...]
-    unused: tuple[ReportedRecording, ...]
-    duplicates: tuple[tuple[ReportedRecording, ...], ...]
+    unused: tuple[RecordingSummary, ...]
+    duplicates: tuple[tuple[RecordingSummary, ...], ...]
     usage: dict[str, int]
     laggards: tuple[str, ...] = ()
 
@@ -56,12 +56,12 @@ class CassetteReport:
 def report_of_index(cassette: CassetteIndex, tally: Tally) -> CassetteReport:
     """The report of a cassette in memory."""
     unused = [
-        ReportedRecording(each.index, each.request.method, each.request.target, fingerprint(each))
+        RecordingSummary(each.index, each.request.method, each.request.target, fingerprint(each))
         for each in _interactions(cassette, cassette.unused())
     ]
     duplicates = [
         [
-            ReportedRecording(each.index, each.request.method, each.request.target)
+            RecordingSummary(each.index, each.request.method, each.request.target)
             for each in _interactions(cassette, group)
         ]
         for group in cassette.duplicates()
@@ -72,8 +72,8 @@ def report_of_index(cassette: CassetteIndex, tally: Tally) -> CassetteReport:
 def report_of_counts(
     name: str,
     tally: Tally,
-    unused: Iterable[ReportedRecording],
-    duplicates: Iterable[Iterable[ReportedRecording]],
+    unused: Iterable[RecordingSummary],
+    duplicates: Iterable[Iterable[RecordingSummary]],
 ) -> CassetteReport:
     """The report of a cassette whose unused and duplicate recordings are known."""
     return CassetteReport(

@@ -29,7 +29,7 @@ from tapeway.core.model.messages import Request
 from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, applied, not_loaded
 from tapeway.engine.correlation import load_bindings, save_bindings
 from tapeway.engine.journal import Tally
-from tapeway.engine.report import CassetteReport, ReportedRecording, report_of_counts
+from tapeway.engine.report import CassetteReport, RecordingSummary, report_of_counts
 from tapeway.engine.single_flight import LiveCalls
 from tapeway.errors import AdminError, Draining, StoreAway, StoreError
 from tapeway.ports import SharedStore
@@ -86,9 +86,9 @@ async def report_of(
     return report_of_counts(
         name,
         tally,
-        [ReportedRecording(each.index, each.method, each.target) for each in unused],
+        [RecordingSummary(each.index, each.method, each.target) for each in unused],
         [
-            [ReportedRecording(each.index, each.method, each.target) for each in group]
+            [RecordingSummary(each.index, each.method, each.target) for each in group]
             for group in duplicates
         ],
     )

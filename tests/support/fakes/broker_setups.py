@@ -22,7 +22,7 @@ from tapeway.core.model.messages import Request
 from tapeway.engine.broker import Broker
 from tapeway.engine.editing.changes import Addition
 from tapeway.engine.recorder import Policy
-from tapeway.engine.report import CassetteReport, ReportedRecording
+from tapeway.engine.report import CassetteReport, RecordingSummary
 from tapeway.errors import TapewayError
 from tapeway.ports import CassetteStore
 from tapeway.server.miss_explainer import Explainer
@@ -201,7 +201,7 @@ class Site:
     def _told(self, report: CassetteReport, held: Sequence[Interaction]) -> Said:
         named = _named(held)
 
-        def items(some: Sequence[ReportedRecording]) -> list[tuple[bytes, str, str]]:
+        def items(some: Sequence[RecordingSummary]) -> list[tuple[bytes, str, str]]:
             # Nor does it know which part of a path is its host's route.
             return [
                 (

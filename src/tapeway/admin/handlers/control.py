@@ -24,7 +24,7 @@ from tapeway.admin.models.control import (
 from tapeway.admin.models.schema import Nothing
 from tapeway.admin.operation import OperationCall
 from tapeway.core.text import escape_surrogates
-from tapeway.engine.report import CassetteReport, ReportedRecording, junit_report, text_report
+from tapeway.engine.report import CassetteReport, RecordingSummary, junit_report, text_report
 
 
 async def get_mode(context: HandlerContext, call: OperationCall[ModeQuery, Nothing]) -> ModeInForce:
@@ -100,10 +100,10 @@ def reported_cassette(found: CassetteReport) -> ReportedCassette:
     )
 
 
-def _unused(item: ReportedRecording) -> Unused:
+def _unused(item: RecordingSummary) -> Unused:
     path = escape_surrogates(item.path)
     return Unused(index=item.index, method=item.method, path=path, mark=item.fingerprint or None)
 
 
-def _recorded(item: ReportedRecording) -> Recorded:
+def _recorded(item: RecordingSummary) -> Recorded:
     return Recorded(index=item.index, method=item.method, path=escape_surrogates(item.path))
