@@ -120,7 +120,7 @@ async def test_what_a_cassette_is_ejected_with_waits_for_their_calls(
         )
         assert await crew.asked.get() == "there"
         assert not ejecting.done()
-        assert open_world.broker.is_in("there")
+        assert open_world.broker.is_loaded("there")
         crew.ended.set()
     await open_world.ask()
     await open_world.done("POST", "/api/v1/eject", {})

@@ -1,6 +1,6 @@
-"""Where a request meets the cassettes: what is done with it is decided here, and steered.
+"""The broker: decides what is done with each request, and steers modes, takes and cassettes.
 
-A request is decided on in the mode in force when it came. What no recording answers, the recorder
+A request is decided on in the mode in force when it arrived. Where no recording answers, the recorder
 asks the live service.
 """
 
@@ -36,7 +36,8 @@ from tapeway.ports import CassetteStore, LiveResponder
 class Broker:
     """Routes each request to a recording or to the live service. Use it as a context manager.
 
-    `recorder` performs what `decide` leaves to be asked; `editor` changes cassettes meanwhile.
+    `recorder` performs each `Ask` that `decide` returns; `editor` changes cassettes while they are
+    served; `journal` takes note of each request.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Broker:
         rules: Rules = NO_RULES,
         journal: RequestJournal | None = None,
     ) -> None:
-        """`known` are secrets of the process; without a `journal`, requests are only counted."""
+        """`known` are the process's own secrets. Without a `journal`, requests are only counted."""
         self.store = store
         self.routes = routes
         self.journal = RequestJournal(0) if journal is None else journal
@@ -132,13 +133,13 @@ class Broker:
         cassette = None if memory is None else memory.loaded.get(name)
         if memory is None or cassette is None or incoming.request.file is not None:
             return await self.cassettes.decide(name, incoming, mode)
-        # What most requests are: one for a cassette in memory is decided on without waiting.
+        # Most requests: a cassette in memory is decided on without waiting.
         plan = self._planner.plan(cassette, incoming, mode)
         if isinstance(plan, Replay):
             return plan
         return await memory.reconsider(cassette, incoming, mode, plan)
 
-    # Steering: those instances that have not applied it in time are named.
+    # Steering. What is returned are the instances that have not applied the change in time.
 
     @property
     def mode(self) -> Mode:
@@ -152,7 +153,7 @@ class Broker:
 
     @property
     def takes(self) -> int:
-        """Takes ever started."""
+        """How many takes were ever started."""
         return self.cassettes.control.takes
 
     def mode_of(self, name: str) -> Mode:
@@ -160,16 +161,16 @@ class Broker:
         return self.cassettes.control.mode_of(name)
 
     async def set_mode(self, mode: Mode, cassette: str | None = None) -> Sequence[str]:
-        """Put a mode in force for all cassettes without one of their own, or for one alone.
+        """Set the mode of all cassettes without one of their own, or of one cassette.
 
-        Requests that came earlier are served to their end in the mode they came in.
+        Requests that arrived earlier are served to their end in the old mode.
         """
         return await self.cassettes.steer(lambda now: with_mode(now, mode, cassette))
 
     async def insert(self, name: str, mode: Mode | None = None) -> Sequence[str]:
         """Make a cassette the active one, in a new take. Raises StoreError if it cannot be read."""
         if self._memory is not None:
-            # In the mode to come, so that what is to be recorded on is claimed now or not inserted.
+            # In the new mode: a cassette that will be recorded to is claimed now, or not inserted.
             await self._memory.load(name, mode or self.mode_of(name))
         else:
             await self.cassettes.prepare(name)
@@ -180,57 +181,57 @@ class Broker:
         return await self.cassettes.steer(lambda now: with_take(now, cassette))
 
     async def eject(self, name: str | None = None, *, prune: bool = False) -> CassetteReport:
-        """Wait for its recordings in flight, write its final form, forget it, and report.
+        """Wait for recordings in flight, write the final form, unload the cassette, and report.
 
-        Requests that come meanwhile wait and load it anew. Raises AdminError (409) when it is not
-        in, StoreError when it cannot be written; what was recorded is then still in the journal.
+        Requests that arrive meanwhile wait, and load it anew. Raises AdminError (409) when it is not
+        loaded, StoreError when it cannot be written; the recordings are then still in its journal.
         """
         return await self.cassettes.eject(name or self.active, prune=prune)
 
     async def add_rules(self, name: str, rules: Rules) -> Rules:
-        """Put further rules in force for a cassette, at once and for good, and tell all that are.
+        """Add rules to a cassette, at once and permanently; returns all that are in force.
 
-        Requests that come meanwhile wait. Raises StoreError; then nothing has changed.
+        Requests that arrive meanwhile wait. Raises StoreError; then nothing has changed.
         """
         return await self.cassettes.add_rules(name, rules)
 
     async def prepare(self, name: str | None = None) -> None:
-        """Have the named or else the active cassette in. Raises StoreError."""
+        """Load a cassette, by default the active one. Raises StoreError."""
         await self.cassettes.prepare(name or self.active)
 
     async def reports(self) -> list[CassetteReport]:
-        """A report for every cassette that is in."""
+        """A report for every loaded cassette."""
         return await self.cassettes.reports()
 
     async def loaded(self) -> list[CassetteCounts]:
-        """The cassettes that are in."""
+        """The loaded cassettes."""
         return await self.cassettes.counts()
 
-    def is_in(self, name: str) -> bool:
-        """Whether a cassette is in: asked for something, or inserted, and not ejected since."""
+    def is_loaded(self, name: str) -> bool:
+        """Whether a cassette is loaded: requested or inserted, and not ejected since."""
         return name in self.journal.tallies
 
     def cassette(self, name: str | None = None) -> CassetteIndex | None:
-        """The named or else the active cassette, if it is in memory."""
+        """A cassette in memory, by default the active one; None where it is not in memory."""
         return self.cassettes.get(name or self.active)
 
     async def read(self, name: str) -> StoredCassette | None:
-        """What a cassette holds, without bringing it in. Raises StoreError."""
+        """What a cassette holds, without loading it. Raises StoreError."""
         return await self.cassettes.read(name)
 
     async def interaction(self, name: str, index: int) -> AnyInteraction | None:
-        """One interaction of a cassette, without bringing that in. Raises StoreError."""
+        """One interaction of a cassette, without loading it. Raises StoreError."""
         return await self.cassettes.interaction(name, index)
 
     # Stopping.
 
     @property
     def in_flight(self) -> int:
-        """Live calls under way that will be recorded."""
+        """How many live calls under way will be recorded."""
         return len(self._calls)
 
-    async def quiet(self, name: str) -> None:
-        """Return when no live call under way records on this cassette."""
+    async def wait_for_calls(self, name: str) -> None:
+        """Wait until no live call records to this cassette."""
         await self._calls.ended(name)
 
     @property
@@ -238,9 +239,9 @@ class Broker:
         return self._calls.draining
 
     def drain(self) -> None:
-        """Start no more live calls; those under way go on."""
+        """Start no more live calls; those under way continue."""
         self._calls.drain()
 
     def cancel(self) -> None:
-        """Break off the live calls under way; those who wait for them get Draining."""
+        """Cancel the live calls under way; whoever waits for one gets Draining."""
         self._calls.cancel()

@@ -163,5 +163,5 @@ def _status(worker: _Worker) -> Value:
 async def _wait_for_recordings(
     worker: _Worker, channel: Channel, question: int, cassette: str
 ) -> None:
-    await worker.broker.quiet(cassette)
+    await worker.broker.wait_for_calls(cassette)
     channel.send(("answer", question, None))

@@ -422,4 +422,4 @@ async def test_what_is_used_besides_is_not_let_go(open_world: World) -> None:
     released = await open_world.done("POST", f"{CASSETTE}/release")
 
     assert released["released"] is False
-    assert open_world.broker.is_in("one")
+    assert open_world.broker.is_loaded("one")

@@ -198,7 +198,7 @@ async def test_what_the_far_side_serves_itself_stays_in() -> None:
         await far.broker.insert("x")
         async with opened(far.store()) as store:
             await store.append("x", CassetteHead("then", "mine"), recording(0))
-        assert far.broker.is_in("x")
+        assert far.broker.is_loaded("x")
         assert [each.interactions for each in await far.broker.loaded()] == [1]
 
 

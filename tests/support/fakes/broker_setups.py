@@ -102,7 +102,7 @@ class Site:
 
     async def add_rules(self, turn: int, name: str, rules: Rules) -> Said:
         """Only for a cassette that is in and holds something: others differ in what they refuse."""
-        if not (any(each.is_in(name) for each in self.brokers) and await self._held(name)):
+        if not (any(each.is_loaded(name) for each in self.brokers) and await self._held(name)):
             return ("nothing there",)
         both = await self._broker(turn).add_rules(name, rules)
         # What the take had used up is known to a cassette in memory alone.
@@ -112,7 +112,7 @@ class Site:
     async def eject(self, _: int, name: str, *, prune: bool) -> Said:
         """Its report, from one that has it in."""
         held = await self._held(name)
-        broker = next((each for each in self.brokers if each.is_in(name)), self.brokers[0])
+        broker = next((each for each in self.brokers if each.is_loaded(name)), self.brokers[0])
         try:
             report = await broker.eject(name, prune=prune)
         except TapewayError as error:
@@ -171,7 +171,7 @@ class Site:
     async def _let_go(self, name: str) -> None:
         """Each of several knows for itself what is in."""
         for broker in self.brokers:
-            if broker.is_in(name):
+            if broker.is_loaded(name):
                 await broker.eject(name)
 
     async def _missed(self, broker: Broker, name: str, miss: Miss) -> Said:

@@ -77,7 +77,7 @@ async def put_head(context: HandlerContext, call: OperationCall[ChangeQuery, Hea
 
 async def check_exists(context: HandlerContext, name: str) -> None:
     """Raise AdminError (404) if the cassette is neither loaded nor stored."""
-    if not context.broker.is_in(name) and await context.broker.store.stat(name) is None:
+    if not context.broker.is_loaded(name) and await context.broker.store.stat(name) is None:
         raise no_cassette(name)
 
 

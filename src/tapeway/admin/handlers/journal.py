@@ -73,7 +73,7 @@ async def accept(context: HandlerContext, call: OperationCall[Nothing, Acceptanc
     entry = _entry(context, call.request.match_info["id"])
     added = _suggested_rule(entry) if call.body.rule is None else _given_rule(call.body.rule)
     name = entry.cassette
-    if not context.broker.is_in(name):
+    if not context.broker.is_loaded(name):
         raise AdminError(
             f"cassette '{name}' is not loaded: insert it or send a request to it, then accept again",
             status=409,
