@@ -31,7 +31,7 @@ test: .venv/ready-to-test .venv-litellm/ready-to-test ## Run the whole test suit
 	@$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 .PHONY: coverage
-coverage: .venv/ready-to-test .venv-litellm/ready-to-test ## Run it and say which branches no test takes
+coverage: .venv/ready-to-test .venv-litellm/ready-to-test ## Run the test suite and show which branches no test takes
 	@$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term-missing $(ARGS)
 
 .PHONY: lint
@@ -41,7 +41,7 @@ lint: .venv/ready-to-test ## Check style, format and types
 	@$(BIN)/mypy
 
 .PHONY: format
-format: .venv/ready-to-test ## Mend what style and format checks can mend
+format: .venv/ready-to-test ## Fix what style and format checks can fix
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 

@@ -287,6 +287,7 @@ SETUPS: Mapping[tuple[str, str | None], Setup] = {
         by_line=True,
         after=_admin_api,
     ),
+    ("docs/architecture.md", ""): Setup(folder=ROOT),
     ("docs/cassettes.md", ""): Setup(before=_recorded_twice),
     ("docs/cassettes.md", "Pruning"): Setup(
         before=_run_uses_two_of_five,
