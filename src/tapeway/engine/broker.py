@@ -22,7 +22,7 @@ from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, NewHead
 from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner
-from tapeway.engine.editing.editor import Editor
+from tapeway.engine.editing.memory_editor import MemoryEditor
 from tapeway.engine.editing.shared_editor import SharedEditor
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.memory_cassettes import MemoryCassettes
@@ -77,7 +77,7 @@ class Broker:
         control = Control(mode, cassette, takes=1, since=1)
         values = KnownValues(known)
         self.cassettes: MemoryCassettes | SharedCassettes
-        self.editor: Editor | SharedEditor
+        self.editor: MemoryEditor | SharedEditor
         self._memory: MemoryCassettes | None = None
         if (shared := store.capabilities.shared) is not None:
             cassettes = SharedCassettes(shared, control, context)
@@ -85,7 +85,7 @@ class Broker:
             self.editor = SharedEditor(shared, values, new_head, cassettes.announce)
         else:
             self.cassettes = self._memory = MemoryCassettes(store, control, context)
-            self.editor = Editor(self._memory, store, values, routes)
+            self.editor = MemoryEditor(self._memory, store, values, routes)
         self.recorder = Recorder(
             self.cassettes, self._calls, responder, store, policy, self.redaction
         )

@@ -13,7 +13,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tapeway.core.model.interaction import AnyInteraction
@@ -134,12 +133,7 @@ class TapewayCassetteStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _new(self, given: Sequence[Interaction]) -> list[Interaction]:

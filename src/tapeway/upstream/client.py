@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from ssl import SSLContext
-from types import SimpleNamespace, TracebackType
+from types import SimpleNamespace
 from typing import Any, Self, cast
 from urllib.parse import unquote, urlsplit
 from weakref import WeakSet
@@ -93,12 +93,7 @@ class UpstreamClient:
         self._session = session
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
             await self._session.close()
 

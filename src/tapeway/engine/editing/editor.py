@@ -1,39 +1,23 @@
-"""Appends to cassettes, edits, replaces and removes them while they are served.
-
-Every change is durable when it is answered, and the cassette in memory agrees with the store.
-"""
+"""What editing has in common for every store: receipts, screening for secrets, large bodies."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
+from typing import Generic, TypeVar
 
-from tapeway.body_files import body_pieces, check_body_file
-from tapeway.core.cassette import cursors
-from tapeway.core.cassette.cursors import Take
-from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.http.routing import RouteTable, assign_routes
-from tapeway.core.matching import rules
-from tapeway.core.matching.key import request_key
-from tapeway.core.model.cassette import CassetteHead, Outline, Recording, StoredCassette
-from tapeway.core.model.control import Control
-from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, large_bodies
+from tapeway.body_files import body_pieces
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import AnyInteraction, large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.editing.changes import (
-    ANY,
     Addition,
     Appended,
-    CassetteContents,
-    Changed,
-    Condition,
     Extended,
     IdempotencyReceipts,
     Receipt,
-    digest_of,
 )
 from tapeway.engine.editing.large_bodies import (
     UploadedBodies,
@@ -41,164 +25,49 @@ from tapeway.engine.editing.large_bodies import (
     moved_to_files,
     with_stored_bodies,
 )
-from tapeway.engine.editing.lookup import (
-    after_index,
-    find_superseded,
-    identical_at,
-    no_cassette,
-    position_of,
-    sources_of,
-)
-from tapeway.engine.editing.screening import Secrets, screen
+from tapeway.engine.editing.screening import ScreenedItems, Secrets, screen
 from tapeway.errors import StoreError
 from tapeway.formats.native import document
 from tapeway.ports import CassetteStore
 
-T = TypeVar("T")
-Work = Callable[[CassetteIndex], Awaitable[T]]
-Change = Callable[[CassetteIndex | None], Awaitable[tuple[T, CassetteIndex | None]]]
+Store = TypeVar("Store", bound=CassetteStore)
 
 
-class CassetteAccess(Protocol):
-    """The loaded cassettes, as far as editing needs them."""
+@dataclass(frozen=True, slots=True)
+class AppendCall:
+    """A call that appends interactions, and how far it has come."""
 
-    control: Control
-    """Mode, active cassette and takes in force."""
+    additions: Sequence[Addition]
+    head: CassetteHead | None
+    """The metadata of a cassette that this call creates."""
+    secrets: Secrets
+    receipt: Receipt
+    with_key: bool
+    """Whether it has an idempotency key."""
+    again: bool
+    """Whether the client says that it repeats the call."""
 
-    def get(self, name: str) -> CassetteIndex | None:
-        """A loaded cassette, None where it is not loaded."""
+    def missing(
+        self, items: Sequence[AnyInteraction]
+    ) -> Iterator[tuple[int, Addition, AnyInteraction]]:
+        """The additions that are not stored yet: number, addition, and the item to be stored."""
+        for number, (addition, item) in enumerate(zip(self.additions, items, strict=True)):
+            if number not in self.receipt.appended:
+                yield number, addition, item
 
-    async def while_claimed(self, name: str, work: Work[T]) -> T:
-        """Do something to a cassette that is loaded and claimed for writing.
-
-        It is served and recorded to meanwhile, but not unloaded.
-        """
-
-    async def change(self, name: str, work: Change[T]) -> T:
-        """Do something to a cassette, loaded or not, that nobody uses meanwhile.
-
-        It goes on as the one that is returned; None unloads it, and its next request loads it.
-        """
-
-    async def as_stored(self, name: str) -> StoredCassette | None:
-        """What the store holds of a cassette, in the store's order, without loading it."""
-
-    async def eject(self, name: str, *, prune: bool) -> object:
-        """Write the final form of a loaded cassette, and unload it."""
-
-
-class Numbering:
-    """Chooses the index of an appended interaction that comes with one.
-
-    A tapeway that records here from afar numbers its recordings itself, and they may arrive in
-    another order: an index that was skipped can still be taken.
-    """
-
-    def __init__(self) -> None:
-        self._gaps: WeakKeyDictionary[CassetteIndex, list[range]] = WeakKeyDictionary()
-
-    def index(self, cassette: CassetteIndex, wanted: int | None) -> int:
-        """The wanted index if it was never used, otherwise a new one."""
-        if wanted is not None and self._take(cassette, wanted):
-            return wanted
-        following = cassette.reserve()
-        if wanted is None or wanted <= following:
-            return following
-        self._gaps.setdefault(cassette, []).append(range(following, wanted))
-        cassette.set_next_index(wanted + 1)
-        return wanted
-
-    def _take(self, cassette: CassetteIndex, wanted: int) -> bool:
-        gaps = self._gaps.get(cassette, [])
-        for place, gap in enumerate(gaps):
-            if wanted in gap:
-                rest = range(gap.start, wanted), range(wanted + 1, gap.stop)
-                gaps[place : place + 1] = [each for each in rest if each]
-                return True
-        return False
+    def stored(self, number: int, item: AnyInteraction) -> None:
+        """Note that an addition is durable."""
+        self.receipt.appended[number] = Appended(item.index, document.interaction_digest(item))
 
 
-class Editor:
-    """Changes cassettes of a store that one process uses at a time."""
+class Editor(ABC, Generic[Store]):
+    """The steps that every editor takes; a subclass says what is peculiar to its kind of store."""
 
-    def __init__(
-        self,
-        cassettes: CassetteAccess,
-        store: CassetteStore,
-        known: KnownValues,
-        routes: RouteTable,
-    ) -> None:
-        self._cassettes = cassettes
+    def __init__(self, store: Store, known: KnownValues) -> None:
         self._store = store
         self._known = known
-        self._routes = routes
         self._receipts = IdempotencyReceipts()
         self._bodies = UploadedBodies()
-        self._seen = UploadedBodies()
-        self._numbering = Numbering()
-        self._loaded_for_editing: WeakSet[CassetteIndex] = WeakSet()
-        self._heads: WeakKeyDictionary[CassetteIndex, CassetteHead] = WeakKeyDictionary()
-
-    async def stored(self, name: str) -> StoredCassette | None:
-        """A cassette as stored now, or None where there is none."""
-        return await self._cassettes.as_stored(name)
-
-    async def outline(self, name: str) -> Outline | None:
-        """A cassette's metadata, its number of interactions, and their routes and upstreams.
-
-        Costs the same however many there are while somebody appends to it from elsewhere.
-        """
-        cassette = self._cassettes.get(name)
-        if cassette is not None and (head := self._heads.get(cassette)) is not None:
-            held: Sequence[AnyInteraction] = cassette.snapshot()
-        elif (stored := await self.stored(name)) is None:
-            return None
-        else:
-            head, held = stored.head, stored.interactions
-            if cassette is not None and cassette in self._loaded_for_editing:
-                # It is claimed, so that what is in memory says the same as the store.
-                self._heads[cassette] = head
-        return Outline(head, len(held), sources_of(held))
-
-    async def walk(self, name: str, after: int | None = None) -> CassetteContents | None:
-        """Its metadata and interactions, those after an index or all, to be iterated once.
-
-        Raises CassetteEdited where that one is gone.
-        """
-        if (stored := await self.stored(name)) is None:
-            return None
-        self._seen.forget(name)
-        for file in by_digest(stored.interactions).values():
-            self._seen.add(name, file)
-        items = stored.interactions
-        return CassetteContents(
-            stored.head, _each(items if after is None else after_index(name, items, after))
-        )
-
-    async def body(self, name: str, digest: str) -> BodyFile | None:
-        """A large body of a cassette, or None where it has none such."""
-        if (file := self._seen.of(name).get(digest)) is not None:
-            try:
-                await asyncio.to_thread(check_body_file, file)
-            except StoreError:
-                pass
-            else:
-                return file
-        await self.walk(name)
-        return self._seen.of(name).get(digest)
-
-    async def claim(self, name: str) -> None:
-        """Load a cassette for appending. Raises StoreError, CassetteLocked."""
-        await self._cassettes.while_claimed(name, self._claimed)
-
-    async def release(self, name: str) -> bool:
-        """Write a cassette's final form and unload it, unless it is served or recorded to here too."""
-        cassette = self._cassettes.get(name)
-        if cassette is None or cassette not in self._loaded_for_editing or _is_used(cassette):
-            return False
-        self._bodies.forget(name)
-        await self._cassettes.eject(name, prune=False)
-        return True
 
     async def append(
         self,
@@ -214,271 +83,98 @@ class Editor:
         """Add interactions, durable on return; with a key, once however often it is asked.
 
         `head` is the metadata of a cassette that this call creates, `sent` the digest of the call's
-        body. Nothing is kept where an AdminError is raised; where a StoreError is, asking
-        again with the same key goes on from there.
+        body; `again` says that the call is repeated, perhaps to another process than before.
+        Nothing is kept where an AdminError is raised; where a StoreError is, asking again with the
+        same key goes on from there.
         """
         receipt = self._receipts.of(name, key, sent)
         async with receipt.lock:
             if len(receipt.appended) < len(additions):
-                work = partial(
-                    self._append, additions, head, receipt, secrets, repeated=key is not None
-                )
-                await self._cassettes.while_claimed(name, work)
+                call = AppendCall(additions, head, secrets, receipt, key is not None, again)
+                await self._append(name, call)
             return Extended(
                 receipt.head, tuple([receipt.appended[number] for number in range(len(additions))])
             )
 
-    async def put(
+    @abstractmethod
+    async def _append(self, name: str, call: AppendCall) -> None:
+        """Append what is missing, and fill in the receipt."""
+
+    @abstractmethod
+    async def _find_bodies(self, name: str, digests: Set[str]) -> Mapping[str, BodyFile]:
+        """The large bodies with these digests that the cassette's interactions have."""
+
+    async def _prepare_append(
+        self, name: str, head: CassetteHead, call: AppendCall
+    ) -> tuple[AnyInteraction, ...]:
+        """The items as they may be stored. `head` is the cassette's metadata."""
+        call.receipt.head = document.head_digest(head)
+        given = [each.item for each in call.additions]
+        found = await self._prepare(name, head, given, call.secrets, move=call.secrets != "keep")
+        return found.items
+
+    async def _save(
         self,
         name: str,
         cassette: StoredCassette,
-        condition: Condition = ANY,
-        secrets: Secrets = "refuse",
-        *,
-        as_sent: bool = False,
-    ) -> Changed:
-        """Replace a whole cassette. A loaded one is unloaded; its next request loads it anew.
-
-        Large bodies go where the store keeps such, unless it is kept `as_sent`.
-        """
-
-        async def work(loaded: CassetteIndex | None) -> tuple[Changed, None]:
-            before = None
-            if condition.given:
-                before = await self._store.load(name, writable=True)
-                condition.check(await digest_of(before))
-            items = await self._with_stored_bodies(name, cassette.interactions, before)
-            found = await asyncio.to_thread(
-                partial(screen, cassette.head, items, self._known, secrets, meta=True)
-            )
-            kept = found.items if as_sent else await moved_to_files(self._store, name, found.items)
-            after = StoredCassette(found.head, kept)
-            await self._store.save(name, after)
-            await self._store.release(name)
-            self._bodies.forget(name)
-            return Changed(await digest_of(after) or "", found.replaced), None
-
-        return await self._cassettes.change(name, partial(self._released_on_error, name, work))
-
-    async def replace_head(
-        self, name: str, head: CassetteHead, secrets: Secrets = "refuse"
-    ) -> Changed:
-        """Replace a cassette's metadata; a loaded cassette is unloaded. Raises AdminError (404)."""
-
-        async def work(loaded: CassetteIndex | None) -> tuple[Changed, None]:
-            before = await self._store.load(name, writable=True)
-            if before is None:
-                raise no_cassette(name)
-            found = await asyncio.to_thread(
-                partial(screen, head, (), self._known, secrets, meta=True)
-            )
-            await self._store.save(name, replace(before, head=found.head))
-            await self._store.release(name)
-            return Changed(document.head_digest(found.head), found.replaced), None
-
-        return await self._cassettes.change(name, partial(self._released_on_error, name, work))
-
-    async def remove(self, name: str, condition: Condition = ANY) -> None:
-        """Delete a cassette. Raises AdminError (404), CassetteLocked."""
-
-        async def work(loaded: CassetteIndex | None) -> tuple[None, None]:
-            if condition.given:
-                condition.check(await digest_of(await self._store.load(name, writable=True)))
-            if not await self._store.remove(name) and loaded is None:
-                raise no_cassette(name)
-            self._bodies.forget(name)
-            self._receipts.forget(name)
-            return None, None
-
-        await self._cassettes.change(name, partial(self._released_on_error, name, work))
-
-    async def edit(
-        self,
-        name: str,
-        index: int,
-        changed: AnyInteraction | None,
-        condition: Condition = ANY,
-        secrets: Secrets = "refuse",
-    ) -> Appended | None:
-        """Put another interaction in the place of one, or remove it; tells where it is now.
-
-        The cassette is written anew, and its interactions numbered by their position. The condition
-        is about this one interaction. Raises AdminError (404, 412).
-        """
-
-        async def work(
-            loaded: CassetteIndex | None,
-        ) -> tuple[Appended | None, CassetteIndex | None]:
-            before = await self._store.load(name, writable=True)
-            if before is None:
-                raise no_cassette(name)
-            place = position_of(name, before.interactions, index)
-            condition.check(document.interaction_digest(before.interactions[place]))
-            replacement: tuple[AnyInteraction, ...] = ()
-            if changed is not None:
-                (item,) = await self._with_stored_bodies(name, [changed], before)
-                found = await asyncio.to_thread(
-                    partial(screen, before.head, [item], self._known, secrets, meta=False)
-                )
-                replacement = await moved_to_files(self._store, name, found.items)
-            kept: tuple[AnyInteraction, ...] = (
-                *before.interactions[:place],
-                *replacement,
-                *before.interactions[place + 1 :],
-            )
-            await self._store.save(name, replace(before, interactions=kept))
-            appended_at = None
-            if replacement:
-                appended_at = Appended(place, document.interaction_digest(replacement[0]))
-            if loaded is None:
-                await self._store.release(name)
-                return appended_at, None
-            return appended_at, self._rebuilt(loaded, before, kept, place, removed=not replacement)
-
-        return await self._cassettes.change(name, partial(self._released_on_error, name, work))
-
-    async def keep(self, name: str, file: BodyFile) -> None:
-        """Store a large body that an interaction to come refers to; durable on return.
-
-        Its digest is checked while it is written. Raises StoreError.
-        """
-
-        async def work(cassette: CassetteIndex) -> None:
-            if (keeper := self._store.capabilities.bodies) is None:
-                raise StoreError(f"the store {self._store.url} takes no large bodies")
-            self._bodies.add(name, await keeper.keep(name, body_pieces(file)))
-
-        await self.claim(name)
-        await self._cassettes.while_claimed(name, work)
-
-    async def _claimed(self, cassette: CassetteIndex) -> None:
-        if not _is_used(cassette) and cassette.name != self._cassettes.control.active:
-            self._loaded_for_editing.add(cassette)
-
-    async def _append(
-        self,
-        additions: Sequence[Addition],
-        head: CassetteHead | None,
-        receipt: Receipt,
         secrets: Secrets,
-        cassette: CassetteIndex,
+        before: Sequence[AnyInteraction] = (),
         *,
-        repeated: bool,
-    ) -> None:
-        await self._claimed(cassette)
-        await self._begin(cassette, head)
-        receipt.head = document.head_digest(cassette.head)
-        given = [each.item for each in additions]
-        items = await self._with_stored_bodies(cassette.name, given, None)
-        found = await asyncio.to_thread(
-            partial(screen, cassette.head, items, self._known, secrets, meta=False)
+        as_sent: bool,
+    ) -> tuple[StoredCassette, int]:
+        """Replace a whole cassette: what was stored, and how many secrets were replaced in it."""
+        found = await self._prepare(
+            name,
+            cassette.head,
+            cassette.interactions,
+            secrets,
+            before,
+            meta=True,
+            move=not as_sent,
         )
-        steps: list[tuple[int, Recording]] = []
-        kept = found.items
-        if secrets != "keep":
-            kept = await moved_to_files(self._store, cassette.name, found.items)
-        for number, (each, item) in enumerate(zip(additions, kept, strict=True)):
-            if number in receipt.appended:
-                continue
-            if repeated and (held := identical_at(cassette, each.index, item)) is not None:
-                # It came before the process was started anew.
-                receipt.appended[number] = held
-                continue
-            index = self._numbering.index(cassette, each.index)
-            superseded = await find_superseded(cassette, each.supersedes)
-            steps.append((number, Recording(replace(item, index=index), superseded)))
-        appended = await asyncio.gather(
-            *[self._record(cassette, step, receipt, number) for number, step in steps],
-            return_exceptions=True,
-        )
-        for failed in appended:
-            if failed is not None:
-                raise failed
+        after = StoredCassette(found.head, found.items)
+        await self._store.save(name, after)
+        await self._store.release(name)
+        self._bodies.forget(name)
+        return after, found.replaced
 
-    async def _record(
-        self, cassette: CassetteIndex, recording: Recording, receipt: Receipt, number: int
-    ) -> None:
-        await self._store.append(cassette.name, cassette.head, recording)
-        item = recording.interaction
-        receipt.appended[number] = Appended(item.index, document.interaction_digest(item))
-        if isinstance(item, ForeignInteraction):
-            cassette.add_foreign(item, recording.supersedes)
-            return
-        alone = StoredCassette(cassette.head, (item,))
-        (adopted,) = assign_routes(alone, self._routes).interactions
-        recording = replace(recording, interaction=adopted)
-        # As if it had been there before: it was not replayed in this take.
-        key = request_key(recording.exchange.request, cassette.rules)
-        cassette.add(recording, key, Take(0))
-
-    async def _begin(self, cassette: CassetteIndex, head: CassetteHead | None) -> None:
-        """Give a cassette that has no interactions yet the metadata that came with the first ones."""
-        if head is None or len(cassette) or await self._store.stat(cassette.name) is not None:
-            return
-        meta = rules.meta_with_rules(
-            head.meta, rules.merged_rules(rules.rules_of_meta(head.meta), cassette.rules)
-        )
-        cassette.head = replace(head, meta=meta if cassette.rules != rules.NO_RULES else head.meta)
-        cassette.rules = rules.rules_of_meta(cassette.head.meta)
-        cassette.repeats = cursors.repeats_of_meta(cassette.head.meta)
-
-    async def _with_stored_bodies(
+    async def _prepare(
         self,
         name: str,
+        head: CassetteHead,
         items: Sequence[AnyInteraction],
-        before: StoredCassette | None,
-    ) -> list[AnyInteraction]:
-        if not any(map(large_bodies, items)):
-            return list(items)
-        found: Mapping[str, BodyFile] = self._bodies.of(name)
-        missing = {file.digest for item in items for file in large_bodies(item)} - found.keys()
-        if missing:
-            if before is None:
-                before = await self._store.load(name, writable=True)
-            found = {**by_digest(before.interactions if before else ()), **found}
-        return [with_stored_bodies(item, found) for item in items]
-
-    def _rebuilt(
-        self,
-        loaded: CassetteIndex,
-        before: StoredCassette,
-        kept: Sequence[AnyInteraction],
-        place: int,
+        secrets: Secrets,
+        before: Sequence[AnyInteraction] = (),
         *,
-        removed: bool,
-    ) -> CassetteIndex:
-        """The cassette as saved: numbered by position, with the cursors of its take."""
-        moved = {
-            each.index: at - (removed and at > place)
-            for at, each in enumerate(before.interactions)
-            if not (removed and at == place)
-        }
-        items = tuple([replace(each, index=at) for at, each in enumerate(kept)])
-        stored = assign_routes(StoredCassette(loaded.head, items), self._routes)
-        rebuilt = CassetteIndex(loaded.name, stored, take=loaded.take.number)
-        rebuilt.set_takes({at: loaded.take_of(index) for index, at in moved.items()})
-        rebuilt.take.touched = {moved[each] for each in loaded.take.touched if each in moved}
-        # What was used up stays so, as when rules change.
-        rebuilt.apply_rules(rules.NO_RULES)
-        return rebuilt
+        meta: bool = False,
+        move: bool = True,
+    ) -> ScreenedItems:
+        """What may be stored: with large bodies found, without secrets.
 
-    async def _released_on_error(
-        self, name: str, work: Change[T], loaded: CassetteIndex | None
-    ) -> tuple[T, CassetteIndex | None]:
-        try:
-            return await work(loaded)
-        except BaseException:
-            if loaded is None:
-                # It was claimed for this change alone.
-                with suppress(StoreError):
-                    await self._store.release(name)
-            raise
+        Large bodies are looked for among those uploaded and those of `before`. `meta` says whether
+        the metadata is stored too, `move` whether the store is to hold large bodies apart.
+        """
+        if any(map(large_bodies, items)):
+            found = {**self._bodies.of(name), **by_digest(before)}
+            if missing := by_digest(items).keys() - found.keys():
+                found |= await self._find_bodies(name, missing)
+            items = [with_stored_bodies(item, found) for item in items]
+        screened = await asyncio.to_thread(
+            partial(screen, head, items, self._known, secrets, meta=meta)
+        )
+        if not move:
+            return screened
+        moved = await moved_to_files(self._store, name, screened.items)
+        return replace(screened, items=moved)
+
+    async def _keep_body(self, name: str, file: BodyFile) -> None:
+        if (keeper := self._store.capabilities.bodies) is None:
+            raise StoreError(f"the store {self._store.url} takes no large bodies")
+        self._bodies.add(name, await keeper.keep(name, body_pieces(file)))
 
 
-def _is_used(cassette: CassetteIndex) -> bool:
-    return bool(cassette.take.touched or cassette.take.cursors)
-
-
-async def _each(items: Sequence[AnyInteraction]) -> AsyncGenerator[AnyInteraction]:
-    for item in items:
-        yield item
+async def finish_all(appends: Sequence[Coroutine[None, None, None]]) -> None:
+    """Run appends together, all to their end; then the first error is raised."""
+    for failed in await asyncio.gather(*appends, return_exceptions=True):
+        if failed is not None:
+            raise failed

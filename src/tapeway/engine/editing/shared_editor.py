@@ -1,37 +1,30 @@
 """Edits cassettes of a store that many processes use: each change is one step of the store."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import replace
-from functools import partial
 
-from tapeway.body_files import body_pieces
 from tapeway.core.model.cassette import CassetteHead, Outline, Recording, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.editing.changes import (
     ANY,
-    Addition,
     Appended,
     CassetteContents,
     Changed,
     Condition,
-    Extended,
-    IdempotencyReceipts,
-    Receipt,
     Reference,
+    digest_of,
 )
-from tapeway.engine.editing.large_bodies import UploadedBodies, moved_to_files, with_stored_bodies
+from tapeway.engine.editing.editor import AppendCall, Editor, finish_all
 from tapeway.engine.editing.lookup import find_identical, no_cassette, no_interaction
-from tapeway.engine.editing.screening import Secrets, screen
-from tapeway.errors import StoreError
+from tapeway.engine.editing.screening import Secrets
 from tapeway.formats.native import document
 from tapeway.paging import pages_after
 from tapeway.ports import SharedStore
 
 
-class SharedEditor:
+class SharedEditor(Editor[SharedStore]):
     """Edits cassettes of a shared store; `changed` has all instances read the metadata anew."""
 
     def __init__(
@@ -41,12 +34,9 @@ class SharedEditor:
         new_head: Callable[[], CassetteHead],
         changed: Callable[[], Awaitable[object]],
     ) -> None:
-        self._store = store
-        self._known = known
+        super().__init__(store, known)
         self._new_head = new_head
         self._changed = changed
-        self._receipts = IdempotencyReceipts()
-        self._bodies = UploadedBodies()
 
     async def stored(self, name: str) -> StoredCassette | None:
         """The whole cassette, or None where there is none."""
@@ -88,30 +78,6 @@ class SharedEditor:
         await self._store.release(name)
         return True
 
-    async def append(
-        self,
-        name: str,
-        additions: Sequence[Addition],
-        *,
-        head: CassetteHead | None = None,
-        key: str | None = None,
-        sent: str = "",
-        secrets: Secrets = "refuse",
-        again: bool = False,
-    ) -> Extended:
-        """Append interactions, durable on return; with a key, once while this process lives.
-
-        Where the call is repeated (`again`), perhaps after another process, identical interactions
-        are searched first.
-        """
-        receipt = self._receipts.of(name, key, sent)
-        async with receipt.lock:
-            if len(receipt.appended) < len(additions):
-                await self._append(name, additions, head, receipt, secrets, again=again)
-            return Extended(
-                receipt.head, tuple([receipt.appended[number] for number in range(len(additions))])
-            )
-
     async def put(
         self,
         name: str,
@@ -127,22 +93,9 @@ class SharedEditor:
         """
         if condition.given:
             condition.check(await self._digest(name))
-        items = await self._stored_body(name, cassette.interactions)
-        found = await asyncio.to_thread(
-            partial(screen, cassette.head, items, self._known, secrets, meta=True)
-        )
-        kept = found.items if as_sent else await moved_to_files(self._store, name, found.items)
-        after = StoredCassette(found.head, kept)
-        await self._store.save(name, after)
-        await self._store.release(name)
-        self._bodies.forget(name)
+        after, replaced = await self._save(name, cassette, secrets, as_sent=as_sent)
         await self._changed()
-        digests = await asyncio.to_thread(
-            lambda: [document.interaction_digest(each) for each in after.interactions]
-        )
-        return Changed(
-            document.cassette_digest(document.head_digest(after.head), digests), found.replaced
-        )
+        return Changed(await digest_of(after) or "", replaced)
 
     async def replace_head(
         self, name: str, head: CassetteHead, secrets: Secrets = "refuse"
@@ -150,7 +103,7 @@ class SharedEditor:
         """Replace a cassette's metadata for all instances. Raises AdminError (404)."""
         if await self._store.outline(name) is None:
             raise no_cassette(name)
-        found = await asyncio.to_thread(partial(screen, head, (), self._known, secrets, meta=True))
+        found = await self._prepare(name, head, (), secrets, meta=True)
         await self._store.replace_head(name, found.head)
         await self._changed()
         return Changed(document.head_digest(found.head), found.replaced)
@@ -183,12 +136,8 @@ class SharedEditor:
         condition.check(document.interaction_digest(before.item))
         replacement = None
         if changed is not None:
-            items = await self._stored_body(name, [changed], [before.item])
-            found = await asyncio.to_thread(
-                partial(screen, outline.head, items, self._known, secrets, meta=False)
-            )
-            (item,) = await moved_to_files(self._store, name, found.items)
-            replacement = replace(item, index=index)
+            found = await self._prepare(name, outline.head, [changed], secrets, [before.item])
+            replacement = replace(found.items[0], index=index)
         if not await self._store.edit(name, index, replacement):
             raise no_interaction(name, index)
         return (
@@ -199,67 +148,35 @@ class SharedEditor:
 
     async def keep(self, name: str, file: BodyFile) -> None:
         """Store a large body that an interaction to come refers to; durable on return."""
-        if (keeper := self._store.capabilities.bodies) is None:
-            raise StoreError(f"the store {self._store.url} takes no large bodies")
-        self._bodies.add(name, await keeper.keep(name, body_pieces(file)))
+        await self._keep_body(name, file)
 
-    async def _append(
-        self,
-        name: str,
-        additions: Sequence[Addition],
-        head: CassetteHead | None,
-        receipt: Receipt,
-        secrets: Secrets,
-        *,
-        again: bool,
-    ) -> None:
+    async def _append(self, name: str, call: AppendCall) -> None:
         outline = await self._store.outline(name)
-        metadata = outline.head if outline is not None else head or self._new_head()
-        receipt.head = document.head_digest(metadata)
-        items = await self._stored_body(name, [each.item for each in additions])
-        found = await asyncio.to_thread(
-            partial(screen, metadata, items, self._known, secrets, meta=False)
-        )
+        head = outline.head if outline is not None else call.head or self._new_head()
+        kept = await self._prepare_append(name, head, call)
+        if call.again and not call.receipt.appended:
+            call.receipt.appended |= await find_identical(self._store, name, head, kept)
         steps: list[tuple[int, Recording]] = []
-        kept = found.items
-        if secrets != "keep":
-            kept = await moved_to_files(self._store, name, found.items)
-        if again and not receipt.appended:
-            receipt.appended |= await find_identical(self._store, name, metadata, kept)
-        for number, (each, item) in enumerate(zip(additions, kept, strict=True)):
-            if number not in receipt.appended:
-                index = await self._store.reserve(name)
-                superseded = [at.index for at in each.supersedes if await self._holds(name, at)]
-                steps.append((number, Recording(replace(item, index=index), tuple(superseded))))
-        appended = await asyncio.gather(
-            *[self._record(name, metadata, step, receipt, number) for number, step in steps],
-            return_exceptions=True,
-        )
-        for failed in appended:
-            if failed is not None:
-                raise failed
+        for number, addition, item in call.missing(kept):
+            index = await self._store.reserve(name)
+            superseded = [at.index for at in addition.supersedes if await self._holds(name, at)]
+            recording = Recording(replace(item, index=index), tuple(superseded))
+            steps.append((number, recording))
+        await finish_all([self._record(name, head, call, *step) for step in steps])
 
     async def _record(
-        self, name: str, head: CassetteHead, step: Recording, receipt: Receipt, number: int
+        self, name: str, head: CassetteHead, call: AppendCall, number: int, recording: Recording
     ) -> None:
-        await self._store.append(name, head, step)
-        item = step.interaction
-        receipt.appended[number] = Appended(item.index, document.interaction_digest(item))
+        await self._store.append(name, head, recording)
+        call.stored(number, recording.interaction)
 
     async def _holds(self, name: str, wanted: Reference) -> bool:
         found = await self._store.get(name, wanted.index)
         return found is not None and document.interaction_digest(found.item) == wanted.sha256
 
-    async def _stored_body(
-        self, name: str, items: Sequence[AnyInteraction], before: Sequence[AnyInteraction] = ()
-    ) -> list[AnyInteraction]:
-        found = self._bodies.of(name)
-        found |= {file.digest: file for item in before for file in large_bodies(item)}
-        missing = {file.digest for item in items for file in large_bodies(item)} - found.keys()
-        for digest in missing:
-            if (file := await self.body(name, digest)) is not None:
-                found[digest] = file
-        return [with_stored_bodies(item, found) for item in items]
+    async def _find_bodies(self, name: str, digests: Set[str]) -> Mapping[str, BodyFile]:
+        found = {digest: await self.body(name, digest) for digest in digests}
+        return {digest: file for digest, file in found.items() if file is not None}
 
     async def _digest(self, name: str) -> str | None:
         outline = await self._store.outline(name)

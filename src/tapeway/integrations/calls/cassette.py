@@ -13,7 +13,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self, get_args
 
 from tapeway.core.agenttape.key import DEFAULT_IGNORED, ORDERED_KEY
@@ -173,12 +172,7 @@ class Cassette:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _find(
