@@ -1,4 +1,4 @@
-"""A large body is kept as one in memory would be: plain, without secrets, its pieces where they were."""
+"""A large body is stored as one in memory is: decoded, without secrets, with the same chunk ends."""
 
 import gzip
 import hashlib
@@ -23,7 +23,7 @@ from tapeway.core.model.messages import (
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
-from tapeway.engine.large_bodies import BodyRedaction, digest_of
+from tapeway.engine.large_bodies import LargeBodyStorage, digest_large_body
 from tapeway.errors import StoreError
 from tapeway.stores.memory import MemoryStore
 
@@ -37,17 +37,19 @@ shards = st.sampled_from([KEY, KEY[:9], KEY[9:], KEY * 2, b"x" * 3000, b"text "]
 bodies = st.lists(shards, max_size=12).map(b"".join)
 
 
-def keeping(*, guard: LeakGuard | None = None, limit: int = 2**20) -> BodyRedaction:
+def make_storage(*, guard: LeakGuard | None = None, limit: int = 2**20) -> LargeBodyStorage:
     guard = guard or LeakGuard(SECRETS)
-    return BodyRedaction(MemoryStore(), "x", Redactor("salt", SECRETS), guard, limit)
+    return LargeBodyStorage(MemoryStore(), "x", Redactor("salt", SECRETS), guard, limit)
 
 
-def cut(body: bytes, borders: list[int]) -> list[bytes]:
-    places = sorted({0, len(body), *(border % (len(body) + 1) for border in borders)})
+def split(body: bytes, ends: list[int]) -> list[bytes]:
+    places = sorted({0, len(body), *(border % (len(body) + 1) for border in ends)})
     return [body[start:end] for start, end in pairwise(places)]
 
 
-async def kept(pieces: list[bytes], headers: Headers = OCTETS, *, limit: int = 2**20) -> Response:
+async def stored_response(
+    pieces: list[bytes], headers: Headers = OCTETS, *, limit: int = 2**20
+) -> Response:
     """An answer of these chunks, brought into a store from a file."""
     spool = Spool(None)
     for piece in pieces:
@@ -57,16 +59,16 @@ async def kept(pieces: list[bytes], headers: Headers = OCTETS, *, limit: int = 2
         ResponseHead(200, "OK", headers, "chunked"), file=await spool.finish(), chunk_times=cuts
     )
     asked = Request("openai", "GET", "/")
-    return (await keeping(limit=limit).keep(asked, Interaction(0, asked, response))).response
+    return (await make_storage(limit=limit).keep(asked, Interaction(0, asked, response))).response
 
 
-def in_memory(pieces: list[bytes], headers: Headers = OCTETS) -> Response:
+def response_in_memory(pieces: list[bytes], headers: Headers = OCTETS) -> Response:
     chunks = tuple([ResponseChunk(piece, float(at)) for at, piece in enumerate(pieces)])
     response = Response(ResponseHead(200, "OK", headers, "chunked"), chunks)
     return Redactor("salt", SECRETS).response(readable_response(response, "GET"))
 
 
-async def same(found: Response, expected: Response) -> None:
+async def assert_same(found: Response, expected: Response) -> None:
     assert found.file is not None
     body = await read_body(found.file)
     assert body == expected.body
@@ -79,37 +81,39 @@ async def same(found: Response, expected: Response) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(bodies.filter(bool), st.lists(st.integers(0, 10_000), max_size=8))
-async def test_a_kept_body_is_what_a_small_one_would_be(body: bytes, borders: list[int]) -> None:
-    pieces = cut(body, borders)
+async def test_a_large_body_is_stored_as_a_small_one_is(body: bytes, ends: list[int]) -> None:
+    pieces = split(body, ends)
 
-    await same(await kept(pieces), in_memory(pieces))
+    await assert_same(await stored_response(pieces), response_in_memory(pieces))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(bodies.filter(bool), st.lists(st.integers(0, 10_000), max_size=8))
-async def test_and_so_is_a_coded_one(body: bytes, borders: list[int]) -> None:
+async def test_an_encoded_body_is_stored_decoded_as_a_small_one_is(
+    body: bytes, ends: list[int]
+) -> None:
     headers = (*OCTETS, (b"Content-Encoding", b"gzip"))
-    pieces = cut(gzip.compress(body), borders)
+    pieces = split(gzip.compress(body), ends)
 
-    found = await kept(pieces, headers)
+    found = await stored_response(pieces, headers)
 
-    await same(found, in_memory(pieces, headers))
+    await assert_same(found, response_in_memory(pieces, headers))
     assert found.headers == OCTETS
 
 
-async def test_a_large_body_with_nothing_in_it_is_none() -> None:
+async def test_a_body_that_decodes_to_nothing_is_no_large_body() -> None:
     headers = (*OCTETS, (b"Content-Encoding", b"gzip"))
 
-    found = await kept([gzip.compress(b"")] * 3, headers)
+    found = await stored_response([gzip.compress(b"")] * 3, headers)
 
     assert (found.file, found.chunks, found.headers) == (None, (), OCTETS)
 
 
-async def test_what_grows_out_of_bounds_is_kept_as_it_came() -> None:
+async def test_a_body_that_exceeds_the_limit_when_decoded_is_stored_encoded() -> None:
     coded = gzip.compress(b"x" * 10_000)
     headers = (*OCTETS, (b"Content-Encoding", b"gzip"))
 
-    found = await kept([coded], headers, limit=5000)
+    found = await stored_response([coded], headers, limit=5000)
 
     assert found.file is not None
     assert await read_body(found.file) == coded
@@ -125,7 +129,7 @@ async def test_a_credential_that_is_not_taken_out_is_not_kept() -> None:
     asked = Request("openai", "GET", "/")
 
     with pytest.raises(StoreError, match="'x-api-key' would still stand in") as caught:
-        await keeping(guard=LeakGuard([other])).keep(asked, Interaction(0, asked, response))
+        await make_storage(guard=LeakGuard([other])).keep(asked, Interaction(0, asked, response))
 
     assert "another-0123456789" not in caught.value.message
 
@@ -134,10 +138,10 @@ async def test_a_request_is_known_by_what_will_be_kept_of_it(tmp_path: Path) -> 
     spool = Spool(str(tmp_path))
     await spool.add(b"with " + KEY + b" in it")
     asked = Request("openai", "POST", "/", OCTETS, file=await spool.finish())
-    known = await digest_of(asked, Redactor("salt", SECRETS))
+    known = await digest_large_body(asked, Redactor("salt", SECRETS))
     redacted = Request("openai", "POST", "/", OCTETS, file=known)
 
-    done = await keeping().keep(asked, Interaction(0, redacted, Response(ResponseHead(200))))
+    done = await make_storage().keep(asked, Interaction(0, redacted, Response(ResponseHead(200))))
 
     assert done.request.file is not None
     assert (done.request.file.size, done.request.file.digest) == (known.size, known.digest)

@@ -1,8 +1,8 @@
-"""What cassettes in memory and cassettes of a shared store have in common.
+"""What cassettes in memory and cassettes of a shared store both use: context, and matching rules.
 
-The rules in force are those of the cassette itself and those of the settings. They are written into
-the cassette's `meta`, so that it matches the same way everywhere: at once where no recording changes
-its index by that, otherwise when the cassette is unloaded.
+The rules in force are those of the cassette and those of the settings. They are saved in the
+cassette's `meta`, so that it matches the same way everywhere: at once if no recording changes its
+index by that, otherwise when the cassette is unloaded.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ NewHead = Callable[[], CassetteHead]
 
 
 class CassetteRules:
-    """Adds the rules of the settings to cassettes, and saves them with these."""
+    """Adds the rules of the settings to cassettes in memory, and saves them in these."""
 
     def __init__(self, store: CassetteStore, rules: Rules = NO_RULES) -> None:
         self._store = store
@@ -45,22 +45,22 @@ class CassetteRules:
         self._unsaved: set[str] = set()
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
-        """The cassette as stored, with all rules in force in its meta.
+        """The stored cassette with all rules in force in its `meta`, saved there if it is writable.
 
-        These are saved if it is writable. Raises StoreError, also for rules that cannot be read.
+        Raises StoreError, also for rules that cannot be read.
         """
         stored = await self._store.load(name, writable=writable)
-        if stored is None or (ruled := applied(name, stored, self._rules)) is stored:
+        if stored is None or (merged := with_rules(name, stored, self._rules)) is stored:
             return stored
         if not writable:
             self._without_rules.add(name)
-            return ruled
-        await self._store.save(name, ruled)
+            return merged
+        await self._store.save(name, merged)
         # Saving numbers the recordings by position.
         return await self._store.load(name, writable=True)
 
     async def add(self, cassette: CassetteIndex, more: Rules) -> None:
-        """Add rules to a loaded cassette that nobody records to, and save them.
+        """Add rules to a loaded cassette to which no call records, and save them.
 
         Raises StoreError; then nothing has changed.
         """
@@ -75,7 +75,7 @@ class CassetteRules:
         cassette.apply_rules(more, saved=True)
 
     async def claimed(self, cassette: CassetteIndex) -> None:
-        """A cassette that was loaded for replay is recorded to from now on. Raises StoreError."""
+        """Note that a cassette loaded for replay is recorded to from now on. Raises StoreError."""
         if cassette.name in self._without_rules:
             self._without_rules.discard(cassette.name)
             self._unsaved.add(cassette.name)
@@ -91,13 +91,13 @@ class CassetteRules:
             self._unsaved.discard(cassette.name)
 
     def forget(self, name: str) -> None:
-        """A cassette was unloaded."""
+        """Note that a cassette was unloaded."""
         self._without_rules.discard(name)
         self._unsaved.discard(name)
 
 
-def applied(name: str, stored: StoredCassette, more: Rules) -> StoredCassette:
-    """The cassette with these rules added to its own in its meta. Raises CassetteCorrupt."""
+def with_rules(name: str, stored: StoredCassette, more: Rules) -> StoredCassette:
+    """The cassette with these rules added to those in its `meta`. Raises CassetteCorrupt."""
     try:
         own = rules_of_meta(stored.head.meta)
         cursors.repeats_of_meta(stored.head.meta)
@@ -120,7 +120,7 @@ class CassetteCounts:
 
 @dataclass(frozen=True, slots=True)
 class CassetteContext:
-    """What cassettes in memory and those of a shared store work with alike."""
+    """What cassettes in memory and those of a shared store get from the broker."""
 
     routes: RouteTable
     planner: Planner
@@ -131,8 +131,8 @@ class CassetteContext:
     new_head: NewHead
     rules: Rules
 
-    async def carry_out(self, work: Coroutine[None, None, T]) -> T:
-        """Run to the end even if the caller is cancelled: half done, a cassette would be inconsistent."""
+    async def run_to_end(self, work: Coroutine[None, None, T]) -> T:
+        """Run a change to its end even if the caller is cancelled: half done, it would be inconsistent."""
         result = await asyncio.shield(self.tasks.create_task(settled(work)))
         if isinstance(result, TapewayError):
             raise result
@@ -140,7 +140,7 @@ class CassetteContext:
 
 
 def not_loaded(name: str) -> AdminError:
-    """The error for steering a cassette that is not loaded."""
+    """The error for a change that needs a loaded cassette."""
     return AdminError(
         f"cassette '{name}' is not loaded: its first request loads it, or insert",
         status=409,

@@ -1,6 +1,6 @@
-"""Large bodies on their way into a cassette: plain, without secrets, from file to file in pieces.
+"""Stores large bodies: decodes them and takes out their secrets while it copies file to file.
 
-What goes through the processor here is gone through in threads; none of it is held in memory whole.
+The work is done in threads, piece by piece; no body is in memory as a whole.
 """
 
 import asyncio
@@ -32,25 +32,25 @@ from tapeway.errors import StoreError
 from tapeway.ports import CassetteStore
 
 
-class Unreadable(Exception):
-    """The body is not in its content coding, or grows out of bounds in it."""
+class UndecodableBody(Exception):
+    """The body is not in its content coding, or exceeds the limit when decoded."""
 
 
-async def digest_of(request: Request, redactor: Redactor) -> BodyFile:
-    """What a cassette would say of a request's large body. Raises StoreError."""
+async def digest_large_body(request: Request, redactor: Redactor) -> BodyFile:
+    """The digests of a request's large body, as its recording would have them. Raises StoreError."""
     if request.file is None:
         raise ValueError("there is no large body")
     digester = BodyDigester(request.headers)
-    redacting = _Redacting(redactor, ChunkTimes())
-    with closing(_feeding(digester, redacting.through(body_pieces(request.file)))) as steps:
-        # A thread for each step and not for all: others wait for one, too.
+    body = _BodyRedactor(redactor, ChunkTimes()).redact(body_pieces(request.file))
+    with closing(_digest_pieces(digester, body)) as steps:
+        # A thread for each step and not for all of them: other requests need threads, too.
         while await asyncio.to_thread(next, steps, False):
             pass
     return digester.finish()
 
 
-class BodyRedaction:
-    """Brings the large bodies of one recording into the store."""
+class LargeBodyStorage:
+    """Puts the large bodies of one recording into the store, decoded and redacted."""
 
     def __init__(
         self, store: CassetteStore, name: str, redactor: Redactor, guard: LeakGuard, limit: int
@@ -62,21 +62,22 @@ class BodyRedaction:
         self._limit = limit
 
     async def keep(self, asked: Request, interaction: Interaction) -> Interaction:
-        """The interaction with its large bodies kept; `asked` is the request as it was sent.
+        """The interaction with its large bodies in the store; `asked` is the request as it was sent.
 
-        Raises StoreFull, StoreError; then nothing refers to what was kept by then.
+        Raises StoreFull, StoreError; then no recording refers to the bodies stored so far.
         """
         request, response = interaction.request, interaction.response
         if request.file is not None and asked.file is not None:
-            file = await self._redacted(asked.file, ChunkTimes())
+            redacting = _BodyRedactor(self._redactor, ChunkTimes())
+            file = await self._keep(redacting.redact(body_pieces(asked.file)))
             request = replace(request, file=replace(file, parts=request.file.parts))
         if response.file is not None:
             response = await self._answer(asked.method, response, response.file)
             if response.file is not None and not response.file.size:
-                # There was nothing in its coding.
+                # It was empty once decoded.
                 response = replace(response, file=None, chunk_times=ChunkTimes())
         elif sum(len(chunk.data) for chunk in response.chunks) > LARGE_BODY:
-            # It was small as long as it was coded.
+            # It was small before it was decoded.
             chunk_times = ChunkTimes((chunk.at_ms, len(chunk.data)) for chunk in response.chunks)
             kept = await self._keep([chunk.data for chunk in response.chunks])
             response = replace(response, chunks=(), file=kept, chunk_times=chunk_times)
@@ -85,73 +86,70 @@ class BodyRedaction:
         return replace(interaction, request=request, response=response)
 
     async def _answer(self, method: str, response: Response, raw: BodyFile) -> Response:
-        cut = response.verdict == "truncated"
-        made = decoder(content_coding(response.headers), limit=self._limit)
-        if made is not None and has_content_coding(response, method):
+        truncated = response.verdict == "truncated"
+        codec = decoder(content_coding(response.headers), limit=self._limit)
+        if codec is not None and has_content_coding(response, method):
             try:
-                reading = _Reading(made, response.chunk_times, cut=cut)
-                redacting = _Redacting(self._redactor, reading.chunk_times)
-                file = await self._keep(redacting.through(reading.through(body_pieces(raw))))
-            except Unreadable:
+                decoding = _BodyDecoder(codec, response.chunk_times, truncated=truncated)
+                redacting = _BodyRedactor(self._redactor, decoding.chunk_times)
+                file = await self._keep(redacting.redact(decoding.decode(body_pieces(raw))))
+            except UndecodableBody:
                 pass
             else:
                 head = replace(response.head, headers=without_coding_fields(response.headers))
                 return replace(
-                    response, head=head, file=file, chunk_times=redacting.move_chunk_ends()
+                    response, head=head, file=file, chunk_times=redacting.moved_chunk_times()
                 )
-        redacting = _Redacting(self._redactor, response.chunk_times)
-        file = await self._keep(redacting.through(body_pieces(raw)))
-        return replace(response, file=file, chunk_times=redacting.move_chunk_ends())
-
-    async def _redacted(self, raw: BodyFile, chunk_times: ChunkTimes) -> BodyFile:
-        return await self._keep(_Redacting(self._redactor, chunk_times).through(body_pieces(raw)))
+        redacting = _BodyRedactor(self._redactor, response.chunk_times)
+        file = await self._keep(redacting.redact(body_pieces(raw)))
+        return replace(response, file=file, chunk_times=redacting.moved_chunk_times())
 
     async def _keep(self, source: Iterable[bytes]) -> BodyFile:
-        if (keeper := self._store.capabilities.bodies) is None:
+        if (bodies := self._store.capabilities.bodies) is None:
             raise StoreError(
                 f"the store {self._store.url} cannot keep a body of more than {LARGE_BODY} bytes: "
                 "use a folder, or a smaller --max-body"
             )
-        return await keeper.keep(self._name, self._guard.watched(source))
+        return await bodies.keep(self._name, self._guard.watched(source))
 
 
-def _feeding(digester: BodyDigester, source: Iterable[bytes]) -> Generator[bool]:
+def _digest_pieces(digester: BodyDigester, source: Iterable[bytes]) -> Generator[bool]:
     for piece in source:
         digester.feed(piece)
         yield True
 
 
-class _Redacting:
-    """Takes secrets out of a body that goes through, and moves the ends of its chunks accordingly."""
+class _BodyRedactor:
+    """Takes the secrets out of a body and moves its chunk ends accordingly."""
 
     def __init__(self, redactor: Redactor, chunk_times: ChunkTimes) -> None:
         self._window = redactor.stream()
         self._chunk_times = chunk_times
 
-    def through(self, source: Iterable[bytes]) -> Generator[bytes]:
+    def redact(self, source: Iterable[bytes]) -> Generator[bytes]:
         for piece in source:
             if out := self._window.feed(piece):
                 yield out
         if out := self._window.finish():
             yield out
 
-    def move_chunk_ends(self) -> ChunkTimes:
+    def moved_chunk_times(self) -> ChunkTimes:
         return move_chunk_ends(self._chunk_times, self._window.replaced)
 
 
-class _Reading:
-    """Takes the content coding off a body that goes through; chunks end where they ended on the wire."""
+class _BodyDecoder:
+    """Decodes a body and keeps the ends of the chunks in which it came."""
 
-    def __init__(self, made: Decoder, chunk_times: ChunkTimes, *, cut: bool) -> None:
+    def __init__(self, codec: Decoder, chunk_times: ChunkTimes, *, truncated: bool) -> None:
         self.chunk_times = ChunkTimes()
-        self._decoder = made
-        self._of_the_wire = chunk_times
-        self._cut = cut
+        self._decoder = codec
+        self._encoded_chunks = chunk_times
+        self._truncated = truncated
 
-    def through(self, source: Iterable[bytes]) -> Generator[bytes]:
-        borders = iter(self._of_the_wire)
-        at_ms, left = next(borders, (0.0, 0))
-        plain = 0
+    def decode(self, source: Iterable[bytes]) -> Generator[bytes]:
+        chunk_times = iter(self._encoded_chunks)
+        at_ms, left = next(chunk_times, (0.0, 0))
+        decoded = 0
         for piece in source:
             start = 0
             while start < len(piece):
@@ -159,16 +157,13 @@ class _Reading:
                 start += len(part)
                 left -= len(part)
                 if out := self._decoder.feed(part):
-                    plain += len(out)
+                    decoded += len(out)
                     yield out
                 if left <= 0:
-                    if plain:
-                        self.chunk_times.add(at_ms, plain)
-                        plain = 0
-                    at_ms, left = next(borders, (at_ms, 0))
-        self._check()
-
-    def _check(self) -> None:
+                    if decoded:
+                        self.chunk_times.add(at_ms, decoded)
+                        decoded = 0
+                    at_ms, left = next(chunk_times, (at_ms, 0))
         ending = self._decoder.finish()
-        if ending != "complete" and not (self._cut and ending == "cut"):
-            raise Unreadable
+        if ending != "complete" and not (self._truncated and ending == "cut"):
+            raise UndecodableBody

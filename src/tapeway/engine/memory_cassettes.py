@@ -18,8 +18,8 @@ from tapeway.engine.cassette_context import (
     CassetteCounts,
     CassetteRules,
     T,
-    applied,
     not_loaded,
+    with_rules,
 )
 from tapeway.engine.journal import Tally
 from tapeway.engine.report import CassetteReport, report_of_index
@@ -96,7 +96,7 @@ class MemoryCassettes:
                 if not MODE_POLICIES[mode].records:
                     self._read_only.add(name)
                 if stored is None:
-                    stored = applied(
+                    stored = with_rules(
                         name, StoredCassette(self._context.new_head()), self._context.rules
                     )
                 take = self.control.take_of(name)
@@ -113,7 +113,7 @@ class MemoryCassettes:
         if cassette is None:
             cassette = await self.load(name, self.control.mode_of(name))
         if incoming.request.file is not None:
-            incoming = await self._context.planner.digested(cassette.head, incoming)
+            incoming = await self._context.planner.with_body_digest(cassette.head, incoming)
         plan = self._context.planner.plan(cassette, incoming, mode)
         if isinstance(plan, Replay):
             return plan
@@ -155,12 +155,12 @@ class MemoryCassettes:
 
     async def eject(self, name: str, *, prune: bool) -> CassetteReport:
         """Wait for recordings in flight, write the final form, forget it, and report."""
-        return await self._context.carry_out(self._eject(name, prune=prune))
+        return await self._context.run_to_end(self._eject(name, prune=prune))
 
     async def add_rules(self, name: str, rules: Rules) -> Rules:
         """Add rules to a cassette; returns all that are in force."""
         await self.prepare(name)
-        return await self._context.carry_out(self._add_rules(name, rules))
+        return await self._context.run_to_end(self._add_rules(name, rules))
 
     async def reports(self) -> list[CassetteReport]:
         """A report for every loaded cassette."""
@@ -198,14 +198,14 @@ class MemoryCassettes:
 
         It is served and recorded to meanwhile, but not unloaded.
         """
-        return await self._context.carry_out(self._while_claimed(name, work))
+        return await self._context.run_to_end(self._while_claimed(name, work))
 
     async def change(self, name: str, work: Change[T]) -> T:
         """Do something to a cassette, loaded or not, that nobody uses meanwhile.
 
         It goes on as the one that is returned; None unloads it, and its next request loads it.
         """
-        return await self._context.carry_out(self._change(name, work))
+        return await self._context.run_to_end(self._change(name, work))
 
     async def as_stored(self, name: str) -> StoredCassette | None:
         """What the store holds of a cassette, in the store's order, without loading it."""

@@ -21,11 +21,11 @@ from tapeway.core.model.messages import Failure, Response, ResponseHead, Verdict
 from tapeway.core.redaction.credentials import response_credentials
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.streams.end_marks import has_no_body
-from tapeway.engine.large_bodies import BodyRedaction
+from tapeway.engine.large_bodies import LargeBodyStorage
 from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.response_buffer import ResponseBuffer, ResponseReader
 from tapeway.engine.shared_cassettes import SharedCassettes
-from tapeway.engine.single_flight import BROKEN_OFF, LiveCalls, Pending, settled
+from tapeway.engine.single_flight import CANCELLED, LiveCalls, Pending, settled
 from tapeway.errors import (
     Draining,
     Fenced,
@@ -105,7 +105,7 @@ class Recorder:
         return self.responder.ask(ask.request)
 
     def _join(self, ask: Ask, reader: ResponseReader | None) -> Pending:
-        if (pending := self._calls.joined(ask)) is not None:
+        if (pending := self._calls.join(ask)) is not None:
             if reader is not None:
                 reader.close()
             return pending
@@ -178,7 +178,7 @@ class LiveCall:
         except TapewayError as exc:
             return exc
         except asyncio.CancelledError:
-            return Draining(BROKEN_OFF)
+            return Draining(CANCELLED)
         except Exception as exc:
             log.error("a live call failed: %s", describe(exc))
             return TapewayError("tapeway failed while recording; its log says where")
@@ -266,7 +266,7 @@ class LiveCall:
             ask.cassette.head.run_id, ask.request, response_credentials(response.headers)
         )
         guard = self._redaction.guard(ask.request)
-        large_bodies = BodyRedaction(
+        large_bodies = LargeBodyStorage(
             self._store, ask.cassette.name, redactor, guard, self._policy.max_body
         )
         interaction = await large_bodies.keep(

@@ -26,7 +26,7 @@ from tapeway.core.model.cassette import CassetteHead, Lease, Outline, StoredCass
 from tapeway.core.model.control import MODE_POLICIES, Control, CursorState, Mode, with_take
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import Request
-from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, applied, not_loaded
+from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, not_loaded, with_rules
 from tapeway.engine.correlation import load_bindings, save_bindings
 from tapeway.engine.journal import Tally
 from tapeway.engine.report import CassetteReport, RecordingSummary, report_of_counts
@@ -182,7 +182,7 @@ class SharedCassettes:
     async def decide(self, name: str, incoming: Incoming, mode: Mode) -> Plan:
         """What is to be done. Raises NoRoute, StoreError."""
         info = await self._info(name)
-        incoming = await self._context.planner.digested(info.head, incoming)
+        incoming = await self._context.planner.with_body_digest(info.head, incoming)
         if not (MODE_POLICIES[mode].replays or MODE_POLICIES[mode].records):
             return self._plan(self._view_of(name, info, (), {}), incoming, mode)
         keys = list(self._context.planner.keys(info.head, info.rules, incoming))
@@ -211,7 +211,7 @@ class SharedCassettes:
             return view, plan
         # Recordings with aliases may have been found by digest: their cursors are not known yet.
         planner, store = self._context.planner, self._store
-        names = planner.names(info.head, info.rules, incoming, info.origins)
+        names = planner.aliases(info.head, info.rules, incoming, info.origins)
         if names and (found := await store.find(name, names)):
             others = self._view_of(name, info, found, {}).cassette
             keys = [*keys, *[others.key_of(each.item.index) for each in found]]
@@ -323,11 +323,11 @@ class SharedCassettes:
 
     async def eject(self, name: str, *, prune: bool) -> CassetteReport:
         """Wait for the recordings in flight on all instances, report, begin a new take for all."""
-        return await self._context.carry_out(self._eject(name, prune=prune))
+        return await self._context.run_to_end(self._eject(name, prune=prune))
 
     async def add_rules(self, name: str, rules: Rules) -> Rules:
         """Add rules to a cassette, for all instances; returns all that are in force."""
-        return await self._context.carry_out(self._add_rules(name, rules))
+        return await self._context.run_to_end(self._add_rules(name, rules))
 
     async def reports(self) -> list[CassetteReport]:
         """A report for every cassette this instance was asked for something in."""
@@ -374,7 +374,7 @@ class SharedCassettes:
             )
         both = merged_rules(info.rules, rules)
         if both != info.rules:
-            head = applied(name, StoredCassette(info.head), both).head
+            head = with_rules(name, StoredCassette(info.head), both).head
             await self._store.replace_head(name, head)
             await self.announce()
         return both
@@ -404,10 +404,10 @@ class SharedCassettes:
     async def _read(self, name: str) -> CassetteInfo:
         outline = await self._store.outline(name)
         if outline is None:
-            stored = applied(name, StoredCassette(self._new_head(name)), self._context.rules)
+            stored = with_rules(name, StoredCassette(self._new_head(name)), self._context.rules)
             return self._info_of(stored.head, Outline(stored.head, 0), stored_already=False)
         stored = StoredCassette(outline.head)
-        ruled = applied(name, stored, self._context.rules)
+        ruled = with_rules(name, stored, self._context.rules)
         if ruled is not stored:
             await self._store.replace_head(name, ruled.head)
         return self._info_of(ruled.head, outline, stored_already=True)

@@ -1,6 +1,6 @@
-"""Live calls under way: one for all who ask the same at the time, carried to its end.
+"""Single flight: equal requests at the same time share one live call.
 
-A call runs in a task of its own and belongs to no client, so that nobody's leaving stops it.
+A call runs in a task of its own, so that it continues when its client disconnects.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ from tapeway.errors import Draining, TapewayError, describe
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-BROKEN_OFF = "tapeway is stopping and broke off this live call; ask again when it is back"
+CANCELLED = "tapeway is stopping and aborted this live call; try again when it is back"
 
 _Task = asyncio.Task[Answer | TapewayError]
 _Key = tuple[str, bytes]
 
 
 class Pending:
-    """One client's share in a call."""
+    """One client's wait for a live call, which other clients may share."""
 
     def __init__(self, task: _Task, ask: Ask, *, first: bool) -> None:
         self._task = task
@@ -33,28 +33,28 @@ class Pending:
         self._first = first
 
     async def answer(self) -> Answer:
-        """The answer, `replayed` for all but the first. Raises the call's error, or Draining.
+        """The answer, `replayed` for all clients but the first. Raises the call's error, or Draining.
 
-        Those others get it in no content coding, which they may not have asked for.
+        The others get it decoded, as they may not accept the first one's content coding.
         """
         try:
             result = await asyncio.shield(self._task)
         except asyncio.CancelledError:
             if not self._task.cancelled():
                 raise
-            # Broken off before its first step, where it could not say so itself.
-            raise Draining(BROKEN_OFF) from None
+            # Cancelled before its first step, so it could not return Draining itself.
+            raise Draining(CANCELLED) from None
         if isinstance(result, TapewayError):
             raise type(result)(result.message, status=result.status, code=result.code)
         if self._first:
             return result
-        result = replace(result, response=self._plain(result))
+        result = replace(result, response=self._decoded(result))
         if result.index is None:
             return result
         self._ask.take.touched.add(result.index)
         return replace(result, outcome="replayed")
 
-    def _plain(self, answer: Answer) -> Response:
+    def _decoded(self, answer: Answer) -> Response:
         method = self._ask.request.method
         response = readable_response(answer.response, method)
         if (
@@ -63,12 +63,12 @@ class Pending:
             or not has_content_coding(response, method)
         ):
             return response
-        # A large one was read into the store, piece by piece.
+        # A large body was decoded when it was stored.
         return response if answer.recorded is None else answer.recorded.response
 
 
 class LiveCalls:
-    """The calls under way, in a task group that outlives them."""
+    """The live calls under way, in a task group that outlives them."""
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
@@ -79,10 +79,10 @@ class LiveCalls:
     def __len__(self) -> int:
         return len(self._running)
 
-    def joined(self, ask: Ask) -> Pending | None:
-        """A share in the call that asks this already, None where there is none."""
+    def join(self, ask: Ask) -> Pending | None:
+        """Wait for an equal call that is under way, None if there is none."""
         running = self._shared.get(_key(ask)) if ask.policy.replays else None
-        # The answer of one that is done was this take's turn before; who comes now has their own.
+        # The answer of a finished call was already used in this take; a new request gets its own.
         if running is None or running.done():
             return None
         return Pending(running, ask, first=False)
@@ -93,9 +93,9 @@ class LiveCalls:
         call: Coroutine[None, None, Answer | TapewayError],
         reader: ResponseReader | None = None,
     ) -> Pending:
-        """Begin a call that others may join and that closes `reader` at its end.
+        """Start a call that others may join and that closes `reader` at its end.
 
-        It returns its error instead of raising it, and is not begun once no more may be.
+        `call` returns its error instead of raising it.
         """
         task = self._tasks.create_task(call)
         self._running[task] = ask.cassette.name
@@ -114,35 +114,37 @@ class LiveCalls:
         return Pending(task, ask, first=True)
 
     async def ended(self, name: str) -> None:
-        """Wait until no call records on this cassette."""
-        while calls := [task for task, of in self._running.items() if of == name]:
+        """Wait until no call of this cassette is under way."""
+        while calls := [task for task, cassette in self._running.items() if cassette == name]:
             await asyncio.wait(calls)
 
     def drain(self) -> None:
-        """Start no more; those under way go on."""
+        """Start no more calls; those under way continue."""
         self.draining = True
 
     def cancel(self) -> None:
-        """Break off those under way; those who wait for them get Draining."""
+        """Cancel the calls under way; their clients get Draining."""
         self.draining = True
         for task in self._running:
             task.cancel()
 
     def refuse_when_draining(self) -> None:
-        """Raises Draining once no more may be started."""
+        """Raise Draining once no more calls may be started."""
         if self.draining:
             raise Draining("tapeway is stopping and starts no more live calls; try again")
 
 
 async def settled(work: Awaitable[T]) -> T | TapewayError:
-    """The result or the error: one raised in the broker's task group would end all of its tasks."""
+    """The result, or the error: raised in the broker's task group, it would cancel all other tasks."""
     try:
         return await work
     except TapewayError as exc:
         return exc
     except Exception as exc:
-        log.error("steering a cassette failed: %s", describe(exc))
-        return TapewayError("tapeway failed while it steered a cassette; its log says where")
+        log.error("changing a cassette failed: %s", describe(exc))
+        return TapewayError(
+            "tapeway failed to change a cassette because of an unexpected error: see its log"
+        )
 
 
 def _key(ask: Ask) -> _Key:
