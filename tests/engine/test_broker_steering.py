@@ -360,7 +360,7 @@ async def test_a_fault_while_ejecting_ends_nothing_else() -> None:
         await around.get()
         around.store.fail("release", LookupError("sk-SECRET"))  # type: ignore[arg-type]
 
-        with pytest.raises(TapewayError, match="its log says where"):
+        with pytest.raises(TapewayError, match="unexpected error: see its log"):
             await around.broker.eject()
         assert (await around.get("/new")).outcome == "recorded"
 

@@ -1,4 +1,4 @@
-"""Answers that leave piece by piece: as they come, as they once came, or out of a file."""
+"""Responses sent piece by piece: a live stream, a replay at the recorded pace, or a body file."""
 
 import asyncio
 import logging
@@ -28,16 +28,16 @@ log = logging.getLogger(__name__)
 
 
 class Outgoing:
-    """One answer on its way to a client. Every write raises ConnectionError when that has left."""
+    """One response being sent. Every write raises ConnectionError if the client has disconnected."""
 
     def __init__(
-        self, raw: web.BaseRequest, head: ResponseHead, marks: Headers, *, draining: bool
+        self, raw: web.BaseRequest, head: ResponseHead, extra: Headers, *, draining: bool
     ) -> None:
         sized = raw.version >= (1, 1) or head.length is not None
         self._raw = raw
-        self._stays = bool(raw.keep_alive) and not draining and sized
+        self._keep_alive = bool(raw.keep_alive) and not draining and sized
         self._framing = frame_stream(
-            head, marks, method=raw.method, version=raw.version, keep_alive=self._stays
+            head, extra, method=raw.method, version=raw.version, keep_alive=self._keep_alive
         )
 
     async def begin(self) -> None:
@@ -45,16 +45,16 @@ class Outgoing:
         await self._raw.writer.write(self._framing.head)
 
     async def send(self, piece: bytes) -> None:
-        """Write the next piece of the body, as an HTTP chunk where there are chunks."""
+        """Write the next piece of the body, as an HTTP chunk if the response is chunked."""
         await self._raw.writer.write(self._framing.piece(piece))
 
     def end(self) -> WireResponse:
-        """What is left to be written."""
-        return WireResponse((self._framing.last,), keep_alive=self._stays)
+        """The end of the response, still to be written."""
+        return WireResponse((self._framing.last,), keep_alive=self._keep_alive)
 
 
 class Playback:
-    """A recorded answer whose pieces leave when they are due, and which may end badly."""
+    """Replays a recorded response at its pace, up to its failure if it has one."""
 
     def __init__(self, raw: web.BaseRequest, interaction: Interaction, schedule: Schedule) -> None:
         self._raw = raw
@@ -65,16 +65,16 @@ class Playback:
 
     @property
     def head(self) -> ResponseHead:
-        """The head with the length that frames its body; one that fails announces more than comes."""
+        """The head with the length of its body; a body that fails gets a length it does not reach."""
         head, size = self._response.head, _size(self._response)
         if head.framing != "length" and (self._fails or self._raw.version >= (1, 1)):
             return head
         return replace(head, length=max(head.length or 0, size + 1) if self._fails else size)
 
     async def play(self, outgoing: Outgoing) -> None:
-        """Write it all, the head now. Raises ConnectionError when the client leaves."""
+        """Write the response. Raises ConnectionError if the client disconnects."""
         if self._fails and (transport := self._raw.transport) is not None:
-            # What is still to be written when a connection is aborted would be lost.
+            # Aborting the connection would discard what is still in its write buffer.
             transport.set_write_buffer_limits(high=0)
         await outgoing.begin()
         async with aclosing(_timed(self._response)) as pieces:
@@ -85,9 +85,9 @@ class Playback:
         await self.until(self._schedule.end_s)
 
     async def until(self, due_s: float) -> None:
-        """Wait for that time. Raises ConnectionError when the connection is lost.
+        """Wait until this time after the start. Raises ConnectionError if the connection is lost.
 
-        A client that only says that it sends no more may still be reading, and is waited for.
+        A client that closed only its sending side may still be reading.
         """
         left = self._started + due_s - asyncio.get_running_loop().time()
         if left <= 0:
@@ -102,7 +102,7 @@ class Playback:
 
 
 def abort(raw: web.BaseRequest) -> WireResponse:
-    """Break the client's connection: a clean end would pass a part of an answer for a whole one."""
+    """Abort the client's connection: a clean end would make a partial response look complete."""
     abort_connection(raw)
     return WireResponse((), keep_alive=False)
 
@@ -114,36 +114,36 @@ def _size(response: Response) -> int:
 
 
 async def _timed(response: Response) -> AsyncGenerator[tuple[float, bytes]]:
-    """Each piece of a body with the time it came; one too large for memory in several."""
+    """Each chunk of a body and when it came; chunks too large for memory in several pieces."""
     if response.file is None:
         for chunk in response.chunks:
             yield chunk.at_ms, chunk.data
         return
     chunk_times = ((at_ms, length) for at_ms, length in response.chunk_times if length)
     at_ms, left = next(chunk_times)
-    waiting = b""
+    pending = b""
     async with aclosing(stream_body(response.file)) as source:
         async for read in source:
             rest = memoryview(read)
             while rest:
-                waiting += rest[:left]
+                pending += rest[:left]
                 rest, left = rest[left:], left - len(rest[:left])
-                if not left or len(waiting) > 2 * LARGE_BODY:
-                    yield at_ms, waiting
-                    waiting = b""
+                if not left or len(pending) > 2 * LARGE_BODY:
+                    yield at_ms, pending
+                    pending = b""
                 if not left:
                     at_ms, left = next(chunk_times, (at_ms, 0))
 
 
 class LargeAnswer(WireResponse):
-    """Reads on only as fast as the client does, and breaks off where the file cannot be read."""
+    """A response with a body file, read as fast as the client reads, aborted if the file is broken."""
 
     def __init__(
         self,
         raw: web.BaseRequest,
         response: Response,
         file: BodyFile,
-        marks: Headers,
+        extra: Headers,
         *,
         keep_alive: bool,
     ) -> None:
@@ -154,7 +154,7 @@ class LargeAnswer(WireResponse):
         self._chunked = response.head.framing != "length" and raw.version >= (1, 1)
         self._framing = frame_stream(
             replace(response.head, length=None if self._chunked else file.size),
-            marks,
+            extra,
             method=raw.method,
             version=raw.version,
             keep_alive=keep_alive,
@@ -170,12 +170,12 @@ class LargeAnswer(WireResponse):
                 while frame := await asyncio.to_thread(next, frames, b""):
                     await writer.write(frame)
         except StoreError as exc:
-            log.warning("an answer was broken off: %s", exc.message)
-            self._stays = False
+            log.warning("a response was aborted: %s", exc.message)
+            self._may_keep_alive = False
             abort_connection(self._raw)
 
     def _frames(self) -> Generator[bytes]:
-        # With the first piece: where there is none, nothing looks like a beginning.
+        # The head goes out with the first piece, so that a file that cannot be opened sends nothing.
         start = self._framing.head
         body = body_pieces(self._file)
         for frame in chunks(body, self._chunk_times) if self._chunked else body:
@@ -184,7 +184,7 @@ class LargeAnswer(WireResponse):
 
 
 def chunks(body: Iterable[bytes], chunk_times: ChunkTimes) -> Generator[bytes]:
-    """A body in HTTP chunks of the lengths that were recorded, and their end."""
+    """A body in HTTP chunks of the recorded lengths, and the last chunk."""
     lengths = (length for _, length in chunk_times if length)
     left = 0
     for piece in body:

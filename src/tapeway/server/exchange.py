@@ -1,4 +1,4 @@
-"""One request on its way, filled in as it becomes known."""
+"""The state of one request while the proxy serves it."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from tapeway.core.model.messages import Request
 
 @dataclass(slots=True)
 class Exchange:
-    """What the journal will say of a request, and where to answer it."""
+    """A request in progress: its connection, and what its journal entry will contain."""
 
     raw: web.BaseRequest
     id: str
@@ -21,17 +21,17 @@ class Exchange:
     cassette: str = ""
     address: RequestAddress | None = None
     path: str | None = None
-    """The target with every credential taken out; None until somebody has done that."""
+    """The redacted target, None until it is computed."""
     key: bytes | None = None
     note: str | None = None
-    """What is to be said of it besides how it ended."""
+    """An addition to the message of the journal entry."""
 
 
 def redacted_path(exchange: Exchange, redaction: RequestRedaction, salt: str) -> str:
-    """The target of a request that was not decided on, as people may see it."""
+    """The redacted target of a request on which the broker did not decide, for the journal."""
     target = exchange.address.target if exchange.address else exchange.raw.raw_path
     if not target.startswith("/"):
-        # An address, where a password may stand before the host.
+        # An absolute URL or an authority, which may have a password before the host.
         target = target.rpartition("@")[2]
     request = Request("", exchange.raw.method, target, exchange.raw.raw_headers)
     return redaction.redactor(salt, request).target(target)

@@ -27,8 +27,8 @@ from tapeway.server.wiring import (
     make_client,
     make_proxy,
     make_store,
-    started,
-    starting,
+    tune_for_serving,
+    tune_for_start,
 )
 from tapeway.settings.options import Settings
 
@@ -105,7 +105,7 @@ async def _serve(settings: Settings) -> None:
 
 
 async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
-    starting()
+    tune_for_start()
     proxy_listener = listen("--listen", settings.listen.host, settings.listen.port)
     stack.callback(proxy_listener.socket.close)
     admin_listener = listen_for_admin(settings, stack)
@@ -123,7 +123,7 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     if admin_listener is not None:
         runner = make_admin(settings, broker, journal, admin_listener)
         admin = await mount(stack, runner, admin_listener)
-    started()
+    tune_for_serving()
     return Service(Serving(settings, broker, proxy, mounted), journal, admin)
 
 
@@ -158,7 +158,7 @@ async def _drain(service: Service) -> None:
 
 
 async def _idle(serving: Serving) -> None:
-    await serving.proxy.empty()
+    await serving.proxy.wait_until_idle()
     await serving.mounted.ended()
 
 

@@ -1,4 +1,4 @@
-"""The hot path: read a request, let the broker decide, write the answer, say how it ended."""
+"""The request handler of the proxy: read the request, let the broker decide, write the response."""
 
 import asyncio
 import logging
@@ -58,12 +58,12 @@ from tapeway.server.wire import (
 )
 
 log = logging.getLogger(__name__)
-_LEFT = "the client left before the answer ended"
+_DISCONNECTED = "the client left before the answer ended"
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyOptions:
-    """What the settings say about the proxy listener; seconds and bytes."""
+    """The settings of the proxy listener; times in seconds, sizes in bytes."""
 
     max_body: int
     body_idle_s: float
@@ -75,13 +75,16 @@ class ProxyOptions:
 
 
 class BaseUrlWarnings:
-    """Warns of each kind of mistake in a base URL once per route."""
+    """Logs each kind of mistake in a client's base URL once per route."""
 
     def __init__(self) -> None:
         self._warned: set[tuple[str, BaseUrlFaultKind]] = set()
 
-    def tell(self, route: str, fault: BaseUrlFault, root: str) -> None:
-        """Warn of a fault below `root`, unless that was done. Nothing of the request is shown."""
+    def warn(self, route: str, fault: BaseUrlFault, root: str) -> None:
+        """Log a mistake unless it was logged before; `root` is the URL of the route on the proxy.
+
+        Nothing of the request itself is logged.
+        """
         if (route, fault.kind) in self._warned:
             return
         self._warned.add((route, fault.kind))
@@ -92,12 +95,12 @@ class BaseUrlWarnings:
 
 
 class Proxy:
-    """The handler of the proxy listener; `log` takes note of each request that was served."""
+    """The handler of the proxy listener; `journal` gets an entry for each request."""
 
     def __init__(
         self,
         broker: Broker,
-        log: ServedRequests,
+        journal: ServedRequests,
         owner: ProviderLookup,
         options: ProxyOptions,
         *,
@@ -107,7 +110,7 @@ class Proxy:
     ) -> None:
         self._broker = broker
         self._recorder = broker.recorder
-        self._log = log
+        self._journal = journal
         self._owner = owner
         self._options = options
         self._clock = clock
@@ -116,41 +119,41 @@ class Proxy:
         self._salt = new_id()
         self._explainer = Explainer(broker.redaction)
         self._prepared = PreparedReplays()
-        # Clients ask few paths with few sets of fields, so where they lead is remembered.
-        self._addresses = lru_cache(maxsize=512)(self._locate)
-        self._under_way = 0
-        self._left = asyncio.Event()
+        # Clients use few paths with few sets of header fields.
+        self._address_of = lru_cache(maxsize=512)(self._locate)
+        self._in_flight = 0
+        self._request_ended = asyncio.Event()
         self._open_waits = OpenWaits()
-        self._warnings = BaseUrlWarnings()
+        self._base_url_warnings = BaseUrlWarnings()
         self.draining = False
 
     async def __call__(self, raw: web.BaseRequest) -> web.StreamResponse:
         exchange = Exchange(raw, self._new_id(), self._now(), self._clock())
-        self._under_way += 1
+        self._in_flight += 1
         try:
             return await self._serve(exchange)
         except TapewayError as error:
             return self._refuse(exchange, error)
         finally:
-            self._under_way -= 1
-            self._left.set()
+            self._in_flight -= 1
+            self._request_ended.set()
 
     @property
-    def under_way(self) -> int:
-        """Requests under way."""
-        return self._under_way
+    def in_flight(self) -> int:
+        """Requests in flight."""
+        return self._in_flight
 
-    async def empty(self) -> None:
-        """Wait until no request is under way."""
-        while self._under_way:
-            self._left.clear()
-            await self._left.wait()
+    async def wait_until_idle(self) -> None:
+        """Wait until no request is in flight."""
+        while self._in_flight:
+            self._request_ended.clear()
+            await self._request_ended.wait()
 
     def break_off(self) -> None:
-        """End what waits for a client's body or relays an answer; those told nothing get an error."""
+        """Abort requests that wait for a body or relay an answer; an error response where none began."""
         self._open_waits.break_off()
 
-    # A request in.
+    # Request.
 
     async def _serve(self, exchange: Exchange) -> WireResponse:
         broker, raw = self._broker, exchange.raw
@@ -168,9 +171,10 @@ class Proxy:
             base=address.route.url or "",
             file=body if isinstance(body, BodyFile) else None,
         )
-        written = address.base_url_fault.written if address.base_url_fault is not None else None
+        fault = address.base_url_fault
+        sent_target = None if fault is None else fault.written
         plan = await broker.decide(
-            exchange.cassette, Incoming(request, address.guessed, mode, written)
+            exchange.cassette, Incoming(request, address.guessed, mode, sent_target)
         )
         exchange.key, exchange.path = plan.key, plan.target
         if isinstance(plan, Replay):
@@ -185,10 +189,12 @@ class Proxy:
         raw, target = exchange.raw, exchange.raw.raw_path
         if not target.startswith("/"):
             target = own_path(target, authorities(raw))
-        address = self._addresses(raw.method, target, raw.version, raw.raw_headers)
+        address = self._address_of(raw.method, target, raw.version, raw.raw_headers)
         exchange.address = address
         if (fault := address.base_url_fault) is not None:
-            self._warnings.tell(address.route.name, fault, f"{origin(raw)}{address.prefix}")
+            self._base_url_warnings.warn(
+                address.route.name, fault, f"{origin(raw)}{address.prefix}"
+            )
         return address
 
     def _locate(
@@ -210,7 +216,7 @@ class Proxy:
                 scratch=self._broker.scratch,
             )
 
-    # A recording out.
+    # Replay.
 
     async def _replay(self, exchange: Exchange, interaction: Interaction) -> WireResponse:
         response, index = interaction.response, interaction.index
@@ -234,7 +240,7 @@ class Proxy:
         return self._write(exchange, response, "replayed", index, base=interaction.request.base)
 
     async def _play(self, exchange: Exchange, interaction: Interaction) -> WireResponse:
-        """Replay at the recorded pace, or what was no whole answer."""
+        """Replay at the recorded pace, or replay an answer that failed."""
         failure, head = interaction.failure, interaction.response.head
         index, pace = interaction.index, self._options.pace
         schedule = Schedule(interaction.response, interaction.latency_ms, pace)
@@ -252,26 +258,26 @@ class Proxy:
                 )
                 await playback.play(outgoing)
         except ConnectionError:
-            return self._cut(exchange, RequestError(_LEFT))
+            return self._abort(exchange, RequestError(_DISCONNECTED))
         except TapewayError as error:
             if outgoing is None:
                 raise
-            return self._cut(exchange, error)
+            return self._abort(exchange, error)
         note = failure.message if failure is not None else None
         self._ended(exchange, "replayed", head.status, index, note, interaction=interaction)
         return abort(exchange.raw) if failure else outgoing.end()
 
     def _fail(self, exchange: Exchange, interaction: Interaction, failure: Failure) -> WireResponse:
-        """Replay a failure that came before any answer."""
+        """Replay a failure that came before any answer: close the connection, or 504 for a timeout."""
         index = interaction.index
         status = 504 if failure.kind == "timeout" else 502
         self._ended(exchange, "replayed", status, index, failure.message, interaction=interaction)
         if failure.kind != "timeout":
             return abort(exchange.raw)
         error = UpstreamError(failure.message, status=status, code="upstream_timeout")
-        return self._write(exchange, self._error_page(exchange, error), "replayed", index)
+        return self._write(exchange, self._error_response(exchange, error), "replayed", index)
 
-    # A live answer out.
+    # Live answer.
 
     async def _ask(self, exchange: Exchange, ask: Ask) -> WireResponse:
         if not ask.policy.records:
@@ -287,7 +293,7 @@ class Proxy:
         )
 
     async def _relay(self, exchange: Exchange, ask: Ask) -> WireResponse:
-        """Pass an answer on that nobody records."""
+        """Pass on an answer that is not recorded."""
         head: ResponseHead | None = None
         try:
             async with self._open_waits.wait(), self._recorder.relay(ask) as live:
@@ -300,21 +306,21 @@ class Proxy:
         except TapewayError as error:
             if head is None:
                 raise
-            return self._cut(exchange, error)
+            return self._abort(exchange, error)
         except ConnectionError:
-            return self._cut(exchange, RequestError(_LEFT))
+            return self._abort(exchange, RequestError(_DISCONNECTED))
         self._ended(exchange, "live", head.status)
         return outgoing.end()
 
     async def _follow(self, exchange: Exchange, ask: Ask) -> WireResponse:
-        """Pass an answer on as it comes; its end waits until the recording is durable."""
+        """Pass on an answer as it arrives; its end waits until the recording is durable."""
         reader = ResponseReader()
         pending = self._recorder.follow(ask, reader)
         if (head := await reader.head()) is None:
             return self._answer(exchange, ask, await pending.answer())
         headers = outcome_headers(reader.outcome, exchange.cassette, reader.index)
         outgoing = self._outgoing(exchange, head, headers, ask)
-        left = None
+        disconnected = None
         try:
             try:
                 async with self._open_waits.wait():
@@ -322,14 +328,16 @@ class Proxy:
                     async for piece in reader.pieces():
                         await outgoing.send(piece)
             except ConnectionError:
-                left = _LEFT
+                disconnected = _DISCONNECTED
             answer = await pending.answer()
         except TapewayError as error:
-            return self._cut(exchange, error)
-        self._ended(exchange, answer.outcome, head.status, answer.index, left or answer.note)
-        return abort(exchange.raw) if left else outgoing.end()
+            return self._abort(exchange, error)
+        self._ended(
+            exchange, answer.outcome, head.status, answer.index, disconnected or answer.note
+        )
+        return abort(exchange.raw) if disconnected else outgoing.end()
 
-    # Misses and errors out.
+    # Misses and errors.
 
     def _miss(self, exchange: Exchange, miss: Miss) -> WireResponse:
         journal = self._options.admin and f"{self._options.admin}/api/v1/journal?outcome=miss"
@@ -351,17 +359,17 @@ class Proxy:
             cast(ClientConnection, exchange.raw.protocol).unread = content
         if not exchange.cassette:
             exchange.cassette, _ = self._broker.in_force(None)
-        response = self._error_page(exchange, error)
+        response = self._error_response(exchange, error)
         message = f"{error.code}: {error.message}"
         self._ended(exchange, "error", response.status, message=message)
         return self._write(exchange, response, "error", None)
 
-    def _cut(self, exchange: Exchange, error: TapewayError) -> WireResponse:
-        """End an answer in the middle."""
+    def _abort(self, exchange: Exchange, error: TapewayError) -> WireResponse:
+        """Break off an answer that has begun."""
         self._ended(exchange, "error", error.status, message=f"{error.code}: {error.message}")
         return abort(exchange.raw)
 
-    def _error_page(self, exchange: Exchange, error: TapewayError) -> Response:
+    def _error_response(self, exchange: Exchange, error: TapewayError) -> Response:
         tapeway: dict[str, Json] = {
             "cassette": exchange.cassette,
             "method": exchange.raw.method,
@@ -378,7 +386,7 @@ class Proxy:
             name == DEFAULT_ROUTE and self._owner(exchange.address.target, ()) == "ollama"
         )
 
-    # What all of them need.
+    # Shared by all outcomes.
 
     def _ended(
         self,
@@ -391,14 +399,14 @@ class Proxy:
         explanation: MissExplanation = NO_EXPLANATION,
         interaction: Interaction | None = None,
     ) -> None:
-        """Say how a request ended: the counts, the journal and the report have it from here."""
+        """Report how a request ended to the journal, from which counts and reports are made."""
         address = exchange.address
         if message is None and address is not None and address.base_url_fault is not None:
             message = address.base_url_fault.message
         if exchange.note is not None:
             message = f"{message}; {exchange.note}" if message else exchange.note
         usage = None if interaction is None else interaction.usage
-        self._log.add(
+        self._journal.add(
             ServedRequest(
                 id=exchange.id,
                 at=exchange.at,
@@ -433,7 +441,7 @@ class Proxy:
         *,
         base: str | None = None,
     ) -> WireResponse:
-        """A whole answer; a Location below `base`, the route's URL, leads back to the proxy."""
+        """A whole answer; a Location below `base`, the route's URL, is rewritten to the proxy's URL."""
         raw = exchange.raw
         keep_alive = self._keeps_alive(raw)
         if base is not None and (head := self._with_location(exchange, response.head, base)):
@@ -459,12 +467,12 @@ class Proxy:
     def _with_location(
         self, exchange: Exchange, head: ResponseHead, base: str
     ) -> ResponseHead | None:
-        """The head with its Location leading back to the proxy, None where nothing changes."""
+        """The head with its Location rewritten to the proxy's URL, None if it needs no change."""
         if not self._options.rewrite_location or exchange.address is None:
             return None
         found = with_proxy_location(head, exchange.raw.raw_headers, base, exchange.address.prefix)
         return None if found is head else found
 
     def _keeps_alive(self, raw: web.BaseRequest) -> bool:
-        # A body that was refused unread would be taken for the next request.
+        # The unread rest of a refused body would be parsed as the next request.
         return bool(raw.keep_alive) and not self.draining and raw.content.is_eof()

@@ -1,4 +1,4 @@
-"""From settings to the parts that serve: the one file that names concrete classes."""
+"""Builds the parts of a serving process from settings; the only file that names concrete classes."""
 
 import gc
 import itertools
@@ -34,10 +34,10 @@ from tapeway.upstream.client import Limits, UpstreamClient
 VERSION = version("tapeway")
 
 GRACE_S = 0.25
-"""Twice this is what a connection that even then is not done may hold up the stop."""
+"""Shutdown timeout of a listener: a connection that does not end delays the stop by twice this."""
 
-_TURN_S = 0.001
-"""So long the event loop waits at most for a thread that explains a miss; Python's default is 5 ms."""
+_SWITCH_INTERVAL_S = 0.001
+"""The longest wait of the event loop for a thread that explains a miss; Python's default is 5 ms."""
 
 Place = tuple[str, int]
 """Host and port of a listener."""
@@ -50,7 +50,7 @@ def make_store(settings: Settings) -> CassetteStore:
 
 
 def make_client(settings: Settings, own: Collection[Place]) -> UpstreamClient:
-    """What asks upstreams, and never one of our `own` listeners. Raises ConfigError."""
+    """The client for upstreams, which refuses to ask our `own` listeners. Raises ConfigError."""
     hosts = {urlsplit(p.url).hostname for p in PROVIDERS.values() if p.url}
     guard = AddressGuard(
         frozenset(host for host in hosts if host and "." in host), settings.allow_address
@@ -90,8 +90,10 @@ def make_broker(
     )
 
 
-def make_proxy(settings: Settings, broker: Broker, log: ServedRequests, admin: str | None) -> Proxy:
-    """The handler of the proxy listener; `admin` is where a miss says its journal is."""
+def make_proxy(
+    settings: Settings, broker: Broker, journal: ServedRequests, admin: str | None
+) -> Proxy:
+    """The handler of the proxy listener; `admin` is the URL at which a miss names the journal."""
     options = ProxyOptions(
         max_body=settings.max_body,
         body_idle_s=settings.body_timeout,
@@ -101,7 +103,9 @@ def make_proxy(settings: Settings, broker: Broker, log: ServedRequests, admin: s
         delivery=settings.delivery,
         pace=settings.pace,
     )
-    return Proxy(broker, log, owner, options, clock=time.monotonic, now=_now, new_id=_id_source())
+    return Proxy(
+        broker, journal, owner, options, clock=time.monotonic, now=_now, new_id=_id_source()
+    )
 
 
 def make_admin(
@@ -111,9 +115,9 @@ def make_admin(
     listener: Listener,
     processes: ServingProcesses | None = None,
 ) -> AdminRunner:
-    """The admin API on this process or on several, to be mounted.
+    """The admin API of this process or of several, not yet listening.
 
-    Raises ConfigError where it would be open to others.
+    Raises ConfigError if it would be open to other hosts without a token.
     """
     application = make_application(
         broker,
@@ -126,18 +130,17 @@ def make_admin(
     return AdminRunner(application, shutdown_timeout=GRACE_S)
 
 
-def starting() -> None:
-    """Tune the interpreter for what is to come."""
-    # What a cassette holds stays, and what a request makes is nearly all freed by counting: the
-    # collector need not look after every few of them.
+def tune_for_start() -> None:
+    """Have the garbage collector run more rarely; call it before cassettes are loaded."""
+    # Cassettes stay in memory, and what a request allocates is nearly all freed by reference
+    # counting.
     gc.set_threshold(20_000, 20, 20)
 
 
-def started() -> None:
-    """Tune it for what goes on from now on."""
-    # What is loaded now stays; the collector need not walk it again and again.
+def tune_for_serving() -> None:
+    """Exempt what is loaded from garbage collection, and have threads yield to the event loop."""
     gc.freeze()
-    sys.setswitchinterval(_TURN_S)
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | bool:

@@ -24,8 +24,8 @@ from tapeway.server.wiring import (
     make_broker,
     make_client,
     make_store,
-    started,
-    starting,
+    tune_for_serving,
+    tune_for_start,
 )
 from tapeway.settings.options import Settings
 from tapeway.workers.messages import WorkerConfig
@@ -59,7 +59,7 @@ async def _serve(settings: Settings) -> None:
     store = _shared_store(settings)
     stopping = stop_on_signals()
     async with AsyncExitStack() as stack:
-        starting()
+        tune_for_start()
         listen = settings.listen
         listeners = listen_shared("--listen", listen.host, listen.port, settings.workers)
         for each in listeners:
@@ -88,7 +88,7 @@ async def _supervise(supervisor: _Supervisor, stopping: asyncio.Event) -> Tapewa
         error = await supervisor.pool.start(tasks)
         if error is None:
             admin = await _mount_admin(supervisor, stack)
-            started()
+            tune_for_serving()
             announce(
                 supervisor.settings,
                 supervisor.broker,

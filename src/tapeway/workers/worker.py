@@ -29,8 +29,8 @@ from tapeway.server.wiring import (
     make_client,
     make_proxy,
     make_store,
-    started,
-    starting,
+    tune_for_serving,
+    tune_for_start,
 )
 from tapeway.settings.options import Settings, known_secrets
 from tapeway.workers.messages import Value, WorkerConfig, decode_config, encode_error
@@ -112,7 +112,7 @@ async def _serving(
 ) -> AsyncIterator[_Worker]:
     settings = config.settings
     async with AsyncExitStack() as stack:
-        starting()
+        tune_for_start()
         client = await stack.enter_async_context(make_client(settings, config.own_listeners))
         pipe = PipeWriter(
             arguments.pipe,
@@ -126,7 +126,7 @@ async def _serving(
         proxy = make_proxy(settings, broker, pipe, config.admin_url)
         runner = web.ServerRunner(ProxyServer(proxy), shutdown_timeout=GRACE_S)
         mounted = await mount(stack, runner, inherited_listener(arguments.listener))
-        started()
+        tune_for_serving()
         yield _Worker(Serving(settings, broker, proxy, mounted), pipe)
 
 

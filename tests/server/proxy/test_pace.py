@@ -95,9 +95,9 @@ async def test_a_client_that_leaves_is_not_waited_for(
     async with replaying(store) as proxy:
         async with proxy.connect() as app:
             await app.send(proxy.request(b"GET /a/x"))
-            await until(lambda: proxy.proxy.under_way)
+            await until(lambda: proxy.proxy.in_flight)
             app.reset()
-        await proxy.proxy.empty()
+        await proxy.proxy.wait_until_idle()
 
         [entry] = proxy.journal
         assert (entry.outcome, entry.message) == (
@@ -117,7 +117,7 @@ async def test_the_end_of_the_process_breaks_a_pause_off() -> None:
         proxy.proxy.break_off()
 
         assert await app.rest() == b""
-        await proxy.proxy.empty()
+        await proxy.proxy.wait_until_idle()
 
 
 async def test_an_answer_that_has_not_begun_is_refused_at_the_end_of_the_process() -> None:
@@ -127,7 +127,7 @@ async def test_an_answer_that_has_not_begun_is_refused_at_the_end_of_the_process
         proxy.connect() as app,
     ):
         await app.send(proxy.request(b"GET /a/x"))
-        await until(lambda: proxy.proxy.under_way)
+        await until(lambda: proxy.proxy.in_flight)
         proxy.proxy.break_off()
 
         answer = await app.answer()

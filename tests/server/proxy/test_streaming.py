@@ -212,7 +212,7 @@ async def test_the_first_of_equal_calls_is_streamed_and_the_others_get_the_recor
             await first.send(proxy.request(ASK, body=BODY))
             await first.until(CHAT)
             await second.send(proxy.request(ASK, body=BODY))
-            await until(lambda: proxy.proxy.under_way == 2)
+            await until(lambda: proxy.proxy.in_flight == 2)
             gate.set()
 
             assert await first.until(LAST) == b"\r\n" + chunk(DONE) + LAST
@@ -231,7 +231,7 @@ async def test_equal_calls_fail_alike() -> None:
         await first.send(proxy.request(ASK, body=BODY))
         await first.until(CHAT)
         await second.send(proxy.request(ASK, body=BODY))
-        await until(lambda: proxy.proxy.under_way == 2)
+        await until(lambda: proxy.proxy.in_flight == 2)
         gate.set()
 
         assert await first.rest() == b"\r\n"
@@ -248,7 +248,7 @@ async def test_the_end_of_the_process_breaks_a_stream_off(how: str) -> None:
             proxy.proxy.break_off()
 
         assert await app.rest() == b""
-        await proxy.proxy.empty()
+        await proxy.proxy.wait_until_idle()
         [entry] = proxy.journal
         assert (entry.outcome, entry.status) == ("error", 503)
         assert proxy.journal.counts == {"error": 1}
