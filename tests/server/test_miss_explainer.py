@@ -120,10 +120,10 @@ async def test_an_explanation_is_remembered_until_the_cassette_changes(counting:
     assert counting.calls == 4
 
 
-async def test_no_more_than_some_are_remembered(
+async def test_the_cache_of_explanations_is_bounded(
     counting: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tapeway.server.miss_explainer._REMEMBERED", 2)
+    monkeypatch.setattr("tapeway.server.miss_explainer._CACHED", 2)
     explainer, cassette = Explainer(RequestRedaction()), make_cassette()
     counting.gate.set()
     for content in ("a", "b", "c", "b", "a"):
