@@ -120,7 +120,7 @@ class BodyBuffer:
 
 
 def check_body_file(file: BodyFile) -> None:
-    """Raise CassetteCorrupt where a body's file is gone or has another size."""
+    """Raise CassetteCorrupt if a body's file is missing or has another size."""
     if isinstance(file.handle, TemporaryFile):
         return
     try:
@@ -132,10 +132,10 @@ def check_body_file(file: BodyFile) -> None:
 
 
 def body_pieces(file: BodyFile) -> Generator[bytes]:
-    """The body from its beginning; waits for the disk, so iterate in a thread.
+    """The body from its beginning; reads the disk, so iterate in a thread.
 
-    The last piece is given only when size and digest are what they should be, so that a file that
-    was changed never passes for whole. Raises CassetteCorrupt.
+    The last piece is yielded only if size and digest are right, so that a changed file is never
+    taken for complete. Raises CassetteCorrupt.
     """
     fd = _open(file)
     try:
@@ -154,13 +154,13 @@ async def stream_body(file: BodyFile) -> AsyncGenerator[bytes]:
 
 
 async def read_body(file: BodyFile) -> bytes:
-    """All of it, for what is known to fit into memory."""
+    """The whole body, for one that is known to fit into memory."""
     async with aclosing(stream_body(file)) as source:
         return b"".join([piece async for piece in source])
 
 
 async def in_memory(item: AnyInteraction) -> AnyInteraction:
-    """The interaction with its bodies in memory, for what is known to fit there."""
+    """The interaction with its bodies in memory, for bodies that are known to fit there."""
     if not isinstance(item, Interaction):
         return item
     request = item.request
@@ -170,7 +170,7 @@ async def in_memory(item: AnyInteraction) -> AnyInteraction:
 
 
 async def with_body_in_memory(response: Response) -> Response:
-    """The answer with its body in memory, for what is known to fit there."""
+    """The answer with its body in memory, for a body that is known to fit there."""
     if response.file is None:
         return response
     body, start = await read_body(response.file), 0

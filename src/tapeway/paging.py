@@ -1,4 +1,4 @@
-"""A cassette gone through in order, in memory for a page of its recordings where its store has pages."""
+"""Iterates over a cassette in order, a page at a time if its store has pages."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction, large_bo
 from tapeway.ports import CassetteStore, Paged
 
 PAGE_BYTES = 8 * 1024 * 1024
-"""Bytes of bodies that a page is meant to hold at most."""
+"""How many bytes of bodies a page should have at most."""
 
 _FIRST, _LARGEST = 8, 256
 """Recordings in the first page, and in any."""
@@ -17,7 +17,7 @@ _FIRST, _LARGEST = 8, 256
 
 @dataclass(frozen=True, slots=True)
 class CassetteWalk:
-    """The head of a cassette, how many interactions it has, and those, to be gone through once."""
+    """A cassette's head, its number of interactions, and an iterator over them, to be used once."""
 
     head: CassetteHead
     count: int
@@ -39,7 +39,7 @@ async def walk_cassette(store: CassetteStore, name: str) -> CassetteWalk | None:
 
 
 def walk_over(stored: StoredCassette) -> CassetteWalk:
-    """A cassette that is in memory already."""
+    """The same for a cassette that is already in memory."""
     return CassetteWalk(stored.head, len(stored.interactions), _each(stored.interactions))
 
 
@@ -49,7 +49,7 @@ async def _each(items: Iterable[AnyInteraction]) -> AsyncIterator[AnyInteraction
 
 
 async def pages_after(store: Paged, name: str, after: int | None) -> AsyncGenerator[AnyInteraction]:
-    """The interactions behind the one of that index, or all. Raises StoreError, CassetteEdited."""
+    """The interactions after that index, or all. Raises StoreError, CassetteEdited."""
     limit = _FIRST
     while page := await store.page(name, after=after, limit=limit):
         size = 0
@@ -71,7 +71,7 @@ def bytes_of_bodies(item: AnyInteraction) -> int:
 
 
 def bytes_in_memory(item: AnyInteraction) -> int:
-    """How many bytes of bodies an interaction holds in memory."""
+    """How many bytes of bodies an interaction has in memory."""
     if not isinstance(item, Interaction):
         return len(dump(dict(item.document)))
     return len(item.request.body) + sum([len(chunk.data) for chunk in item.response.chunks])

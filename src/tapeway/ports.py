@@ -1,9 +1,8 @@
 """What the engine needs from outside: a store for cassettes, and the service behind a route.
 
-Every store implements `CassetteStore`. What only some stores can do is a Protocol of its own, and
-`CassetteStore.capabilities` says which of them a store has: callers read its fields, and nothing
-asks a store by `isinstance`. `stores/memory.py` is the smallest store there is, and the place to
-start when writing another.
+Every store implements `CassetteStore`. Each optional ability is a Protocol of its own; the store
+states the ones it has in `capabilities`, and callers read that instead of checking types.
+`stores/memory.py` is the smallest store, and the place to start when writing another.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -47,9 +46,9 @@ class CassetteStore(Protocol):
     async def open(self) -> None: ...
 
     async def close(self) -> None:
-        """Bring every cassette into its final form and let go of all locks; a second time nothing.
+        """Write every cassette's final form and release all locks. A second call does nothing.
 
-        Whatever is asked of it from then on raises `errors.closed`, until it is opened again.
+        Until the store is opened again, all other methods then raise `errors.closed`.
         """
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
@@ -119,18 +118,19 @@ class BodyKeeper(Protocol):
 
     @property
     def scratch(self) -> str | None:
-        """A folder with room for bodies on their way, or None for the system's own."""
+        """A folder for temporary files of large bodies, or None for the system's own."""
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
-        """A body, durable on return, for a recording of this cassette that is appended next.
+        """Store a body, durable on return, for a recording of this cassette that is appended next.
 
-        The pieces are gone through in another thread; what that raises is raised, and nothing is
-        kept. Raises StoreFull, CassetteLocked. What no recording refers to is removed in time.
+        `pieces` is iterated in another thread; an exception from it is raised here, and nothing is
+        stored. Raises StoreFull, CassetteLocked. A body that no recording refers to is removed
+        later.
         """
 
 
 class BodyFinder(Protocol):
-    """Finds a large body at a cost that does not grow with its cassette."""
+    """Finds a large body at a cost that does not grow with the cassette."""
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
         """The one that a recording of this cassette refers to, or None where none does."""
@@ -143,82 +143,84 @@ class Paged(Protocol):
         """Head, count and origins, or None where there is none. Raises CassetteCorrupt."""
 
     async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[TakenRecording]:
-        """Some recordings in order: those behind the one of that index, or from the first on."""
+        """Up to `limit` recordings in order: those after index `after`, or the first ones."""
 
 
 class HeadEditor(Protocol):
     """Changes the head of a cassette and leaves its recordings as they are."""
 
     async def replace_head(self, name: str, head: CassetteHead) -> None:
-        """Put another head in force, and find every recording under its new keys."""
+        """Replace the head, and index every recording by its key under the new rules."""
 
 
 class CassetteEditor(HeadEditor, Protocol):
-    """Changes single recordings where they lie; all others keep their index."""
+    """Changes single recordings in place; all others keep their index."""
 
     async def edit(self, name: str, index: int, changed: AnyInteraction | None) -> bool:
-        """Put another interaction in the place of one, or remove it; False where there is none."""
+        """Replace one interaction, or remove it; False if there is none of that index."""
 
 
 class BatchWriter(Protocol):
     """Adds many interactions at once, a batch at the cost of one recording."""
 
     async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
-        """Add interactions at the end in this order, all or none; durable on return.
+        """Append interactions in this order, all or none; durable on return.
 
-        `head` is written with the first ones of a cassette. Each is given an index above all there
-        were, as if it had been brought in. Large bodies were kept before. Raises like `append`.
+        `head` is written with the first ones of a cassette. Each interaction gets an index above
+        all existing ones and counts as imported. Their large bodies are already stored. Raises like
+        `append`.
         """
 
 
 class CassetteReplacer(Protocol):
-    """Puts one cassette in the place of another in one step."""
+    """Replaces one cassette by another in one step."""
 
     async def replace_cassette(self, name: str, by: str) -> None:
-        """Rename the cassette `by` to `name`; whatever had that name before is gone.
+        """Rename the cassette `by` to `name`, replacing the cassette of that name.
 
-        Nothing happens where there is no `by`; keys that stand somewhere in a take begin anew.
+        Does nothing if there is no cassette `by`. Cursors of the replaced cassette are reset.
         """
 
 
 class IntegrityChecker(Protocol):
-    """Looks for damage below what is read of a store."""
+    """Checks the store's own data structures for damage."""
 
     async def check(self) -> Sequence[str]:
-        """What is wrong with the store, a sentence each. Reads all of it."""
+        """The damage found, one sentence each. Reads the whole store."""
 
 
 class RecordingIndex(Protocol):
-    """Finds recordings where they lie, at a cost that does not grow with their number.
+    """Finds recordings in the store, at a cost that does not grow with their number.
 
-    A recording is found under every key that `core.cassette.index.index_keys` names under the rules of
-    the cassette's head; the store takes them when it is brought in, and anew when rules change.
+    A recording is indexed by every key that `core.cassette.index.index_keys` gives under the rules
+    of the cassette's head. The store computes them when it adds the recording, and again when the
+    rules change.
     """
 
     async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
-        """All recordings found under any of these keys, in order."""
+        """All recordings with any of these keys, in order."""
 
     async def get(self, name: str, index: int) -> TakenRecording | None:
         """One recording."""
 
     async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[TakenRecording]:
-        """The newest exchanges of a method and path (no query), then the newest of others, in order.
+        """The newest HTTP recordings of a method and path (without query), then of others, in
+        order.
 
-        They are `limit` together where there are so many, hold no more than 8 MiB of bodies, and
-        none that lie in files.
+        At most `limit` of them, with at most 8 MiB of bodies, and without large bodies.
         """
 
     async def unused(self, name: str, take: int, limit: int) -> Sequence[RecordingTitle]:
         """The first recordings that a take has not touched."""
 
     async def unused_count(self, name: str, take: int) -> int:
-        """How many those are."""
+        """The number of recordings that a take has not touched."""
 
     async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
-        """Recordings found under one key on one route, where there are several."""
+        """Groups of two or more recordings that share a key and a route."""
 
     async def reserve(self, name: str) -> int:
-        """An index that nobody else gets; an unused one leaves a gap."""
+        """Reserve an index for one recording; if it stays unused, it leaves a gap."""
 
 
 class SharedCursors(Protocol):
@@ -227,7 +229,7 @@ class SharedCursors(Protocol):
     async def turns(
         self, name: str, take: int, keys: Sequence[bytes]
     ) -> Mapping[bytes, CursorState]:
-        """The cursors of these keys that were advanced at all."""
+        """The cursors of those of these keys that have been advanced in this take."""
 
     async def advance(
         self,
@@ -238,24 +240,24 @@ class SharedCursors(Protocol):
         state: bytes,
         touched: int,
     ) -> bool:
-        """Replace the state `before` by a new one, and count a recording as touched.
+        """Replace the state `before` by a new one, and mark a recording as touched.
 
-        False where another instance changed it first: read it again. Need not survive a power loss.
+        False if another instance changed it first: read it again. Need not survive a power loss.
         """
 
 
 class Leases(Protocol):
-    """Leases that keep all but one instance from making the same call to the upstream.
+    """Leases: at most one instance at a time makes the same call to the upstream.
 
-    The store renews a lease until it is released; it expires by the store's own clock some time
-    after its instance was last heard of.
+    The store renews a lease until it is released. If its instance ends, the lease expires some time
+    later, by the store's own clock.
     """
 
     async def claim(self, name: str, key: bytes) -> Lease | None:
         """The lease of a key, or None while another instance holds it."""
 
     async def wait_for_lease(self, name: str, key: bytes) -> None:
-        """Wait until the lease of a key may have expired or been released: a second at most."""
+        """Wait until the lease of a key may have expired or been released, at most a second."""
 
     async def release_lease(self, lease: Lease) -> None: ...
 
@@ -267,21 +269,22 @@ class SharedControl(Protocol):
     """What is in force: mode, active cassette and takes, the same for all instances."""
 
     async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:
-        """Join the instances; gives what is in force: `wanted` where no other instance is alive.
+        """Join the other instances; returns the state in force, which is `wanted` if there are
+        none.
 
-        The number of takes always goes on from the last one. `apply` is called with whatever
-        comes into force later, with no await between reading and applying it.
+        The number of takes always continues from the last one. `apply` is called with every later
+        change, with no await between reading and applying it.
         """
 
     async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
-        """Change what is in force, and wait until every live instance has applied it.
+        """Change the state in force, and wait until every live instance has applied it.
 
-        Also gives the names of those that have not within two seconds.
+        Also returns the names of those that have not within two seconds.
         """
 
     @property
     def in_touch(self) -> bool:
-        """Whether this instance knows what is in force: it does not once the store is away too long."""
+        """Whether this instance knows the state in force; False after too long without the store."""
 
 
 class SharedStore(
@@ -296,21 +299,21 @@ class SharedStore(
 ):
     """A store that several processes use at once, each reading only what a request needs.
 
-    `append` of a recording with a lease raises `Fenced` where another instance holds the lease by
-    now; it advances the cursor of the recording's key in the same step.
+    `append` of a recording with a lease advances the cursor of its key in the same step, and raises
+    `Fenced` if another instance holds the lease by now.
     """
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
     ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
-        """`turns` of the keys, and then `find` of the digests: what each hit needs, in one call.
+        """Return `turns` of the keys, and `find` of the digests: all that a hit needs, in one call.
 
-        The cursors are read first: a recording that comes in between has advanced its cursor.
+        The cursors are read first: a recording added in between has advanced its cursor.
         """
 
 
 class LiveAnswer(Protocol):
-    """An upstream's answer as it comes."""
+    """An upstream's answer while it arrives."""
 
     @property
     def head(self) -> ResponseHead: ...
@@ -318,8 +321,8 @@ class LiveAnswer(Protocol):
     def chunks(self, max_bytes: int) -> AsyncIterator[ResponseChunk]:
         """The body in the upstream's own chunks, ending only where the upstream ended it.
 
-        Raises UpstreamError when it is cut, behind all that came until then, or when it grows
-        beyond `max_bytes`.
+        Raises UpstreamError after the last received chunk if the body is cut, or if it grows beyond
+        `max_bytes`.
         """
 
     def pieces(self) -> AsyncIterator[bytes]:

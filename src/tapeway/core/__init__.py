@@ -1,1 +1,1 @@
-"""The pure heart: requests, recordings and how they match; no clock, no I/O, no async."""
+"""Pure code: requests, recordings and how they match; no clock, no I/O, no async."""

@@ -1,13 +1,14 @@
-"""Strict JSON: what is read here can be stored parsed and be given back without loss.
+"""Strict JSON: what is read here can be stored parsed and written again without loss.
 
-A text is JSON here only if every reader would see the same value: UTF-8, no repeated key, no NaN
-or Infinity, no lone surrogate, at most 200 levels. Anything else is kept as text or bytes.
-Integers of any size stay exact, which is why reading is the standard library's and not orjson's
-(orjson turns 2**64 into a float).
+A text is JSON here only if every reader would get the same value: UTF-8, no repeated key, no NaN or
+Infinity, no lone surrogate, at most 200 levels. Anything else is stored as text or bytes.
+
+Integers of any size stay exact, which is why the standard library reads them and not orjson (which
+turns 2**64 into a float).
 
 AgentTape writes NaN and the infinities as Python does, without quotes. In memory and in databases
-an object with one key, `{"__agenttape_float__": "NaN"}`, stands for each of them; a cassette's file
-has them as they were found.
+each of them is an object with one key, `{"__agenttape_float__": "NaN"}`; in a cassette's file it
+stays as found.
 """
 
 import json
@@ -24,19 +25,20 @@ from tapeway.core.text import is_utf8
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 Pointer: TypeAlias = tuple[str | int, ...]
-"""The way from a document to a value: `("interactions", 3, "response", "status_code")`."""
+"""The path to a value in a document: `("interactions", 3, "response", "status_code")`."""
 
 MAX_DEPTH = 200
-"""Deeper values are kept as text: people cannot edit them and recursive readers overflow."""
+"""Deeper values are stored as text: people cannot edit them and recursive readers overflow."""
 
 NON_FINITE_KEY = "__agenttape_float__"
-"""The only key of an object that stands for a number which is not finite."""
+"""The only key of an object that represents a number which is not finite."""
 
 _TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 _LONE_SURROGATE = "a string holds half a surrogate pair"
 _TOO_LONG = "an integer has more digits than can be read"
 
-# The closing quote is optional: else an unclosed string is searched anew from every quote inside it.
+# The closing quote is optional: otherwise an unclosed string is searched again from every quote
+# inside it.
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _BRACKET = re.compile(r"[\[\]{}]")
 
@@ -61,9 +63,8 @@ def parse(
 ) -> Json:
     """The value of a strict JSON text; by value, `1.0` and `1e0` are the integer 1.
 
-    `constant` says what `NaN`, `Infinity` and `-Infinity` stand for, which are refused without it.
-
-    Raises NotJson, with line and column where the text is malformed.
+    `constant` returns the value of `NaN`, `Infinity` and `-Infinity`, which are refused without it.
+    Raises NotJson, with line and column if the text is malformed.
     """
     if isinstance(text, bytes):
         try:
@@ -101,7 +102,7 @@ def dump(value: Json, *, indent: bool = False) -> bytes:
 
 
 def canonical(value: Json) -> bytes:
-    """One text for all ways to write a value that was read by value; keys in order."""
+    """One text for all spellings of a value that was read by value; keys in order."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:
@@ -114,9 +115,9 @@ def same_json(left: Json, right: Json) -> bool:
 
 
 def check_json(value: object, *, depth: int = 1) -> None:
-    """Raise NotJson for what would not be read again as the value it is.
+    """Raise NotJson for a value that would not be read again as the same value.
 
-    That is what JSON cannot express, and what is nested too deep; the value itself is at `depth`.
+    JSON cannot express it, or it is nested too deep; the value itself is at `depth`.
     """
     if depth > MAX_DEPTH and isinstance(value, list | dict):
         raise NotJson(_TOO_DEEP)
@@ -145,7 +146,7 @@ def check_json(value: object, *, depth: int = 1) -> None:
 
 
 def non_finite_object(name: str) -> Json:
-    """The object that stands for `NaN`, `Infinity` or `-Infinity`."""
+    """The object that represents `NaN`, `Infinity` or `-Infinity`."""
     return {NON_FINITE_KEY: name}
 
 
@@ -157,7 +158,7 @@ def non_finite_name(value: float) -> str:
 
 
 def non_finite_number(value: Json) -> float | None:
-    """The number such an object stands for, None for any other value."""
+    """The number such an object represents, None for any other value."""
     if not isinstance(value, dict) or len(value) != 1:
         return None
     name = value.get(NON_FINITE_KEY)

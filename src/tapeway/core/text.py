@@ -1,7 +1,7 @@
-"""Text and its UTF-8: bytes that may be none, and strings that cannot be written as it.
+"""Text and UTF-8: bytes that may not be UTF-8, and strings that cannot be encoded as it.
 
-Python holds octets that it could not decode as lone surrogates (`surrogateescape`), and JSON can
-write such surrogates too. Neither can go into a document or onto a terminal as they are.
+Python represents octets that it could not decode as lone surrogates (`surrogateescape`), and JSON
+can escape such surrogates too. Neither can be written to a document or a terminal unchanged.
 """
 
 

@@ -1,10 +1,10 @@
-"""AgentTape's match key, by which its tools look a recording up.
+"""AgentTape's match key, by which its tools find a recording.
 
 It is bit for bit that of AgentTape 0.1.8, oddities included: ignored names are left out at every
 depth, and leaving out one parameter of a URL re-encodes the others.
 
-AgentTape hashes a document: of a request over HTTP it has `method`, `url`, `headers` and the body as
-`json`, `form`, `text` or `body_b64`; of an SDK's call its endpoint and arguments.
+AgentTape hashes a document. For an HTTP request it has `method`, `url`, `headers` and the body as
+`json`, `form`, `text` or `body_b64`; for an SDK call, its endpoint and arguments.
 """
 
 import base64
@@ -76,11 +76,11 @@ _UNHASHABLE = (UnicodeEncodeError, RecursionError)
 
 
 def http_key(request: Request) -> str:
-    """The key that AgentTape's HTTP adapter gives this request, "" where it has none.
+    """The key that AgentTape's HTTP adapter gives this request, "" if it has none.
 
     There is an adapter for httpx and one for requests, which keeps the case of header names: a
-    request sent by requests has the key of the latter. A body in a file has no key: AgentTape has
-    no such thing.
+    request sent by requests has the key of the latter. A body in a file has no key, as AgentTape
+    has no such bodies.
     """
     wire_case = _is_sent_by_requests(request.headers)
     return _document_key(request, request.url.partition("#")[0], wire_case=wire_case)
@@ -97,8 +97,8 @@ def possible_http_keys(
     """The keys that AgentTape may have stored for a request, the likeliest first.
 
     They depend on the client (httpx or requests), on the names to ignore, and on AgentTape's
-    release: 0.1.0 took JSON bodies for text; 0.1.5 ignored no URL parameters, and kept the last of
-    a form's fields with one name.
+    release: 0.1.0 treated JSON bodies as text; 0.1.5 ignored no URL parameters, and kept the last
+    of a form's fields with one name.
     """
     if request.file is not None:
         return ()

@@ -1,9 +1,9 @@
-"""Aliases: further keys of recordings that AgentTape made.
+"""Aliases: additional keys of recordings that AgentTape made.
 
-AgentTape computed its keys before it redacted, over headers too and without some names wherever
-they stand. So only the keys it stored find such a recording again: a request that is not found
-under its own key is looked for under the keys that AgentTape would have given it. A recording by
-AgentTape's matcher `ordered` has no key of its own: it answers in order, whatever is asked.
+AgentTape computed its keys before it redacted, over headers too and without certain names at any
+depth. Only the keys it stored find such a recording again. So a request that is not found by its
+own key is looked up by the keys that AgentTape would have given it. A recording by AgentTape's
+matcher `ordered` has no key of its own: it answers in order, whatever the request is.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ def uses_agenttape_keys(meta: Mapping[str, Json]) -> bool:
 
 
 def answers_in_order(interaction: Interaction) -> bool:
-    """Whether it was recorded to answer in order, whatever is asked."""
+    """Whether it was recorded to answer in order, whatever the request is."""
     return ORDERED_KEY in interaction.stored_keys
 
 
@@ -58,11 +58,11 @@ def recording_aliases(interaction: Interaction, rules: Rules = NO_RULES) -> tupl
 def request_aliases(
     request: Request, redacted: Request, origins: Iterable[str], rules: Rules = NO_RULES
 ) -> tuple[bytes, ...]:
-    """The aliases to look a request up by, the most exact first.
+    """The aliases of a request, the most exact first.
 
-    `request` is as it came: the keys were computed before anything was redacted. `origins` are
-    those that recordings of its route were made at; without any, only an SDK's call has aliases.
-    Aliases are digests, from which the request cannot be read.
+    `request` is the one received: AgentTape computed its keys before redaction. `origins` are those
+    of the recordings of its route; without any, only an SDK call has aliases. Aliases are digests,
+    which do not reveal the request.
     """
     return tuple(dict.fromkeys(_request_aliases(request, redacted, origins, rules)))
 
@@ -161,7 +161,7 @@ def _call_aliases(
 
 
 def _lenient_alias(endpoint: str, arguments: Mapping[str, Json], rules: Rules) -> bytes:
-    """The alias by what a call says under tapeway's rules, apart from what its SDK adds."""
+    """The alias of a call's content under tapeway's rules, without what its SDK adds."""
     request = sdk_calls.canonical_request(endpoint, arguments)
     # Rules on headers are for HTTP alone: AgentTape's record of a call has none.
     return _alias(b"call", canonical(request_document(request, replace(rules, match=()))))

@@ -1,9 +1,9 @@
-"""Calls of OpenAI's SDK as AgentTape records them, and what they are over HTTP.
+"""Calls of OpenAI's SDK as AgentTape records them, and the equivalent HTTP requests.
 
-AgentTape records a method's arguments and the object it returned. The same call over HTTP is a POST
-of these arguments and of some that only say how the call is made; those are left out here, so that
-both have the same alias. A client may ask for the same result as a stream, or for its embeddings in
-base64: it is given that form where the recorded result can be put into it.
+AgentTape records a method's arguments and the object it returned. Over HTTP, the same call is a
+POST of these arguments and of some that only control how the call is made. Those are left out here,
+so that both have the same alias. A client may request the same result as a stream, or its
+embeddings in base64: it gets that form if the recorded result can be converted to it.
 """
 
 import base64
@@ -78,7 +78,7 @@ def canonical_request(endpoint: str, arguments: Mapping[str, Json]) -> Request:
     kept = {
         name: value
         for name, value in arguments.items()
-        # The SDK asks for base64 without being told to, and decodes it.
+        # The SDK requests base64 by default, and decodes it.
         if (endpoint, name, value) != ("embeddings", "encoding_format", "base64")
     }
     clean = _without_nulls(kept)
@@ -100,7 +100,7 @@ def is_sdk_result(interaction: Interaction) -> bool:
 
 
 def can_answer(interaction: Interaction, asked: Request) -> bool:
-    """Whether the recording can be given in the form that is asked for."""
+    """Whether the recording can be converted to the requested form."""
     if not is_sdk_result(interaction) or interaction.response.status != 200:
         return True
     streamed = body_of(asked).get("stream") is True
@@ -108,7 +108,7 @@ def can_answer(interaction: Interaction, asked: Request) -> bool:
 
 
 def in_requested_form(interaction: Interaction, asked: Request) -> Interaction:
-    """The recording in the form that is asked for."""
+    """The recording in the requested form."""
     if not is_sdk_result(interaction) or interaction.response.status != 200:
         return interaction
     body = body_of(asked)

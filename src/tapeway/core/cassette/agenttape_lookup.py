@@ -1,6 +1,6 @@
-"""Recordings of AgentTape's, found by the aliases of a request.
+"""Finds recordings made by AgentTape by the aliases of a request.
 
-As in AgentTape, each answers once and in order; what comes after the last is for the repeat rule.
+As in AgentTape, each answers once, in order; the repeat rule decides what comes after the last.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,9 +16,9 @@ from tapeway.core.model.messages import Request
 def next_by_alias(
     cassette: CassetteIndex, aliases: Iterable[bytes], asked: Request, repeats: Repeats | None
 ) -> Interaction | None:
-    """The next recording with one of these aliases that can answer such a request, then used.
+    """Take the next recording with one of these aliases that can answer such a request.
 
-    None where there is none (left). `repeats` is the repeat rule, None for the cassette's own.
+    None if there is none left. `repeats` is the repeat rule, None for the cassette's own.
     """
     groups = [
         answering

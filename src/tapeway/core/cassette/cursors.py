@@ -1,7 +1,7 @@
-"""One run through a cassette: which recordings it used, and which comes next for each key.
+"""A take, one run through a cassette: the recordings it used, and the cursor of each key.
 
-What answers once every recording of a key is used is the cassette's repeat rule, in `meta.repeats`.
-Tools differ in it, and a cassette made by another tool keeps the rule of that tool.
+Once every recording of a key is used, the cassette's repeat rule (`meta.repeats`) decides what
+answers. Tools have different rules, and a cassette made by another tool keeps that tool's rule.
 """
 
 from collections import Counter
@@ -37,7 +37,9 @@ class Take:
     touched: set[int] = field(default_factory=set)
     """Indexes of the recordings that were replayed or made."""
     repeat_counts: Counter[int] = field(default_factory=Counter)
-    """How often each recording was replayed again, where that goes by index and not by cursor."""
+    """How often each recording was replayed again, where recordings are counted by index and not by
+    cursor.
+    """
     recorded_keys: set[tuple[bytes, bytes]] = field(default_factory=set)
     """Key and variant of what was recorded: it replaces earlier takes only once."""
     variants: dict[bytes, bytes] = field(default_factory=dict)
@@ -76,7 +78,7 @@ class Take:
                 return chosen
 
     def key_state(self, key: bytes, indexes: Collection[int]) -> bytes:
-        """What is known of one key, as JSON for other instances; `indexes` are its recordings."""
+        """The state of one key, as JSON for other instances; `indexes` are its recordings."""
         variants = _of_key(key, self.variants).items()
         repeated = sorted(self.repeat_counts.keys() & indexes)
         return orjson.dumps(
@@ -92,7 +94,7 @@ class Take:
         )
 
     def restore_key(self, key: bytes, state: bytes) -> None:
-        """Take over what another instance knows of one key."""
+        """Apply the state of one key that another instance stored."""
         known = orjson.loads(state)
         self.cursors |= {key + _octets(suffix): count for suffix, count in known["cursors"].items()}
         self.variants |= {
@@ -139,7 +141,7 @@ def meta_with_repeats(meta: Mapping[str, Json], repeats: Repeats) -> dict[str, J
 def first_recording(recordings: Sequence[Interaction], asked: Request | None) -> Interaction:
     """The first recording of a request with the same spelling, or else the first of all.
 
-    This is the rule `first`, that of tools that look a request up in a table.
+    This is the rule `first`, that of tools with one answer for each request.
     """
     if asked is not None and len(recordings) > 1:
         for each in recordings:

@@ -1,17 +1,16 @@
 """A cassette in memory: which recording answers which request.
 
-Each recording stands under its match key, and under one key its recordings are in index order. A
-request looks its key up and is given the recording at the key's cursor, which then moves on; once
-all are used, the cassette's repeat rule decides. So finding costs one dictionary look-up, however
-many recordings there are.
+The index maps each match key to its recordings in index order. A request gets the recording at its
+key's cursor, which then moves to the next one. Once all are used, the cassette's repeat rule
+decides. So finding a recording costs one dictionary look-up, however many there are.
 
-A take is one run through the cassette. It holds the cursors, which begin at 0, and what was used.
-The first recording a take makes of a request replaces those of earlier takes; further ones are
-appended.
+A take is one run through the cassette. It has the cursors, which start at 0, and the set of used
+recordings. The first recording that a take makes of a request replaces those of earlier takes;
+further ones are appended.
 
-Two things refine this. Recordings of one key that carry different credentials, such as paging
-tokens, are variants with a cursor each. And where recordings of one key differ in their headers, the
-unused one with the nearest headers comes first.
+There are two refinements. Recordings of one key with different credentials, such as paging tokens,
+are variants with a cursor each. And if recordings of one key differ in their headers, the unused
+one with the nearest headers comes first.
 """
 
 from collections import Counter
@@ -50,7 +49,7 @@ from tapeway.core.model.messages import Request
 def recording_key(interaction: Interaction, rules: Rules = NO_RULES) -> bytes:
     """The match key of a recording: that of its request.
 
-    A recording that answers in order, whatever is asked, has its alias in place of a digest.
+    A recording that answers in order, whatever the request is, has its alias in place of a digest.
     """
     if not answers_in_order(interaction):
         return request_key(interaction.request, rules)
@@ -59,10 +58,10 @@ def recording_key(interaction: Interaction, rules: Rules = NO_RULES) -> bytes:
 
 
 def index_keys(interaction: Interaction, rules: Rules = NO_RULES) -> tuple[bytes, ...]:
-    """The keys under which a store indexes an interaction: the digest of its match key, and aliases.
+    """The keys by which a store indexes an interaction: the digest of its match key, and aliases.
 
-    The digest goes without a route: routes are given to recordings by their origin as they are
-    loaded. Only recordings that AgentTape made have aliases.
+    The digest excludes the route, because recordings get their routes from their origins when they
+    are loaded. Only recordings that AgentTape made have aliases.
     """
     digest = key_digest(recording_key(interaction, rules))
     return tuple(dict.fromkeys((digest, *recording_aliases(interaction, rules))))
@@ -84,7 +83,7 @@ class CassetteIndex:
         self.repeats: Repeats = repeats_of_meta(stored.head.meta)
         self.take = Take(take)
         self.correlation: CorrelationIndex | None = None
-        """Set by the first look for correlated recordings, and kept up to date from then on."""
+        """Created by the first search for correlated recordings, and kept up to date afterwards."""
         self.generation = 0
         """Changes with the recordings and with their keys."""
         self._other_routes = other_routes
@@ -105,7 +104,7 @@ class CassetteIndex:
 
     @property
     def is_numbered_by_position(self) -> bool:
-        """Whether each index is a position, with no gap and no recording on its way."""
+        """Whether each index is a position, with no gaps and no reserved indexes."""
         return len(self._interactions) == self._next_index
 
     def get(self, index: int) -> AnyInteraction | None:
@@ -141,14 +140,14 @@ class CassetteIndex:
         can_ask: bool = False,
         asked: Request | None = None,
     ) -> Interaction | None:
-        """The recording that answers next, its cursor moved on; None where there is none (left).
+        """Take the recording that answers next; None if there is none left.
 
-        `repeats` is the repeat rule, None for the cassette's own. Where recordings differ in their
+        `repeats` is the repeat rule, None for the cassette's own. If recordings differ in their
         headers, the one nearest to `asked` comes first.
 
         A single recorded credential answers for any other, since another run has another API key.
-        But where the upstream could be asked instead (`can_ask`), a second credential within one
-        take is taken for the token of a second page, and gets None.
+        But if the upstream can be called instead (`can_ask`), a second credential within one take
+        is assumed to be the token of a second page, and gets None.
         """
         recordings = self._by_key.get(key)
         if recordings is None:
@@ -175,7 +174,7 @@ class CassetteIndex:
         return exchange
 
     def reserve(self) -> int:
-        """An index for a recording to come; one that never comes leaves a gap."""
+        """Reserve an index for a recording; if it stays unused, it leaves a gap."""
         index, self._next_index = self._next_index, self._next_index + 1
         return index
 
@@ -212,7 +211,7 @@ class CassetteIndex:
             self._remove(index)
         interaction = recording.exchange
         if take is not self.take and take.number == self.take.number:
-            # A rule came into force while the upstream was asked.
+            # The rules changed while the upstream was called.
             take, key = self.take, recording_key(interaction, self.rules)
         self._place(interaction, key)
         self._take_of[interaction.index] = take.number
@@ -230,10 +229,11 @@ class CassetteIndex:
         self._interactions[item.index] = item
 
     def apply_rules(self, more: Rules, *, saved: bool = False) -> None:
-        """Put further rules in force at once: every recording gets its new key.
+        """Add rules; every recording gets its new key.
 
-        What this take has used stays used. The cost is that of loading the cassette. `saved` says
-        that the store has just saved the whole, which numbers recordings by their positions.
+        Recordings used in this take stay used. The cost is that of loading the cassette. `saved`
+        means that the store has just saved the whole cassette, which numbers recordings by
+        position.
         """
         if saved and not self.is_numbered_by_position:
             self._renumber()
@@ -241,7 +241,7 @@ class CassetteIndex:
         self.head = replace(self.head, meta=meta_with_rules(self.head.meta, self.rules))
         self.correlation = None
         self._build(list(self))
-        # Recordings of several former keys may be under one now: the used ones need not come first.
+        # Recordings of several old keys may share a new one, so the used ones need not come first.
         self._merged_keys = {key for key, each in self._by_key.items() if len(each.all) > 1}
         before, self.take = self.take, Take(self.take.number, touched=self.take.touched)
         for index in sorted(before.touched & self._key_of.keys()):
@@ -257,12 +257,12 @@ class CassetteIndex:
         self._take_of.update(takes)
 
     def cursor_state(self, key: bytes) -> bytes:
-        """What this take knows of a key, for other instances."""
+        """The state of a key in this take, for other instances."""
         recordings = self._by_key.get(key)
         return self.take.key_state(key, () if recordings is None else _indexes(recordings.all))
 
     def cursor_step(self, interaction: Interaction, key: bytes, take: Take) -> CursorStep:
-        """How a store that is shared moves a key's cursor together with a recording."""
+        """The step by which a shared store moves a key's cursor together with a recording."""
         index, variant = interaction.index, credential_variant(interaction.request)
         recordings = self._by_key.get(key)
         recorded = () if recordings is None else recordings.variants
@@ -282,7 +282,7 @@ class CassetteIndex:
         return sorted(self._key_of.keys() - self.take.touched)
 
     def unused_count(self) -> int:
-        """How many are unused, at a cost that grows with the used ones and not with the rest."""
+        """The number of unused recordings; the cost grows with the used ones only."""
         return len(self._key_of) - len(self._key_of.keys() & self.take.touched)
 
     def duplicates(self) -> list[list[int]]:
@@ -292,7 +292,7 @@ class CassetteIndex:
         return [list(_indexes(group)) for group in groups if len(group) > 1]
 
     def stored(self, *, touched_only: bool = False) -> StoredCassette:
-        """The cassette as a store keeps it; optionally without the recordings unused in this take."""
+        """The cassette as it is stored, optionally without the recordings unused in this take."""
         kept = [
             each
             for each in self

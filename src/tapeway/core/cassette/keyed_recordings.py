@@ -30,12 +30,12 @@ class KeyedRecordings:
 
     @property
     def has_variants(self) -> bool:
-        """Whether the credential tells recordings apart."""
+        """Whether the recordings differ in their credentials."""
         return len(self.variants) > 1
 
     @property
     def headers_differ(self) -> bool:
-        """Whether the recordings' headers tell them apart."""
+        """Whether the recordings differ in their headers."""
         if self._headers_differ is None:
             self._headers_differ = header_distance.headers_differ(self.all)
         return self._headers_differ

@@ -25,7 +25,7 @@ class Incoming(NamedTuple):
     route_guessed: bool = False
     """Whether its route was read off the path, and not named by its client."""
     mode: Mode | None = None
-    """The mode in force when its head came, however long its body took."""
+    """The mode in force when its head arrived, however long its body took."""
     original_target: str | None = None
     """The target as it was sent, where a mistake in it was corrected."""
     large_body: BodyFile | None = None
@@ -35,7 +35,7 @@ class Incoming(NamedTuple):
 class Replay(NamedTuple):
     """A recording answers; `target` is that of the redacted request.
 
-    `note` says how the recording was found where that was not by its key.
+    `note` explains how the recording was found if not by its key.
     """
 
     cassette: CassetteIndex
@@ -47,7 +47,7 @@ class Replay(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """The upstream is to be asked; take and policy are those in force when the request came."""
+    """The upstream will be called; take and policy are those in force when the request arrived."""
 
     cassette: CassetteIndex
     take: Take
@@ -57,7 +57,7 @@ class Ask:
     key: bytes
     variant: bytes = b""
     replayed_ids: tuple[str, ...] = ()
-    """Identifiers it carries that recordings of other takes issued: the upstream may not know them."""
+    """Identifiers in it that recordings of other takes issued: the upstream may not know them."""
     incoming: Incoming | None = None
     """The request this was decided for, to decide again."""
     shared: bool = False
@@ -85,9 +85,9 @@ Plan = Replay | Ask | Miss
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer and where it came from; `index` names the recording, if there is one.
+    """A whole answer and its origin; `index` names the recording, if there is one.
 
-    `note` says why a successful answer was not recorded.
+    `note` explains why a successful answer was not recorded.
     """
 
     outcome: Outcome
@@ -97,4 +97,4 @@ class Answer:
     key: bytes
     note: str | None = None
     recorded: Interaction | None = None
-    """The recording as the store holds it."""
+    """The recording as it is stored."""

@@ -1,7 +1,7 @@
 """Which texts of an answer are identifiers that the app may send back.
 
-There is no list of providers' prefixes: an identifier is a whole string that stands in a field such
-as `id` or `call_id`, or that looks random. What people or models say is none.
+There is no list of providers' prefixes. An identifier is a whole string in a field such as `id` or
+`call_id`, or one that looks random. Text written by people or models is none.
 """
 
 import re
@@ -10,7 +10,7 @@ from tapeway.core.http.headers import find_header
 from tapeway.core.model.messages import Request, Response
 
 LONGEST_ID = 16 * 1024
-"""Signatures and encrypted reasoning are that long; pictures are longer."""
+"""Signatures and encrypted reasoning reach this length; images are longer."""
 
 MOST_BODY_READ = 8 * 1024 * 1024
 """More of one answer is not searched."""
@@ -35,7 +35,7 @@ _LETTER_TO_DIGIT = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 _URL_SEPARATORS = re.compile(r"[/?&=#]")
 _LINK_HEADERS = (b"location", b"content-location", b"operation-location", b"azure-asyncoperation")
 
-# Fields that hold what is said, or a name the app chose: another value there is another request.
+# Fields with content, or with a name the app chose: another value makes another request.
 _CONTENT_FIELDS = frozenset(
     {
         *("arguments", "content", "description", "input", "instructions", "model", "modelId"),
@@ -64,9 +64,9 @@ def is_token(text: str) -> bool:
 
 
 def is_under_id_name(quoted: bytes, body: bytes) -> bool:
-    """Whether a string, given with its quotes, may stand in a field such as `id`.
+    """Whether a string, given with its quotes, may be in a field such as `id`.
 
-    A quick search in the bytes, which may say yes where `issued_ids` finds no identifier.
+    A quick search in the bytes; it may return True where `issued_ids` finds no identifier.
     """
     at = body.find(quoted)
     while at >= 0:
@@ -92,7 +92,7 @@ def issued_ids(response: Response) -> set[str]:
 
 
 def request_tokens(request: Request) -> set[str]:
-    """Every text without blanks that a request holds as a whole string or URL segment."""
+    """Every text without blanks that is a whole string or URL segment of a request."""
     tokens = [token.decode("ascii") for _, token in _STRING.findall(request.body) if token]
     return {*tokens, *_URL_SEPARATORS.split(request.target)}
 

@@ -1,17 +1,17 @@
-"""Which recorded request a request is but for its identifiers, and which recording issued those.
+"""Finds the recorded request that differs from a request only in identifiers.
 
-A conversation with tools sends back identifiers that earlier answers issued: `call_…`, `resp_…`. An
-app, or a turn that was live meanwhile, may have other ones in their place. Such a request is the
-recorded one if nothing but references to identifiers differs, and differs consistently
+A conversation with tools sends back identifiers that earlier answers issued: `call_…`, `resp_…`. If
+the app generates its own, or a turn was live meanwhile, they differ from the recorded ones. A
+request matches a recorded one if only references to identifiers differ, and consistently
 (`core/correlation/unify.py`).
 
-A match is found in three steps: a search in the bytes of the recorded bodies leaves few of many; a
-coarse key, which leaves out every text without blanks, leaves the candidates; and these are compared
-value by value.
+A match is found in three steps. A byte search in the recorded bodies leaves a few. A coarse key,
+which leaves out every text without blanks, leaves the candidates. These are compared value by
+value.
 
-To read all answers of a large cassette takes longer than a miss may. So the answers it was loaded
-with are searched for one identifier at a time, until there were so many searches that reading all
-would have been quicker. What is recorded later is read as it comes.
+Reading all answers of a large cassette takes longer than a miss may. So the answers that were
+loaded are searched for one identifier at a time, until so many searches were made that reading all
+would have been faster. Later recordings are read as they are added.
 """
 
 import hashlib
@@ -40,12 +40,12 @@ MOST_COMPARED = 32
 """Of more candidates than this, only the newest are compared."""
 
 FEW_LEFT = 32
-"""So few recordings are not searched any further."""
+"""This few recordings are not searched any further."""
 
 _PIECE_LENGTH = 24
 _PIECES = 8
 
-# What rules and redaction put into a text does not stand in the recorded bytes.
+# What rules and redaction put into a text is not in the recorded bytes.
 _REPLACEMENT = re.compile(r"<[^<>]*>|REDACTED")
 
 # Every JSON writer spells these alike, but for those that escape all that is not ASCII.
@@ -62,9 +62,9 @@ _IN_COARSE_KEY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CorrelatedRecording:
-    """A recording whose request is the one asked for, but for its identifiers.
+    """A recording whose request equals the given one except for identifiers.
 
-    `id_map` gives for each recorded identifier the one in the request.
+    `id_map` maps each recorded identifier to the one in the request.
     """
 
     interaction: Interaction
@@ -104,10 +104,10 @@ class CorrelationIndex:
         return {each: index for each, index in issuers.items() if index is not None}
 
     def find(self, request: Request, routes: Collection[str]) -> list[CorrelatedRecording]:
-        """The recordings on these routes that are this request but for identifiers, in order.
+        """The recordings on these routes whose requests differ only in identifiers, in order.
 
-        An identifier of the cassette stands for itself alone, so a request that carries one matches
-        only recordings with that one at its place.
+        An identifier of the cassette matches only itself: a request that carries one matches only
+        recordings with the same one in its place.
         """
         asked = request_document(request, self._rules)
         texts = list(body_texts(asked))
@@ -223,7 +223,7 @@ def _holding(octets: bytes, recordings: list[Interaction]) -> list[Interaction]:
 
 
 def _pieces(texts: Iterable[BodyText]) -> list[str]:
-    """Pieces of the texts that are no references, spread over all of them, the last ones first."""
+    """Pieces of the texts that are not references, spread over all of them, the last ones first."""
     runs = [
         run
         for each in texts

@@ -1,12 +1,12 @@
-"""Whether a request is a recorded one with other identifiers in place of the recorded ones.
+"""Whether a request is a recorded one with other identifiers.
 
-Identifiers may differ only where they tie the parts of a conversation together: a call and its
-result, a turn and the one before. Here such a field is a reference. What a path, a query or any
-other field names is an object of the service, such as a file or a user: another identifier there
-asks for another object.
+Identifiers may differ only where they link the parts of a conversation: a call and its result, a
+turn and the one before. Such a field is called a reference here. A path, a query or any other field
+names an object of the service, such as a file or a user: another identifier there means another
+object.
 
-Identifiers correspond one to one: each recorded one to one that was sent, and back. So a request in
-which the results of two calls have changed places is another request.
+Identifiers correspond one to one, in both directions. So a request in which the results of two
+calls have changed places is another request.
 """
 
 import re
@@ -38,14 +38,14 @@ _TOOL_DATA = frozenset(
         *("result", "value", "variables"),
     }
 )
-"""Fields whose objects a tool was given or gave: nothing in them is a reference."""
+"""Fields with the input or output of a tool: nothing in them is a reference."""
 
 _NAME, _BACK = b"name ", b"back "
-"""How the keys of bindings begin that are shared with other instances, by direction."""
+"""Prefixes of the keys of shared bindings, by direction."""
 
 
 class _Context(Enum):
-    """Where in a request a value stands."""
+    """The context of a value in a request."""
 
     ANYWHERE = "anywhere"
     CONVERSATION = "conversation"
@@ -53,7 +53,7 @@ class _Context(Enum):
 
 
 class BodyText(NamedTuple):
-    """A text in the body of a request, and the field it stands in."""
+    """A text in the body of a request, and the field it is in."""
 
     field: str
     text: str
@@ -66,7 +66,7 @@ def body_texts(document: Mapping[str, Json]) -> Iterator[BodyText]:
 
 
 class IdUnifier:
-    """Finds which identifiers of a request stand for those of a recorded one.
+    """Maps identifiers of a recorded request to those of another request.
 
     `issued` are the identifiers that the cassette's answers issued.
     """
@@ -110,12 +110,12 @@ class IdUnifier:
         return known == sent and self._recorded_of.setdefault(sent, recorded) == recorded
 
     def _may_replace(self, sent: str) -> bool:
-        # An identifier of this cassette stands for itself alone.
+        # An identifier of this cassette matches only itself.
         return bool(sent) and sent not in self._issued and not _BLANK.search(sent)
 
 
 class IdBindings:
-    """Which identifiers a client has used in one take in place of the cassette's."""
+    """The identifiers that a client has used in one take in place of the cassette's."""
 
     def __init__(self) -> None:
         self._sent_of: dict[str, str] = {}
@@ -171,7 +171,7 @@ def _texts(value: Json, field: str, context: _Context) -> Iterator[BodyText]:
 
 
 def _context_in(context: _Context, field: str, value: Json) -> _Context:
-    """The context of what a field in this context holds."""
+    """The context of the content of a field in this context."""
     if context is not _Context.DATA and field in _CONVERSATION_LISTS and isinstance(value, list):
         return _Context.CONVERSATION
     return _Context.DATA if field in _TOOL_DATA and isinstance(value, dict) else context

@@ -1,1 +1,1 @@
-"""HTTP as the proxy needs it: headers, request lines, routing, content codings, forms."""
+"""HTTP: headers, request lines, routing, content codings, forms."""

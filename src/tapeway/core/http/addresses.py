@@ -1,9 +1,9 @@
 """Which addresses an upstream's host name may resolve to.
 
-An address that was configured as such (`http://10.0.0.5`, `http://localhost`) is meant. A name is
-looked up, and whoever controls its DNS could send the proxy anywhere: to this machine, to a cloud's
-metadata service. So a looked-up loopback or link-local address is refused, and for the
-public providers a private one too.
+An address in the configuration (`http://10.0.0.5`, `http://localhost`) is deliberate. A name is
+resolved, and whoever controls its DNS could point the proxy at this machine or at a cloud's
+metadata service. So a name may not resolve to a loopback or link-local address, and that of a
+public provider not to a private one.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ Network = IPv4Network | IPv6Network
 
 
 def refusal(address: Address, *, public_only: bool, allowed: Sequence[Network]) -> str | None:
-    """Why a looked-up address may not be connected to, as one word, or None when it may."""
+    """Why a resolved address may not be connected to, as one word, or None if it may."""
     address = _plain(address)
     if any(address in network for network in allowed if network.version == address.version):
         return None
@@ -30,9 +30,9 @@ def refusal(address: Address, *, public_only: bool, allowed: Sequence[Network]) 
 
 
 def same_host(address: Address, bound: Address) -> bool:
-    """Whether connecting to an address reaches what is bound to the other one."""
+    """Whether connecting to an address reaches a listener bound to the other one."""
     address, bound = _plain(address), _plain(bound)
-    # Connecting to no address in particular reaches this machine.
+    # Connecting to the unspecified address reaches this machine.
     if address.is_unspecified:
         return bound.is_loopback or bound.is_unspecified
     return address == bound or (bound.is_unspecified and address.is_loopback)

@@ -1,8 +1,8 @@
-"""Content codings taken off within bounds (RFC 9110 section 8.4), whole or piece by piece.
+"""Decodes content codings within bounds (RFC 9110 section 8.4), at once or piece by piece.
 
-A cassette holds bodies plain, so that people can read them and any client take them. A coded body
-is small and may decode to a huge one, so every coding of a stack is bounded twice: by how much may
-come out of it at all, and by how many times what went in.
+A cassette stores bodies decoded, so that people can read them and any client can take them. A small
+coded body may decode to a huge one. So every coding of a stack is bounded twice: by the size of its
+output, and by the ratio of output to input.
 """
 
 import zlib
@@ -23,27 +23,28 @@ CONTENT_ENCODING = b"content-encoding"
 MIB = 1024 * 1024
 
 MAX_DECODED = 32 * MIB
-"""More than this is not looked into: a small bomb must not become a large body in memory."""
+"""Larger bodies are not decoded: a small bomb must not become a large body in memory."""
 
 FREE = MIB
-"""So much may come out of a body however small it is."""
+"""How much a body of any size may decode to."""
 
 MAX_RATIO = 200
-"""What comes out beyond FREE may be this many times what went in. Deflate alone reaches a thousand,
-but on nothing that is worth reading."""
+"""Output beyond FREE may be this many times the input. Deflate alone reaches a thousand, but on
+nothing that is worth reading.
+"""
 
 BodyEnd = Literal["complete", "cut", "bad", "large"]
-"""How a coded body ended: whole; in its middle; with what is not in its coding; out of bounds."""
+"""How a coded body ended: complete; truncated; invalid; too large."""
 
 # Each member hands back what follows it: in steps, that is never the whole rest of a large body.
 _STEP = 16 * 1024
 
-# What is lost of a broken body is at most what one such step would have given.
+# At most the output of one such step is lost of a broken body.
 _SMALL_STEP = 32
 _MAX_STACKED = 4
 _GZIP, _ZLIB, _RAW = 31, 15, -15
 
-# RFC 9659: nobody may be asked for a larger window under this coding.
+# RFC 9659: a client need not support a larger window under this coding.
 _ZSTD_WINDOW: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
 _BROKEN = (zlib.error, brotli.error, zstd.ZstdError)
 
@@ -55,14 +56,14 @@ _PARTIAL, _NOT_MODIFIED = 206, 304
 
 
 class Decoder:
-    """Takes codings off a body that comes piece by piece."""
+    """Decodes a body that arrives piece by piece."""
 
     def __init__(self, steps: list["_Step"], limit: int) -> None:
         self._steps = [_Bounded(step, limit) for step in steps]
         self._fault: Literal["bad", "large"] | None = None
 
     def feed(self, data: bytes) -> bytes:
-        """All that can be read by now; nothing any more once the body proved bad or too large."""
+        """Decode the next piece; returns nothing once the body proved invalid or too large."""
         if self._fault is not None:
             return b""
         try:
@@ -86,16 +87,15 @@ class Decoder:
 def decoder(coding: bytes, *, limit: int = MAX_DECODED) -> Decoder | None:
     """A decoder for a Content-Encoding value such as `gzip` or `gzip, br`, None for an unknown one."""
     names = [name.strip().lower() for name in coding.split(b",")]
-    # Listed in the order they were put on.
+    # Listed in the order they were applied.
     made = [_CODINGS.get(name) for name in reversed(names) if name not in (b"", b"identity")]
     steps = [make() for make in made if make is not None]
     return Decoder(steps, limit) if len(steps) == len(made) <= _MAX_STACKED else None
 
 
 def decode(coding: bytes, body: bytes) -> bytes | None:
-    """The plain body behind a Content-Encoding value, or None where it cannot be had.
-
-    None stands for an unknown coding, a broken or cut body, and one that grows out of bounds.
+    """The decoded body, or None for an unknown coding, or a body that is invalid, truncated or too
+    large.
     """
     if not coding:
         return body
@@ -107,10 +107,7 @@ def decode(coding: bytes, body: bytes) -> bytes | None:
 
 
 def decode_leniently(coding: bytes, body: bytes) -> bytes:
-    """What can be read of a body before it breaks off or exceeds the bounds.
-
-    Nothing of a body in an unknown coding.
-    """
+    """The part of a body before it breaks off or exceeds the bounds; empty for an unknown coding."""
     made = decoder(coding)
     if made is None:
         return b""
@@ -124,7 +121,7 @@ def content_coding(headers: Headers) -> bytes:
 
 
 def readable_request(request: Request) -> Request:
-    """The request with its content coding taken off, or as it came where that cannot be done."""
+    """The request with its body decoded, or unchanged if that is not possible."""
     coding = content_coding(request.headers)
     if not coding or not request.body or (plain := decode(coding, request.body)) is None:
         return request
@@ -132,11 +129,12 @@ def readable_request(request: Request) -> Request:
 
 
 def readable_response(response: Response, method: str, *, cut: bool = False) -> Response:
-    """The response with its content coding taken off, or as it came where that cannot be done.
+    """The response with its body decoded, or unchanged if that is not possible.
 
-    Chunks end where they ended on the wire; one that holds nothing readable yet joins the next.
-    Nothing is done to a part of a body (206), nor under a coding that is unknown, broken, or grows
-    out of bounds. `cut` says that the response is known to have broken off: what came is read.
+    Chunks end where they ended on the wire; a chunk that decodes to nothing yet is joined to the
+    next. A partial body (206) is not decoded, nor is one whose coding is unknown, or that is
+    invalid or too large. With `cut`, the response is known to be truncated, and what arrived is
+    decoded.
     """
     coding = content_coding(response.headers)
     if not response.chunks or not has_content_coding(response, method):
@@ -152,23 +150,23 @@ def readable_response(response: Response, method: str, *, cut: bool = False) -> 
 
 
 def has_content_coding(response: Response, method: str) -> bool:
-    """Whether a content coding can be taken off: there is one, and the body is a whole one."""
+    """Whether there is a content coding and the body is a whole one."""
     if method.upper() == "HEAD" or response.status in (_PARTIAL, _NOT_MODIFIED):
         return False
     return bool(content_coding(response.headers))
 
 
 def without_coding_fields(headers: Headers) -> Headers:
-    """The fields that a body has when its coding was taken off."""
+    """The header fields of the decoded body."""
     return tuple([pair for pair in headers if pair[0].lower() not in _CODING_FIELDS])
 
 
 class _TooLarge(Exception):
-    """More comes out than may."""
+    """The output exceeds its bounds."""
 
 
 class _Step(Protocol):
-    """One coding of a stack; gives no more than `room` or raises _TooLarge."""
+    """One coding of a stack; returns at most `room` bytes or raises _TooLarge."""
 
     @property
     def ended(self) -> bool: ...
@@ -187,7 +185,7 @@ class _Member(Protocol):
 
 
 class _Bounded:
-    """A coding, and the bounds on what comes out of it."""
+    """A coding, and the bounds on its output."""
 
     def __init__(self, step: _Step, limit: int) -> None:
         self._step = step
@@ -210,7 +208,9 @@ class _Bounded:
 
 
 class _Members:
-    """Bodies in a row read as one: gzip's members (RFC 1952 section 2.2), Zstandard's frames."""
+    """Concatenated bodies decoded as one: gzip's members (RFC 1952 section 2.2), Zstandard's
+    frames.
+    """
 
     def __init__(self, fresh: Callable[[], _Member]) -> None:
         self._fresh = fresh

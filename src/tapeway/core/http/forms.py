@@ -11,10 +11,10 @@ _BOUNDARY = re.compile(rb'boundary=(?:"([^"]+)"|([^\s;,"]+))', re.IGNORECASE)
 _PARAMETER = re.compile(r';\s*(name|filename)\*?=(?:"((?:[^"\\]|\\.)*)"|([^;\s]+))', re.IGNORECASE)
 
 MAX_PADDING = 256
-"""So many blanks may follow a delimiter on its line."""
+"""How many blanks may follow a delimiter on its line."""
 
 MAX_HEAD = 64 * 1024
-"""A large body is read in pieces: so much of it may have to be looked at together."""
+"""How much of a large body, which is read in pieces, may have to be searched together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class FormPart:
 
 
 def parse_multipart(content_type: bytes, body: bytes) -> list[FormPart] | None:
-    """The parts in order, or None where the body is not what its content type says."""
+    """The parts in order, or None for a body that is not of its content type."""
     delimiter = part_delimiter(content_type)
     if delimiter is None:
         return None
@@ -56,7 +56,7 @@ def boundary(content_type: bytes) -> bytes | None:
 
 
 def parse_part(piece: bytes) -> FormPart | None:
-    """The part that stands between two delimiters, or None where it is none."""
+    """The part between two delimiters, or None if it is malformed."""
     # What follows a delimiter on its line is padding (RFC 2046 section 5.1.1).
     padding, line_end, rest = piece.partition(b"\r\n")
     if padding.strip(b" \t") or not line_end:

@@ -1,7 +1,7 @@
-"""Header fields: reading them, which ones travel on, and which ones are stored.
+"""Header fields: how they are read, which are forwarded, and which are stored.
 
-Everything end to end goes through untouched and in order; fields that speak of one connection
-only are taken off on both sides (RFC 9110 section 7.6.1).
+End-to-end fields are forwarded unchanged and in order. Fields that concern only one connection are
+removed on both sides (RFC 9110 section 7.6.1).
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ CASSETTE_HEADER = b"tapeway-cassette"
 """Names the cassette of a request whose path does not."""
 
 OWN = frozenset({b"tapeway-outcome", CASSETTE_HEADER, b"tapeway-interaction"})
-"""Fields tapeway itself adds; another tapeway's, upstream of us, would contradict ours."""
+"""Fields that tapeway adds; those of another tapeway upstream would contradict them."""
 
 STORED_REQUEST_HEADERS = frozenset(
     {
@@ -57,12 +57,12 @@ STORED_REQUEST_HEADERS = frozenset(
         b"x-http-method-override",
     }
 )
-"""The only request fields a cassette holds; none of them can carry a credential."""
+"""The only request fields that are stored; none of them can carry a credential."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestFields:
-    """The fields the proxy looks at; None where the request has no such field."""
+    """The fields that the proxy reads; None if the request has no such field."""
 
     host: bytes | None
     expect: bytes | None
@@ -77,7 +77,7 @@ class RequestFields:
 
 @lru_cache(maxsize=512)
 def request_fields(headers: Headers) -> RequestFields:
-    """What a request's header says; remembered, since clients send the same one again and again."""
+    """The parsed header of a request; cached, since clients send the same one again and again."""
     return RequestFields(
         host=find_header(headers, b"host"),
         expect=find_header(headers, b"expect"),
@@ -105,21 +105,21 @@ def media_type(content_type: bytes) -> bytes:
 
 
 def end_to_end(headers: Headers, *, drop: frozenset[bytes] = frozenset()) -> Headers:
-    """The fields that go on to the next hop: no hop-by-hop ones, none that Connection names."""
+    """The fields to forward: no hop-by-hop ones, none that Connection names."""
     gone = HOP_BY_HOP | drop | _connection_options(headers)
     return tuple([pair for pair in headers if pair[0].lower() not in gone])
 
 
 def stored_request_headers(headers: Headers) -> Headers:
-    """The fields of a request that a cassette may hold."""
+    """The fields of a request that may be stored."""
     return tuple([pair for pair in headers if pair[0].lower() in STORED_REQUEST_HEADERS])
 
 
 def unreadable(headers: Headers) -> str | None:
-    """The name of a field that cannot be carried byte for byte, or None.
+    """The name of a field that cannot be forwarded byte for byte, or None.
 
-    The client library writes header text as UTF-8 and silently drops what is not; such a field
-    is refused rather than altered.
+    The client library writes header text as UTF-8 and silently drops what is not; such a field is
+    refused rather than altered.
     """
     for name, value in headers:
         if not is_utf8(value):

@@ -1,4 +1,4 @@
-"""Compares the origins of URLs, and points a Location of the upstream back at the proxy."""
+"""Compares the origins of URLs, and rewrites a Location of the upstream to the proxy."""
 
 import re
 from dataclasses import replace
@@ -15,10 +15,10 @@ _USERINFO = re.compile(r"((?:[a-z][a-z0-9+.-]*:)?//)?[^/?#]*@", re.IGNORECASE)
 def with_proxy_location(
     head: ResponseHead, request: Headers, base: str, prefix: str
 ) -> ResponseHead:
-    """The head with a Location on the upstream's own origin pointing at the proxy.
+    """The head with a Location on the upstream's own origin rewritten to the proxy.
 
-    `request` are the client's fields, whose Host is what it calls the proxy; `prefix` is what stood
-    before the path below the upstream's `base`.
+    `request` are the client's fields, whose Host is the proxy's name for the client; `prefix` is
+    the part of the path before the target below the upstream's `base`.
     """
     host = find_header(request, b"host")
     if not base or not host or find_header(head.headers, _LOCATION) is None:
@@ -34,10 +34,10 @@ def with_proxy_location(
 
 
 def rewrite_location(location: str, upstream: str, proxy: str) -> str:
-    """A `location` below the upstream's URL, as the client must ask the proxy for it.
+    """A `location` below the upstream's URL, as the client must request it from the proxy.
 
-    A path alone stays one. Anything else (relative to the request, another origin, outside the
-    route's base path) comes back as it is.
+    A path stays a path. Anything else (relative to the request, another origin, outside the route's
+    base path) is returned unchanged.
     """
     authority = _AUTHORITY.match(location)
     if authority is not None and same_origin(authority[0], upstream):
@@ -54,13 +54,13 @@ def rewrite_location(location: str, upstream: str, proxy: str) -> str:
 
 
 def same_origin(url: str, upstream: str) -> bool:
-    """Whether both lead to one scheme, host and port; what is no URL leads nowhere."""
+    """Whether both have the same scheme, host and port; False for what is not a URL."""
     try:
         if url.startswith("//"):
             url = f"{urlsplit(upstream).scheme}:{url}"
         return origin(url) == origin(upstream)
     except ValueError:
-        # Whoever wrote it may have written anything.
+        # The upstream may send any text.
         return False
 
 
@@ -76,6 +76,6 @@ def origin(url: str) -> str:
 
 
 def without_userinfo(url: str) -> str:
-    """The URL with no user name or password in it, fit to be shown and stored."""
+    """The URL without user name and password, for display and storage."""
     found = _USERINFO.match(url)
     return url if found is None else (found[1] or "") + url[found.end() :]

@@ -1,4 +1,4 @@
-"""What a request line and Host must be for this proxy to forward a request (RFC 9112 section 3)."""
+"""Which request lines and Hosts this proxy can forward (RFC 9112 section 3)."""
 
 import re
 from collections.abc import Collection
@@ -15,7 +15,7 @@ _CONTINUE = b"100-continue"
 def origin_form(method: str, target: str, version: tuple[int, int], headers: Headers) -> str:
     """The origin-form target of a request that this proxy can forward.
 
-    Raises RequestError, with the status RFC 9110 gives the fault, for one it cannot.
+    Raises RequestError for any other request, with the status that RFC 9110 defines for it.
     """
     if not (1, 0) <= version <= (1, 1):
         raise RequestError(

@@ -25,7 +25,7 @@ DEFAULT_ROUTE = "default"
 """The name of the route of every path that no other route takes."""
 
 ProviderLookup = Callable[[str, Headers], str | None]
-"""Names the provider that a target without a route belongs to, or None."""
+"""Returns the provider that a target without a route belongs to, or None."""
 BaseUrlFaultKind = Literal["doubled", "missing"]
 _NAME_SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _MAX_SEGMENTS = 8
@@ -49,9 +49,9 @@ class RouteTable:
 
 @dataclass(frozen=True, slots=True)
 class BaseUrlFault:
-    """A wrong base URL that was repaired: its version is there twice or not at all.
+    """A base URL that was corrected: its version was there twice or not at all.
 
-    `prefix` is what a correct target begins with, `written` the target as it came.
+    `prefix` is what a correct target begins with, `written` the target that was sent.
     """
 
     kind: BaseUrlFaultKind
@@ -60,7 +60,7 @@ class BaseUrlFault:
 
     @property
     def message(self) -> str:
-        """What is wrong, in words that show nothing of the request."""
+        """What is wrong, without any text of the request."""
         how = "has its version twice" if self.kind == "doubled" else "lacks its version"
         return f"the client's base URL {how}"
 
@@ -69,10 +69,10 @@ class BaseUrlFault:
 class RequestAddress:
     """Where a request goes.
 
-    `prefix` is what the client wrote before the target, so that a Location can be given back in
-    the client's terms. `guessed` says the route was read off the path and not written in it, so
-    that recordings of the `default` route may answer too. `attempt` is which try of its call this
-    is, where the client says so.
+    `prefix` is what the client wrote before the target, so that a Location can be returned in the
+    client's terms. `guessed` means that the route was derived from the path and not written in it,
+    so that recordings of the `default` route may answer too. `attempt` is the number of the try
+    within its call, if the client sends it.
     """
 
     cassette: str | None
@@ -122,7 +122,7 @@ def resolve(
 
 
 def no_route_error(table: RouteTable, route: str, target: str) -> NoRoute:
-    """The error for a request that no upstream can be asked, naming the routes there are."""
+    """The error for a request that has no upstream; it names the routes."""
     if route in table.routes:
         return NoRoute(f"route '{route}' has no URL yet: give one with --route {route}=https://…")
     names = ", ".join(sorted(table.routes)) or "none"
@@ -160,7 +160,7 @@ def with_route(request: Request, table: RouteTable) -> Request:
         for route in routes
         if route.url is not None and same_origin(request.base, route.url)
     ]
-    # The longest base path says most about where a recording was made.
+    # The longest base path is the most specific.
     for base, name in sorted(bases, key=lambda pair: -len(pair[0])):
         if request.target.startswith(base + "/"):
             target = request.target[len(base) :]

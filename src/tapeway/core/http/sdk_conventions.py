@@ -16,7 +16,7 @@ _AMAZON = re.compile(rb"(?:^|;)\s*attempt=([0-9]{1,6})\s*(?:;|$)")
 
 
 def attempt_number(headers: Headers) -> int:
-    """Which try of its call a request is, from 1; 0 where the client does not say."""
+    """The number of the try within its call, from 1; 0 if the client does not send it."""
     retries = find_header(headers, b"x-stainless-retry-count")
     if retries is not None and _NUMBER.fullmatch(retries):
         return int(retries) + 1
@@ -27,7 +27,7 @@ def attempt_number(headers: Headers) -> int:
 def error_document(
     code: str, message: str, request_id: str, tapeway: Mapping[str, Json]
 ) -> dict[str, Json]:
-    """The body of an error of tapeway's own; `tapeway` says more to people and tools.
+    """The body of one of tapeway's own errors; `tapeway` has more details.
 
     The fields are those that the OpenAI, Anthropic, Google and AWS clients print.
     """

@@ -52,9 +52,9 @@ def large_body_value(file: BodyFile) -> Json:
 
 
 def grouped_by_name(pairs: Iterable[tuple[str, Json]]) -> dict[str, Json]:
-    """The value of each name, a list where it has several.
+    """The value of each name, or a list of its values.
 
-    The order of names is lost and that of one name's values is kept: only the latter counts.
+    The order of names does not count; the order of the values of one name does.
     """
     grouped: dict[str, list[Json]] = {}
     for name, value in pairs:
@@ -179,5 +179,5 @@ def _part_value(part: PartDigest) -> Json:
 
 
 def _text(value: str | None) -> str | None:
-    """As JSON can hold it."""
+    """As JSON."""
     return None if value is None else escape_octets(value)

@@ -1,8 +1,8 @@
-"""A request as a JSON document, over which match keys and differences are computed.
+"""A request as a JSON document, from which match keys and differences are computed.
 
-It holds everything that makes two requests equal or different, parsed by content type: JSON by
-value, forms by their pairs, multipart by its parts (without the boundary), text as text, and
-anything else by its hash. Rules apply to it in this order: rewrite, ignore, normalise.
+It has everything that makes two requests equal or different, parsed by content type: JSON by value,
+forms by their pairs, multipart by its parts (without the boundary), text as text, and anything else
+by its hash. Rules are applied in this order: rewrite, ignore, normalise.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ Content = Literal["empty", "json", "form", "parts", "text", "bytes", "coded", "l
 """How a body was read: `coded` if its content coding could not be decoded, `large` by its digest."""
 
 # How orjson writes numbers that it may have changed: an integral float (1.0 is the value 1), and
-# anything from 1e16 on, which may have been an integer that a double cannot hold.
+# anything from 1e16 on, which may have been an integer that a double cannot represent.
 _MAY_BE_INEXACT = re.compile(rb"[0-9]\.0[,\]}]|[0-9]\.0$|[0-9]e\+")
 
 # The placeholder of a credential, except of a value too short to be one for certain.
@@ -72,7 +72,7 @@ def decoded_path(raw: str) -> str:
     """A path decoded segment by segment: an encoded slash stays encoded."""
     if "%" not in raw and raw.isascii():
         return raw if "REDACTED." not in raw else _without_credentials(raw)
-    # NUL cannot stand raw in a target, so an encoded one (%00) is the only thing to keep apart.
+    # A target cannot contain a raw NUL, so only an encoded one (%00) must be told apart.
     octets = b"/".join(
         unquote_to_bytes(segment).replace(b"%", b"%25").replace(b"/", b"%2F")
         for segment in raw.encode("utf-8", "surrogateescape").split(b"/")
@@ -229,7 +229,7 @@ def _value_text(octets: bytes) -> Json:
 
 
 def _without_credentials(text: str) -> str:
-    """All credential placeholders equal, wherever they stood."""
+    """The text with all credential placeholders made equal."""
     return _PLACEHOLDER_IN_TEXT.sub("REDACTED", text) if "REDACTED." in text else text
 
 

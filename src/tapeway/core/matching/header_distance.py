@@ -1,4 +1,4 @@
-"""How near two requests with the same key are by their headers and credentials.
+"""How similar two requests with the same key are in their headers and credentials.
 
 This decides only which of several equal recordings comes first, such as the next step of a digest
 login, or the recording of the user whose cookie a request carries.
@@ -13,7 +13,7 @@ from tapeway.core.model.messages import CredentialHeaders, Headers, Request
 from tapeway.core.redaction.credentials import is_credential_header
 from tapeway.core.redaction.spans import PLACEHOLDER
 
-# Authentication schemes, which are stored as they are; the value behind them is redacted.
+# Authentication schemes, which are stored; the value after them is redacted.
 _SCHEMES = frozenset(
     {
         *(b"aws4-hmac-sha256", b"basic", b"bearer", b"bot", b"digest", b"dpop", b"hawk", b"hmac"),
@@ -29,7 +29,7 @@ def stored_credentials(
     """A request's credential headers as a cassette stores them: names, schemes and placeholders.
 
     The same credential has the same placeholder. A cookie that a replay set comes back as its
-    placeholder, which stays as it is.
+    placeholder, which is kept.
     """
     found: dict[str, list[str]] = {}
     for name, value in headers:
@@ -89,7 +89,8 @@ def _distance(left: _Features, right: _Features) -> tuple[int, int]:
 def _features_of(credentials: CredentialHeaders, headers: Headers) -> _Features:
     parts: set[tuple[str, ...]] = set()
     for name, text in credentials:
-        # A nonce makes every value different: that there is one, and its scheme, weigh more.
+        # A nonce makes every value different, so the presence of a header and its scheme weigh
+        # more.
         parts |= {(name, "present", str(weight)) for weight in range(3)}
         if name == "cookie":
             parts |= {
@@ -132,7 +133,7 @@ def _redacted(label: str, value: bytes, placeholder: Callable[[str, bytes], byte
 
 
 def _placeholder_digest(text: str) -> str:
-    # The label before it is the field's name: an answer may hold the same value under another name.
+    # The label before it is the field's name: an answer may have the same value under another name.
     return text.rpartition(".")[2]
 
 

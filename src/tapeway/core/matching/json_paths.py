@@ -62,7 +62,7 @@ def path_text(path: Sequence[Step]) -> str:
 
 
 def without_paths(value: Json, paths: Sequence[Path]) -> Json:
-    """The value without what the paths lead to; the given value is not changed."""
+    """A copy of the value without the elements at these paths."""
     if not paths or not isinstance(value, dict | list):
         return value
     expanded = _expanded(paths)

@@ -80,7 +80,7 @@ def key_text(key: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RedactedRequest:
-    """A request as a cassette holds it, its match key and its credential variant."""
+    """A request as a cassette stores it, its match key and its credential variant."""
 
     request: Request
     key: bytes
@@ -100,7 +100,7 @@ class RequestRedaction:
         self._cached_redact = lru_cache(maxsize=CACHED_REQUESTS)(self._redact)
 
     def redact(self, salt: str, request: Request, rules: Rules = NO_RULES) -> RedactedRequest:
-        """The request as the cassette with this salt and these rules would hold it."""
+        """The request as the cassette with this salt and these rules would store it."""
         if len(request.body) > CACHED_BODY:
             return self._redact(salt, request, rules)
         return self._cached_redact(salt, request, rules)
@@ -110,7 +110,7 @@ class RequestRedaction:
         return self._cached_redactor(salt, (*self._secrets(request), *more))
 
     def guard(self, request: Request) -> LeakGuard:
-        """Refuses to have this request's secrets, or the process's, written anywhere."""
+        """The guard that refuses to write this request's secrets, or the process's."""
         return self._cached_guard(self._secrets(request))
 
     def _redact(self, salt: str, request: Request, rules: Rules) -> RedactedRequest:
@@ -153,7 +153,7 @@ def _head_secrets(request: Request) -> tuple[Secret, ...]:
 
 
 def _matched_fields(headers: Headers, rules: Rules) -> Headers:
-    """The fields that a `match` rule names and that a cassette would not hold otherwise."""
+    """The fields that are stored only because a `match` rule names them."""
     if not rules.match:
         return ()
     names = {name.encode() for name in rules.match} - STORED_REQUEST_HEADERS

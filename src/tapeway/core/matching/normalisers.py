@@ -1,11 +1,11 @@
-"""Normalisers: values that vary from run to run, replaced by the name of their kind.
+"""Normalisers: replace values that vary from run to run by the name of their kind.
 
-Two texts that differ only in such values become equal: `job 3f2b… at 10:00:59` becomes
-`job <uuid> at <time>` in every run. Only texts are normalised: keys, numbers and booleans are left
-alone, so `stream`, `n` and `temperature` always count.
+Two texts that differ only in such values become equal: `job 3f2b… at 10:00:59` becomes `job <uuid>
+at <time>` in every run. Only texts are normalised, not keys, numbers and booleans, so `stream`, `n`
+and `temperature` always count.
 
-Patterns, the built-in ones and people's own, run in RE2: its time is linear in the text, so no
-pattern can hang the server. It has no look-around and no back-references.
+Built-in and custom patterns run in RE2: its time is linear in the text, so no pattern can hang the
+server. It has no look-around and no back-references.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,8 +57,8 @@ class HexText(str):
 class Normaliser:
     """One kind of value that varies.
 
-    `numbers` tells which JSON numbers are of that kind. RE2 has no look-behind, so with
-    `keeps_first_group` the pattern's first group is what must stand before the value, and stays.
+    `numbers` decides which JSON numbers are of that kind. RE2 has no look-behind: with
+    `keeps_first_group`, the pattern's first group is what must precede the value, and is kept.
     """
 
     pattern: str
@@ -73,7 +73,7 @@ def _is_epoch(number: float) -> bool:
 
 
 _NOT_IN_A_WORD = r"(^|[^0-9A-Za-z])"
-"""Values stand behind blanks, quotes and prefixes such as `file_` alike."""
+"""Values may follow blanks, quotes and prefixes such as `file_`."""
 _CALL_SUFFIX = r"(?:[A-Za-z0-9]{22,}|[A-Za-z]*[0-9][A-Za-z0-9]{2,}|[A-Za-z]{3,}[0-9])[A-Za-z0-9_-]*"
 
 _RESPONSE_SUFFIX = (
@@ -160,11 +160,11 @@ def _replacement(name: str, normaliser: Normaliser) -> str:
 
 
 class NormaliserSet:
-    """Applies some normalisers, and people's own patterns by name, to values."""
+    """Applies some normalisers, and custom patterns by name, to values."""
 
     def __init__(self, names: Sequence[str], patterns: Sequence[tuple[str, str]] = ()) -> None:
         named = [(name, each) for name, each in NORMALISERS.items() if name in names]
-        # People's own patterns come first: they are the more specific ones.
+        # Custom patterns come first: they are more specific.
         self._texts = [(compile_pattern(text), f"<{name}>") for name, text in patterns]
         self._texts += [
             (compile_pattern(each.pattern), _replacement(name, each)) for name, each in named
@@ -179,7 +179,7 @@ class NormaliserSet:
         return text
 
     def value(self, value: Json) -> Json:
-        """A value with this done to its texts and numbers at any depth."""
+        """A value with its texts and numbers normalised at any depth."""
         if isinstance(value, str):
             return value if isinstance(value, HexText) else self.text(value)
         if isinstance(value, dict):

@@ -1,1 +1,1 @@
-"""The values that travel between client, cassette and upstream, and what is in force."""
+"""Requests, responses, cassettes, and the state that is in force."""

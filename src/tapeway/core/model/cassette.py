@@ -1,4 +1,4 @@
-"""What a store holds and hands out: cassettes, recordings, leases, and entries of lists."""
+"""What stores take and return: cassettes, recordings, leases, and entries of lists."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,9 +23,9 @@ credential."""
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to ask the upstream for all who ask the same.
+    """The right to call the upstream on behalf of all who request the same.
 
-    A later owner has a higher fence, so that a store can refuse what an earlier one still writes.
+    A later owner has a higher fence, so that a store can refuse later writes of an earlier one.
     """
 
     name: str
@@ -53,11 +53,11 @@ class Recording:
     lease: Lease | None = None
     """In a shared store: the interaction is written only while this lease is held."""
     step: CursorStep | None = field(default=None, compare=False, repr=False)
-    """In a shared store: taken in the same transaction."""
+    """In a shared store: applied in the same transaction."""
 
     @property
     def exchange(self) -> Interaction:
-        """The interaction, where only one that HTTP carries is possible. Raises TypeError."""
+        """The interaction, where only an HTTP exchange is possible. Raises TypeError."""
         if isinstance(self.interaction, ForeignInteraction):
             raise TypeError("an interaction of another kind has no HTTP request")
         return self.interaction
@@ -65,7 +65,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class StoredCassette:
-    """A cassette as a store holds it, in memory as a whole."""
+    """A whole cassette in memory, as it is stored."""
 
     head: CassetteHead
     interactions: tuple[AnyInteraction, ...] = ()
@@ -75,8 +75,8 @@ class StoredCassette:
 class CassetteStat:
     """What a list of cassettes shows; `modified_at` is ISO 8601 in UTC.
 
-    `mark` differs after every change, also of a cassette that was removed and came back; it says
-    nothing else.
+    `mark` differs after every change, also after a cassette was removed and created again; it has
+    no other meaning.
     """
 
     size_bytes: int

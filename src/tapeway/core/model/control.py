@@ -1,7 +1,7 @@
-"""What is in force: the mode of each cassette, the active one, and the takes; and the mode table.
+"""The state in force: the mode of each cassette, the active one, and the takes; and the mode table.
 
-A take is one run through a cassette: in it, each key's recordings are replayed in order.
-Instances that share a store share one `Control`; each change makes a new one of the old one.
+A take is one run through a cassette: in it, each key's recordings are replayed in order. Instances
+that share a store share one `Control`; each change makes a new one from the old one.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ Repeats = Literal["last", "miss", "cycle", "first"]
 """What a key gets when its recordings are used up in a take."""
 
 Delivery = Literal["buffer", "stream"]
-"""Whether the client gets a live response once it is recorded, or while it comes."""
+"""Whether the client gets a live response after it is recorded, or while it arrives."""
 
 Outcome = Literal["replayed", "recorded", "live", "miss", "error"]
 """How a request ended; `live` was answered by the upstream and not recorded."""
@@ -52,10 +52,10 @@ class CursorState:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What is in force for all instances of one store.
+    """The state in force for all instances of one store.
 
-    A cassette is in the take that `cassette_takes` names, or else in the one that `since` names,
-    the last that began for all; `takes` counts all that ever began.
+    The take of a cassette is the one in `cassette_takes`, or else `since`, the last one that began
+    for all; `takes` counts all that ever began.
     """
 
     mode: Mode
@@ -67,7 +67,7 @@ class Control:
     generation: int = 0
 
     def take_of(self, name: str) -> int:
-        """The take a cassette is in."""
+        """The current take of a cassette."""
         return self.cassette_takes.get(name, self.since)
 
     def mode_of(self, name: str) -> Mode:
@@ -76,7 +76,10 @@ class Control:
 
 
 def with_mode(now: Control, mode: Mode, cassette: str | None = None) -> Control:
-    """A mode for all cassettes without one of their own, or for one alone; another starts a take."""
+    """The state with another mode, for one cassette or for all without a mode of their own.
+
+    A different mode starts a take.
+    """
     if cassette is not None:
         after = replace(now, modes={**now.modes, cassette: mode})
         return after if now.mode_of(cassette) == mode else with_take(after, cassette)
@@ -84,13 +87,15 @@ def with_mode(now: Control, mode: Mode, cassette: str | None = None) -> Control:
     if now.mode == mode:
         return after
     number = now.takes + 1
-    # Those with a mode of their own go on in their take.
+    # Those with a mode of their own continue in their take.
     own_takes = {name: now.take_of(name) for name in now.modes}
     return replace(after, takes=number, since=number, cassette_takes=own_takes)
 
 
 def with_active(now: Control, name: str, mode: Mode | None = None) -> Control:
-    """Another active cassette in a new take, and with `mode` that for all cassettes."""
+    """The state with another active cassette in a new take, and with `mode` for all cassettes if
+    given.
+    """
     after = replace(now, active=name)
     if mode is not None:
         modes = {each: own for each, own in now.modes.items() if each != name}
@@ -99,7 +104,9 @@ def with_active(now: Control, name: str, mode: Mode | None = None) -> Control:
 
 
 def with_take(now: Control, cassette: str | None = None, *, begun: int = 0) -> Control:
-    """A new take for one cassette or for all; `begun` is how many this change began already."""
+    """The state with a new take for one cassette or for all; `begun` is how many this change began
+    already.
+    """
     number = now.takes + 1 - begun
     if cassette is None:
         return replace(now, takes=number, since=number, cassette_takes={})

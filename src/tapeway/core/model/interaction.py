@@ -22,15 +22,15 @@ class Interaction:
     metadata: Mapping[str, Json] = field(default_factory=dict)
     stored_keys: tuple[str, ...] = ()
     failure: Failure | None = None
-    """Set for a recorded failure; its response has status 0 where not even a head came."""
+    """Set for a recorded failure; its response has status 0 if not even a head arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignInteraction:
-    """An interaction of a kind that HTTP does not carry, stored as it was written.
+    """An interaction of another kind than HTTP, stored as it was written.
 
-    `exchange` is the same call over HTTP, where it can be expressed so: that is looked up and
-    replayed, while the document is what is stored.
+    `exchange` is the same call over HTTP, if it can be expressed so: it is looked up and replayed,
+    while the document is what is stored.
     """
 
     index: int
@@ -46,12 +46,12 @@ AnyInteraction = Interaction | ForeignInteraction
 
 
 def exchange_of(item: AnyInteraction) -> Interaction | None:
-    """The interaction as HTTP carries it, None for one that no HTTP request asks for."""
+    """The interaction as an HTTP exchange, None if it has none."""
     return item if isinstance(item, Interaction) else item.exchange
 
 
 def large_bodies(item: AnyInteraction) -> tuple[BodyFile, ...]:
-    """The bodies of an interaction that lie in files, or are meant to."""
+    """The bodies of an interaction that are in files, or are to be moved into files."""
     if not isinstance(item, Interaction):
         return ()
     return tuple([file for file in (item.request.file, item.response.file) if file is not None])
@@ -72,10 +72,10 @@ def replace_large_bodies(
 
 
 def fingerprint(item: Interaction) -> str:
-    """Sixteen hex digits that find an interaction again when its index has changed.
+    """Sixteen hex digits that identify an interaction after its index has changed.
 
-    They stand for what was asked and answered; no time, header, host or index is in them.
-    Costs a hash over both bodies, unless they lie in files.
+    They are computed from request and response, without times, headers, host and index. The cost is
+    a hash over both bodies, unless they are in files.
     """
     request, response = item.request, item.response
     parts = (

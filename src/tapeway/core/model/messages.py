@@ -1,8 +1,8 @@
-"""Requests and responses as they travel between client, cassette and upstream.
+"""Requests and responses as they pass between client, cassette and upstream.
 
-Header names and values are bytes, so that order, case, repeats and odd octets are kept as they
-came. A body is whole; a response remembers where its chunks ended and when they came. A body of
-more than 1 MiB lies in a file, and the message says where.
+Header names and values are bytes, so that order, case, repeats and unusual octets are preserved. A
+response remembers where its chunks ended and when they arrived. A body of more than 1 MiB is in a
+file that the message refers to.
 """
 
 from array import array
@@ -27,14 +27,14 @@ FailureKind = Literal["cut", "reset", "timeout"]
 """Ended in the middle, broken off without any response, or silent for too long."""
 
 LARGE_BODY = 1024 * 1024
-"""A body with more bytes than this lies in a file."""
+"""A body with more bytes than this is stored in a file."""
 
 FAILURE_MESSAGES: Mapping[FailureKind, str] = {
     "cut": "the upstream broke off in the middle of its answer",
     "reset": "the upstream broke the connection off before it answered",
     "timeout": "the upstream did not answer in time",
 }
-"""What a recording holds; the error of the live call also names the upstream and what to do."""
+"""The message in a recording; the error of the live call also names the upstream and what to do."""
 
 _FAILURE_OF_ERROR: Mapping[str, FailureKind] = {
     "upstream_truncated": "cut",
@@ -55,10 +55,10 @@ class PartDigest:
 
 @dataclass(frozen=True, slots=True)
 class BodyFile:
-    """A body too large for memory: where its bytes lie, how many they are, their SHA-256 in hex.
+    """A body too large for memory: its file, its size, and its SHA-256 in hex.
 
-    `path` is empty where only size and digest are known, or where `handle` opens the body; `parts`
-    is set for a multipart request.
+    `path` is empty if only size and digest are known, or if `handle` opens the body; `parts` is set
+    for a multipart request.
     """
 
     path: str
@@ -66,12 +66,12 @@ class BodyFile:
     digest: str
     parts: tuple[PartDigest, ...] | None = None
     handle: object = field(default=None, compare=False, repr=False)
-    """What opens the body, and keeps a temporary file from being deleted while anybody refers to it."""
+    """Opens the body, and keeps a temporary file from being deleted while it is referred to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as it goes to the upstream, with the proxy's own addressing taken off.
+    """A request as it is sent to the upstream, without the proxy's own addressing.
 
     `target` is the raw path and query below `base`, the route's URL; `base` is empty while no
     upstream is configured.
@@ -84,9 +84,9 @@ class Request:
     body: bytes = b""
     base: str = ""
     file: BodyFile | None = None
-    """Holds the body instead of `body` when it is large."""
+    """Set instead of `body` for a large body."""
     credentials: CredentialHeaders = ()
-    """Set for a request that a cassette holds."""
+    """Set for a stored request."""
 
     @property
     def url(self) -> str:
@@ -95,14 +95,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class ResponseChunk:
-    """One piece of a body and when it came, in milliseconds since the request was sent."""
+    """One piece of a body and when it arrived, in milliseconds since the request was sent."""
 
     data: bytes
     at_ms: float = 0.0
 
 
 class ChunkTimes:
-    """When each chunk of a body came, in milliseconds, and its length in bytes.
+    """When each chunk of a body arrived, in milliseconds, and its length in bytes.
 
     Packed, since there may be a million. It grows while a body is collected.
     """
@@ -147,7 +147,7 @@ class ChunkTimes:
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """What comes before a response's body; `length` is the announced one, None without one."""
+    """Status line and headers of a response; `length` is the announced one, None without one."""
 
     status: int
     reason: str = ""
@@ -159,10 +159,10 @@ class ResponseHead:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole response. Under `length` framing the chunks are one piece.
+    """A whole response. With `length` framing the chunks are one piece.
 
-    A large body lies in `file`; then `chunks` is empty, and `chunk_times` holds the time and the
-    length of each.
+    A large body is in `file`; then `chunks` is empty, and `chunk_times` has the time and the length
+    of each.
     """
 
     head: ResponseHead
@@ -189,7 +189,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an upstream's response did not come whole; the response holds what did come."""
+    """Why an upstream's response is incomplete; the response has what arrived."""
 
     kind: FailureKind
     message: str
@@ -198,7 +198,7 @@ class Failure:
 def failure_of_error(code: str, *, begun: bool) -> Failure | None:
     """The failure to record for an error's code, None for an error of another kind.
 
-    `begun` says that a head had come: what is reset after that is cut.
+    `begun` means that a head had arrived: a reset after that is a truncated response.
     """
     kind = _FAILURE_OF_ERROR.get(code)
     if kind is None:
@@ -211,11 +211,11 @@ def failure_of_error(code: str, *, begun: bool) -> Failure | None:
 def move_chunk_ends(
     chunk_times: ChunkTimes, replaced: Iterable[tuple[int, int, int]]
 ) -> ChunkTimes:
-    """The chunks of a body in which secrets were replaced, every end where it was.
+    """The chunks of a body in which secrets were replaced, with their boundaries preserved.
 
-    `replaced` holds in order where each secret began and ended, and how many bytes its placeholder
-    has. An end inside a secret moves to the end of its placeholder; a chunk of which nothing is
-    left joins the next.
+    `replaced` has in order where each secret began and ended, and the length of its placeholder. A
+    boundary inside a secret moves to the end of its placeholder; an empty chunk is joined to the
+    next.
     """
     found = ChunkTimes()
     waiting = iter(replaced)
