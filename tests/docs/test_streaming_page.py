@@ -7,7 +7,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.formats.native import document
 from tapeway.providers import stream_end
 from tapeway.stores.memory import MemoryStore
-from tests.server.in_process_proxy import stand
+from tests.server.in_process_proxy import running_proxy
 from tests.support.markdown import ROOT, blocks
 
 TEXT = (ROOT / "docs/streaming.md").read_text("utf-8")
@@ -43,7 +43,9 @@ async def test_failures_written_by_hand_are_replayed() -> None:
     assert all(isinstance(each, Interaction) for each in cassette.interactions)
     store = MemoryStore()
     await store.save("default", cassette)
-    async with stand(mode="replay", routes={"openai": "http://never"}, store=store) as proxy:
+    async with running_proxy(
+        mode="replay", routes={"openai": "http://never"}, store=store
+    ) as proxy:
         late, cut = [await proxy.ask(b"GET /openai/v1/models") for _ in range(2)]
 
     assert late.status == 504

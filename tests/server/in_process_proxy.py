@@ -1,4 +1,4 @@
-"""A proxy listener in the test's own process: real sockets on both sides, nothing else around."""
+"""A proxy listener in the process of the test, with real sockets on both sides."""
 
 import itertools
 import socket
@@ -32,8 +32,8 @@ MIB = 1024 * KIB
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
-    """A serving proxy and everything behind it."""
+class RunningProxy:
+    """A proxy that serves, and what it is made of."""
 
     port: int
     broker: Broker
@@ -71,14 +71,14 @@ class Stand:
             return await client.ask(*segments)
 
     async def recorded(self) -> list[Interaction]:
-        """What the store holds."""
+        """The recordings in the store."""
         if (stored := await self.store.load("default", writable=False)) is None:
             return []
         return [each for each in stored.interactions if isinstance(each, Interaction)]
 
 
 @asynccontextmanager
-async def stand(
+async def running_proxy(
     upstream: str | None = None,
     *,
     mode: Mode = "record",
@@ -90,7 +90,7 @@ async def stand(
     tls: SSLContext | bool = True,
     guard: AddressGuard | None = None,
     wrap: Callable[[UpstreamClient], UpstreamClient] = lambda client: client,
-) -> AsyncIterator[Stand]:
+) -> AsyncIterator[RunningProxy]:
     """A proxy in front of one upstream, or of routes; `{own}` in a URL is the proxy's own port."""
     store, journal = store or MemoryStore(), RequestJournal(100)
     guard = guard or AddressGuard(frozenset(), ())
@@ -131,7 +131,7 @@ async def stand(
         await runner.setup()
         try:
             await web.SockSite(runner, bound).start()
-            yield Stand(port, broker, client, store, journal, proxy)
+            yield RunningProxy(port, broker, client, store, journal, proxy)
         finally:
             await runner.cleanup()
 

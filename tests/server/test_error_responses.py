@@ -12,7 +12,7 @@ from tapeway.engine.recorder import LiveCall
 from tapeway.errors import Draining, StoreError, StoreFull, TapewayError, UpstreamError
 from tapeway.server.error_responses import error_response
 from tapeway.upstream.response import UpstreamAnswer
-from tests.server.in_process_proxy import Stand, stand
+from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.canary import canary
 from tests.support.socket_upstream import OK, Peer
 
@@ -55,8 +55,8 @@ def requests(key: bytes, host: bytes) -> dict[str, bytes]:
 NAMES = tuple(requests(b"", b""))
 
 
-def told(proxy: Stand) -> bytes:
-    """Everything the journal says."""
+def journal_bytes(proxy: RunningProxy) -> bytes:
+    """All entries of the journal."""
     return b"\n".join(repr(entry).encode() for entry in proxy.journal)
 
 
@@ -66,13 +66,17 @@ async def test_a_refused_request_is_not_repeated(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     key = canary().encode()
-    async with Peer() as peer, stand(peer.url, mode="replay") as proxy, proxy.connect() as app:
+    async with (
+        Peer() as peer,
+        running_proxy(peer.url, mode="replay") as proxy,
+        proxy.connect() as app,
+    ):
         [answer] = await app.converse(requests(key, proxy.host)[name], answers=1)
 
         assert 400 <= answer.status < 600
         assert orjson.loads(answer.body)["error"]["code"]
         assert key not in answer.head + answer.body
-        assert key not in told(proxy)
+        assert key not in journal_bytes(proxy)
         assert key.decode() not in caplog.text
         assert peer.connections == 0
 
@@ -98,27 +102,27 @@ async def test_neither_what_was_asked_nor_what_came_is_repeated_when_the_upstrea
     asked, came = canary().encode(), canary().encode()
     async with (
         Peer(ANSWERS[name].replace(b"KEY", came), "close") as peer,
-        stand(peer.url, mode=mode) as proxy,
+        running_proxy(peer.url, mode=mode) as proxy,
     ):
         answer = await proxy.ask(
             b"POST /v1?key=" + asked, b"Authorization: Bearer " + asked, body=b"{}"
         )
 
         assert answer.status == 502 or not answer.complete
-        said = answer.head + told(proxy) + caplog.text.encode()
+        said = answer.head + journal_bytes(proxy) + caplog.text.encode()
         assert asked not in said + answer.body
         assert came not in (said if mode == "passthrough" else said + answer.body)
 
 
 @asynccontextmanager
-async def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> AsyncIterator[Stand]:
+async def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> AsyncIterator[RunningProxy]:
     """A proxy in which a live call fails with an error that nobody expected."""
 
     async def broken(_: LiveCall) -> None:
         raise error
 
     monkeypatch.setattr(LiveCall, "_ask_live", broken)
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         yield proxy
 
 
@@ -138,7 +142,7 @@ async def test_a_fault_in_the_handler_closes_the_connection_with_an_answer(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     key = canary()
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
 
         def broken(*_: object) -> None:
             raise KeyError(key)
@@ -161,7 +165,7 @@ async def test_a_fault_in_the_middle_of_an_answer_ends_the_connection_and_adds_n
     monkeypatch.setattr(UpstreamAnswer, "pieces", broken)
     async with (
         Peer() as peer,
-        stand(peer.url, mode="passthrough") as proxy,
+        running_proxy(peer.url, mode="passthrough") as proxy,
         proxy.connect() as app,
     ):
         await app.send(proxy.request() + proxy.request())
@@ -171,7 +175,7 @@ async def test_a_fault_in_the_middle_of_an_answer_ends_the_connection_and_adds_n
 
 async def test_no_line_is_logged_for_a_request(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    async with Peer(OK) as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer(OK) as peer, running_proxy(peer.url, mode="auto") as proxy:
         for _ in range(2):
             await proxy.ask(b"GET /?key=" + canary().encode(), b"Referer: http://a/?key=b")
 
@@ -190,7 +194,7 @@ SHAPE = ("type", "error", "message", "request_id", "tapeway")
     ],
 )
 async def test_a_refusal_has_the_shape_of_every_error(line: bytes, status: int, error: str) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         answer = await proxy.ask(line)
 
         said = orjson.loads(answer.body)
@@ -203,7 +207,7 @@ async def test_a_refusal_has_the_shape_of_every_error(line: bytes, status: int, 
 
 
 async def test_also_what_is_no_request_gets_the_shape_of_every_error() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         answer = await proxy.send(b"nonsense\r\n\r\n")
 
         assert set(orjson.loads(answer.body)) == set(SHAPE)

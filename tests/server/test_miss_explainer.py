@@ -30,8 +30,8 @@ def miss(cassette: CassetteIndex, content: str = "b") -> Miss:
     return Miss("c", request, request_key(request), searched=cassette)
 
 
-class Counting:
-    """Stands where misses are explained, and counts; waits for the gate if there is one."""
+class CountingExplain:
+    """Replaces the function that explains a miss: counts its calls, which wait for the gate."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, explain: Callable[[], MissExplanation]
@@ -50,8 +50,8 @@ class Counting:
 
 
 @pytest.fixture
-def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
-    return Counting(monkeypatch, MissExplanation)
+def counting(monkeypatch: pytest.MonkeyPatch) -> CountingExplain:
+    return CountingExplain(monkeypatch, MissExplanation)
 
 
 async def test_a_miss_comes_back_explained() -> None:
@@ -64,7 +64,7 @@ async def test_a_miss_comes_back_explained() -> None:
     assert found.explanation.suggestion == 'ignore = ["body.messages[0].content"]'
 
 
-async def test_equal_misses_at_the_same_time_are_explained_once(counting: Counting) -> None:
+async def test_equal_misses_at_the_same_time_are_explained_once(counting: CountingExplain) -> None:
     explainer, cassette = Explainer(RequestRedaction()), make_cassette()
     async with asyncio.TaskGroup() as group:
         burst = [group.create_task(explainer.explain(miss(cassette))) for _ in range(100)]
@@ -75,7 +75,7 @@ async def test_equal_misses_at_the_same_time_are_explained_once(counting: Counti
     assert counting.calls == 1
 
 
-async def test_different_misses_are_explained_one_at_a_time(counting: Counting) -> None:
+async def test_different_misses_are_explained_one_at_a_time(counting: CountingExplain) -> None:
     explainer, cassette = Explainer(RequestRedaction()), make_cassette()
     async with asyncio.TaskGroup() as group:
         for number in range(MOST_WAITING):
@@ -89,7 +89,7 @@ async def test_different_misses_are_explained_one_at_a_time(counting: Counting) 
     assert (counting.calls, counting.most) == (MOST_WAITING, 1)
 
 
-async def test_one_too_many_is_answered_at_once_and_says_so(counting: Counting) -> None:
+async def test_one_too_many_is_answered_at_once_and_says_so(counting: CountingExplain) -> None:
     explainer, cassette = Explainer(RequestRedaction()), make_cassette()
     async with asyncio.TaskGroup() as group:
         for number in range(MOST_WAITING):
@@ -102,7 +102,9 @@ async def test_one_too_many_is_answered_at_once_and_says_so(counting: Counting) 
     assert (await explainer.explain(miss(cassette, "more"))).explanation == MissExplanation()
 
 
-async def test_an_explanation_is_remembered_until_the_cassette_changes(counting: Counting) -> None:
+async def test_an_explanation_is_remembered_until_the_cassette_changes(
+    counting: CountingExplain,
+) -> None:
     explainer, cassette = Explainer(RequestRedaction()), make_cassette(asked(chat("a")))
     counting.gate.set()
 
@@ -121,7 +123,7 @@ async def test_an_explanation_is_remembered_until_the_cassette_changes(counting:
 
 
 async def test_the_cache_of_explanations_is_bounded(
-    counting: Counting, monkeypatch: pytest.MonkeyPatch
+    counting: CountingExplain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tapeway.server.miss_explainer._CACHED", 2)
     explainer, cassette = Explainer(RequestRedaction()), make_cassette()
@@ -132,7 +134,9 @@ async def test_the_cache_of_explanations_is_bounded(
     assert counting.calls == 4
 
 
-async def test_a_client_that_leaves_does_not_leave_the_others_waiting(counting: Counting) -> None:
+async def test_a_client_that_leaves_does_not_leave_the_others_waiting(
+    counting: CountingExplain,
+) -> None:
     explainer, cassette = Explainer(RequestRedaction()), make_cassette()
     async with asyncio.TaskGroup() as group:
         first = group.create_task(explainer.explain(miss(cassette)))
@@ -152,7 +156,7 @@ async def test_a_failure_leaves_the_miss_a_miss(
     def broken() -> MissExplanation:
         raise ValueError("sk-secret")
 
-    counting = Counting(monkeypatch, broken)
+    counting = CountingExplain(monkeypatch, broken)
     counting.gate.set()
     explainer, cassette = Explainer(RequestRedaction()), make_cassette()
 

@@ -21,7 +21,7 @@ QUEUE = 4
 READ_AHEAD = 64
 
 
-class Intake(BaseProtocol):
+class SocketlessConnection(BaseProtocol):
     """A connection without a socket: it takes what its parser gives and reads every body."""
 
     def __init__(self) -> None:
@@ -72,14 +72,14 @@ class Intake(BaseProtocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentRequest:
     """A request's bytes and what they mean."""
 
     wire: bytes
     meaning: tuple[str, str, bytes]
 
 
-def request(method: str, path: str, body: bytes, chunk: int, before: bytes) -> Sent:
+def request(method: str, path: str, body: bytes, chunk: int, before: bytes) -> SentRequest:
     """A request with a body in chunks of this size, or under a length for 0."""
     lines = [f"{method} {path} HTTP/1.1".encode(), b"Host: a", b"X-Words: GET / FOO bar"]
     if chunk:
@@ -90,7 +90,7 @@ def request(method: str, path: str, body: bytes, chunk: int, before: bytes) -> S
         lines += [b"Content-Length: %d" % len(body)] if body else []
         framed = body
     wire = before + b"\r\n".join([*lines, b"", framed])
-    return Sent(wire, (method, path, body))
+    return SentRequest(wire, (method, path, body))
 
 
 METHODS = ("GET", "POST", "get", "FOO", "G", "SETUP", "M" * 64)
@@ -123,10 +123,10 @@ def one_by_one(wire: bytes) -> list[bytes]:
 
 @given(REQUESTS, CUTS, st.booleans())
 def test_cutting_changes_nothing_where_bodies_have_lengths(
-    sent: list[Sent], cuts: list[int], at_once: bool
+    sent: list[SentRequest], cuts: list[int], at_once: bool
 ) -> None:
     plain = [request(*each.meaning, 0, b"") for each in sent]
-    intake = Intake()
+    intake = SocketlessConnection()
     for segment in segments(b"".join(each.wire for each in plain), cuts):
         intake.data_received(segment)
         if not at_once or intake.parser.overdue:
@@ -139,9 +139,9 @@ def test_cutting_changes_nothing_where_bodies_have_lengths(
 
 @given(REQUESTS, CUTS)
 def test_cutting_changes_nothing_where_each_request_waits_for_the_answer(
-    sent: list[Sent], cuts: list[int]
+    sent: list[SentRequest], cuts: list[int]
 ) -> None:
-    intake = Intake()
+    intake = SocketlessConnection()
     for each in sent:
         for segment in segments(each.wire, cuts):
             intake.data_received(segment)
@@ -152,8 +152,8 @@ def test_cutting_changes_nothing_where_each_request_waits_for_the_answer(
 
 
 @given(REQUESTS)
-def test_bytes_may_come_one_by_one(sent: list[Sent]) -> None:
-    intake = Intake()
+def test_bytes_may_come_one_by_one(sent: list[SentRequest]) -> None:
+    intake = SocketlessConnection()
     for byte in one_by_one(b"".join(each.wire for each in sent)):
         intake.data_received(byte)
         intake.settle()
@@ -163,10 +163,12 @@ def test_bytes_may_come_one_by_one(sent: list[Sent]) -> None:
 
 
 @given(REQUESTS, CUTS)
-def test_a_malformed_request_spoils_none_before_it(sent: list[Sent], cuts: list[int]) -> None:
+def test_a_malformed_request_spoils_none_before_it(
+    sent: list[SentRequest], cuts: list[int]
+) -> None:
     plain = [request(*each.meaning, 0, b"") for each in sent]
     wire = b"".join(each.wire for each in plain) + b"GET / HTTP/1.1\r\n: x\r\n\r\n" + plain[0].wire
-    intake = Intake()
+    intake = SocketlessConnection()
     for segment in segments(wire, cuts):
         intake.data_received(segment)
         intake.settle()
@@ -180,7 +182,7 @@ def test_a_malformed_request_spoils_none_before_it(sent: list[Sent], cuts: list[
 )
 def test_requests_behind_a_chunked_body_in_one_segment_are_known_or_refused(last: bytes) -> None:
     upload = request("POST", "/up", b"hello", 2, b"")
-    intake = Intake()
+    intake = SocketlessConnection()
     intake.data_received(upload.wire + last + last)
     intake.settle()
 
@@ -195,7 +197,7 @@ def test_requests_behind_a_chunked_body_in_one_segment_are_known_or_refused(last
 def test_a_request_begun_behind_a_chunked_body_is_gone_on_with(begun: bytes) -> None:
     upload = request("POST", "/up", b"hello", 2, b"")
     whole = b"GET / HTTP/1.1\r\nX-Words: FOO bar / HTTP/1.1\r\nHost: a\r\n\r\n"
-    intake = Intake()
+    intake = SocketlessConnection()
     intake.data_received(upload.wire + begun)
     intake.settle()
     intake.data_received(whole.removeprefix(begun))
@@ -207,7 +209,7 @@ def test_a_request_begun_behind_a_chunked_body_is_gone_on_with(begun: bytes) -> 
 
 def test_a_body_that_outgrows_the_read_ahead_holds_the_next_request_back() -> None:
     first, second = request("POST", "/1", b"x" * 1000, 0, b""), request("FOO", "/2", b"", 0, b"")
-    intake = Intake()
+    intake = SocketlessConnection()
     intake.data_received(first.wire + second.wire)
     intake.settle()
 
@@ -216,7 +218,7 @@ def test_a_body_that_outgrows_the_read_ahead_holds_the_next_request_back() -> No
 
 def test_more_requests_than_the_queue_holds_wait_their_turn() -> None:
     sent = [request("FOO", f"/{number}", b"", 0, b"") for number in range(3 * QUEUE)]
-    intake = Intake()
+    intake = SocketlessConnection()
     intake.data_received(b"".join(each.wire for each in sent))
     intake.settle()
 
@@ -225,7 +227,7 @@ def test_more_requests_than_the_queue_holds_wait_their_turn() -> None:
 
 @pytest.mark.parametrize("junk", [b"\x16\x03\x01\x02\x00\x01", b"M" * 65, b"\r", b"GE", b"\n"])
 def test_what_is_no_request_yet_gives_none(junk: bytes) -> None:
-    intake = Intake()
+    intake = SocketlessConnection()
     intake.data_received(junk)
 
     assert intake.seen == []

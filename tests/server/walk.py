@@ -16,7 +16,7 @@ from aiohttp import web
 import tapeway.core
 from tapeway.engine import memory_cassettes
 from tapeway.stores.file.store import FileStore
-from tests.server.in_process_proxy import Stand, stand
+from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.fakes.broker import until
 from tests.support.raw_client import RawClient
 
@@ -76,14 +76,17 @@ async def main() -> dict[str, str]:
         try:
             store = FileStore(Path(folder))
             async with (
-                stand(upstream, mode="auto", store=store) as proxy,
+                running_proxy(upstream, mode="auto", store=store) as proxy,
                 proxy.connect() as client,
             ):
                 for number in range(3):
                     await _ask(proxy, client, number, "recorded")
                 recording = await _walked(store, proxy, client, 3, "recorded")
             store = FileStore(Path(folder))
-            async with stand(mode="replay", store=store) as proxy, proxy.connect() as client:
+            async with (
+                running_proxy(mode="replay", store=store) as proxy,
+                proxy.connect() as client,
+            ):
                 await _ask(proxy, client, 0, "replayed")
                 first_replay = await _walked(store, proxy, client, 3, "replayed")
                 replay = await _walked(store, proxy, client, 3, "replayed")
@@ -96,7 +99,7 @@ WALK = Walk()
 
 
 async def _walked(
-    store: FileStore, proxy: Stand, client: RawClient, number: int, outcome: str
+    store: FileStore, proxy: RunningProxy, client: RawClient, number: int, outcome: str
 ) -> str:
     await _at_rest(store)
     WALK.functions.clear()
@@ -114,7 +117,7 @@ async def _at_rest(store: FileStore) -> None:
     await until(lambda: not any(each.executor._running for each in store._open.values()))
 
 
-async def _ask(proxy: Stand, client: RawClient, number: int, outcome: str) -> None:
+async def _ask(proxy: RunningProxy, client: RawClient, number: int, outcome: str) -> None:
     asked = {"model": "m", "messages": [{"role": "user", "content": f"Say hello {number}"}]}
     answer = await client.ask(
         proxy.request(

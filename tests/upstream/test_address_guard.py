@@ -7,7 +7,7 @@ from aiohttp.abc import ResolveResult
 
 from tapeway.errors import UpstreamError
 from tapeway.upstream.address_guard import AddressGuard
-from tests.server.in_process_proxy import stand
+from tests.server.in_process_proxy import running_proxy
 from tests.support.socket_upstream import Peer
 from tests.upstream.name_service import Names
 
@@ -28,7 +28,7 @@ def unasked() -> AddressGuard:
 @pytest.mark.parametrize("address", INTERNAL)
 async def test_a_name_that_leads_inside_is_not_connected_to(address: str) -> None:
     guard = AddressGuard(frozenset(), (), Names(address))
-    async with stand("http://api.example", guard=guard) as proxy:
+    async with running_proxy("http://api.example", guard=guard) as proxy:
         answer = await proxy.ask()
 
         assert answer.status == 502
@@ -40,13 +40,13 @@ async def test_a_name_that_leads_inside_is_not_connected_to(address: str) -> Non
 @pytest.mark.parametrize("address", PRIVATE)
 async def test_a_public_providers_name_does_not_lead_to_a_private_address(address: str) -> None:
     guard = AddressGuard(frozenset({"api.example"}), (), Names(address))
-    async with stand("http://api.example", guard=guard) as proxy:
+    async with running_proxy("http://api.example", guard=guard) as proxy:
         assert b'"code":"upstream_address"' in (await proxy.ask()).body
 
 
 async def test_one_bad_address_among_good_ones_is_enough() -> None:
     guard = AddressGuard(frozenset(), (), Names(["93.184.216.34", "127.0.0.1"]))
-    async with stand("http://api.example", guard=guard) as proxy:
+    async with running_proxy("http://api.example", guard=guard) as proxy:
         assert b'"code":"upstream_address"' in (await proxy.ask()).body
 
 
@@ -65,7 +65,7 @@ async def test_an_allowed_address_is_connected_to() -> None:
         guard = AddressGuard(
             frozenset({"api.example"}), [ip_network("127.0.0.0/8")], Names("127.0.0.1")
         )
-        async with stand(f"http://api.example:{peer.port}", guard=guard) as proxy:
+        async with running_proxy(f"http://api.example:{peer.port}", guard=guard) as proxy:
             assert (await proxy.ask()).status == 200
             assert b"\r\nHost: api.example:%d\r\n" % peer.port in peer.requests[0]
 
@@ -75,7 +75,7 @@ async def test_only_the_address_that_was_checked_is_connected_to() -> None:
         # A second look-up would lead to where nobody may go.
         names = Names("127.0.0.1", "169.254.169.254")
         guard = AddressGuard(frozenset(), [ip_network("127.0.0.1/32")], names)
-        async with stand(f"http://api.example:{peer.port}", guard=guard) as proxy:
+        async with running_proxy(f"http://api.example:{peer.port}", guard=guard) as proxy:
             answers = [await proxy.ask(b"GET /%d" % number) for number in range(3)]
 
         assert [answer.status for answer in answers] == [200, 200, 200]
@@ -97,7 +97,7 @@ async def test_a_name_that_cannot_be_looked_up_is_said_to_be_one() -> None:
             raise OSError("no such name")
 
     guard = AddressGuard(frozenset(), (), Nowhere("127.0.0.1"))
-    async with stand("http://nowhere.example", guard=guard) as proxy:
+    async with running_proxy("http://nowhere.example", guard=guard) as proxy:
         answer = await proxy.ask()
 
         assert answer.status == 502
@@ -144,7 +144,7 @@ def test_another_machine_is_not_taken_for_this_one(bound: str, target: str) -> N
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0"])
 async def test_a_request_that_would_go_round_in_circles_is_refused(host: str) -> None:
-    async with stand(f"http://{host}:{{own}}") as proxy:
+    async with running_proxy(f"http://{host}:{{own}}") as proxy:
         answer = await proxy.ask()
 
         assert answer.status == 508

@@ -9,7 +9,7 @@ import pytest
 from tapeway.core.model.control import Mode
 from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.client import Limits
-from tests.server.in_process_proxy import Stand, stand
+from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.raw_client import Answer
 from tests.support.socket_upstream import OK, Peer
 from tests.upstream.name_service import Names
@@ -28,7 +28,7 @@ async def test_a_cookie_set_for_one_client_is_not_sent_for_another(mode: Mode) -
     guard = AddressGuard(frozenset(), [ip_network("127.0.0.1")], Names("127.0.0.1"))
     async with (
         Peer(COOKIE) as peer,
-        stand(f"http://api.example:{peer.port}", mode=mode, guard=guard) as proxy,
+        running_proxy(f"http://api.example:{peer.port}", mode=mode, guard=guard) as proxy,
     ):
         first = await proxy.ask(b"GET /1")
         await proxy.ask(b"GET /2")
@@ -49,7 +49,7 @@ async def test_proxies_and_logins_of_the_environment_are_not_used(
         netrc.write_text("default login somebody password something\n")
         netrc.chmod(0o600)
         monkeypatch.setenv("NETRC", str(netrc))
-        async with stand(peer.url) as proxy:
+        async with running_proxy(peer.url) as proxy:
             assert (await proxy.ask()).status == 200
 
         assert other.connections == 0
@@ -60,7 +60,7 @@ async def test_proxies_and_logins_of_the_environment_are_not_used(
 @pytest.mark.parametrize("how", ["close", "reset"])
 @pytest.mark.parametrize("line", [b"GET /2", b"PUT /2", b"DELETE /2", b"POST /2"])
 async def test_a_reused_connection_that_breaks_is_not_tried_again(line: bytes, how: str) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         await proxy.ask(b"GET /1")
         peer.then("close" if how == "close" else "reset")
         answer = await proxy.ask(line)
@@ -71,7 +71,7 @@ async def test_a_reused_connection_that_breaks_is_not_tried_again(line: bytes, h
 
 
 async def test_a_connection_the_upstream_closed_while_idle_is_replaced() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         peer.then(OK, "close")
         first = await proxy.ask(b"GET /1")
         await peer.left.wait()
@@ -84,7 +84,7 @@ async def test_a_connection_the_upstream_closed_while_idle_is_replaced() -> None
 @pytest.mark.parametrize("mode", ["record", "passthrough"])
 async def test_an_answer_nobody_asked_for_is_given_to_nobody(mode: Mode) -> None:
     evil = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
-    async with Peer() as peer, stand(peer.url, mode=mode) as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode=mode) as proxy:
         peer.then(OK, evil)
         first = await proxy.ask(b"GET /1")
         second = await proxy.ask(b"GET /2")
@@ -95,7 +95,7 @@ async def test_an_answer_nobody_asked_for_is_given_to_nobody(mode: Mode) -> None
 
 async def test_an_answer_with_another_behind_it_uses_its_connection_up() -> None:
     evil = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         peer.then(OK + evil)
         answers = [await proxy.ask(b"GET /%d" % number) for number in range(2)]
 
@@ -104,7 +104,7 @@ async def test_an_answer_with_another_behind_it_uses_its_connection_up() -> None
 
 
 async def test_connections_are_reused_and_counted() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         for number in range(5):
             await proxy.ask(b"GET /%d" % number)
 
@@ -112,10 +112,10 @@ async def test_connections_are_reused_and_counted() -> None:
 
 
 async def test_strict_replay_opens_no_connection() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         await proxy.ask(b"GET /known")
         store = proxy.store
-        async with stand(peer.url, mode="replay", store=store) as replaying:
+        async with running_proxy(peer.url, mode="replay", store=store) as replaying:
             answers = [await replaying.ask(line) for line in (b"GET /known", b"GET /new")]
 
             assert [answer.status for answer in answers] == [200, 424]
@@ -123,7 +123,7 @@ async def test_strict_replay_opens_no_connection() -> None:
         assert peer.connections == 1
 
 
-async def all_at_once(proxy: Stand, lines: list[bytes]) -> list[Answer]:
+async def all_at_once(proxy: RunningProxy, lines: list[bytes]) -> list[Answer]:
     """The answers to requests each on a connection of its own."""
     async with asyncio.TaskGroup() as tasks:
         asked = [tasks.create_task(proxy.ask(line)) for line in lines]
@@ -136,7 +136,7 @@ def different(number: int) -> list[bytes]:
 
 async def test_two_hundred_different_misses_are_asked_at_the_same_time() -> None:
     all_here = asyncio.Event()
-    async with Peer(all_here, OK) as peer, stand(peer.url) as proxy:
+    async with Peer(all_here, OK) as peer, running_proxy(peer.url) as proxy:
 
         async def let_go() -> None:
             while len(peer.requests) < 200:
@@ -154,7 +154,7 @@ async def test_two_hundred_different_misses_are_asked_at_the_same_time() -> None
 
 async def test_equal_misses_at_the_same_time_are_one_request() -> None:
     go = asyncio.Event()
-    async with Peer(go, OK) as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer(go, OK) as peer, running_proxy(peer.url, mode="auto") as proxy:
         async with asyncio.TaskGroup() as tasks:
             answers = tasks.create_task(all_at_once(proxy, [b"GET /same"] * 50))
             await peer.asked.wait()
@@ -167,7 +167,7 @@ async def test_equal_misses_at_the_same_time_are_one_request() -> None:
 
 async def test_more_requests_than_connections_wait_for_one() -> None:
     limits = Limits(connect_s=10, idle_s=30, connections=3)
-    async with Peer() as peer, stand(peer.url, limits=limits) as proxy:
+    async with Peer() as peer, running_proxy(peer.url, limits=limits) as proxy:
         answers = await all_at_once(proxy, different(20))
 
         assert {answer.status for answer in answers} == {200}
@@ -177,7 +177,7 @@ async def test_more_requests_than_connections_wait_for_one() -> None:
 async def test_a_login_in_the_upstreams_url_becomes_a_field_unless_the_client_has_one() -> None:
     async with Peer() as peer:
         url = peer.url.replace("http://", "http://user:p%40ss@")
-        async with stand(url) as proxy:
+        async with running_proxy(url) as proxy:
             await proxy.ask(b"GET /1")
             await proxy.ask(b"GET /2", b"Authorization: Bearer own")
 
@@ -190,7 +190,7 @@ async def test_a_login_in_the_upstreams_url_becomes_a_field_unless_the_client_ha
     "url", ["http://127.0.0.1:1", "https://127.0.0.1:1", "http://127.1", "http://2130706433"]
 )
 async def test_an_upstream_that_is_not_there_is_said_to_be_unreachable(url: str) -> None:
-    async with stand(url) as proxy:
+    async with running_proxy(url) as proxy:
         assert code(await proxy.ask()) == (502, "upstream_unreachable")
         assert await proxy.recorded() == []
 
@@ -200,7 +200,7 @@ async def test_an_upload_nobody_reads_ends_in_a_timeout(mode: Mode) -> None:
     limits = Limits(connect_s=10, idle_s=0.2)
     async with (
         Peer("stall", unasked=True) as deaf,
-        stand(deaf.url, mode=mode, limits=limits) as proxy,
+        running_proxy(deaf.url, mode=mode, limits=limits) as proxy,
     ):
         answer = await proxy.ask(b"POST /", body=b"x" * 8_000_000)
 
@@ -219,7 +219,7 @@ async def test_an_upstream_may_be_written_in_many_ways(written: str, host: str) 
     guard = AddressGuard(frozenset(), [ip_network("127.0.0.1")], Names("127.0.0.1"))
     async with (
         Peer() as peer,
-        stand("http://" + written.format(port=peer.port), guard=guard) as proxy,
+        running_proxy("http://" + written.format(port=peer.port), guard=guard) as proxy,
     ):
         assert (await proxy.ask(b"GET /x")).status == 200
         line, named = peer.requests[0].decode().split("\r\n")[:2]

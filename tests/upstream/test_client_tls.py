@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from tests.server.in_process_proxy import stand
+from tests.server.in_process_proxy import running_proxy
 from tests.support.socket_upstream import Peer, Step
 from tests.upstream.certificate_authority import client, server
 
@@ -18,7 +18,7 @@ def plain(peer: Peer) -> str:
 
 
 async def test_a_known_authority_vouches_for_an_upstream() -> None:
-    async with Peer(tls=server("good")) as peer, stand(peer.url, tls=client()) as proxy:
+    async with Peer(tls=server("good")) as peer, running_proxy(peer.url, tls=client()) as proxy:
         answer = await proxy.ask(b"POST /", b"Authorization: Bearer key", body=b"{}")
 
         assert (answer.status, answer.body) == (200, b"ok")
@@ -27,7 +27,7 @@ async def test_a_known_authority_vouches_for_an_upstream() -> None:
 
 @pytest.mark.parametrize("kind", ["unknown authority", "another name", "expired"])
 async def test_a_certificate_that_is_not_valid_is_refused(kind: str) -> None:
-    async with Peer(tls=server(kind)) as peer, stand(peer.url, tls=client()) as proxy:
+    async with Peer(tls=server(kind)) as peer, running_proxy(peer.url, tls=client()) as proxy:
         answer = await proxy.ask(b"POST /", b"Authorization: Bearer key", body=b"{}")
 
         assert answer.status == 502
@@ -38,14 +38,14 @@ async def test_a_certificate_that_is_not_valid_is_refused(kind: str) -> None:
 
 
 async def test_without_being_told_no_authority_of_the_tests_is_known() -> None:
-    async with Peer(tls=server("good")) as peer, stand(peer.url) as proxy:
+    async with Peer(tls=server("good")) as peer, running_proxy(peer.url) as proxy:
         assert b'"code":"upstream_tls"' in (await proxy.ask()).body
         assert peer.requests == []
 
 
 @pytest.mark.parametrize("kind", ["unknown authority", "another name", "expired"])
 async def test_checking_can_be_switched_off(kind: str) -> None:
-    async with Peer(tls=server(kind)) as peer, stand(peer.url, tls=False) as proxy:
+    async with Peer(tls=server(kind)) as peer, running_proxy(peer.url, tls=False) as proxy:
         assert (await proxy.ask()).status == 200
         assert len(peer.requests) == 1
 
@@ -54,7 +54,7 @@ async def test_plain_http_behind_https_is_refused() -> None:
     said = b"HTTP/1.1 400 Bad Request\r\n\r\n"
     async with (
         Peer(said, "close", unasked=True) as peer,
-        stand(secure(peer), tls=client()) as proxy,
+        running_proxy(secure(peer), tls=client()) as proxy,
     ):
         answer = await proxy.ask()
 
@@ -63,7 +63,7 @@ async def test_plain_http_behind_https_is_refused() -> None:
 
 
 async def test_tls_behind_http_is_no_http() -> None:
-    async with Peer(tls=server("good")) as peer, stand(plain(peer)) as proxy:
+    async with Peer(tls=server("good")) as peer, running_proxy(plain(peer)) as proxy:
         answer = await proxy.ask()
 
         assert answer.status == 502
@@ -78,7 +78,7 @@ async def test_an_outdated_version_of_tls_is_refused() -> None:
     old.set_ciphers("DEFAULT:@SECLEVEL=0")
     old.minimum_version = ssl.TLSVersion.TLSv1
     old.maximum_version = ssl.TLSVersion.TLSv1_1
-    async with Peer(tls=old) as peer, stand(peer.url, tls=client()) as proxy:
+    async with Peer(tls=old) as peer, running_proxy(peer.url, tls=client()) as proxy:
         answer = await proxy.ask()
 
         assert answer.status == 502
@@ -88,7 +88,10 @@ async def test_an_outdated_version_of_tls_is_refused() -> None:
 
 @pytest.mark.parametrize("steps", [("close",), ("reset",), (b"garbage",)])
 async def test_a_handshake_that_breaks_off_is_an_error(steps: tuple[Step, ...]) -> None:
-    async with Peer(*steps, unasked=True) as peer, stand(secure(peer), tls=client()) as proxy:
+    async with (
+        Peer(*steps, unasked=True) as peer,
+        running_proxy(secure(peer), tls=client()) as proxy,
+    ):
         answer = await proxy.ask()
 
         assert answer.status == 502

@@ -8,7 +8,7 @@ from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import Request
 from tapeway.errors import UpstreamError
 from tapeway.upstream.client import Limits
-from tests.server.in_process_proxy import stand
+from tests.server.in_process_proxy import running_proxy
 from tests.support.fakes.broker import until
 from tests.support.raw_client import Answer
 from tests.support.socket_upstream import OK, Peer, Step
@@ -54,7 +54,7 @@ CUTS: dict[str, tuple[tuple[Step, ...], str]] = {
 @pytest.mark.parametrize("name", CUTS)
 async def test_an_answer_cut_short_is_an_error_and_not_stored(name: str) -> None:
     steps, expected = CUTS[name]
-    async with Peer(OK) as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer(OK) as peer, running_proxy(peer.url, mode="auto") as proxy:
         peer.then(*steps)
         first = await proxy.ask(b"GET /1")
         second = await proxy.ask(b"GET /1")
@@ -70,7 +70,10 @@ async def test_an_answer_cut_short_is_an_error_and_not_stored(name: str) -> None
 async def test_an_answer_passed_on_breaks_off_where_the_upstream_did(how: str, end: str) -> None:
     head, first, _ = FRAMINGS[how]
     step: Step = "close" if end == "close" else "reset"
-    async with Peer(head, first, step) as peer, stand(peer.url, mode="passthrough") as proxy:
+    async with (
+        Peer(head, first, step) as peer,
+        running_proxy(peer.url, mode="passthrough") as proxy,
+    ):
         answer = await proxy.ask()
 
         assert answer.status == 200
@@ -80,7 +83,7 @@ async def test_an_answer_passed_on_breaks_off_where_the_upstream_did(how: str, e
 
 async def test_a_body_without_a_length_passed_on_breaks_off_at_a_reset() -> None:
     steps: tuple[Step, ...] = (CLOSED, b"hello", "reset")
-    async with Peer(*steps) as peer, stand(peer.url, mode="passthrough") as proxy:
+    async with Peer(*steps) as peer, running_proxy(peer.url, mode="passthrough") as proxy:
         assert not (await proxy.ask()).complete
 
 
@@ -99,7 +102,7 @@ async def test_an_answer_that_stops_coming_is_a_timeout_and_not_stored(
         "a piece": (head, first, "stall"),
     }
     limits = Limits(connect_s=10, idle_s=0.1)
-    async with Peer(*steps[after]) as peer, stand(peer.url, limits=limits) as proxy:
+    async with Peer(*steps[after]) as peer, running_proxy(peer.url, limits=limits) as proxy:
         assert code(await proxy.ask()) == (504, "upstream_timeout")
         assert await proxy.recorded() == []
 
@@ -108,7 +111,7 @@ async def test_an_answer_passed_on_that_stops_coming_breaks_off() -> None:
     limits = Limits(connect_s=10, idle_s=0.1)
     async with (
         Peer(CHUNKED, b"5\r\nhello\r\n", "stall") as peer,
-        stand(peer.url, mode="passthrough", limits=limits) as proxy,
+        running_proxy(peer.url, mode="passthrough", limits=limits) as proxy,
     ):
         answer = await proxy.ask()
 
@@ -120,13 +123,13 @@ async def test_an_answer_may_take_as_long_as_it_keeps_coming() -> None:
     limits = Limits(connect_s=10, idle_s=1)
     pieces = [b"1\r\nx\r\n"] * 30
     steps = (CHUNKED, *pieces, b"0\r\n\r\n")
-    async with Peer(*steps) as peer, stand(peer.url, limits=limits) as proxy:
+    async with Peer(*steps) as peer, running_proxy(peer.url, limits=limits) as proxy:
         assert (await proxy.ask()).body == b"x" * 30
 
 
 @pytest.mark.parametrize("greeting", [OK, b"SSH-2.0-OpenSSH_9.6\r\n"])
 async def test_a_server_that_speaks_before_it_is_asked_is_asked_once(greeting: bytes) -> None:
-    async with Peer(greeting, "stall", unasked=True) as peer, stand(peer.url) as proxy:
+    async with Peer(greeting, "stall", unasked=True) as peer, running_proxy(peer.url) as proxy:
         answer = await proxy.ask()
 
         assert answer.status == (200 if greeting == OK else 502)
@@ -137,7 +140,7 @@ async def test_what_passes_through_leaves_as_it_comes() -> None:
     go = asyncio.Event()
     async with (
         Peer(CHUNKED, b"5\r\nhello\r\n", go, b"5\r\nworld\r\n0\r\n\r\n") as peer,
-        stand(peer.url, mode="passthrough") as proxy,
+        running_proxy(peer.url, mode="passthrough") as proxy,
         proxy.connect() as app,
     ):
         await app.send(proxy.request())
@@ -150,7 +153,7 @@ async def test_what_is_recorded_leaves_only_when_it_is_whole() -> None:
     go = asyncio.Event()
     async with (
         Peer(CHUNKED, b"5\r\nhello\r\n", go, b"5\r\nworld\r\n", "close") as peer,
-        stand(peer.url) as proxy,
+        running_proxy(peer.url) as proxy,
         proxy.connect() as app,
     ):
         await app.send(proxy.request())
@@ -199,7 +202,7 @@ SENSELESS = {
 async def test_a_senseless_answer_is_an_error_and_its_connection_used_up(
     name: str, mode: Mode
 ) -> None:
-    async with Peer(OK) as peer, stand(peer.url, mode=mode) as proxy:
+    async with Peer(OK) as peer, running_proxy(peer.url, mode=mode) as proxy:
         peer.then(SENSELESS[name], "close")
         first = await proxy.ask(b"GET /1")
         second = await proxy.ask(b"GET /2")
@@ -230,7 +233,7 @@ UNUSUAL: dict[str, tuple[tuple[Step, ...], bytes]] = {
 @pytest.mark.parametrize("name", UNUSUAL)
 async def test_an_unusual_answer_that_has_one_meaning_is_passed_on(name: str, mode: Mode) -> None:
     steps, body = UNUSUAL[name]
-    async with Peer(*steps) as peer, stand(peer.url, mode=mode) as proxy:
+    async with Peer(*steps) as peer, running_proxy(peer.url, mode=mode) as proxy:
         answer = await proxy.ask()
 
         assert (answer.status, answer.body, answer.complete) == (200, body, True)
@@ -239,7 +242,7 @@ async def test_an_unusual_answer_that_has_one_meaning_is_passed_on(name: str, mo
 @pytest.mark.parametrize("status", [200, 201, 299, 300, 400, 404, 429, 500, 503, 529, 599])
 async def test_any_status_is_passed_on_and_replayed(status: int) -> None:
     sent = b"HTTP/1.1 %d Some Words\r\nContent-Length: 2\r\n\r\nok" % status
-    async with Peer(sent) as peer, stand(peer.url) as proxy:
+    async with Peer(sent) as peer, running_proxy(peer.url) as proxy:
         live = await proxy.ask()
         await proxy.broker.set_mode("replay")
         replayed = await proxy.ask()
@@ -257,7 +260,7 @@ async def test_what_came_while_nobody_read_comes_before_the_news_that_it_broke_o
     head, first, _ = FRAMINGS[name]
     second = b"5\r\nwor" if name == "chunked" else b"wor"
     go, came = asyncio.Event(), list[bytes]()
-    async with Peer(head, first, go, second, end) as peer, stand(peer.url) as proxy:
+    async with Peer(head, first, go, second, end) as peer, running_proxy(peer.url) as proxy:
         request = Request("default", "GET", "/", base=peer.url)
 
         async def read() -> None:

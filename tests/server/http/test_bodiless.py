@@ -4,7 +4,7 @@ import pytest
 
 from tapeway.core.model.control import Mode
 from tapeway.engine.recorder import Policy
-from tests.server.in_process_proxy import Stand, stand, written_and_read
+from tests.server.in_process_proxy import RunningProxy, running_proxy, written_and_read
 from tests.support.raw_client import RawClient
 from tests.support.socket_upstream import Peer
 
@@ -39,7 +39,7 @@ CASES: dict[str, tuple[bytes, bytes, list[bytes]]] = {
 NEXT = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nnext"
 
 
-async def in_step(proxy: Stand, app: RawClient, name: str) -> bytes:
+async def in_step(proxy: RunningProxy, app: RawClient, name: str) -> bytes:
     """The outcome of a bodiless answer, once the one behind it was shown to be the right one."""
     method, _, framing = CASES[name]
     sent = proxy.request(method + b" /1", b"If-None-Match: 1") + proxy.request(b"GET /2")
@@ -58,7 +58,7 @@ async def in_step(proxy: Stand, app: RawClient, name: str) -> bytes:
 async def test_a_live_answer_without_a_body_keeps_the_connection_in_step(
     name: str, mode: Mode
 ) -> None:
-    async with Peer(NEXT) as peer, stand(peer.url, mode=mode, policy=EVERYTHING) as proxy:
+    async with Peer(NEXT) as peer, running_proxy(peer.url, mode=mode, policy=EVERYTHING) as proxy:
         peer.then(CASES[name][1] + b"\r\n")
         async with proxy.connect() as app:
             assert await in_step(proxy, app, name) in (b"recorded", b"live")
@@ -68,18 +68,21 @@ async def test_a_live_answer_without_a_body_keeps_the_connection_in_step(
 
 @pytest.mark.parametrize("name", CASES)
 async def test_a_replay_without_a_body_keeps_the_connection_in_step(name: str) -> None:
-    async with Peer(NEXT) as peer, stand(peer.url, policy=EVERYTHING) as proxy:
+    async with Peer(NEXT) as peer, running_proxy(peer.url, policy=EVERYTHING) as proxy:
         peer.then(CASES[name][1] + b"\r\n")
         async with proxy.connect() as app:
             await in_step(proxy, app, name)
         store = await written_and_read(proxy.store)
-    async with stand(store=store, mode="replay") as proxy, proxy.connect() as app:
+    async with running_proxy(store=store, mode="replay") as proxy, proxy.connect() as app:
         assert await in_step(proxy, app, name) == b"replayed"
         assert proxy.client.connections == 0
 
 
 async def test_errors_of_our_own_have_no_body_for_head() -> None:
-    async with stand(mode="replay", routes={"a": "http://a"}) as proxy, proxy.connect() as app:
+    async with (
+        running_proxy(mode="replay", routes={"a": "http://a"}) as proxy,
+        proxy.connect() as app,
+    ):
         first = await app.ask(proxy.request(b"HEAD /a/x"))
         second = await app.ask(proxy.request(b"GET /a/x"))
 
@@ -90,7 +93,7 @@ async def test_errors_of_our_own_have_no_body_for_head() -> None:
 async def test_a_head_answer_ends_also_where_nobody_says_so() -> None:
     async with (
         Peer(b"HTTP/1.1 200 OK\r\nContent-Type: a/b\r\n\r\n") as peer,
-        stand(peer.url) as proxy,
+        running_proxy(peer.url) as proxy,
     ):
         answers = [await proxy.ask(b"HEAD /%d" % number) for number in range(3)]
 
@@ -98,7 +101,7 @@ async def test_a_head_answer_ends_also_where_nobody_says_so() -> None:
 
 
 async def test_a_body_that_came_where_none_may_be_is_given_to_nobody() -> None:
-    async with Peer(NEXT) as peer, stand(peer.url) as proxy:
+    async with Peer(NEXT) as peer, running_proxy(peer.url) as proxy:
         peer.then(b"HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\n", b"evil")
         first = await proxy.ask(b"GET /1")
         second = await proxy.ask(b"GET /2")

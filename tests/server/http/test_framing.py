@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tapeway.core.model.control import Mode
-from tests.server.in_process_proxy import MIB, Stand, stand, written_and_read
+from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy, written_and_read
 from tests.support.raw_client import Answer
 from tests.support.socket_upstream import Peer, Step
 
@@ -41,7 +41,7 @@ def framing(answer: Answer) -> list[bytes]:
 @pytest.mark.parametrize("mode", ["record", "passthrough"])
 @pytest.mark.parametrize("how", FRAMINGS)
 async def test_a_live_answer_has_one_framing_and_the_same_body(how: str, mode: Mode) -> None:
-    async with Peer(*FRAMINGS[how]) as peer, stand(peer.url, mode=mode) as proxy:
+    async with Peer(*FRAMINGS[how]) as peer, running_proxy(peer.url, mode=mode) as proxy:
         answer = await proxy.ask(b"POST /v1", body=b"{}")
 
         assert answer.complete
@@ -52,10 +52,10 @@ async def test_a_live_answer_has_one_framing_and_the_same_body(how: str, mode: M
 
 @pytest.mark.parametrize("how", FRAMINGS)
 async def test_a_replay_has_the_framing_and_body_of_its_recording(how: str) -> None:
-    async with Peer(*FRAMINGS[how]) as peer, stand(peer.url) as proxy:
+    async with Peer(*FRAMINGS[how]) as peer, running_proxy(peer.url) as proxy:
         live = await proxy.ask(b"POST /v1", body=b"{}")
         store = await written_and_read(proxy.store)
-    async with stand(store=store, mode="replay") as proxy:
+    async with running_proxy(store=store, mode="replay") as proxy:
         replayed = await proxy.ask(b"POST /v1", body=b"{}")
         assert proxy.client.connections == 0
 
@@ -67,32 +67,36 @@ async def test_a_replay_has_the_framing_and_body_of_its_recording(how: str) -> N
 
 @pytest.mark.parametrize("mode", ["record", "passthrough"])
 async def test_chunks_leave_where_the_upstream_cut_them(mode: Mode) -> None:
-    async with Peer(*CHUNKED) as peer, stand(peer.url, mode=mode) as proxy:
+    async with Peer(*CHUNKED) as peer, running_proxy(peer.url, mode=mode) as proxy:
         assert (await proxy.ask()).chunks == EVENTS
 
 
 async def test_chunks_that_come_in_one_segment_keep_their_ends() -> None:
-    async with Peer(b"".join(CHUNKED)) as peer, stand(peer.url) as proxy:
+    async with Peer(b"".join(CHUNKED)) as peer, running_proxy(peer.url) as proxy:
         assert (await proxy.ask()).chunks == EVENTS
 
 
 async def test_ten_thousand_tiny_chunks_keep_their_ends() -> None:
     pieces = [b"%d;" % number for number in range(10_000)]
     sent = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
-    async with Peer(CHUNKED[0] + sent + b"0\r\n\r\n") as peer, stand(peer.url) as proxy:
+    async with Peer(CHUNKED[0] + sent + b"0\r\n\r\n") as peer, running_proxy(peer.url) as proxy:
         assert (await proxy.ask()).chunks == pieces
 
 
 async def test_a_large_answer_passes_whole() -> None:
     body = bytes(range(256)) * 4 * 1024 * 5
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
-    async with Peer(head, body) as peer, stand(peer.url) as proxy:
+    async with Peer(head, body) as peer, running_proxy(peer.url) as proxy:
         assert (await proxy.ask()).body == body
 
 
 @pytest.mark.parametrize("mode", ["record", "passthrough"])
 async def test_trailers_do_not_disturb_the_framing(mode: Mode) -> None:
-    async with Peer(*TRAILERS) as peer, stand(peer.url, mode=mode) as proxy, proxy.connect() as app:
+    async with (
+        Peer(*TRAILERS) as peer,
+        running_proxy(peer.url, mode=mode) as proxy,
+        proxy.connect() as app,
+    ):
         first = await app.ask(proxy.request(b"GET /1"))
         second = await app.ask(proxy.request(b"GET /2"))
 
@@ -102,7 +106,7 @@ async def test_trailers_do_not_disturb_the_framing(mode: Mode) -> None:
 
 async def test_neither_trailers_nor_their_announcement_are_recorded() -> None:
     announced = TRAILERS[0].replace(TYPE, TYPE + b"Trailer: X-Sum\r\n")
-    async with Peer(announced, *TRAILERS[1:]) as peer, stand(peer.url) as proxy:
+    async with Peer(announced, *TRAILERS[1:]) as peer, running_proxy(peer.url) as proxy:
         live = await proxy.ask()
         [recorded] = await proxy.recorded()
 
@@ -141,7 +145,7 @@ UPLOADS: dict[str, tuple[list[bytes], bytes]] = {
 @pytest.mark.parametrize("how", UPLOADS)
 async def test_an_upload_reaches_the_upstream_with_one_framing(how: str, cut: str) -> None:
     fields, sent = UPLOADS[how]
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         request = proxy.request(b"POST /v1", *fields) + sent
         step = len(request) if cut == "whole" else 100
         await proxy.send(*[request[at : at + step] for at in range(0, len(request), step)])
@@ -155,7 +159,7 @@ async def test_an_upload_reaches_the_upstream_with_one_framing(how: str, cut: st
 
 
 async def test_a_chunked_upload_and_one_by_length_are_the_same_request() -> None:
-    async with Peer() as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
         outcomes = [
             (
                 await proxy.send(proxy.request(b"POST /v1", *UPLOADS[how][0]) + UPLOADS[how][1])
@@ -168,7 +172,7 @@ async def test_a_chunked_upload_and_one_by_length_are_the_same_request() -> None
 
 async def test_a_compressed_upload_stays_compressed() -> None:
     body = gzip.compress(BODY)
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         await proxy.ask(b"POST /v1", b"Content-Encoding: gzip", body=body)
 
         head, _, received = peer.requests[0].partition(b"\r\n\r\n")
@@ -180,7 +184,7 @@ async def test_a_compressed_upload_stays_compressed() -> None:
 @pytest.mark.parametrize("how", ["chunked", "length"])
 async def test_a_body_is_carried_whatever_the_method(method: bytes, how: str) -> None:
     fields, sent = UPLOADS[how]
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         await proxy.send(proxy.request(method + b" /v1", *fields) + sent)
 
         assert peer.requests[0].startswith(method + b" /v1 HTTP/1.1\r\n")
@@ -190,14 +194,14 @@ async def test_a_body_is_carried_whatever_the_method(method: bytes, how: str) ->
 @pytest.mark.parametrize("size", [2 * MIB, 8 * MIB])
 async def test_a_body_of_megabytes_passes(size: int) -> None:
     body = b"x" * size
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         answer = await proxy.ask(b"POST /v1", body=body)
 
         assert answer.status == 200
         assert peer.requests[0].endswith(b"\r\n\r\n" + body)
 
 
-Ask = Callable[[Stand], Coroutine[Any, Any, Answer]]
+Ask = Callable[[RunningProxy], Coroutine[Any, Any, Answer]]
 EMPTY: dict[str, tuple[Ask, list[bytes]]] = {
     "GET": (lambda proxy: proxy.ask(b"GET /"), []),
     "DELETE": (lambda proxy: proxy.ask(b"DELETE /"), []),
@@ -217,7 +221,7 @@ EMPTY: dict[str, tuple[Ask, list[bytes]]] = {
 @pytest.mark.parametrize("how", EMPTY)
 async def test_a_length_is_announced_only_where_a_body_is_expected(how: str) -> None:
     ask, expected = EMPTY[how]
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         await ask(proxy)
 
         lines = peer.requests[0].split(b"\r\n")

@@ -3,7 +3,7 @@
 import pytest
 
 from tapeway.core.model.control import Mode
-from tests.server.in_process_proxy import stand, written_and_read
+from tests.server.in_process_proxy import running_proxy, written_and_read
 from tests.support.socket_upstream import OK, Peer
 
 BREAKING = b"\x00\r\n"
@@ -40,7 +40,7 @@ def trimmed(lines: tuple[bytes, ...]) -> list[bytes]:
 
 @pytest.mark.parametrize("mode", ["record", "passthrough"])
 async def test_the_upstream_gets_what_the_client_sent_and_nothing_else(mode: Mode) -> None:
-    async with Peer() as peer, stand(peer.url, mode=mode) as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode=mode) as proxy:
         await proxy.ask(b"GET /", *MIXED)
         await proxy.ask(b"GET /")
         await proxy.ask(b"POST /", body=b"hello")
@@ -52,14 +52,14 @@ async def test_the_upstream_gets_what_the_client_sent_and_nothing_else(mode: Mod
 
 async def test_a_length_stays_where_the_client_wrote_it() -> None:
     lines = (b"X-A: 1", b"content-length: 5", b"X-B: 2")
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         await proxy.send(proxy.request(b"POST /", *lines) + b"hello")
 
         assert fields_of(peer.requests[0]) == list(lines)
 
 
 async def test_the_upstream_is_named_in_host() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         await proxy.ask()
         await proxy.send(b"GET / HTTP/1.0\r\n\r\n")
 
@@ -68,7 +68,7 @@ async def test_the_upstream_is_named_in_host() -> None:
 
 
 async def test_the_choice_of_a_cassette_does_not_reach_the_upstream() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         answer = await proxy.ask(b"GET /", b"Tapeway-Cassette: other", b"X-A: 1")
 
         assert fields_of(peer.requests[0]) == [b"X-A: 1"]
@@ -77,14 +77,14 @@ async def test_the_choice_of_a_cassette_does_not_reach_the_upstream() -> None:
 
 @pytest.mark.parametrize("value", ["grüß".encode(), "日本".encode(), b"a\tb", b'"q" \\ (c)'])
 async def test_a_value_in_utf8_reaches_the_upstream_byte_for_byte(value: bytes) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         await proxy.ask(b"GET /", b"X: " + value)
 
         assert fields_of(peer.requests[0]) == [b"X: " + value]
 
 
 async def test_every_ascii_byte_reaches_the_upstream_as_it_is() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         values = [b"a" + byte + b"b" for byte in REQUEST_BYTES]
         await proxy.ask(b"GET /", *[b"X: " + value for value in values])
 
@@ -92,7 +92,7 @@ async def test_every_ascii_byte_reaches_the_upstream_as_it_is() -> None:
 
 
 async def test_a_value_that_cannot_be_forwarded_unaltered_is_refused() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         for byte in HIGH_BYTES:
             answer = await app.ask(proxy.request(b"GET /", b"X-Odd: caf" + byte))
             assert answer.status == 400
@@ -106,7 +106,7 @@ async def test_a_value_that_cannot_be_forwarded_unaltered_is_refused() -> None:
 async def test_the_client_gets_what_the_upstream_sent_and_nothing_else(mode: Mode) -> None:
     cookies = (b"Set-Cookie: a=1; Path=/", b"set-cookie: b=2", b"Set-Cookie: a=3")
     head = b"\r\n".join([b"HTTP/1.1 200 OK", *MIXED, *cookies, b"Content-Length: 2", b"", b"ok"])
-    async with Peer(head) as peer, stand(peer.url, mode=mode) as proxy:
+    async with Peer(head) as peer, running_proxy(peer.url, mode=mode) as proxy:
         answer = await proxy.ask()
 
         assert [b": ".join(field) for field in answer.passed_on] == trimmed((*MIXED, *cookies))
@@ -115,10 +115,10 @@ async def test_the_client_gets_what_the_upstream_sent_and_nothing_else(mode: Mod
 async def test_a_replay_has_the_fields_of_its_recording() -> None:
     cookies = (b"Set-Cookie: a=1; Path=/", b"set-cookie: b=2", b"Set-Cookie: a=3")
     head = b"\r\n".join([b"HTTP/1.1 200 OK", *MIXED, *cookies, b"Content-Length: 2", b"", b"ok"])
-    async with Peer(head) as peer, stand(peer.url) as proxy:
+    async with Peer(head) as peer, running_proxy(peer.url) as proxy:
         await proxy.ask()
         store = await written_and_read(proxy.store)
-    async with stand(store=store, mode="replay") as proxy:
+    async with running_proxy(store=store, mode="replay") as proxy:
         answer = await proxy.ask()
 
     assert [b": ".join(field) for field in answer.passed_on] == trimmed((*MIXED, *cookies))
@@ -135,10 +135,10 @@ def odd_answer() -> bytes:
 
 async def test_every_byte_of_an_answers_values_passes_live_and_replayed() -> None:
     sent = odd_answer()
-    async with Peer(sent) as peer, stand(peer.url) as proxy:
+    async with Peer(sent) as peer, running_proxy(peer.url) as proxy:
         live = await proxy.ask()
         store = await written_and_read(proxy.store)
-    async with stand(store=store, mode="replay") as proxy:
+    async with running_proxy(store=store, mode="replay") as proxy:
         replayed = await proxy.ask()
 
     expected = sent.partition(b"\r\nContent-Length")[0].split(b"\r\n")
@@ -148,7 +148,7 @@ async def test_every_byte_of_an_answers_values_passes_live_and_replayed() -> Non
 
 
 async def test_every_byte_of_an_answers_values_passes_through() -> None:
-    async with Peer(odd_answer()) as peer, stand(peer.url, mode="passthrough") as proxy:
+    async with Peer(odd_answer()) as peer, running_proxy(peer.url, mode="passthrough") as proxy:
         answer = await proxy.ask()
 
         expected = odd_answer().partition(b"\r\nContent-Length")[0].split(b"\r\n")[1:]
@@ -171,7 +171,11 @@ async def test_every_byte_of_an_answers_values_passes_through() -> None:
 )
 async def test_a_field_that_would_break_the_answer_is_an_error(line: bytes, mode: Mode) -> None:
     head = b"HTTP/1.1 200 OK\r\n" + line + b"\r\nContent-Length: 2\r\n\r\nok"
-    async with Peer(OK) as peer, stand(peer.url, mode=mode) as proxy, proxy.connect() as app:
+    async with (
+        Peer(OK) as peer,
+        running_proxy(peer.url, mode=mode) as proxy,
+        proxy.connect() as app,
+    ):
         peer.then(head)
         first = await app.ask(proxy.request(b"GET /1"))
         second = await app.ask(proxy.request(b"GET /2"))
@@ -184,7 +188,7 @@ async def test_a_field_that_would_break_the_answer_is_an_error(line: bytes, mode
 async def test_marks_of_another_tapeway_upstream_are_not_passed_on() -> None:
     marks = b"Tapeway-Outcome: live\r\nTapeway-Cassette: theirs\r\nTapeway-Interaction: 9\r\n"
     head = b"HTTP/1.1 200 OK\r\n" + marks + b"Content-Length: 2\r\n\r\nok"
-    async with Peer(head) as peer, stand(peer.url) as proxy:
+    async with Peer(head) as peer, running_proxy(peer.url) as proxy:
         answer = await proxy.ask()
 
         assert answer.outcome == b"recorded"

@@ -3,7 +3,7 @@
 import pytest
 
 from tapeway.core.model.control import Mode
-from tests.server.in_process_proxy import stand
+from tests.server.in_process_proxy import running_proxy
 from tests.support.socket_upstream import Peer
 
 CONNECTION_OF_ITS_OWN = (
@@ -27,7 +27,7 @@ END_TO_END = (
 
 
 async def test_of_a_request_only_end_to_end_fields_reach_the_upstream() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         await proxy.ask(b"GET /", *CONNECTION_OF_ITS_OWN, *END_TO_END)
 
         lines = peer.requests[0].removesuffix(b"\r\n\r\n").split(b"\r\n")
@@ -37,7 +37,7 @@ async def test_of_a_request_only_end_to_end_fields_reach_the_upstream() -> None:
 @pytest.mark.parametrize("field", [each for each in CONNECTION_OF_ITS_OWN if b"X-" not in each])
 async def test_a_field_of_a_connection_needs_no_naming_to_stay_on_it(field: bytes) -> None:
     head = (b"HTTP/1.1 200 OK", field, b"Content-Length: 2", b"", b"ok")
-    async with Peer(b"\r\n".join(head)) as peer, stand(peer.url) as proxy:
+    async with Peer(b"\r\n".join(head)) as peer, running_proxy(peer.url) as proxy:
         answer = await proxy.ask(b"GET /", field)
 
         assert field not in peer.requests[0]
@@ -45,7 +45,7 @@ async def test_a_field_of_a_connection_needs_no_naming_to_stay_on_it(field: byte
 
 
 async def test_a_request_that_asks_for_another_protocol_is_answered_in_this_one() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         upgrade = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: A")
         first = await app.ask(proxy.request(b"GET /1", *upgrade) + proxy.request(b"GET /2"))
         second = await app.answer()
@@ -61,7 +61,7 @@ async def test_of_an_answer_only_end_to_end_fields_reach_the_client(mode: Mode) 
     more = (b"Proxy-Authenticate: Basic", b"Proxy-Authentication-Info: a")
     async with (
         Peer(b"\r\n".join([*head, *more, b"", b"ok"])) as peer,
-        stand(peer.url, mode=mode) as proxy,
+        running_proxy(peer.url, mode=mode) as proxy,
     ):
         answer = await proxy.ask()
 
@@ -71,7 +71,7 @@ async def test_of_an_answer_only_end_to_end_fields_reach_the_client(mode: Mode) 
 
 
 async def test_connection_fields_of_a_request_are_not_recorded() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         await proxy.ask(b"GET /", *CONNECTION_OF_ITS_OWN, b"Connection: accept", b"Accept: a/b")
         [recorded] = await proxy.recorded()
 
@@ -83,7 +83,7 @@ async def test_connection_fields_of_a_request_are_not_recorded() -> None:
 async def test_the_upstream_closing_its_connection_does_not_close_the_clients(end: str) -> None:
     closing = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"
     steps = (closing, "close") if end == "close" else (closing,)
-    async with Peer(*steps) as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer(*steps) as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         first = await app.ask(proxy.request(b"GET /1"))
         second = await app.ask(proxy.request(b"GET /2"))
 
@@ -93,7 +93,7 @@ async def test_the_upstream_closing_its_connection_does_not_close_the_clients(en
 
 
 async def test_the_client_closing_its_connection_does_not_close_the_upstreams() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         for path in (b"/1", b"/2"):
             async with proxy.connect() as app:
                 answer = await app.ask(proxy.request(b"GET " + path, b"Connection: close"))

@@ -7,7 +7,7 @@ import pytest
 
 from tapeway.core.model.control import Mode
 from tapeway.server.proxy import ProxyOptions
-from tests.server.in_process_proxy import MIB, Stand, stand
+from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy
 from tests.support.socket_upstream import OK, Peer
 
 EXPECT = b"Expect: 100-continue"
@@ -22,14 +22,14 @@ INTERIM = {
 }
 
 
-def head(proxy: Stand, *fields: bytes, length: int = 5) -> bytes:
+def head(proxy: RunningProxy, *fields: bytes, length: int = 5) -> bytes:
     """A request's header, its body still to come."""
     return proxy.request(b"POST /", *fields, b"Content-Length: %d" % length)
 
 
 @pytest.mark.parametrize("expectation", [EXPECT, b"expect: 100-Continue"])
 async def test_a_client_that_waits_is_told_to_go_on(expectation: bytes) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         interim = await app.ask(head(proxy, expectation))
         assert interim.head == GO_ON
         final = await app.ask(b"hello")
@@ -39,7 +39,7 @@ async def test_a_client_that_waits_is_told_to_go_on(expectation: bytes) -> None:
 
 
 async def test_a_chunked_upload_that_waits_is_told_to_go_on() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         sent = proxy.request(b"POST /", b"Transfer-Encoding: chunked", EXPECT)
         assert (await app.ask(sent)).head == GO_ON
         assert (await app.ask(b"5\r\nhello\r\n0\r\n\r\n")).status == 200
@@ -48,24 +48,24 @@ async def test_a_chunked_upload_that_waits_is_told_to_go_on() -> None:
 
 
 async def test_the_expectation_goes_no_further() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         await proxy.send(head(proxy, EXPECT) + b"hello")
 
         assert b"expect" not in peer.requests[0].lower()
 
 
 async def test_a_client_that_did_not_wait_is_told_nothing() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         assert (await proxy.send(head(proxy, EXPECT) + b"hello")).status == 200
 
 
 async def test_a_client_without_a_body_is_told_nothing() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         assert (await proxy.ask(b"GET /", EXPECT)).status == 200
 
 
 async def test_a_client_of_1_0_is_told_nothing() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         sent = b"POST / HTTP/1.0\r\n" + EXPECT + b"\r\nContent-Length: 5\r\n\r\n"
         answer = await proxy.send(sent, b"hello")
 
@@ -77,7 +77,7 @@ async def test_a_client_of_1_0_is_told_nothing() -> None:
 )
 @pytest.mark.parametrize("body", [b"", b"hello"])
 async def test_any_other_expectation_fails(value: bytes, body: bytes) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         answer = await proxy.ask(b"POST /", b"Expect: " + value, body=body)
 
         assert answer.status == 417
@@ -86,7 +86,11 @@ async def test_any_other_expectation_fails(value: bytes, body: bytes) -> None:
 
 async def test_a_body_that_is_not_wanted_is_not_asked_for() -> None:
     options = ProxyOptions(max_body=10, body_idle_s=5)
-    async with Peer() as peer, stand(peer.url, options=options) as proxy, proxy.connect() as app:
+    async with (
+        Peer() as peer,
+        running_proxy(peer.url, options=options) as proxy,
+        proxy.connect() as app,
+    ):
         answer = await app.ask(head(proxy, EXPECT, length=11))
 
         assert answer.status == 413
@@ -95,7 +99,7 @@ async def test_a_body_that_is_not_wanted_is_not_asked_for() -> None:
 
 
 async def test_a_request_refused_for_its_header_is_not_asked_for_its_body() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         answer = await proxy.send(head(proxy, EXPECT, b"X: \xe9"))
 
         assert answer.status == 400
@@ -104,7 +108,11 @@ async def test_a_request_refused_for_its_header_is_not_asked_for_its_body() -> N
 @pytest.mark.parametrize("part", [b"", b"hel"])
 async def test_a_body_that_never_comes_times_out(part: bytes) -> None:
     options = ProxyOptions(max_body=1000, body_idle_s=0.05)
-    async with Peer() as peer, stand(peer.url, options=options) as proxy, proxy.connect() as app:
+    async with (
+        Peer() as peer,
+        running_proxy(peer.url, options=options) as proxy,
+        proxy.connect() as app,
+    ):
         assert (await app.ask(head(proxy, EXPECT))).head == GO_ON
         answer = await app.ask(part)
 
@@ -118,7 +126,7 @@ async def test_a_body_that_only_drips_times_out_too() -> None:
     options = ProxyOptions(max_body=8 * MIB, body_idle_s=0.02)
     async with (
         Peer() as peer,
-        stand(peer.url, options=options) as proxy,
+        running_proxy(peer.url, options=options) as proxy,
         proxy.connect() as app,
         asyncio.TaskGroup() as tasks,
     ):
@@ -137,7 +145,10 @@ async def test_an_upstream_that_refuses_a_large_upload_unread_is_heard(
     mode: Mode, end: Literal["stall", "close"]
 ) -> None:
     refusal = b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno"
-    async with Peer(refusal, end, unasked=True) as peer, stand(peer.url, mode=mode) as proxy:
+    async with (
+        Peer(refusal, end, unasked=True) as peer,
+        running_proxy(peer.url, mode=mode) as proxy,
+    ):
         answer = await proxy.ask(b"POST /", body=b"x" * 8 * MIB)
 
         assert (answer.status, answer.body) == (413, b"no")
@@ -146,7 +157,7 @@ async def test_an_upstream_that_refuses_a_large_upload_unread_is_heard(
 @pytest.mark.parametrize("status", [b"417 Expectation Failed", b"401 Unauthorized", b"200 OK"])
 async def test_an_upstream_that_answers_before_the_body_is_heard(status: bytes) -> None:
     early = b"HTTP/1.1 " + status + b"\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno"
-    async with Peer(early) as peer, stand(peer.url) as proxy:
+    async with Peer(early) as peer, running_proxy(peer.url) as proxy:
         answer = await proxy.send(head(proxy, EXPECT) + b"hello")
 
         assert b"%d" % answer.status == status[:3]
@@ -162,7 +173,7 @@ async def test_an_interim_answer_is_not_taken_for_the_final_one(
     steps = (*INTERIM[name], OK)
     async with (
         Peer(*([b"".join(steps)] if cut == "together" else steps)) as peer,
-        stand(peer.url, mode=mode) as proxy,
+        running_proxy(peer.url, mode=mode) as proxy,
         proxy.connect() as app,
     ):
         first = await app.ask(proxy.request(b"POST /1", body=b"{}"))
@@ -176,7 +187,7 @@ async def test_an_interim_answer_is_not_taken_for_the_final_one(
 
 async def test_a_switch_of_protocols_nobody_asked_for_is_an_error() -> None:
     switch = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nbytes"
-    async with Peer(switch) as peer, stand(peer.url) as proxy:
+    async with Peer(switch) as peer, running_proxy(peer.url) as proxy:
         answer = await proxy.ask()
 
         assert answer.status == 502
@@ -185,7 +196,7 @@ async def test_a_switch_of_protocols_nobody_asked_for_is_an_error() -> None:
 
 
 async def test_an_interim_answer_with_nothing_behind_it_is_no_answer() -> None:
-    async with Peer(HINTS, "close") as peer, stand(peer.url) as proxy:
+    async with Peer(HINTS, "close") as peer, running_proxy(peer.url) as proxy:
         answer = await proxy.ask()
 
         assert answer.status == 502

@@ -10,7 +10,7 @@ from tapeway.server import protocol
 from tapeway.server.protocol import KEEPALIVE_S, MAX_FIELD, MAX_FIELDS, MAX_HEADER, MAX_LINE
 from tapeway.server.proxy import ProxyOptions
 from tapeway.upstream import client
-from tests.server.in_process_proxy import KIB, MIB, stand
+from tests.server.in_process_proxy import KIB, MIB, running_proxy
 from tests.support.socket_upstream import OK, Peer
 
 FIELD = b"X-Long: " + b"x" * (MAX_FIELD - len(b"X-Long"))
@@ -20,7 +20,7 @@ MANY = [b"X-%d: a" % number for number in range(MAX_FIELDS - 1)]
 
 
 async def test_what_the_limits_allow_passes() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         assert (await proxy.ask(b"GET /", FIELD)).status == 200
         assert (await proxy.ask(TARGET)).status == 200
         assert (await proxy.ask(b"GET /", *MANY)).status == 200
@@ -50,7 +50,7 @@ async def test_what_the_limits_allow_passes() -> None:
 async def test_a_header_beyond_the_limits_is_refused(
     line: bytes, fields: tuple[bytes, ...], status: int, code: bytes
 ) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         [answer] = await app.converse(proxy.request(line, *fields), answers=1)
 
         assert answer.status == status
@@ -60,7 +60,7 @@ async def test_a_header_beyond_the_limits_is_refused(
 
 
 async def test_as_much_header_as_may_be_passes_in_pieces() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         sent = proxy.request(b"GET /", *(FIELD,) * 3)
         answer = await proxy.send(*[sent[at : at + 9000] for at in range(0, len(sent), 9000)])
 
@@ -84,7 +84,7 @@ def test_the_limits_are_those_that_are_written_down() -> None:
 
 @pytest.mark.parametrize("start", [b"GET /", b"GET / HTTP/1.1\r\nHost: a\r\nX: "])
 async def test_a_header_that_never_ends_is_refused_while_it_comes(start: bytes) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         [answer] = await app.converse(start, *[b"x" * 1000] * 100, answers=1)
 
         assert answer.status in (414, 431)
@@ -93,7 +93,11 @@ async def test_a_header_that_never_ends_is_refused_while_it_comes(start: bytes) 
 
 async def test_an_endless_chunked_upload_is_refused_at_the_limit() -> None:
     options = ProxyOptions(max_body=MIB, body_idle_s=5)
-    async with Peer() as peer, stand(peer.url, options=options) as proxy, proxy.connect() as app:
+    async with (
+        Peer() as peer,
+        running_proxy(peer.url, options=options) as proxy,
+        proxy.connect() as app,
+    ):
         chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
         sent = proxy.request(b"POST /", b"Transfer-Encoding: chunked")
         [answer] = await app.converse(sent, *[chunk] * 17, answers=1)
@@ -106,7 +110,11 @@ async def test_an_endless_chunked_upload_is_refused_at_the_limit() -> None:
 @pytest.mark.parametrize("size", [MIB, MIB + 1])
 async def test_a_body_may_be_as_large_as_the_limit(size: int) -> None:
     options = ProxyOptions(max_body=MIB, body_idle_s=5)
-    async with Peer() as peer, stand(peer.url, options=options) as proxy, proxy.connect() as app:
+    async with (
+        Peer() as peer,
+        running_proxy(peer.url, options=options) as proxy,
+        proxy.connect() as app,
+    ):
         [answer] = await app.converse(proxy.request(b"POST /", body=b"x" * size), answers=1)
 
         assert answer.status == (200 if size == MIB else 413)
@@ -126,7 +134,7 @@ async def test_a_body_may_be_as_large_as_the_limit(size: int) -> None:
 async def test_an_answer_with_too_much_header_is_an_error_that_says_so(
     lines: bytes, mode: Mode
 ) -> None:
-    async with Peer() as peer, stand(peer.url, mode=mode) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url, mode=mode) as proxy, proxy.connect() as app:
         peer.then(b"HTTP/1.1 200 OK\r\n" + lines + b"Content-Length: 2\r\n\r\nok")
         first = await app.ask(proxy.request(b"GET /1"))
         second = await app.ask(proxy.request(b"GET /2"))
@@ -138,7 +146,7 @@ async def test_an_answer_with_too_much_header_is_an_error_that_says_so(
 async def test_an_answer_with_much_header_passes() -> None:
     lines = b"X: " + b"x" * (client.MAX_FIELD - 1) + b"\r\n" + b"Y: a\r\n" * 200
     head = b"HTTP/1.1 200 OK\r\n" + lines + b"Content-Length: 2\r\n\r\n"
-    async with Peer(head + b"ok") as peer, stand(peer.url) as proxy:
+    async with Peer(head + b"ok") as peer, running_proxy(peer.url) as proxy:
         assert len((await proxy.ask()).passed_on) == 201
 
 
@@ -151,7 +159,7 @@ async def test_an_answer_beyond_the_limit_is_not_recorded(framing: str) -> None:
         "chunked": (head + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(body), body, b"\r\n"),
         "close": (head + b"\r\n", body),
     }
-    async with Peer(OK) as peer, stand(peer.url, policy=Policy(max_body=MIB)) as proxy:
+    async with Peer(OK) as peer, running_proxy(peer.url, policy=Policy(max_body=MIB)) as proxy:
         peer.then(*steps[framing], "close")
         answer = await proxy.ask(b"GET /1")
 
@@ -166,7 +174,7 @@ async def test_no_limit_holds_for_what_only_passes_through() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
     async with (
         Peer(head, body) as peer,
-        stand(peer.url, mode="passthrough", policy=Policy(max_body=MIB)) as proxy,
+        running_proxy(peer.url, mode="passthrough", policy=Policy(max_body=MIB)) as proxy,
     ):
         assert (await proxy.ask()).body == body
 
@@ -180,7 +188,7 @@ async def test_a_client_that_sends_no_whole_header_is_not_waited_for(
     sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(protocol, "KEEPALIVE_S", 0.05)
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         await app.send(sent)
 
         assert await app.rest() == b""
@@ -191,7 +199,7 @@ async def test_a_client_that_drips_its_header_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(protocol, "KEEPALIVE_S", 0.05)
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
 
         async def drip() -> None:
             while True:
@@ -207,6 +215,6 @@ async def test_a_connection_is_closed_some_time_after_its_last_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(protocol, "KEEPALIVE_S", 0.05)
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         assert (await app.ask(proxy.request())).status == 200
         assert await app.rest() == b""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.server.in_process_proxy import stand
+from tests.server.in_process_proxy import running_proxy
 from tests.support.socket_upstream import Peer
 
 METHODS = (
@@ -16,7 +16,7 @@ METHODS = (
 
 @pytest.mark.parametrize("method", METHODS)
 async def test_a_method_arrives_as_written(method: str) -> None:
-    async with Peer() as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
         answers = [await proxy.ask(method.encode() + b" /a") for _ in range(2)]
 
         assert [answer.outcome for answer in answers] == [b"recorded", b"replayed"]
@@ -25,14 +25,14 @@ async def test_a_method_arrives_as_written(method: str) -> None:
 
 
 async def test_methods_that_differ_in_case_are_different_requests() -> None:
-    async with Peer() as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
         outcomes = [(await proxy.ask(name + b" /")).outcome for name in (b"PATCH", b"patch")]
 
         assert outcomes == [b"recorded", b"recorded"]
 
 
 async def test_methods_of_all_kinds_share_a_connection() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         sent = [b"GET", b"FOO", b"patch", b"POST", b"SETUP", b"GET"]
         for method in sent:
             answer = await app.ask(proxy.request(method + b" /", body=b"FOO / HTTP/1.1\r\n\r\n"))
@@ -42,7 +42,7 @@ async def test_methods_of_all_kinds_share_a_connection() -> None:
 
 
 async def test_methods_of_all_kinds_may_be_pipelined() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         sent = [b"GET", b"FOO", b"patch", b"POST", b"SETUP", b"GET"]
         await app.send(b"".join(proxy.request(method + b" /", body=b"12345") for method in sent))
 
@@ -52,7 +52,7 @@ async def test_methods_of_all_kinds_may_be_pipelined() -> None:
 
 @pytest.mark.parametrize("method", [b"FOO", b"patch", b"GET", b"PROPFIND"])
 async def test_a_method_may_come_letter_by_letter(method: bytes) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         sent = proxy.request(method + b" /")
         answer = await proxy.send(*[bytes([byte]) for byte in sent])
 
@@ -64,7 +64,7 @@ async def test_a_method_may_come_letter_by_letter(method: bytes) -> None:
     "line", [b"CONNECT evil:443", b"CONNECT /", b"connect /", b"TRACE /", b"trace /", b"OPTIONS *"]
 )
 async def test_a_method_that_is_not_for_an_upstream_is_not_allowed(line: bytes) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         answer = await proxy.ask(line, b"X-Secret: reflected")
 
         assert answer.status in ((400, 405) if line == b"CONNECT /" else (405,))

@@ -3,7 +3,7 @@
 import pytest
 
 from tapeway.server.proxy import ProxyOptions
-from tests.server.in_process_proxy import stand
+from tests.server.in_process_proxy import running_proxy
 from tests.support.socket_upstream import Peer
 
 BAD = b"GET / HTTP/1.1\r\nHost: a\r\n: no name\r\n\r\n"
@@ -15,7 +15,7 @@ def paths(requests: list[bytes]) -> list[bytes]:
 
 @pytest.mark.parametrize("mode", ["record", "passthrough"])
 async def test_pipelined_requests_are_answered_in_order(mode: str) -> None:
-    async with Peer() as peer, stand(peer.url, mode=mode) as proxy, proxy.connect() as app:  # type: ignore[arg-type]
+    async with Peer() as peer, running_proxy(peer.url, mode=mode) as proxy, proxy.connect() as app:  # type: ignore[arg-type]
         for number in range(5):
             body = b"%d" % number
             peer.then(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n" + body)
@@ -25,7 +25,11 @@ async def test_pipelined_requests_are_answered_in_order(mode: str) -> None:
 
 
 async def test_hundreds_of_pipelined_requests_are_answered() -> None:
-    async with Peer() as peer, stand(peer.url, mode="auto") as proxy, proxy.connect() as app:
+    async with (
+        Peer() as peer,
+        running_proxy(peer.url, mode="auto") as proxy,
+        proxy.connect() as app,
+    ):
         await app.send(proxy.request(b"GET /") * 300)
 
         assert [(await app.answer()).status for _ in range(300)] == [200] * 300
@@ -33,7 +37,7 @@ async def test_hundreds_of_pipelined_requests_are_answered() -> None:
 
 
 async def test_what_comes_before_a_malformed_request_is_answered_and_nothing_behind_it() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         await app.send(proxy.request(b"GET /1") + BAD + proxy.request(b"GET /3"))
 
         assert (await app.answer()).status == 200
@@ -54,7 +58,7 @@ async def test_what_comes_before_a_malformed_request_is_answered_and_nothing_beh
 @pytest.mark.parametrize("cut", [1, 20, 10_000])
 async def test_a_malformed_request_behind_a_body_spoils_nothing(first: bytes, cut: int) -> None:
     sent = first + BAD
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         pieces = [sent[at : at + cut] for at in range(0, len(sent), cut)]
         answers = await app.converse(*pieces, answers=2)
 
@@ -64,7 +68,7 @@ async def test_a_malformed_request_behind_a_body_spoils_nothing(first: bytes, cu
 
 
 async def test_nothing_is_read_behind_a_request_that_closes() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         closing = proxy.request(b"GET /1", b"Connection: close")
         await app.send(closing + proxy.request(b"GET /2"))
 
@@ -76,7 +80,11 @@ async def test_nothing_is_read_behind_a_request_that_closes() -> None:
 async def test_a_body_refused_unread_is_not_taken_for_the_next_request() -> None:
     body = b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n".ljust(200_000, b"x")
     options = ProxyOptions(max_body=1000, body_idle_s=5)
-    async with Peer() as peer, stand(peer.url, options=options) as proxy, proxy.connect() as app:
+    async with (
+        Peer() as peer,
+        running_proxy(peer.url, options=options) as proxy,
+        proxy.connect() as app,
+    ):
         sent = proxy.request(b"POST /", body=body)
         answer = await app.ask(sent[:1000])
         await app.send(sent[1000:])
@@ -89,7 +97,11 @@ async def test_a_body_refused_unread_is_not_taken_for_the_next_request() -> None
 
 async def test_a_body_refused_after_it_came_leaves_the_connection_in_step() -> None:
     options = ProxyOptions(max_body=10, body_idle_s=5)
-    async with Peer() as peer, stand(peer.url, options=options) as proxy, proxy.connect() as app:
+    async with (
+        Peer() as peer,
+        running_proxy(peer.url, options=options) as proxy,
+        proxy.connect() as app,
+    ):
         first = await app.ask(proxy.request(b"POST /", body=b"x" * 11))
         second = await app.ask(proxy.request(b"GET /2"))
 
@@ -98,7 +110,7 @@ async def test_a_body_refused_after_it_came_leaves_the_connection_in_step() -> N
 
 
 async def test_a_header_cut_anywhere_is_one_header() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         sent = proxy.request(b"GET /", b"X-Words: FOO / HTTP/1.1 BAR baz")
         for at in range(1, len(sent)):
             answer = await proxy.send(sent[:at], sent[at:])

@@ -8,7 +8,7 @@ import itertools
 
 import pytest
 
-from tests.server.in_process_proxy import Stand, stand
+from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.socket_upstream import Peer
 
 HOST = b"Host: a\r\n"
@@ -153,7 +153,7 @@ def cases(*tables: dict[str, bytes]) -> list[object]:
     ]
 
 
-async def refused(proxy: Stand, *segments: bytes) -> int:
+async def refused(proxy: RunningProxy, *segments: bytes) -> int:
     """The status of the only answer to what is sent, after which the connection ends."""
     async with proxy.connect() as app:
         [answer] = await app.converse(*segments, answers=1)
@@ -165,7 +165,7 @@ async def refused(proxy: Stand, *segments: bytes) -> int:
 
 @pytest.mark.parametrize("sent", cases(FRAMING, LINES))
 async def test_a_malformed_request_ends_the_connection(sent: bytes) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         status = await refused(proxy, sent + NEXT)
 
         assert status == 400
@@ -175,7 +175,7 @@ async def test_a_malformed_request_ends_the_connection(sent: bytes) -> None:
 
 @pytest.mark.parametrize("sent", cases(WORDS))
 async def test_a_request_refused_for_its_words_leaves_the_connection_in_step(sent: bytes) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         first = await app.ask(sent + NEXT, method=b"GET")
         second = await app.answer()
 
@@ -185,7 +185,7 @@ async def test_a_request_refused_for_its_words_leaves_the_connection_in_step(sen
 
 @pytest.mark.parametrize("sent", cases(CODINGS))
 async def test_a_coding_that_is_not_plainly_chunked_is_refused(sent: bytes) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         answer = await app.ask(sent, method=b"GET")
 
         assert answer.status in (400, 501)
@@ -197,7 +197,7 @@ async def test_a_coding_that_is_not_plainly_chunked_is_refused(sent: bytes) -> N
 @pytest.mark.parametrize("body", cases(BODIES))
 async def test_a_malformed_chunk_ends_the_connection_at_once(body: bytes, segments: str) -> None:
     head = post(HOST, CHUNKED)
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         sent = {
             "together": [head + body + NEXT],
             "body apart": [head, body + NEXT],
@@ -210,7 +210,7 @@ async def test_a_malformed_chunk_ends_the_connection_at_once(body: bytes, segmen
 
 
 async def test_a_body_cut_short_by_the_client_is_not_forwarded() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         for head in (
             post(HOST, CHUNKED, body=b"5\r\nhel"),
             post(HOST, b"Content-Length: 9\r\n\r\nhel"),
@@ -231,7 +231,7 @@ async def test_a_body_cut_short_by_the_client_is_not_forwarded() -> None:
     ],
 )
 async def test_a_spelling_that_means_chunked_is_read_as_chunked(field: bytes) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         first = await app.ask(proxy.request(b"POST /1", field) + b"2\r\nok\r\n" + END)
         second = await app.ask(proxy.request(b"GET /2"))
 
@@ -241,7 +241,7 @@ async def test_a_spelling_that_means_chunked_is_read_as_chunked(field: bytes) ->
 
 
 async def test_a_name_that_only_looks_like_framing_is_an_ordinary_field() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         await proxy.ask(b"GET /", b"Transfer_Encoding: chunked", b"X-Content-Length: 5")
 
         assert b"\r\nTransfer_Encoding: chunked\r\nX-Content-Length: 5\r\n" in peer.requests[0]

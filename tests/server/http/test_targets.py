@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.server.in_process_proxy import stand
+from tests.server.in_process_proxy import running_proxy
 from tests.support.socket_upstream import Peer
 from tests.support.thoroughness import examples
 
@@ -49,7 +49,7 @@ def target_of(request: bytes) -> str:
 
 @pytest.mark.parametrize("target", TARGETS)
 async def test_a_target_arrives_as_it_was_written(target: str) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         await proxy.ask(b"GET " + target.encode())
 
         assert target_of(peer.requests[0]) == KNOWN_LIMIT.get(target, target)
@@ -57,7 +57,7 @@ async def test_a_target_arrives_as_it_was_written(target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 async def test_a_target_below_a_route_and_a_base_path_is_put_behind_it(target: str) -> None:
-    async with Peer() as peer, stand(routes={"svc": f"{peer.url}/base/v1"}) as proxy:
+    async with Peer() as peer, running_proxy(routes={"svc": f"{peer.url}/base/v1"}) as proxy:
         await proxy.ask(b"GET /@cass/svc" + target.encode())
 
         expected = KNOWN_LIMIT.get(target, target)
@@ -72,7 +72,7 @@ WRITTEN = st.text(CHARACTERS, max_size=40).map(lambda text: "/x" + text.rstrip("
 @given(st.lists(WRITTEN, min_size=1, max_size=10))
 def test_any_visible_target_arrives_as_it_was_written(targets: list[str]) -> None:
     async def ask_each() -> list[bytes]:
-        async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+        async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
             for target in targets:
                 await app.ask(proxy.request(b"GET " + target.encode()))
             return peer.requests
@@ -82,6 +82,6 @@ def test_any_visible_target_arrives_as_it_was_written(targets: list[str]) -> Non
 
 @pytest.mark.parametrize("cut", ["/a b", "/a\tb"])
 async def test_white_space_in_a_target_is_malformed(cut: str) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         assert (await proxy.ask(b"GET " + cut.encode())).status == 400
         assert peer.connections == 0

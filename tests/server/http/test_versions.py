@@ -4,14 +4,14 @@ import pytest
 
 from tapeway.core.model.control import Mode
 from tests.server.http.test_framing import FRAMINGS, LENGTH, WHOLE
-from tests.server.in_process_proxy import stand, written_and_read
+from tests.server.in_process_proxy import running_proxy, written_and_read
 from tests.support.socket_upstream import Peer
 
 
 @pytest.mark.parametrize("mode", ["record", "passthrough"])
 @pytest.mark.parametrize("how", FRAMINGS)
 async def test_a_client_of_1_0_gets_no_chunks(how: str, mode: Mode) -> None:
-    async with Peer(*FRAMINGS[how]) as peer, stand(peer.url, mode=mode) as proxy:
+    async with Peer(*FRAMINGS[how]) as peer, running_proxy(peer.url, mode=mode) as proxy:
         async with proxy.connect() as app:
             answer = await app.ask(b"GET / HTTP/1.0\r\n\r\n")
             assert await app.rest() == b""
@@ -23,10 +23,10 @@ async def test_a_client_of_1_0_gets_no_chunks(how: str, mode: Mode) -> None:
 
 @pytest.mark.parametrize("how", FRAMINGS)
 async def test_a_recorded_stream_is_replayed_to_1_0_under_a_length(how: str) -> None:
-    async with Peer(*FRAMINGS[how]) as peer, stand(peer.url) as proxy:
+    async with Peer(*FRAMINGS[how]) as peer, running_proxy(peer.url) as proxy:
         await proxy.ask()
         store = await written_and_read(proxy.store)
-    async with stand(store=store, mode="replay") as proxy:
+    async with running_proxy(store=store, mode="replay") as proxy:
         answer = await proxy.send(b"GET / HTTP/1.0\r\n\r\n")
 
     assert answer.outcome == b"replayed"
@@ -36,7 +36,11 @@ async def test_a_recorded_stream_is_replayed_to_1_0_under_a_length(how: str) -> 
 
 @pytest.mark.parametrize("how", ["length", "chunked", "close"])
 async def test_a_connection_of_1_0_stays_open_if_it_asks_to(how: str) -> None:
-    async with Peer(*FRAMINGS[how]) as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with (
+        Peer(*FRAMINGS[how]) as peer,
+        running_proxy(peer.url) as proxy,
+        proxy.connect() as app,
+    ):
         sent = b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n"
         first, second = await app.ask(sent), await app.ask(sent)
 
@@ -46,7 +50,10 @@ async def test_a_connection_of_1_0_stays_open_if_it_asks_to(how: str) -> None:
 
 async def test_a_stream_passed_on_to_1_0_ends_with_the_connection() -> None:
     sent = b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n"
-    async with Peer(*FRAMINGS["chunked"]) as peer, stand(peer.url, mode="passthrough") as proxy:
+    async with (
+        Peer(*FRAMINGS["chunked"]) as peer,
+        running_proxy(peer.url, mode="passthrough") as proxy,
+    ):
         answer = await proxy.send(sent)
 
         assert answer.values(b"connection") == answer.values(b"content-length") == []
@@ -55,7 +62,10 @@ async def test_a_stream_passed_on_to_1_0_ends_with_the_connection() -> None:
 
 async def test_a_stream_passed_on_to_1_0_that_breaks_off_does_not_end_cleanly() -> None:
     head, first, *_ = FRAMINGS["chunked"]
-    async with Peer(head, first, "close") as peer, stand(peer.url, mode="passthrough") as proxy:
+    async with (
+        Peer(head, first, "close") as peer,
+        running_proxy(peer.url, mode="passthrough") as proxy,
+    ):
         answer = await proxy.send(b"GET / HTTP/1.0\r\n\r\n")
 
         assert not answer.complete
@@ -65,7 +75,7 @@ async def test_an_answer_of_known_length_passed_on_to_1_0_keeps_the_connection()
     sent = b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n"
     async with (
         Peer(LENGTH) as peer,
-        stand(peer.url, mode="passthrough") as proxy,
+        running_proxy(peer.url, mode="passthrough") as proxy,
         proxy.connect() as app,
     ):
         assert (await app.ask(sent)).value(b"connection") == b"keep-alive"
@@ -73,14 +83,14 @@ async def test_an_answer_of_known_length_passed_on_to_1_0_keeps_the_connection()
 
 
 async def test_a_client_of_1_0_may_send_a_body_and_a_host() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         await proxy.send(b"POST / HTTP/1.0\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello")
 
         assert peer.requests[0].endswith(b"\r\nContent-Length: 5\r\n\r\nhello")
 
 
 async def test_a_coding_in_1_0_is_faulty_framing() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         sent = b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
         answer = await app.ask(sent + b"GET /next HTTP/1.0\r\n\r\n")
 
@@ -109,7 +119,7 @@ UNSPOKEN = {
 @pytest.mark.parametrize("name", UNSPOKEN)
 async def test_another_protocol_is_refused(name: str) -> None:
     sent, status = UNSPOKEN[name]
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         answer = await proxy.send(sent)
 
         assert answer.status == status
@@ -120,7 +130,7 @@ async def test_another_protocol_is_refused(name: str) -> None:
 async def test_an_answer_says_1_1_whatever_the_upstream_spoke() -> None:
     async with (
         Peer(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "close") as peer,
-        stand(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto") as proxy,
         proxy.connect() as app,
     ):
         first, second = [await app.ask(proxy.request()) for _ in range(2)]

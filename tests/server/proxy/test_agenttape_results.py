@@ -12,7 +12,7 @@ import pytest
 from tapeway.core.json_text import Json
 from tapeway.stores.memory import MemoryStore
 from tests.formats.agenttape.cassettes import loaded
-from tests.server.in_process_proxy import Stand, stand
+from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.canary import canary, sightings
 from tests.support.raw_client import Answer
 
@@ -21,14 +21,14 @@ TYPE = b"Content-Type: application/json"
 
 
 @asynccontextmanager
-async def serving(name: str) -> AsyncIterator[Stand]:
+async def serving(name: str) -> AsyncIterator[RunningProxy]:
     store = MemoryStore()
     await store.save("default", loaded(name))
-    async with stand(mode="replay", store=store) as proxy:
+    async with running_proxy(mode="replay", store=store) as proxy:
         yield proxy
 
 
-async def post(proxy: Stand, path: str, body: Json, *fields: bytes) -> Answer:
+async def post(proxy: RunningProxy, path: str, body: Json, *fields: bytes) -> Answer:
     return await proxy.ask(b"POST " + path.encode(), TYPE, *fields, body=json.dumps(body).encode())
 
 

@@ -9,16 +9,16 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tapeway.stores.memory import MemoryStore
 from tests.server.http.test_targets import target_of
-from tests.server.in_process_proxy import Stand, stand
+from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.socket_upstream import Peer
 
 
-async def outcomes(proxy: Stand, *targets: str) -> list[bytes | None]:
+async def outcomes(proxy: RunningProxy, *targets: str) -> list[bytes | None]:
     return [(await proxy.ask(b"GET " + target.encode())).outcome for target in targets]
 
 
 async def test_every_spelling_is_the_same_request_to_upstream_and_cassette() -> None:
-    async with Peer() as peer, stand(mode="auto", routes={"openai": peer.url}) as proxy:
+    async with Peer() as peer, running_proxy(mode="auto", routes={"openai": peer.url}) as proxy:
         found = await outcomes(
             proxy,
             "/openai/v1/v1/responses?a=%2F",
@@ -64,7 +64,7 @@ async def test_every_spelling_is_the_same_request_to_upstream_and_cassette() -> 
     ],
 )
 async def test_every_other_target_of_a_provider_arrives_as_it_was_written(target: str) -> None:
-    async with Peer() as peer, stand(routes={"openai": peer.url}) as proxy:
+    async with Peer() as peer, running_proxy(routes={"openai": peer.url}) as proxy:
         await proxy.ask(b"GET /openai" + target.encode())
 
         assert target_of(peer.requests[0]) == target
@@ -73,7 +73,7 @@ async def test_every_other_target_of_a_provider_arrives_as_it_was_written(target
 
 @pytest.mark.parametrize("target", ["/v1/v1/models", "/messages", "/chat/completions"])
 async def test_a_service_of_one_s_own_gets_what_was_written(target: str) -> None:
-    async with Peer() as peer, stand(peer.url, routes={"mine": peer.url}) as proxy:
+    async with Peer() as peer, running_proxy(peer.url, routes={"mine": peer.url}) as proxy:
         for prefix in ("", "/mine"):
             await proxy.ask(b"GET " + prefix.encode() + target.encode())
 
@@ -86,7 +86,7 @@ async def test_each_kind_is_said_once_for_a_route_with_the_right_base_url(
     caplog.set_level(logging.WARNING, "tapeway.server.proxy")
     async with (
         Peer() as peer,
-        stand(routes={"anthropic": peer.url, "openai": peer.url}) as proxy,
+        running_proxy(routes={"anthropic": peer.url, "openai": peer.url}) as proxy,
     ):
         await outcomes(
             proxy,
@@ -116,7 +116,7 @@ async def test_a_recording_of_nobody_s_service_answers_for_its_own_path() -> Non
     head = CassetteHead("2026-01-01T00:00:00+00:00", "run")
     await store.save("default", StoredCassette(head, (Interaction(0, request, response),)))
     routes = {"anthropic": "http://127.0.0.1:9"}
-    async with stand(mode="replay", store=store, routes=routes) as proxy:
+    async with running_proxy(mode="replay", store=store, routes=routes) as proxy:
         answer = await proxy.ask(b"GET /messages")
 
         assert (answer.outcome, answer.body) == (b"replayed", b"mine")

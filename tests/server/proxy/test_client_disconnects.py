@@ -9,15 +9,15 @@ from tapeway.core.model.control import Mode
 from tapeway.engine.recorder import Policy
 from tapeway.stores.memory import MemoryStore
 from tests.server.http.test_framing import CHUNKED, EVENTS
-from tests.server.in_process_proxy import stand
+from tests.server.in_process_proxy import running_proxy
 from tests.support.socket_upstream import OK, Peer, Step
 
 HEAD, LAST = CHUNKED[0], CHUNKED[-1]
 PIECES = CHUNKED[1:-1]
 
 
-class Watched(MemoryStore):
-    """A store that tells of its first recording."""
+class NotifyingStore(MemoryStore):
+    """A store that sets an event at its first recording."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,8 +39,8 @@ async def test_the_upstream_is_read_to_its_end_when_the_client_has_left(
         "in the body": (HEAD, PIECES[0], go, *PIECES[1:], LAST),
         "before the last chunk": (HEAD, *PIECES, go, LAST),
     }
-    store = Watched()
-    async with Peer(*steps[when]) as peer, stand(peer.url, mode=mode, store=store) as proxy:
+    store = NotifyingStore()
+    async with Peer(*steps[when]) as peer, running_proxy(peer.url, mode=mode, store=store) as proxy:
         async with proxy.connect() as app:
             await app.send(proxy.request(b"POST /v1", body=b"{}"))
             await peer.asked.wait()
@@ -56,7 +56,7 @@ async def test_the_upstream_is_read_to_its_end_when_the_client_has_left(
 
 
 async def test_a_client_may_leave_at_its_own_end_mark() -> None:
-    async with Peer(*CHUNKED) as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer(*CHUNKED) as peer, running_proxy(peer.url, mode="auto") as proxy:
         async with proxy.connect() as app:
             await app.send(proxy.request(b"POST /v1", body=b"{}"))
             await app.until(b"data: [DONE]\n\n")
@@ -68,7 +68,7 @@ async def test_a_client_may_leave_at_its_own_end_mark() -> None:
 
 async def test_those_who_wait_for_the_same_answer_get_it_when_the_first_has_left() -> None:
     go = asyncio.Event()
-    async with Peer(go, *CHUNKED) as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer(go, *CHUNKED) as peer, running_proxy(peer.url, mode="auto") as proxy:
         async with proxy.connect() as first, proxy.connect() as second:
             await first.send(proxy.request(b"POST /v1", body=b"{}"))
             await peer.asked.wait()
@@ -82,7 +82,10 @@ async def test_those_who_wait_for_the_same_answer_get_it_when_the_first_has_left
 
 
 async def test_what_is_not_recorded_ends_with_its_client() -> None:
-    async with Peer(HEAD, *PIECES, "stall") as peer, stand(peer.url, mode="passthrough") as proxy:
+    async with (
+        Peer(HEAD, *PIECES, "stall") as peer,
+        running_proxy(peer.url, mode="passthrough") as proxy,
+    ):
         peer.then(HEAD, *[PIECES[0]] * 50_000, LAST)
         async with proxy.connect() as app:
             await app.send(proxy.request())
@@ -97,7 +100,7 @@ async def test_what_is_not_recorded_ends_with_its_client() -> None:
 async def test_a_client_that_leaves_inside_its_request_disturbs_nobody(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         for sent in (
             b"GET",
             b"GET / HTTP/1.1\r\nHo",
@@ -113,7 +116,7 @@ async def test_a_client_that_leaves_inside_its_request_disturbs_nobody(
 
 @pytest.mark.parametrize("mode", ["record", "passthrough", "replay"])
 async def test_a_client_that_has_finished_sending_gets_every_answer(mode: Mode) -> None:
-    async with Peer() as peer, stand(peer.url, mode=mode) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url, mode=mode) as proxy, proxy.connect() as app:
         await app.send(proxy.request(b"GET /1") + proxy.request(b"POST /2", body=b"hello"))
         app.finish()
         answers = [await app.answer() for _ in range(2)]
@@ -127,7 +130,7 @@ async def test_a_client_that_has_finished_sending_gets_every_answer(mode: Mode) 
     [b"", b"GET / HTTP/1.1\r\nHo", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhel"],
 )
 async def test_a_client_that_finishes_inside_its_request_gets_nothing(sent: bytes) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         await app.send(sent)
         app.finish()
 
@@ -137,7 +140,7 @@ async def test_a_client_that_finishes_inside_its_request_gets_nothing(sent: byte
 
 async def test_an_answer_too_large_is_not_read_to_its_end() -> None:
     endless = [b"10000\r\n" + b"x" * 0x10000 + b"\r\n"] * 1000
-    async with Peer(OK) as peer, stand(peer.url, policy=Policy(max_body=100_000)) as proxy:
+    async with Peer(OK) as peer, running_proxy(peer.url, policy=Policy(max_body=100_000)) as proxy:
         peer.then(HEAD, *endless)
         assert (await proxy.ask()).status == 502
         await peer.left.wait()

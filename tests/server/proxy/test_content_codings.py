@@ -10,7 +10,7 @@ import pytest
 from tapeway.core.json_text import Json, dump
 from tapeway.formats.native.document import load
 from tapeway.stores.memory import MemoryStore
-from tests.server.in_process_proxy import MIB, stand, written_and_read
+from tests.server.in_process_proxy import MIB, running_proxy, written_and_read
 from tests.support.coded_bodies import PACKERS, flushed, pack
 from tests.support.socket_upstream import Peer
 
@@ -41,10 +41,10 @@ async def test_a_coded_stream_is_live_as_it_came_and_replayed_as_text_in_its_chu
     coding: bytes,
 ) -> None:
     wire = flushed(coding, EVENTS)
-    async with Peer(*chunked(coding, wire)) as peer, stand(peer.url) as proxy:
+    async with Peer(*chunked(coding, wire)) as peer, running_proxy(peer.url) as proxy:
         live = await proxy.ask(b"GET /s", b"Accept-Encoding: " + coding)
         store = await written_and_read(proxy.store)
-    async with stand(store=store, mode="replay") as proxy:
+    async with running_proxy(store=store, mode="replay") as proxy:
         replayed = await proxy.ask(b"GET /s", b"Accept-Encoding: " + coding)
 
     assert (live.chunks, live.value(b"Content-Encoding")) == (wire, coding)
@@ -59,7 +59,7 @@ async def test_a_coded_answer_is_replayed_plain_whatever_the_client_takes(
     coding: bytes, accepted: bytes
 ) -> None:
     answer = sized(coding, pack(coding, TEXT), b'ETag: "x"', b"Vary: Accept-Encoding")
-    async with Peer(answer) as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer(answer) as peer, running_proxy(peer.url, mode="auto") as proxy:
         live = await proxy.ask(b"GET /x", b"Accept-Encoding: " + coding)
         replayed = await proxy.ask(b"GET /x", *[b"Accept-Encoding: " + accepted][: len(accepted)])
         (recorded,) = await proxy.recorded()
@@ -92,10 +92,10 @@ BROKEN = {
 
 @pytest.mark.parametrize("answer", BROKEN.values(), ids=BROKEN)
 async def test_what_cannot_be_read_is_replayed_as_it_came(answer: bytes) -> None:
-    async with Peer(answer) as peer, stand(peer.url) as proxy:
+    async with Peer(answer) as peer, running_proxy(peer.url) as proxy:
         live = await proxy.ask(b"GET /x")
         store = await written_and_read(proxy.store)
-    async with stand(store=store, mode="replay") as proxy:
+    async with running_proxy(store=store, mode="replay") as proxy:
         replayed = await proxy.ask(b"GET /x")
 
     assert live.body == replayed.body == answer.partition(b"\r\n\r\n")[2]
@@ -107,10 +107,10 @@ async def test_a_head_and_a_304_keep_what_they_say_of_a_body() -> None:
     said = b'Content-Encoding: gzip\r\nContent-MD5: x\r\nETag: W/"1"\r\n\r\n'
     for line, status in ((b"HEAD /x", b"200 OK"), (b"GET /x", b"304 Not Modified")):
         head = b"HTTP/1.1 " + status + b"\r\n" + said
-        async with Peer(head) as peer, stand(peer.url) as proxy:
+        async with Peer(head) as peer, running_proxy(peer.url) as proxy:
             live = await proxy.ask(line)
             store = await written_and_read(proxy.store)
-        async with stand(store=store, mode="replay") as proxy:
+        async with running_proxy(store=store, mode="replay") as proxy:
             replayed = await proxy.ask(line)
 
         assert live.passed_on == replayed.passed_on
@@ -121,7 +121,7 @@ async def test_an_upload_is_the_same_request_in_whatever_coding_it_comes() -> No
     def upload(coding: bytes) -> tuple[bytes, ...]:
         return (b"Content-Type: application/json", b"Content-Encoding: " + coding)
 
-    async with Peer() as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
         answers = [
             await proxy.ask(b"POST /x", *upload(coding), body=pack(coding, TEXT))
             for coding in (b"gzip", b"br", b"zstd, gzip")
@@ -149,7 +149,7 @@ async def test_a_coded_body_in_base64_replays_as_it_stands() -> None:
     store = MemoryStore()
     text = b'{"version": "1", "interactions": [%b]}' % dump(document)
     await store.save("default", load(text))
-    async with stand(store=store, mode="replay") as proxy:
+    async with running_proxy(store=store, mode="replay") as proxy:
         replayed = await proxy.ask(b"GET /x")
 
     assert (replayed.body, replayed.value(b"Content-Encoding")) == (body, b"gzip")
@@ -161,7 +161,7 @@ async def test_who_joins_the_call_for_a_large_answer_gets_it_plain_as_a_small_on
     said, gate = sized(b"gzip", packed), asyncio.Event()
     async with (
         Peer(said[:99], gate, said[99:]) as peer,
-        stand(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto") as proxy,
         asyncio.TaskGroup() as tasks,
     ):
         asking = [tasks.create_task(proxy.ask()) for _ in range(2)]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tapeway.core.json_text import Json, dump
-from tests.server.in_process_proxy import Stand, stand, written_and_read
+from tests.server.in_process_proxy import RunningProxy, running_proxy, written_and_read
 from tests.support.raw_client import Answer
 from tests.support.socket_upstream import Peer
 
@@ -44,7 +44,7 @@ def turn(*results: tuple[str, str], **changed: Json) -> bytes:
     return dump(asked | changed)
 
 
-async def ask(proxy: Stand, body: bytes) -> Answer:
+async def ask(proxy: RunningProxy, body: bytes) -> Answer:
     return await proxy.ask(b"POST /v1/chat/completions", JSON, body=body)
 
 
@@ -52,7 +52,7 @@ async def ask(proxy: Stand, body: bytes) -> Answer:
 async def test_a_loop_of_three_turns_replays_offline_whatever_the_app_calls_its_calls(
     names: tuple[str, str],
 ) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         peer.then(stream(*CALLS)).then(stream("call_Zz9Yy8Xx7W")).then(stream())
         await ask(proxy, turn())
         first, second = ((each, "sun") for each in CALLS)
@@ -60,7 +60,7 @@ async def test_a_loop_of_three_turns_replays_offline_whatever_the_app_calls_its_
         await ask(proxy, turn(first, second, ("call_Zz9Yy8Xx7W", "fog")))
         store = await written_and_read(proxy.store)
 
-    async with stand("http://127.0.0.1:9", mode="replay", store=store) as proxy:
+    async with running_proxy("http://127.0.0.1:9", mode="replay", store=store) as proxy:
         one, two = ((each, "sun") for each in names)
         answers = [
             await ask(proxy, turn()),
@@ -94,7 +94,7 @@ async def test_a_loop_of_three_turns_replays_offline_whatever_the_app_calls_its_
 async def test_a_word_of_the_prompt_the_stream_a_tool_or_the_temperature_changed_misses(
     changed: dict[str, Json], path: str
 ) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         peer.then(stream(*CALLS))
         await ask(proxy, turn())
         await proxy.broker.set_mode("replay")
@@ -107,7 +107,7 @@ async def test_a_word_of_the_prompt_the_stream_a_tool_or_the_temperature_changed
 
 
 async def test_an_sdk_that_writes_the_same_in_another_way_hits() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         peer.then(stream(*CALLS))
         await ask(proxy, turn())
         await proxy.broker.set_mode("replay")
@@ -117,7 +117,7 @@ async def test_an_sdk_that_writes_the_same_in_another_way_hits() -> None:
 
 
 async def test_identifiers_of_a_recording_that_go_live_are_named_in_the_journal() -> None:
-    async with Peer() as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
         peer.then(stream(*CALLS)).then(stream()).then(stream())
         await ask(proxy, turn())
         await ask(proxy, turn((CALLS[0], "sun")))
@@ -136,20 +136,20 @@ COOKIES = [b"Cookie: sid=%b-is-a-long-session" % name for name in (b"ann", b"bob
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 async def test_each_user_gets_the_own_page(order: tuple[int, int]) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         for name, cookie in zip(("ann", "bob"), COOKIES, strict=True):
             peer.then(reply({"name": name}))
             await proxy.ask(b"GET /me", cookie)
         store = await written_and_read(proxy.store)
 
-    async with stand("http://127.0.0.1:9", mode="replay", store=store) as proxy:
+    async with running_proxy("http://127.0.0.1:9", mode="replay", store=store) as proxy:
         pages = [(await proxy.ask(b"GET /me", COOKIES[n])).body for n in order]
 
     assert pages == [dump({"name": ("ann", "bob")[n]}) for n in order]
 
 
 async def test_a_cookie_that_a_replay_set_is_the_one_that_was_recorded() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         for name, cookie in zip((b"ann", b"bob"), COOKIES, strict=True):
             session = cookie.removeprefix(b"Cookie: ")
             peer.then(reply({}, b"Set-Cookie: " + session + b"; Path=/"))
@@ -158,7 +158,7 @@ async def test_a_cookie_that_a_replay_set_is_the_one_that_was_recorded() -> None
             await proxy.ask(b"GET /me", cookie)
         store = await written_and_read(proxy.store)
 
-    async with stand("http://127.0.0.1:9", mode="replay", store=store) as proxy:
+    async with running_proxy("http://127.0.0.1:9", mode="replay", store=store) as proxy:
         for name in (b"bob", b"ann"):
             login = await proxy.ask(b"POST /login", b"Content-Type: text/plain", body=name)
             session = login.value(b"set-cookie").partition(b";")[0]
@@ -169,7 +169,7 @@ async def test_a_cookie_that_a_replay_set_is_the_one_that_was_recorded() -> None
 
 async def test_a_digest_login_replays_in_its_two_steps() -> None:
     challenge = b'WWW-Authenticate: Digest realm="r", nonce="0123456789abcdef"'
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         peer.then(reply({"step": 1}, challenge, status=b"401 Unauthorized"))
         await proxy.ask(b"GET /private")
         peer.then(reply({"step": 2}))
@@ -177,7 +177,7 @@ async def test_a_digest_login_replays_in_its_two_steps() -> None:
         store = await written_and_read(proxy.store)
         assert b"cnonce" not in b"".join([repr(each).encode() for each in await proxy.recorded()])
 
-    async with stand("http://127.0.0.1:9", mode="replay", store=store) as proxy:
+    async with running_proxy("http://127.0.0.1:9", mode="replay", store=store) as proxy:
         steps = [
             (await proxy.ask(b"GET /private", *fields)).status
             for fields in (

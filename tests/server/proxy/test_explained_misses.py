@@ -10,7 +10,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.matching.rules import parse_rules
 from tapeway.engine.recorder import Policy
 from tapeway.stores.memory import MemoryStore
-from tests.server.in_process_proxy import Stand, stand
+from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.canary import canary
 from tests.support.socket_upstream import OK, Peer
 
@@ -29,12 +29,14 @@ BODY: dict[str, Any] = {
 }
 
 
-async def chat(proxy: Stand, body: object, *fields: bytes, query: bytes = b"") -> Any:
+async def chat(proxy: RunningProxy, body: object, *fields: bytes, query: bytes = b"") -> Any:
     line = b"POST /v1/chat/completions" + query
     return await proxy.ask(line, JSON, *fields, body=orjson.dumps(body))
 
 
-async def missed(proxy: Stand, body: object, *fields: bytes, query: bytes = b"") -> dict[str, Any]:
+async def missed(
+    proxy: RunningProxy, body: object, *fields: bytes, query: bytes = b""
+) -> dict[str, Any]:
     """The answer's document, of a request that has to be missed."""
     answer = await chat(proxy, body, *fields, query=query)
     assert (answer.status, answer.outcome) == (424, b"miss")
@@ -72,7 +74,7 @@ def changed(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
 async def test_what_was_changed_is_named_and_the_suggestion_makes_it_match(
     change: Callable[[dict[str, Any]], object], path: str, recorded: object, requested: object
 ) -> None:
-    async with Peer(OK) as peer, stand(peer.url) as proxy:
+    async with Peer(OK) as peer, running_proxy(peer.url) as proxy:
         await chat(proxy, BODY)
         await proxy.broker.set_mode("replay")
 
@@ -96,7 +98,7 @@ async def test_what_was_changed_is_named_and_the_suggestion_makes_it_match(
 
 
 async def test_spacing_and_the_order_of_keys_are_no_difference() -> None:
-    async with Peer(OK) as peer, stand(peer.url) as proxy:
+    async with Peer(OK) as peer, running_proxy(peer.url) as proxy:
         await chat(proxy, BODY)
         await proxy.broker.set_mode("replay")
         written = orjson.dumps(dict(reversed(BODY.items())), option=orjson.OPT_INDENT_2)
@@ -107,7 +109,7 @@ async def test_spacing_and_the_order_of_keys_are_no_difference() -> None:
 
 
 async def test_a_recording_that_is_used_up_is_named() -> None:
-    async with Peer(OK) as peer, stand(peer.url, policy=Policy(repeats="miss")) as proxy:
+    async with Peer(OK) as peer, running_proxy(peer.url, policy=Policy(repeats="miss")) as proxy:
         await chat(proxy, BODY)
         await proxy.broker.set_mode("replay")
         await chat(proxy, BODY)
@@ -121,7 +123,7 @@ async def test_a_recording_that_is_used_up_is_named() -> None:
 
 async def test_no_secret_of_either_run_is_in_what_explains_a_miss() -> None:
     recorded, asking, inside = canary(), canary(), canary()
-    async with Peer(OK) as peer, stand(peer.url) as proxy:
+    async with Peer(OK) as peer, running_proxy(peer.url) as proxy:
         first = {**BODY, "user": f"me, with {recorded}", "api_key": recorded}
         await chat(
             proxy,
@@ -147,7 +149,7 @@ async def test_no_secret_of_either_run_is_in_what_explains_a_miss() -> None:
 
 
 async def test_an_empty_cassette_has_nothing_near() -> None:
-    async with stand("http://127.0.0.1:9", mode="replay") as proxy:
+    async with running_proxy("http://127.0.0.1:9", mode="replay") as proxy:
         told = (await missed(proxy, BODY))["tapeway"]
 
     assert (told["nearest"], told["suggestion"]) == ([], None)
@@ -155,9 +157,11 @@ async def test_an_empty_cassette_has_nothing_near() -> None:
 
 async def test_a_guessed_route_is_no_difference_to_what_the_default_route_recorded() -> None:
     store = MemoryStore()
-    async with Peer(OK) as peer, stand(peer.url, store=store) as proxy:
+    async with Peer(OK) as peer, running_proxy(peer.url, store=store) as proxy:
         await chat(proxy, BODY)
-    async with stand(mode="replay", store=store, routes={"openai": "http://127.0.0.1:1"}) as proxy:
+    async with running_proxy(
+        mode="replay", store=store, routes={"openai": "http://127.0.0.1:1"}
+    ) as proxy:
         assert (await chat(proxy, BODY)).outcome == b"replayed"
         document = await missed(proxy, changed(lambda body: body.update(n=2)))
 

@@ -12,7 +12,7 @@ from tapeway.core.model.messages import LARGE_BODY
 from tapeway.core.streams.pacing import Pace
 from tapeway.engine.recorder import Policy
 from tapeway.server.proxy import ProxyOptions
-from tests.server.in_process_proxy import MIB, Stand, stand
+from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy
 from tests.support.socket_upstream import OK, Peer
 
 KEY = b"sk-proj-" + b"Ab3dEf9hIj2lMn8p" * 3
@@ -33,7 +33,7 @@ def sized(body: bytes, *fields: bytes) -> bytes:
     return b"\r\n".join([*lines, b"", body])
 
 
-async def files_of(proxy: Stand) -> tuple[list[int], list[int]]:
+async def files_of(proxy: RunningProxy) -> tuple[list[int], list[int]]:
     """The sizes of the large bodies in the store, of requests and of answers."""
     recorded = await proxy.recorded()
     asked = [each.request.file.size for each in recorded if each.request.file]
@@ -46,7 +46,7 @@ async def test_the_chunks_of_a_large_answer_come_back_as_they_were(delivery: str
     options = ProxyOptions(max_body=8 * MIB, body_idle_s=10, delivery=delivery)  # type: ignore[arg-type]
     async with (
         Peer(chunked(*pieces)) as peer,
-        stand(peer.url, mode="auto", options=options) as proxy,
+        running_proxy(peer.url, mode="auto", options=options) as proxy,
     ):
         live, replayed = await proxy.ask(), await proxy.ask()
 
@@ -59,7 +59,7 @@ async def test_the_chunks_of_a_large_answer_come_back_as_they_were(delivery: str
 
 async def test_one_giant_chunk_is_not_held_in_memory_but_cut() -> None:
     [body] = bodies_of(2, 5 * MIB)
-    async with Peer(chunked(body)) as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer(chunked(body)) as peer, running_proxy(peer.url, mode="auto") as proxy:
         live, replayed = await proxy.ask(), await proxy.ask()
 
     assert live.body == replayed.body == body
@@ -69,7 +69,7 @@ async def test_one_giant_chunk_is_not_held_in_memory_but_cut() -> None:
 @pytest.mark.parametrize("over", [0, 1])
 async def test_the_border_between_memory_and_file_shows_nowhere(over: int) -> None:
     [body] = bodies_of(3, LARGE_BODY + over)
-    async with Peer(sized(body)) as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer(sized(body)) as peer, running_proxy(peer.url, mode="auto") as proxy:
         live, replayed = await proxy.ask(), await proxy.ask()
 
         assert live.body == replayed.body == body
@@ -79,7 +79,7 @@ async def test_the_border_between_memory_and_file_shows_nowhere(over: int) -> No
 
 async def test_a_client_of_http_1_0_gets_a_length() -> None:
     pieces = bodies_of(4, MIB, MIB)
-    async with Peer(chunked(*pieces)) as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer(chunked(*pieces)) as peer, running_proxy(peer.url, mode="auto") as proxy:
         await proxy.ask()
         replayed = await proxy.send(b"GET / HTTP/1.0\r\nHost: %b\r\n\r\n" % proxy.host)
 
@@ -92,7 +92,7 @@ async def test_a_connection_serves_on_behind_a_large_answer() -> None:
     [body] = bodies_of(5, 3 * MIB)
     async with (
         Peer(sized(body)) as peer,
-        stand(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto") as proxy,
         proxy.connect() as client,
     ):
         for outcome in (b"recorded", b"replayed", b"replayed"):
@@ -104,7 +104,7 @@ async def test_a_large_answer_is_told_by_its_size_alone_whatever_its_type() -> N
     body = b"data: {}\n\n" * 200_000
     async with (
         Peer(sized(body, b"Content-Type: text/event-stream")) as peer,
-        stand(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto") as proxy,
     ):
         assert (await proxy.ask()).body == (await proxy.ask()).body == body
 
@@ -117,7 +117,7 @@ OCTETS = b"Content-Type: application/octet-stream"
 
 async def test_a_large_upload_reaches_the_upstream_and_is_found_again() -> None:
     [body] = bodies_of(6, 3 * MIB)
-    async with Peer() as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
         live = await proxy.ask(HEAD, OCTETS, body=body)
         replayed = await proxy.ask(HEAD, OCTETS, body=body)
         other = await proxy.ask(HEAD, OCTETS, body=body[:-1] + b"!")
@@ -133,7 +133,7 @@ async def test_a_large_upload_reaches_the_upstream_and_is_found_again() -> None:
 async def test_an_upload_in_chunks_is_the_same_as_one_with_a_length() -> None:
     [body] = bodies_of(7, 2 * MIB)
     fields = b"\r\n".join([HEAD + b" HTTP/1.1", b"Host: x", OCTETS, b"Transfer-Encoding: chunked"])
-    async with Peer() as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
         await proxy.ask(HEAD, OCTETS, body=body)
         again = await proxy.send(
             chunked(body[:1000], body[1000:MIB], body[MIB:], head=fields + b"\r\n\r\n")
@@ -157,7 +157,7 @@ def typed(boundary: bytes) -> bytes:
 
 async def test_a_large_form_matches_whatever_its_boundary_and_tells_its_parts_apart() -> None:
     [audio] = bodies_of(8, 2 * MIB)
-    async with Peer() as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
         answers = [
             await proxy.ask(HEAD, typed(b"one"), body=form(b"one", audio)),
             await proxy.ask(HEAD, typed(b"two"), body=form(b"two", audio)),
@@ -175,7 +175,7 @@ async def test_a_large_form_matches_whatever_its_boundary_and_tells_its_parts_ap
 
 async def test_a_large_json_request_still_matches_by_value() -> None:
     text = b"x" * (3 * MIB)
-    async with Peer() as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
         kind = b"Content-Type: application/json"
         await proxy.ask(HEAD, kind, body=b'{"a": "%b", "b": 1.0}' % text)
         again = await proxy.ask(HEAD, kind, body=b'{"b":1,"a":"%b"}' % text)
@@ -191,7 +191,7 @@ async def test_an_answer_beyond_the_limit_is_refused_and_nothing_is_stored(frame
     [body] = bodies_of(9, 3 * MIB)
     said = sized(body) if framed == "length" else chunked(body[:MIB], body[MIB:])
     policy = Policy(max_body=2 * MIB)
-    async with Peer(said) as peer, stand(peer.url, mode="auto", policy=policy) as proxy:
+    async with Peer(said) as peer, running_proxy(peer.url, mode="auto", policy=policy) as proxy:
         answer = await proxy.ask()
 
         assert answer.status == 502
@@ -203,7 +203,7 @@ async def test_an_answer_beyond_the_limit_is_refused_and_nothing_is_stored(frame
 async def test_an_upload_beyond_the_limit_is_refused_and_not_sent_on(framed: str) -> None:
     [body] = bodies_of(10, 3 * MIB)
     options = ProxyOptions(max_body=2 * MIB, body_idle_s=10)
-    async with Peer() as peer, stand(peer.url, mode="auto", options=options) as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto", options=options) as proxy:
         if framed == "length":
             sent = proxy.request(HEAD, OCTETS, body=body)
         else:
@@ -227,7 +227,7 @@ async def test_a_secret_in_a_large_answer_is_not_stored_wherever_it_is_cut(cut: 
     pieces = [before[:MIB], before[MIB:] + KEY[:cut], KEY[cut:] + after]
     async with (
         Peer(chunked(*[each for each in pieces if each])) as peer,
-        stand(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto") as proxy,
     ):
         asked = (b"GET /", b"Authorization: Bearer " + KEY)
         live, replayed = await proxy.ask(*asked), await proxy.ask(*asked)
@@ -243,7 +243,7 @@ async def test_a_secret_in_a_large_answer_is_not_stored_wherever_it_is_cut(cut: 
 async def test_a_secret_in_a_large_upload_is_sent_on_and_not_stored() -> None:
     [before, after] = bodies_of(12, MIB, MIB)
     asked = (HEAD, OCTETS, b"Authorization: Bearer " + KEY)
-    async with Peer() as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
         await proxy.ask(*asked, body=before + KEY + after)
         again = await proxy.ask(*asked, body=before + KEY + after)
         recorded = await proxy.recorded()
@@ -263,7 +263,10 @@ async def test_a_large_coded_answer_is_stored_plain_and_passed_on_as_it_came() -
     coded = gzip.compress(text, 1)
     thirds = [coded[: MIB // 2], coded[MIB // 2 : MIB + 5], coded[MIB + 5 :]]
     head = CHUNKED.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n")
-    async with Peer(chunked(*thirds, head=head)) as peer, stand(peer.url, mode="auto") as proxy:
+    async with (
+        Peer(chunked(*thirds, head=head)) as peer,
+        running_proxy(peer.url, mode="auto") as proxy,
+    ):
         live, replayed = await proxy.ask(), await proxy.ask()
 
     assert live.body == coded
@@ -278,7 +281,7 @@ async def test_a_large_answer_that_is_not_in_its_coding_is_stored_as_it_came() -
     broken = gzip.compress(noise)[:-9]
     async with (
         Peer(sized(broken, b"Content-Encoding: gzip")) as peer,
-        stand(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto") as proxy,
     ):
         live, replayed = await proxy.ask(), await proxy.ask()
 
@@ -290,7 +293,7 @@ async def test_a_small_answer_that_is_large_without_its_coding_lies_in_a_file() 
     text = b"".join(b"%d\n" % at for at in range(400_000))
     async with (
         Peer(sized(gzip.compress(text), b"Content-Encoding: gzip")) as peer,
-        stand(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto") as proxy,
     ):
         await proxy.ask()
 
@@ -306,7 +309,7 @@ async def test_a_large_answer_at_its_pace_keeps_its_chunks() -> None:
     options = ProxyOptions(max_body=8 * MIB, body_idle_s=10, pace=Pace(0.01))
     async with (
         Peer(chunked(*pieces)) as peer,
-        stand(peer.url, mode="auto", options=options) as proxy,
+        running_proxy(peer.url, mode="auto", options=options) as proxy,
     ):
         await proxy.ask()
         replayed = await proxy.ask()
@@ -323,7 +326,7 @@ async def test_a_large_answer_that_was_cut_is_replayed_up_to_the_same_byte(frame
     policy = Policy(record_failures=True)
     async with (
         Peer(said[: -MIB // 2], "close") as peer,
-        stand(peer.url, mode="auto", policy=policy) as proxy,
+        running_proxy(peer.url, mode="auto", policy=policy) as proxy,
     ):
         assert (await proxy.ask()).status == 502
         [recorded] = await proxy.recorded()
@@ -346,7 +349,7 @@ async def test_all_who_ask_the_same_at_once_get_the_large_answer_of_one_call() -
     gate = asyncio.Event()
     said = sized(body)
     async with Peer(said[:100], gate, said[100:]) as peer:
-        async with stand(peer.url, mode="auto") as proxy, asyncio.TaskGroup() as tasks:
+        async with running_proxy(peer.url, mode="auto") as proxy, asyncio.TaskGroup() as tasks:
             asking = [tasks.create_task(proxy.ask()) for _ in range(4)]
             await peer.asked.wait()
             gate.set()
@@ -363,7 +366,7 @@ async def test_a_client_that_leaves_stops_neither_the_recording_nor_the_next_one
     said = sized(body)
     async with (
         Peer(said[:100], gate, said[100:]) as peer,
-        stand(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto") as proxy,
     ):
         async with proxy.connect() as client:
             await client.send(proxy.request())
@@ -382,7 +385,7 @@ async def test_a_client_that_leaves_stops_neither_the_recording_nor_the_next_one
 
 async def test_passthrough_sends_a_large_upload_on_and_stores_nothing() -> None:
     [body] = bodies_of(16, 3 * MIB)
-    async with Peer(OK) as peer, stand(peer.url, mode="passthrough") as proxy:
+    async with Peer(OK) as peer, running_proxy(peer.url, mode="passthrough") as proxy:
         answer = await proxy.ask(HEAD, OCTETS, body=body)
 
         assert answer.outcome == b"live"

@@ -3,7 +3,7 @@
 import pytest
 
 from tapeway.core.model.control import Mode, Outcome
-from tests.server.in_process_proxy import stand
+from tests.server.in_process_proxy import running_proxy
 from tests.support.socket_upstream import Peer
 
 
@@ -14,7 +14,11 @@ from tests.support.socket_upstream import Peer
 async def test_a_switch_while_a_body_is_on_its_way_does_not_concern_it(
     came_in: Mode, goes_on_in: Mode, outcome: Outcome
 ) -> None:
-    async with Peer() as peer, stand(peer.url, mode=came_in) as proxy, proxy.connect() as app:
+    async with (
+        Peer() as peer,
+        running_proxy(peer.url, mode=came_in) as proxy,
+        proxy.connect() as app,
+    ):
         head = proxy.request(b"POST /", b"Expect: 100-continue", b"Content-Length: 5")
         assert (await app.ask(head)).status == 100
         await proxy.broker.set_mode(goes_on_in)

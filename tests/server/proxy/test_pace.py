@@ -19,7 +19,7 @@ from tapeway.core.model.messages import (
 from tapeway.core.streams.pacing import AS_RECORDED, AT_ONCE, Pace
 from tapeway.server.proxy import ProxyOptions
 from tapeway.stores.memory import MemoryStore
-from tests.server.in_process_proxy import Stand, stand
+from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.server.streaming import LAST, chunk
 from tests.support.fakes.broker import until
 
@@ -46,10 +46,12 @@ async def holding(
     return store
 
 
-def replaying(store: MemoryStore, pace: Pace = AS_RECORDED) -> AbstractAsyncContextManager[Stand]:
+def replaying(
+    store: MemoryStore, pace: Pace = AS_RECORDED
+) -> AbstractAsyncContextManager[RunningProxy]:
     """A proxy that replays what the store holds."""
     options = ProxyOptions(max_body=2**20, body_idle_s=10, pace=pace)
-    return stand(mode="replay", routes={"a": "http://never"}, store=store, options=options)
+    return running_proxy(mode="replay", routes={"a": "http://never"}, store=store, options=options)
 
 
 @pytest.mark.parametrize(("pace", "stretched"), [(AS_RECORDED, 1.0), (Pace(0.5), 0.5)])

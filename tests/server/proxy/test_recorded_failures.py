@@ -10,7 +10,7 @@ from tapeway.core.model.messages import FailureKind
 from tapeway.engine.recorder import Policy
 from tapeway.server.proxy import ProxyOptions
 from tapeway.upstream.client import Limits
-from tests.server.in_process_proxy import Stand, stand, written_and_read
+from tests.server.in_process_proxy import RunningProxy, running_proxy, written_and_read
 from tests.server.streaming import LAST, chunk, head, routes
 from tests.support.raw_client import Answer
 from tests.support.socket_upstream import OK, Peer, Step
@@ -46,7 +46,7 @@ AT_ONCE: dict[str, Failed] = {
 }
 
 
-async def outcome_of(proxy: Stand) -> Answer | None:
+async def outcome_of(proxy: RunningProxy) -> Answer | None:
     """What a client sees; None where the connection ends without any answer."""
     try:
         return await proxy.ask(ASK, body=BODY)
@@ -60,7 +60,7 @@ async def test_a_failure_is_recorded_with_what_had_come(name: str, mode: Mode) -
     steps, kind, pieces = (MIDWAY | AT_ONCE)[name]
     async with (
         Peer(*steps) as peer,
-        stand(mode=mode, routes=routes(peer.url), limits=QUICK, policy=KEEPING) as proxy,
+        running_proxy(mode=mode, routes=routes(peer.url), limits=QUICK, policy=KEEPING) as proxy,
     ):
         live = await outcome_of(proxy)
         [recorded] = await proxy.recorded()
@@ -79,7 +79,7 @@ async def test_a_stream_that_fails_is_passed_on_up_to_there(name: str) -> None:
     steps, kind, pieces = MIDWAY[name]
     async with (
         Peer(*steps) as peer,
-        stand(
+        running_proxy(
             mode="auto", routes=routes(peer.url), limits=QUICK, policy=KEEPING, options=STREAM
         ) as proxy,
     ):
@@ -104,12 +104,14 @@ async def test_a_replay_breaks_off_at_the_same_byte(name: str, version: bytes) -
     steps, _, pieces = MIDWAY[name]
     async with (
         Peer(*steps) as peer,
-        stand(mode="record", routes=routes(peer.url), limits=QUICK, policy=KEEPING) as proxy,
+        running_proxy(
+            mode="record", routes=routes(peer.url), limits=QUICK, policy=KEEPING
+        ) as proxy,
     ):
         await outcome_of(proxy)
         store = await written_and_read(proxy.store)
 
-    async with stand(mode="replay", routes=routes("http://never"), store=store) as proxy:
+    async with running_proxy(mode="replay", routes=routes("http://never"), store=store) as proxy:
         sent = proxy.request(ASK, body=BODY).replace(b"HTTP/1.1", version)
         if version == b"HTTP/1.0":
             async with proxy.connect() as app:
@@ -131,7 +133,7 @@ async def test_a_replay_breaks_off_at_the_same_byte(name: str, version: bytes) -
 async def test_a_short_body_announces_again_what_it_had_announced() -> None:
     async with (
         Peer(LENGTH, b"hello", "close") as peer,
-        stand(mode="auto", routes=routes(peer.url), policy=KEEPING) as proxy,
+        running_proxy(mode="auto", routes=routes(peer.url), policy=KEEPING) as proxy,
     ):
         await outcome_of(proxy)
         answer = await proxy.ask(ASK, body=BODY)
@@ -147,12 +149,14 @@ async def test_what_failed_before_any_answer_does_so_again(
     steps, kind, _ = AT_ONCE[name]
     async with (
         Peer(*steps) as peer,
-        stand(mode="record", routes=routes(peer.url), limits=QUICK, policy=KEEPING) as proxy,
+        running_proxy(
+            mode="record", routes=routes(peer.url), limits=QUICK, policy=KEEPING
+        ) as proxy,
     ):
         await outcome_of(proxy)
         store = await written_and_read(proxy.store) if through_the_file else proxy.store
 
-    async with stand(mode="replay", routes=routes("http://never"), store=store) as proxy:
+    async with running_proxy(mode="replay", routes=routes("http://never"), store=store) as proxy:
         answer = await outcome_of(proxy)
 
         if kind == "reset":
@@ -168,7 +172,7 @@ async def test_what_failed_before_any_answer_does_so_again(
 async def test_failures_and_answers_take_turns() -> None:
     async with (
         Peer(OK) as peer,
-        stand(mode="record", routes=routes(peer.url), policy=KEEPING) as proxy,
+        running_proxy(mode="record", routes=routes(peer.url), policy=KEEPING) as proxy,
     ):
         peer.then("reset").then(OK).then(head(SSE), chunk(CHAT), "close")
         for _ in range(3):
@@ -184,7 +188,7 @@ async def test_failures_and_answers_take_turns() -> None:
 async def test_in_auto_a_cut_answer_that_is_no_success_is_not_kept() -> None:
     async with (
         Peer(LENGTH.replace(b"200 OK", b"500 Oops"), b"hello", "close") as peer,
-        stand(mode="auto", routes=routes(peer.url), policy=KEEPING) as proxy,
+        running_proxy(mode="auto", routes=routes(peer.url), policy=KEEPING) as proxy,
     ):
         await outcome_of(proxy)
 
@@ -194,7 +198,7 @@ async def test_in_auto_a_cut_answer_that_is_no_success_is_not_kept() -> None:
 async def test_what_is_no_http_is_no_failure_to_replay() -> None:
     async with (
         Peer(b"gibberish\r\n\r\n", "close") as peer,
-        stand(mode="auto", routes=routes(peer.url), policy=KEEPING) as proxy,
+        running_proxy(mode="auto", routes=routes(peer.url), policy=KEEPING) as proxy,
     ):
         await outcome_of(proxy)
 
@@ -204,7 +208,7 @@ async def test_what_is_no_http_is_no_failure_to_replay() -> None:
 async def test_an_upstream_that_cannot_be_reached_is_not_recorded() -> None:
     async with Peer() as peer:
         nobody = peer.url
-    async with stand(mode="record", routes=routes(nobody), policy=KEEPING) as proxy:
+    async with running_proxy(mode="record", routes=routes(nobody), policy=KEEPING) as proxy:
         answer = await outcome_of(proxy)
 
         assert answer is not None
@@ -215,7 +219,7 @@ async def test_without_the_option_nothing_that_failed_is_kept() -> None:
     for steps, _, _ in [*MIDWAY.values(), *AT_ONCE.values()]:
         async with (
             Peer(*steps) as peer,
-            stand(mode="record", routes=routes(peer.url), limits=QUICK) as proxy,
+            running_proxy(mode="record", routes=routes(peer.url), limits=QUICK) as proxy,
         ):
             await outcome_of(proxy)
             assert await proxy.recorded() == []
@@ -225,7 +229,7 @@ async def test_a_stream_cut_in_its_coding_is_kept_as_far_as_it_can_be_read() -> 
     packed = gzip.compress(CHAT * 3)
     async with (
         Peer(head(SSE, b"Content-Encoding: gzip"), chunk(packed[:-4]), "close") as peer,
-        stand(mode="auto", routes=routes(peer.url), policy=KEEPING) as proxy,
+        running_proxy(mode="auto", routes=routes(peer.url), policy=KEEPING) as proxy,
     ):
         await outcome_of(proxy)
         again = await outcome_of(proxy)

@@ -5,7 +5,7 @@ import pytest
 from tapeway.core.model.control import Mode
 from tapeway.engine.recorder import Policy
 from tapeway.server.proxy import ProxyOptions
-from tests.server.in_process_proxy import MIB, Stand, stand, written_and_read
+from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy, written_and_read
 from tests.support.socket_upstream import Peer
 
 ALL = Policy(record_statuses=frozenset(range(200, 400)))
@@ -19,7 +19,11 @@ def redirect(location: bytes, status: int = 302) -> bytes:
 @pytest.mark.parametrize("mode", ["record", "passthrough"])
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308, 201])
 async def test_a_redirect_is_not_followed(status: int, mode: Mode) -> None:
-    async with Peer() as internal, Peer() as peer, stand(peer.url, mode=mode, policy=ALL) as proxy:
+    async with (
+        Peer() as internal,
+        Peer() as peer,
+        running_proxy(peer.url, mode=mode, policy=ALL) as proxy,
+    ):
         location = internal.url.encode() + b"/secret"
         peer.then(redirect(location, status))
         answer = await proxy.ask(b"POST /", body=b"{}")
@@ -31,7 +35,7 @@ async def test_a_redirect_is_not_followed(status: int, mode: Mode) -> None:
 
 async def test_a_redirect_is_recorded_as_one() -> None:
     steps = redirect(b"http://169.254.169.254/")
-    async with Peer(steps) as peer, stand(peer.url, mode="auto", policy=ALL) as proxy:
+    async with Peer(steps) as peer, running_proxy(peer.url, mode="auto", policy=ALL) as proxy:
         answers = [await proxy.ask() for _ in range(2)]
 
     assert [answer.outcome for answer in answers] == [b"recorded", b"replayed"]
@@ -53,14 +57,14 @@ INTO = {
 }
 
 
-def filled(text: str, peer: Peer, proxy: Stand) -> bytes:
+def filled(text: str, peer: Peer, proxy: RunningProxy) -> bytes:
     return text.format(up=peer.url, own=proxy.url).encode()
 
 
 @pytest.mark.parametrize("status", [200, 201, 302])
 @pytest.mark.parametrize("location", INTO)
 async def test_a_location_into_the_upstream_points_to_the_proxy(location: str, status: int) -> None:
-    async with Peer() as peer, stand(peer.url, mode="auto", policy=ALL) as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto", policy=ALL) as proxy:
         peer.then(redirect(filled(location, peer, proxy), status))
         answers = [await proxy.ask() for _ in range(3)]
 
@@ -75,7 +79,7 @@ async def test_a_location_is_given_in_the_terms_the_client_used(prefix: str, mod
     async with Peer() as peer:
         base = f"{peer.url}/base"
         upstream = None if "svc" in prefix else base
-        async with stand(upstream, routes={"svc": base}, mode=mode, policy=ALL) as proxy:
+        async with running_proxy(upstream, routes={"svc": base}, mode=mode, policy=ALL) as proxy:
             peer.then(redirect(f"{base}/jobs/7".encode()))
             answer = await proxy.ask(f"GET {prefix}/jobs".encode())
 
@@ -83,7 +87,7 @@ async def test_a_location_is_given_in_the_terms_the_client_used(prefix: str, mod
 
 
 async def test_a_location_outside_the_routes_base_path_is_left_alone() -> None:
-    async with Peer() as peer, stand(f"{peer.url}/base", policy=ALL) as proxy:
+    async with Peer() as peer, running_proxy(f"{peer.url}/base", policy=ALL) as proxy:
         location = f"{peer.url}/other".encode()
         peer.then(redirect(location))
 
@@ -91,19 +95,19 @@ async def test_a_location_outside_the_routes_base_path_is_left_alone() -> None:
 
 
 async def test_a_recorded_location_points_to_whichever_proxy_replays_it() -> None:
-    async with Peer() as peer, stand(peer.url, policy=ALL) as proxy:
+    async with Peer() as peer, running_proxy(peer.url, policy=ALL) as proxy:
         peer.then(redirect(f"{peer.url}/next".encode()))
         await proxy.ask()
         [recorded] = await proxy.recorded()
         assert (b"Location", f"{peer.url}/next".encode()) in recorded.response.headers
         store = await written_and_read(proxy.store)
-    async with stand(store=store, mode="replay") as again:
+    async with running_proxy(store=store, mode="replay") as again:
         answer = await again.ask(b"GET /@default/")
         assert answer.value(b"location") == f"{again.url}/@default/next".encode()
 
 
 async def test_the_proxy_is_called_what_the_client_called_it() -> None:
-    async with Peer() as peer, stand(peer.url, policy=ALL) as proxy:
+    async with Peer() as peer, running_proxy(peer.url, policy=ALL) as proxy:
         peer.then(redirect(f"{peer.url}/next".encode()))
         answer = await proxy.send(b"GET / HTTP/1.1\r\nHost: sidecar:9999\r\n\r\n")
 
@@ -111,7 +115,7 @@ async def test_the_proxy_is_called_what_the_client_called_it() -> None:
 
 
 async def test_a_client_that_names_no_host_gets_the_location_as_it_is() -> None:
-    async with Peer() as peer, stand(peer.url, policy=ALL) as proxy:
+    async with Peer() as peer, running_proxy(peer.url, policy=ALL) as proxy:
         peer.then(redirect(f"{peer.url}/next".encode()))
         answer = await proxy.send(b"GET / HTTP/1.0\r\n\r\n")
 
@@ -120,7 +124,10 @@ async def test_a_client_that_names_no_host_gets_the_location_as_it_is() -> None:
 
 @pytest.mark.parametrize("mode", ["record", "passthrough"])
 async def test_rewriting_can_be_turned_off(mode: Mode) -> None:
-    async with Peer() as peer, stand(peer.url, mode=mode, policy=ALL, options=LITERAL) as proxy:
+    async with (
+        Peer() as peer,
+        running_proxy(peer.url, mode=mode, policy=ALL, options=LITERAL) as proxy,
+    ):
         location = f"{peer.url}/next".encode()
         peer.then(redirect(location))
 
@@ -128,7 +135,7 @@ async def test_rewriting_can_be_turned_off(mode: Mode) -> None:
 
 
 async def test_only_the_location_field_is_rewritten() -> None:
-    async with Peer() as peer, stand(peer.url, policy=ALL) as proxy:
+    async with Peer() as peer, running_proxy(peer.url, policy=ALL) as proxy:
         link = f"<{peer.url}/2>; rel=next".encode()
         body = f'{{"url":"{peer.url}/x"}}'.encode()
         head = b"HTTP/1.1 200 OK\r\nLink: " + link + b"\r\nContent-Length: %d\r\n\r\n" % len(body)

@@ -4,14 +4,16 @@ import pytest
 
 from tapeway.core.streams.pacing import Pace
 from tapeway.server.proxy import ProxyOptions
-from tests.server.in_process_proxy import MIB, Stand, stand
+from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy
 from tests.support.socket_upstream import OK, Peer
 
 BUSY = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 4\r\n\r\nbusy"
 WAITS = (b"Retry-After", b"retry-after-ms")
 
 
-async def tries(proxy: Stand, count: int, body: bytes = b"{}") -> list[tuple[bytes | None, int]]:
+async def tries(
+    proxy: RunningProxy, count: int, body: bytes = b"{}"
+) -> list[tuple[bytes | None, int]]:
     """Outcome and status of each try of one call, made as the OpenAI SDK makes them."""
     answers = [
         await proxy.ask(
@@ -25,14 +27,14 @@ async def tries(proxy: Stand, count: int, body: bytes = b"{}") -> list[tuple[byt
     return [(answer.outcome, answer.status) for answer in answers]
 
 
-async def counts(proxy: Stand) -> tuple[int, int, int, int, int]:
+async def counts(proxy: RunningProxy) -> tuple[int, int, int, int, int]:
     (report,) = await proxy.broker.reports()
     missed = len(report.misses)
     return (report.replayed, report.recorded, report.live, missed, report.retries)
 
 
 async def test_what_a_retry_was_given_when_recording_it_is_given_again() -> None:
-    async with Peer().then(BUSY) as peer, stand(peer.url) as proxy:
+    async with Peer().then(BUSY) as peer, running_proxy(peer.url) as proxy:
         assert await tries(proxy, 2) == [(b"recorded", 429), (b"recorded", 200)]
         assert await counts(proxy) == (0, 1, 0, 0, 1)
         await proxy.broker.set_mode("replay")
@@ -44,7 +46,7 @@ async def test_what_a_retry_was_given_when_recording_it_is_given_again() -> None
 
 
 async def test_a_retry_of_what_was_recorded_once_gets_that_again() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         await tries(proxy, 1)
         await proxy.broker.set_mode("replay")
 
@@ -53,13 +55,13 @@ async def test_a_retry_of_what_was_recorded_once_gets_that_again() -> None:
 
 
 async def test_in_auto_a_retry_is_recorded_in_place_of_what_was_only_passed_on() -> None:
-    async with Peer().then(BUSY).then(BUSY) as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer().then(BUSY).then(BUSY) as peer, running_proxy(peer.url, mode="auto") as proxy:
         assert await tries(proxy, 3) == [(b"live", 429), (b"live", 429), (b"recorded", 200)]
         assert await counts(proxy) == (0, 1, 0, 0, 2)
 
 
 async def test_a_miss_that_is_asked_for_again_is_listed_once() -> None:
-    async with stand("http://127.0.0.1:9", mode="replay") as proxy:
+    async with running_proxy("http://127.0.0.1:9", mode="replay") as proxy:
         await tries(proxy, 3, b'{"a":1}')
         await tries(proxy, 2, b'{"a":2}')
 
@@ -68,13 +70,13 @@ async def test_a_miss_that_is_asked_for_again_is_listed_once() -> None:
 
 
 async def test_an_upstream_that_failed_at_first_is_one_call() -> None:
-    async with Peer(OK).then("reset") as peer, stand(peer.url) as proxy:
+    async with Peer(OK).then("reset") as peer, running_proxy(peer.url) as proxy:
         assert await tries(proxy, 2) == [(b"error", 502), (b"recorded", 200)]
         assert await counts(proxy) == (0, 1, 0, 0, 1)
 
 
 async def test_a_first_try_that_is_not_numbered_is_a_try_of_the_call_too() -> None:
-    async with Peer().then(BUSY).then(BUSY) as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer().then(BUSY).then(BUSY) as peer, running_proxy(peer.url, mode="auto") as proxy:
         for fields in ([], [b"x-stainless-retry-count: 1"], [b"x-stainless-retry-count: 2"]):
             await proxy.ask(b"POST /v1/x", *fields, body=b"{}")
 
@@ -83,7 +85,7 @@ async def test_a_first_try_that_is_not_numbered_is_a_try_of_the_call_too() -> No
 
 
 async def test_the_tries_of_an_aws_sdk_are_told_from_the_calls_of_others() -> None:
-    async with Peer() as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
         for at in (1, 2):
             await proxy.ask(b"GET /v1/x", b"amz-sdk-request: attempt=%d; max=3" % at)
         await proxy.ask(b"GET /v1/x")
@@ -102,7 +104,7 @@ async def test_the_wait_is_live_and_in_the_cassette_and_not_in_the_replay(
     more: tuple[bytes, ...],
 ) -> None:
     said = (b"Retry-After: 20", b"x-ratelimit-reset-requests: 20s", b"x-should-retry: true", *more)
-    async with Peer(busy(*said)) as peer, stand(peer.url) as proxy:
+    async with Peer(busy(*said)) as peer, running_proxy(peer.url) as proxy:
         live = await proxy.ask()
         await proxy.broker.set_mode("replay")
         replayed = [await proxy.ask() for _ in range(2)]
@@ -119,7 +121,10 @@ async def test_the_wait_is_live_and_in_the_cassette_and_not_in_the_replay(
 
 async def test_a_replay_that_keeps_a_pace_keeps_that_part_of_the_wait() -> None:
     options = ProxyOptions(max_body=MIB, body_idle_s=10, pace=Pace(0.5))
-    async with Peer(busy(b"Retry-After: 20")) as peer, stand(peer.url, options=options) as proxy:
+    async with (
+        Peer(busy(b"Retry-After: 20")) as peer,
+        running_proxy(peer.url, options=options) as proxy,
+    ):
         await proxy.ask()
         await proxy.broker.set_mode("replay")
         replayed = await proxy.ask()
@@ -128,7 +133,7 @@ async def test_a_replay_that_keeps_a_pace_keeps_that_part_of_the_wait() -> None:
 
 
 async def test_an_answer_that_asks_for_no_wait_gets_none() -> None:
-    async with Peer(busy()) as peer, stand(peer.url) as proxy:
+    async with Peer(busy()) as peer, running_proxy(peer.url) as proxy:
         await proxy.ask()
         await proxy.broker.set_mode("replay")
         replayed = await proxy.ask()

@@ -9,7 +9,7 @@ import pytest
 
 from tapeway.core.model.control import Mode
 from tapeway.server.proxy import ProxyOptions
-from tests.server.in_process_proxy import MIB, Stand, stand, written_and_read
+from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy, written_and_read
 from tests.support.canary import canary, sightings
 from tests.support.socket_upstream import Peer, Step
 
@@ -25,8 +25,8 @@ SIGV4 = (
 )
 
 
-class Told:
-    """The secrets of one request, and all that was said about it."""
+class SecretRequest:
+    """A request full of secrets, and a search for them in whatever the proxy put out."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         names = ("bearer", "api key", "query", "cookie", "field", "tool", "again")
@@ -58,7 +58,7 @@ class Told:
         tool = {"headers": {"Authorization": f"Bearer {own['tool']}"}}
         return json.dumps({"client_secret": own["field"], "tools": [tool]}).encode()
 
-    def found(self, proxy: Stand, *pages: bytes) -> list[str]:
+    def found(self, proxy: RunningProxy, *pages: bytes) -> list[str]:
         """Where a secret is seen; the one of the body counts where the body was read."""
         records = "\n".join([str(vars(record)) for record in self._caplog.records])
         entries = "\n".join([repr(entry) for entry in proxy.journal])
@@ -69,8 +69,8 @@ class Told:
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Told:
-    return Told(caplog)
+def secret_request(caplog: pytest.LogCaptureFixture) -> SecretRequest:
+    return SecretRequest(caplog)
 
 
 REFUSED: dict[str, tuple[bytes, tuple[bytes, ...]]] = {
@@ -85,17 +85,19 @@ REFUSED: dict[str, tuple[bytes, tuple[bytes, ...]]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 async def test_a_request_that_is_refused_is_told_nothing_of_its_secrets(
-    case: str, told: Told
+    case: str, secret_request: SecretRequest
 ) -> None:
     method, fields = REFUSED[case]
-    body = b"" if method != b"POST" or case == "coding" else told.body()
+    body = b"" if method != b"POST" or case == "coding" else secret_request.body()
     # A refusal may come before the body is read, so what only the body names stands nowhere else.
-    target = told.target().partition("&b=")[0].encode()
-    async with stand() as proxy:
-        answer = await proxy.ask(method + b" " + target, *told.fields(), *fields, body=body)
+    target = secret_request.target().partition("&b=")[0].encode()
+    async with running_proxy() as proxy:
+        answer = await proxy.ask(
+            method + b" " + target, *secret_request.fields(), *fields, body=body
+        )
 
         assert answer.status >= 400
-        assert told.found(proxy, repr(answer).encode(), answer.body) == []
+        assert secret_request.found(proxy, repr(answer).encode(), answer.body) == []
 
 
 @pytest.mark.parametrize("mode", ["record", "auto", "passthrough"])
@@ -111,52 +113,67 @@ async def test_a_request_that_is_refused_is_told_nothing_of_its_secrets(
     ids=["reset", "closed", "garbage", "cut", "oversize"],
 )
 async def test_an_upstream_in_trouble_makes_nobody_tell_a_secret(
-    mode: Mode, steps: tuple[Step, ...], told: Told
+    mode: Mode, steps: tuple[Step, ...], secret_request: SecretRequest
 ) -> None:
-    async with Peer(*steps) as peer, stand(peer.url, mode=mode) as proxy:
-        target, page = told.target().encode(), b""
+    async with Peer(*steps) as peer, running_proxy(peer.url, mode=mode) as proxy:
+        target, page = secret_request.target().encode(), b""
         async with proxy.connect() as client:
-            sent = (*told.fields(), b"Connection: close")
-            await client.send(proxy.request(b"POST " + target, *sent, body=told.body()))
+            sent = (*secret_request.fields(), b"Connection: close")
+            await client.send(proxy.request(b"POST " + target, *sent, body=secret_request.body()))
             with contextlib.suppress(ConnectionError):
                 page = await client.rest()
 
-        assert sightings(told.secrets, {"upstream": b"".join(peer.requests)}) or not peer.requests
-        assert told.found(proxy, page) == []
+        assert (
+            sightings(secret_request.secrets, {"upstream": b"".join(peer.requests)})
+            or not peer.requests
+        )
+        assert secret_request.found(proxy, page) == []
 
 
-async def test_an_upstream_out_of_reach_makes_nobody_tell_a_secret(told: Told) -> None:
-    async with stand(NOWHERE, mode="auto") as proxy:
+async def test_an_upstream_out_of_reach_makes_nobody_tell_a_secret(
+    secret_request: SecretRequest,
+) -> None:
+    async with running_proxy(NOWHERE, mode="auto") as proxy:
         answer = await proxy.ask(
-            b"POST " + told.target().encode(), *told.fields(), body=told.body()
+            b"POST " + secret_request.target().encode(),
+            *secret_request.fields(),
+            body=secret_request.body(),
         )
 
         assert answer.status == 502
-        assert told.found(proxy, repr(answer).encode(), answer.body) == []
+        assert secret_request.found(proxy, repr(answer).encode(), answer.body) == []
 
 
-async def test_a_miss_and_what_is_near_it_tell_no_secret(told: Told) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
-        near = told.body().replace(b"tools", b"other")
-        await proxy.ask(b"POST " + told.target().encode(), *told.fields(), body=near)
+async def test_a_miss_and_what_is_near_it_tell_no_secret(secret_request: SecretRequest) -> None:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
+        near = secret_request.body().replace(b"tools", b"other")
+        await proxy.ask(
+            b"POST " + secret_request.target().encode(), *secret_request.fields(), body=near
+        )
         store = await written_and_read(proxy.store)
-    async with stand(peer.url, mode="replay", store=store) as proxy:
+    async with running_proxy(peer.url, mode="replay", store=store) as proxy:
         answer = await proxy.ask(
-            b"POST " + told.target().encode(), *told.fields(), body=told.body()
+            b"POST " + secret_request.target().encode(),
+            *secret_request.fields(),
+            body=secret_request.body(),
         )
 
         assert answer.status == 424
-        assert told.found(proxy, repr(answer).encode(), answer.body) == []
+        assert secret_request.found(proxy, repr(answer).encode(), answer.body) == []
 
 
-async def test_a_body_that_is_too_large_is_refused_without_a_word_of_it(told: Told) -> None:
+async def test_a_body_that_is_too_large_is_refused_without_a_word_of_it(
+    secret_request: SecretRequest,
+) -> None:
     options = ProxyOptions(max_body=100, body_idle_s=10)
-    target = told.target().partition("&b=")[0].encode()
-    async with stand(NOWHERE, options=options) as proxy:
-        answer = await proxy.ask(b"POST " + target, *told.fields(), body=told.body() + b" " * MIB)
+    target = secret_request.target().partition("&b=")[0].encode()
+    async with running_proxy(NOWHERE, options=options) as proxy:
+        answer = await proxy.ask(
+            b"POST " + target, *secret_request.fields(), body=secret_request.body() + b" " * MIB
+        )
 
         assert answer.status == 413
-        assert told.found(proxy, repr(answer).encode(), answer.body) == []
+        assert secret_request.found(proxy, repr(answer).encode(), answer.body) == []
 
 
 def answer_of(body: bytes) -> bytes:
@@ -175,10 +192,10 @@ BODIES = {
 @pytest.mark.parametrize("name", BODIES)
 async def test_an_answer_without_a_credential_is_replayed_byte_for_byte(name: str) -> None:
     field, body = BODIES[name]
-    async with Peer(answer_of(body)) as peer, stand(peer.url) as proxy:
+    async with Peer(answer_of(body)) as peer, running_proxy(peer.url) as proxy:
         live = await proxy.ask(b"POST /v1", field, body=b"{}")
         store = await written_and_read(proxy.store)
-    async with stand(store=store, mode="replay") as proxy:
+    async with running_proxy(store=store, mode="replay") as proxy:
         replayed = await proxy.ask(b"POST /v1", field, body=b"{}")
 
     assert live.body == replayed.body == body
@@ -187,7 +204,7 @@ async def test_an_answer_without_a_credential_is_replayed_byte_for_byte(name: st
 async def test_a_live_client_gets_the_real_bytes_and_the_recording_does_not() -> None:
     key = canary()
     body = b'{"echo":"' + key.encode() + b'"}'
-    async with Peer(answer_of(body)) as peer, stand(peer.url) as proxy:
+    async with Peer(answer_of(body)) as peer, running_proxy(peer.url) as proxy:
         live = await proxy.ask(b"POST /v1", b"Authorization: Bearer " + key.encode(), body=b"{}")
         [recorded] = await proxy.recorded()
 
@@ -197,7 +214,7 @@ async def test_a_live_client_gets_the_real_bytes_and_the_recording_does_not() ->
 
 
 async def test_two_tokens_are_two_requests_and_another_key_is_not() -> None:
-    async with Peer() as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
         for token in (b"first-page-token", b"second-page-token"):
             assert (await proxy.ask(b"GET /list?token=" + token)).outcome == b"recorded"
         assert (await proxy.ask(b"GET /list?token=first-page-token")).outcome == b"replayed"
@@ -216,7 +233,7 @@ async def test_two_tokens_are_two_requests_and_another_key_is_not() -> None:
 
 
 async def test_the_page_after_one_without_a_token_is_asked_for() -> None:
-    async with Peer() as peer, stand(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
         assert (await proxy.ask(b"GET /list")).outcome == b"recorded"
         assert (await proxy.ask(b"GET /list?token=second-page-token")).outcome == b"recorded"
         assert (await proxy.ask(b"GET /list")).outcome == b"replayed"

@@ -5,7 +5,7 @@ import zlib
 import pytest
 
 from tapeway.server.proxy import ProxyOptions
-from tests.server.in_process_proxy import stand, written_and_read
+from tests.server.in_process_proxy import running_proxy, written_and_read
 from tests.server.streaming import LAST, chunk, head, line, routes, streaming
 from tests.support.event_stream_frames import frame
 from tests.support.socket_upstream import Peer
@@ -61,7 +61,7 @@ async def test_a_stream_comes_back_byte_for_byte_in_its_chunks(name: str, delive
     options = streaming() if delivery == "stream" else BUFFER
     async with (
         Peer(head(media), *map(chunk, chunks), LAST) as peer,
-        stand(mode="auto", routes=routes(peer.url), options=options) as proxy,
+        running_proxy(mode="auto", routes=routes(peer.url), options=options) as proxy,
     ):
         live, replayed = [await proxy.ask(line(endpoint), body=b'{"stream":true}') for _ in "12"]
         store = await written_and_read(proxy.store)
@@ -70,7 +70,7 @@ async def test_a_stream_comes_back_byte_for_byte_in_its_chunks(name: str, delive
     assert live.body == b"".join(chunks)
     if name != "events cut anywhere":
         assert live.chunks == chunks
-    async with stand(mode="replay", routes=routes("http://never"), store=store) as proxy:
+    async with running_proxy(mode="replay", routes=routes("http://never"), store=store) as proxy:
         again = await proxy.ask(line(endpoint), body=b'{"stream":true}')
     for answer in (replayed, again):
         assert (answer.chunks, answer.complete) == (chunks, True)

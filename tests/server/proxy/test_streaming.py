@@ -11,7 +11,7 @@ from tapeway.engine.recorder import Policy
 from tapeway.errors import StoreFull
 from tapeway.server.proxy import ProxyOptions
 from tapeway.upstream.client import Limits
-from tests.server.in_process_proxy import Stand, stand
+from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.server.streaming import LAST, chunk, head, line, routes, streaming
 from tests.support.fakes.broker import until
 from tests.support.fakes.failing_store import FakeStore
@@ -30,12 +30,12 @@ async def streams(
     policy: Policy | None = None,
     options: ProxyOptions | None = None,
     limits: Limits | None = None,
-) -> AsyncIterator[tuple[Peer, Stand, FakeStore]]:
+) -> AsyncIterator[tuple[Peer, RunningProxy, FakeStore]]:
     """An upstream that answers with these steps behind a proxy that streams."""
     store = FakeStore()
     async with (
         Peer(*steps) as peer,
-        stand(
+        running_proxy(
             mode=mode,
             routes=routes(peer.url),
             store=store,

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.server.http.test_targets import target_of
-from tests.server.in_process_proxy import Stand, stand
+from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.socket_upstream import Peer
 
 FOREIGN = (
@@ -23,7 +23,7 @@ FOREIGN = (
 @pytest.mark.parametrize("target", FOREIGN)
 async def test_an_address_in_the_request_line_is_not_followed(target: bytes, named: str) -> None:
     host = target.split(b"/")[2].rpartition(b"@")[2] if named == "in Host too" else b"a"
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         sent = b"GET " + target + b" HTTP/1.1\r\nHost: " + host + b"\r\n\r\n"
         first, second = await app.ask(sent), await app.ask(proxy.request(b"GET /own"))
 
@@ -35,14 +35,14 @@ async def test_an_address_in_the_request_line_is_not_followed(target: bytes, nam
 
 @pytest.mark.parametrize("target", [b"@evil/x", b"evil/x", b"evil:80", b"?x", b"*", b"http:/x"])
 async def test_a_target_that_is_no_path_is_refused(target: bytes) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         assert (await proxy.ask(b"GET " + target)).status in (400, 421)
         assert peer.connections == proxy.client.connections == 0
 
 
 @pytest.mark.parametrize("name", ["address", "localhost", "localhost in capitals"])
 async def test_the_proxys_own_address_may_stand_in_the_request_line(name: str) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         authority = {
             "address": proxy.host,
             "localhost": b"localhost:%d" % proxy.port,
@@ -66,7 +66,7 @@ async def test_the_proxys_own_address_may_stand_in_the_request_line(name: str) -
     ],
 )
 async def test_what_looks_like_an_address_is_a_path_of_the_upstream(target: str) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         answer = await proxy.ask(b"GET " + target.encode())
 
         if target == "/@":
@@ -77,7 +77,7 @@ async def test_what_looks_like_an_address_is_a_path_of_the_upstream(target: str)
 
 
 async def test_an_upstream_without_a_slash_behind_its_host_cannot_be_extended() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         for target in (b"/@evil.example/", b"/.evil.example", b"/:1/", b"/:1@evil.example/"):
             await proxy.ask(b"GET " + target)
 
@@ -85,7 +85,7 @@ async def test_an_upstream_without_a_slash_behind_its_host_cannot_be_extended() 
 
 
 async def test_a_host_of_somebody_else_changes_nothing() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         await proxy.send(b"GET /x HTTP/1.1\r\nHost: 169.254.169.254\r\n\r\n")
 
         assert peer.requests[0].split(b"\r\n")[1] == b"Host: " + peer.url[7:].encode()
@@ -101,14 +101,14 @@ FORWARDING = (
 
 
 async def test_fields_that_steer_other_proxies_are_ordinary_ones() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         await proxy.ask(b"GET /x", *FORWARDING)
 
         assert peer.requests[0].startswith(b"GET /x HTTP/1.1\r\n")
         assert peer.requests[0].split(b"\r\n")[2:-2] == list(FORWARDING)
 
 
-async def answers_405(proxy: Stand, sent: bytes) -> bool:
+async def answers_405(proxy: RunningProxy, sent: bytes) -> bool:
     async with proxy.connect() as app:
         answer = await app.ask(sent, method=b"GET")
         return answer.status == 405 and b"secret-of-mine" not in answer.head + answer.body
@@ -118,13 +118,13 @@ async def answers_405(proxy: Stand, sent: bytes) -> bool:
     "line", [b"CONNECT evil.example:443", b"OPTIONS *", b"TRACE /", b"trace /", b"TRACE /?a=b"]
 )
 async def test_nothing_is_tunnelled_or_reflected(line: bytes) -> None:
-    async with Peer() as peer, stand(peer.url) as proxy:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
         assert await answers_405(proxy, proxy.request(line, b"Authorization: secret-of-mine"))
         assert peer.connections == proxy.client.connections == 0
 
 
 async def test_bytes_sent_after_connect_reach_nobody() -> None:
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         await app.send(proxy.request(b"CONNECT evil.example:443"), b"\x16\x03\x01\x02\x00")
 
         assert (await app.answer()).status == 405
@@ -133,7 +133,7 @@ async def test_bytes_sent_after_connect_reach_nobody() -> None:
 
 async def test_a_web_socket_is_refused_and_the_connection_goes_on() -> None:
     fields = (b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Version: 13")
-    async with Peer() as peer, stand(peer.url) as proxy, proxy.connect() as app:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         await app.send(proxy.request(b"GET /ws", *fields) + proxy.request(b"GET /next"))
 
         assert (await app.answer()).status == 501
