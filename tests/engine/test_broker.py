@@ -13,7 +13,7 @@ from tapeway.core.model.messages import Request, Response, ResponseChunk, Respon
 from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.recorder import Policy
 from tapeway.errors import NoRoute
-from tests.support.fakes.broker import Served, recorded, world
+from tests.support.fakes.broker import ServedAnswer, recorded, running_broker
 from tests.support.fakes.failing_store import FakeStore
 from tests.support.fakes.live_service import FakeAnswer
 
@@ -30,10 +30,10 @@ from tests.support.fakes.live_service import FakeAnswer
 async def test_what_is_recorded_is_served_as_the_mode_says(
     mode: Mode, outcome: str, asked: int, held: list[bytes]
 ) -> None:
-    async with world(mode, store=await recorded("old")) as around:
-        assert (await around.get()).outcome == outcome
-        assert around.responder.connections == asked
-        assert await around.stored() == around.held() == held
+    async with running_broker(mode, store=await recorded("old")) as running:
+        assert (await running.get()).outcome == outcome
+        assert running.responder.connections == asked
+        assert await running.stored() == running.held() == held
 
 
 @pytest.mark.parametrize(
@@ -48,94 +48,98 @@ async def test_what_is_recorded_is_served_as_the_mode_says(
 async def test_what_is_not_recorded_is_served_as_the_mode_says(
     mode: Mode, outcome: str, asked: int, held: list[bytes]
 ) -> None:
-    async with world(mode) as around:
-        assert (await around.get()).outcome == outcome
-        assert around.responder.connections == asked
-        assert await around.stored() == around.held() == held
+    async with running_broker(mode) as running:
+        assert (await running.get()).outcome == outcome
+        assert running.responder.connections == asked
+        assert await running.stored() == running.held() == held
 
 
 async def test_auto_replays_what_it_recorded() -> None:
-    async with world() as around:
-        assert await around.get() == Served("recorded", b"answer 1", 0)
-        assert await around.get() == Served("replayed", b"answer 1", 0)
-        assert await around.get("/v1/other") == Served("recorded", b"answer 2", 1)
-        assert around.responder.connections == 2
+    async with running_broker() as running:
+        assert await running.get() == ServedAnswer("recorded", b"answer 1", 0)
+        assert await running.get() == ServedAnswer("replayed", b"answer 1", 0)
+        assert await running.get("/v1/other") == ServedAnswer("recorded", b"answer 2", 1)
+        assert running.responder.connections == 2
 
 
 async def test_auto_asks_again_for_a_used_up_answer_where_repeats_are_a_miss() -> None:
-    async with world(policy=Policy(repeats="miss"), store=await recorded("old")) as around:
-        assert await around.get() == Served("replayed", b"old", 0)
-        assert await around.get() == Served("recorded", b"answer 1", 1)
-        assert await around.get() == Served("recorded", b"answer 2", 2)
-        await around.broker.rewind()
-        assert [(await around.get()).body for _ in range(3)] == [b"old", b"answer 1", b"answer 2"]
+    async with running_broker(
+        policy=Policy(repeats="miss"), store=await recorded("old")
+    ) as running:
+        assert await running.get() == ServedAnswer("replayed", b"old", 0)
+        assert await running.get() == ServedAnswer("recorded", b"answer 1", 1)
+        assert await running.get() == ServedAnswer("recorded", b"answer 2", 2)
+        await running.broker.rewind()
+        assert [(await running.get()).body for _ in range(3)] == [b"old", b"answer 1", b"answer 2"]
 
 
 @pytest.mark.parametrize("status", [199 + 105, 400, 429, 500, 503])
 async def test_auto_passes_a_failure_on_and_does_not_keep_it(status: int) -> None:
-    async with world() as around:
-        around.responder.reply = lambda number: FakeAnswer(b"no", status=status)
+    async with running_broker() as running:
+        running.responder.reply = lambda number: FakeAnswer(b"no", status=status)
 
-        assert await around.get() == Served("live", b"no", None)
-        assert await around.get() == Served("live", b"no", None)
-        assert around.responder.connections == 2
-        assert await around.stored() == []
+        assert await running.get() == ServedAnswer("live", b"no", None)
+        assert await running.get() == ServedAnswer("live", b"no", None)
+        assert running.responder.connections == 2
+        assert await running.stored() == []
 
 
 async def test_auto_keeps_the_statuses_it_was_told_to_keep() -> None:
-    async with world(policy=Policy(record_statuses=frozenset({404}))) as around:
-        around.responder.reply = lambda number: FakeAnswer(
+    async with running_broker(policy=Policy(record_statuses=frozenset({404}))) as running:
+        running.responder.reply = lambda number: FakeAnswer(
             b"no", status=404 if number == 1 else 200
         )
 
-        assert (await around.get()).outcome == "recorded"
-        assert (await around.get("/v1/other")).outcome == "live"
+        assert (await running.get()).outcome == "recorded"
+        assert (await running.get("/v1/other")).outcome == "live"
 
 
 async def test_record_keeps_a_failure_too() -> None:
-    async with world("record") as around:
-        around.responder.reply = lambda number: FakeAnswer(b"no", status=500)
+    async with running_broker("record") as running:
+        running.responder.reply = lambda number: FakeAnswer(b"no", status=500)
 
-        assert await around.get() == Served("recorded", b"no", 0)
+        assert await running.get() == ServedAnswer("recorded", b"no", 0)
 
 
 async def test_record_replaces_once_a_take_and_then_appends() -> None:
-    async with world("record", store=await recorded("old 1", "old 2")) as around:
-        assert [(await around.get()).index for _ in range(2)] == [2, 3]
-        assert await around.stored() == around.held() == [b"answer 1", b"answer 2"]
+    async with running_broker("record", store=await recorded("old 1", "old 2")) as running:
+        assert [(await running.get()).index for _ in range(2)] == [2, 3]
+        assert await running.stored() == running.held() == [b"answer 1", b"answer 2"]
 
-        await around.broker.rewind()
-        await around.get()
+        await running.broker.rewind()
+        await running.get()
 
-        assert await around.stored() == around.held() == [b"answer 3"]
+        assert await running.stored() == running.held() == [b"answer 3"]
 
 
 async def test_record_asks_for_each_of_two_equal_requests() -> None:
-    async with world("record") as around:
-        around.responder.gate.clear()
-        clients = [around.start(), around.start()]
-        await around.responder.reached(2)
-        around.responder.gate.set()
+    async with running_broker("record") as running:
+        running.responder.gate.clear()
+        clients = [running.start(), running.start()]
+        await running.responder.reached(2)
+        running.responder.gate.set()
 
         assert {(await client).outcome for client in clients} == {"recorded"}
-        assert sorted(await around.stored()) == [b"answer 1", b"answer 2"]
+        assert sorted(await running.stored()) == [b"answer 1", b"answer 2"]
 
 
 async def test_passthrough_keeps_nothing_and_relays_pieces() -> None:
-    async with world("passthrough") as around:
-        broker = around.broker
+    async with running_broker("passthrough") as running:
+        broker = running.broker
         request = Request("openai", "GET", "/", base="https://up")
         plan = await broker.decide("default", Incoming(request))
         assert isinstance(plan, Ask)
         async with broker.recorder.relay(plan) as live:
             assert [piece async for piece in live.pieces()] == [b"answer 1"]
-        assert await around.stored() == []
+        assert await running.stored() == []
 
 
 async def test_a_guessed_route_falls_back_to_what_was_recorded_on_the_default() -> None:
-    async with world("replay", store=await recorded("old", route=DEFAULT_ROUTE)) as around:
-        assert await around.get(guessed=True) == Served("replayed", b"old", 0)
-        assert (await around.get(guessed=False)).outcome == "miss"
+    async with running_broker(
+        "replay", store=await recorded("old", route=DEFAULT_ROUTE)
+    ) as running:
+        assert await running.get(guessed=True) == ServedAnswer("replayed", b"old", 0)
+        assert (await running.get(guessed=False)).outcome == "miss"
 
 
 async def test_a_guessed_route_comes_before_the_default() -> None:
@@ -146,45 +150,51 @@ async def test_a_guessed_route_comes_before_the_default() -> None:
         Response(ResponseHead(200), (ResponseChunk(b"on openai"),)),
     )
     await store.append("default", CassetteHead("", "run-1"), Recording(interaction))
-    async with world("replay", store=store) as around:
-        assert [(await around.get(guessed=True)).body for _ in range(2)] == [b"on openai"] * 2
+    async with running_broker("replay", store=store) as running:
+        assert [(await running.get(guessed=True)).body for _ in range(2)] == [b"on openai"] * 2
 
 
 async def test_a_used_up_default_recording_is_a_miss_that_says_so() -> None:
     policy = Policy(repeats="miss")
-    async with world(
+    async with running_broker(
         "replay", policy=policy, store=await recorded("old", route=DEFAULT_ROUTE)
-    ) as around:
-        await around.get(guessed=True)
+    ) as running:
+        await running.get(guessed=True)
 
-        assert b"1 time(s), all used up" in (await around.get(guessed=True)).body
+        assert b"1 time(s), all used up" in (await running.get(guessed=True)).body
 
 
 async def test_a_path_of_no_route_is_a_miss_only_where_the_default_has_recordings() -> None:
-    async with world("replay", store=await recorded("old", route=DEFAULT_ROUTE)) as around:
-        assert await around.get(route=DEFAULT_ROUTE, guessed=True) == Served("replayed", b"old", 0)
-        assert (await around.get("/elsewhere", route=DEFAULT_ROUTE, guessed=True)).outcome == "miss"
-    async with world("replay", store=await recorded("old")) as around:
+    async with running_broker(
+        "replay", store=await recorded("old", route=DEFAULT_ROUTE)
+    ) as running:
+        assert await running.get(route=DEFAULT_ROUTE, guessed=True) == ServedAnswer(
+            "replayed", b"old", 0
+        )
+        assert (
+            await running.get("/elsewhere", route=DEFAULT_ROUTE, guessed=True)
+        ).outcome == "miss"
+    async with running_broker("replay", store=await recorded("old")) as running:
         with pytest.raises(NoRoute, match="azure, openai"):
-            await around.get(route=DEFAULT_ROUTE, guessed=True)
+            await running.get(route=DEFAULT_ROUTE, guessed=True)
 
 
 async def test_a_route_without_a_url_replays_and_misses_but_cannot_be_asked() -> None:
-    async with world("replay", store=await recorded("old", route="azure")) as around:
-        assert (await around.get(route="azure")).outcome == "replayed"
-        assert (await around.get("/other", route="azure")).outcome == "miss"
+    async with running_broker("replay", store=await recorded("old", route="azure")) as running:
+        assert (await running.get(route="azure")).outcome == "replayed"
+        assert (await running.get("/other", route="azure")).outcome == "miss"
         for mode in ("auto", "record", "passthrough"):
-            await around.broker.set_mode(mode)
+            await running.broker.set_mode(mode)
             with pytest.raises(NoRoute, match="--route azure="):
-                await around.get("/other", route="azure")
+                await running.get("/other", route="azure")
 
 
 async def test_a_refusal_repeats_no_credential_of_the_path() -> None:
     known = [Secret("token", b"0123456789:secret-in-a-path")]
     for mode in ("auto", "replay"):
-        async with world(mode, known=known) as around:
+        async with running_broker(mode, known=known) as running:
             with pytest.raises(NoRoute) as caught:
-                await around.get(
+                await running.get(
                     "/bot0123456789:secret-in-a-path/send", route=DEFAULT_ROUTE, guessed=True
                 )
             assert "secret" not in caught.value.message
@@ -192,41 +202,41 @@ async def test_a_refusal_repeats_no_credential_of_the_path() -> None:
 
 @pytest.mark.parametrize("bodies", [(), ("old",)])
 async def test_nothing_is_ever_asked_in_replay(bodies: tuple[str, ...]) -> None:
-    async with world("replay", store=await recorded(*bodies)) as around:
+    async with running_broker("replay", store=await recorded(*bodies)) as running:
         for path in ("/v1/x", "/v1/x", "/other"):
-            await around.get(path)
-        await around.broker.rewind()
-        await around.get()
+            await running.get(path)
+        await running.broker.rewind()
+        await running.get()
 
-        assert around.responder.connections == 0
+        assert running.responder.connections == 0
 
 
 async def test_a_credential_makes_no_difference_and_reaches_only_the_service() -> None:
-    async with world() as around:
-        first = await around.get(headers=((b"authorization", b"Bearer sk-0123456789abc"),))
-        second = await around.get(headers=((b"authorization", b"Bearer sk-another-key"),))
-        third = await around.get()
+    async with running_broker() as running:
+        first = await running.get(headers=((b"authorization", b"Bearer sk-0123456789abc"),))
+        second = await running.get(headers=((b"authorization", b"Bearer sk-another-key"),))
+        third = await running.get()
 
         assert [first.outcome, second.outcome, third.outcome] == [
             "recorded",
             "replayed",
             "replayed",
         ]
-        assert around.responder.asked[0].headers == (
+        assert running.responder.asked[0].headers == (
             (b"authorization", b"Bearer sk-0123456789abc"),
         )
-        assert b"sk-0123" not in repr(await around.store.load("default", writable=False)).encode()
+        assert b"sk-0123" not in repr(await running.store.load("default", writable=False)).encode()
 
 
 async def test_a_route_that_came_with_an_upstream_is_asked_there() -> None:
     routes = RouteTable({}, Route(DEFAULT_ROUTE, "http://mine/base"))
-    async with world(routes=routes) as around:
+    async with running_broker(routes=routes) as running:
         request = Request(DEFAULT_ROUTE, "GET", "/x", base="http://mine/base")
-        plan = await around.broker.decide("default", Incoming(request))
+        plan = await running.broker.decide("default", Incoming(request))
         assert isinstance(plan, Ask)
-        await around.broker.recorder.perform(plan)
+        await running.broker.recorder.perform(plan)
 
-        assert around.responder.asked[0].url == "http://mine/base/x"
+        assert running.responder.asked[0].url == "http://mine/base/x"
 
 
 async def stating(rule: str, *bodies: str) -> FakeStore:
@@ -252,8 +262,8 @@ async def stating(rule: str, *bodies: str) -> FakeStore:
     ],
 )
 async def test_the_rule_of_the_cassette_is_in_force(rule: str, mode: Mode, said: list[str]) -> None:
-    async with world(mode, store=await stating(rule, "1", "2")) as around:
-        served = [await around.get() for _ in said]
+    async with running_broker(mode, store=await stating(rule, "1", "2")) as running:
+        served = [await running.get() for _ in said]
 
     found = ["miss" if each.outcome == "miss" else each.body.decode() for each in served]
     assert found == said
@@ -261,5 +271,5 @@ async def test_the_rule_of_the_cassette_is_in_force(rule: str, mode: Mode, said:
 
 async def test_what_the_settings_say_goes_before_it() -> None:
     store = await stating("miss", "1", "2")
-    async with world("replay", policy=Policy(repeats="last"), store=store) as around:
-        assert [(await around.get()).body for _ in range(3)] == [b"1", b"2", b"2"]
+    async with running_broker("replay", policy=Policy(repeats="last"), store=store) as running:
+        assert [(await running.get()).body for _ in range(3)] == [b"1", b"2", b"2"]

@@ -15,23 +15,23 @@ from tapeway.errors import (
     TapewayError,
     UpstreamError,
 )
-from tests.support.fakes.broker import Served, World, recorded, until, world
+from tests.support.fakes.broker import RunningBroker, ServedAnswer, recorded, running_broker, until
 from tests.support.fakes.failing_store import FakeStore
 from tests.support.fakes.live_service import FakeAnswer
 
 
 async def test_twenty_equal_misses_make_one_call_and_all_get_its_answer() -> None:
-    async with world() as around:
-        around.responder.gate.clear()
-        clients = [around.start() for _ in range(20)]
-        await around.responder.reached(1)
-        around.responder.gate.set()
+    async with running_broker() as running:
+        running.responder.gate.clear()
+        clients = [running.start() for _ in range(20)]
+        await running.responder.reached(1)
+        running.responder.gate.set()
         served = [await client for client in clients]
 
-        assert around.responder.connections == 1
+        assert running.responder.connections == 1
         assert {(each.body, each.index) for each in served} == {(b"answer 1", 0)}
         assert [each.outcome for each in served] == ["recorded"] + ["replayed"] * 19
-        assert await around.stored() == [b"answer 1"]
+        assert await running.stored() == [b"answer 1"]
 
 
 @pytest.mark.parametrize("status", [200, 500])
@@ -39,12 +39,12 @@ async def test_who_did_not_make_the_call_gets_no_coding_they_may_not_have_asked_
     status: int,
 ) -> None:
     packed, headers = gzip.compress(b"text"), ((b"Content-Encoding", b"gzip"),)
-    async with world() as around:
-        around.responder.gate.clear()
-        around.responder.reply = lambda _: FakeAnswer(packed, status=status, headers=headers)
-        clients = [around.start() for _ in range(2)]
-        await around.responder.reached(1)
-        around.responder.gate.set()
+    async with running_broker() as running:
+        running.responder.gate.clear()
+        running.responder.reply = lambda _: FakeAnswer(packed, status=status, headers=headers)
+        clients = [running.start() for _ in range(2)]
+        await running.responder.reached(1)
+        running.responder.gate.set()
 
         assert [(await client).body for client in clients] == [packed, b"text"]
 
@@ -53,99 +53,99 @@ async def test_who_did_not_make_the_call_gets_no_coding_they_may_not_have_asked_
 async def test_clients_that_leave_stop_neither_the_recording_nor_the_others(
     leaving: list[int],
 ) -> None:
-    async with world() as around:
-        around.responder.gate.clear()
-        clients = [around.start() for _ in range(4)]
-        await around.responder.reached(1)
+    async with running_broker() as running:
+        running.responder.gate.clear()
+        clients = [running.start() for _ in range(4)]
+        await running.responder.reached(1)
         for number in leaving:
             clients[number].cancel()
         results = await asyncio.gather(
             *[clients[number] for number in leaving], return_exceptions=True
         )
-        around.responder.gate.set()
+        running.responder.gate.set()
         stay = [client for number, client in enumerate(clients) if number not in leaving]
 
         assert all(isinstance(each, asyncio.CancelledError) for each in results)
         assert {(await client).body for client in stay} == {b"answer 1"}
-        assert around.responder.connections == 1
+        assert running.responder.connections == 1
 
 
 async def test_a_call_that_all_its_clients_have_left_is_recorded() -> None:
-    async with world() as around:
-        around.responder.gate.clear()
-        client = around.start()
-        await around.responder.reached(1)
+    async with running_broker() as running:
+        running.responder.gate.clear()
+        client = running.start()
+        await running.responder.reached(1)
         client.cancel()
         await asyncio.gather(client, return_exceptions=True)
-        around.responder.gate.set()
-        await until(lambda: not around.broker.in_flight)
+        running.responder.gate.set()
+        await until(lambda: not running.broker.in_flight)
 
-        assert await around.stored() == [b"answer 1"]
-        assert (await around.get()).outcome == "replayed"
+        assert await running.stored() == [b"answer 1"]
+        assert (await running.get()).outcome == "replayed"
 
 
 async def test_when_the_call_fails_all_get_the_error_and_the_next_asks_anew() -> None:
-    async with world() as around:
-        around.responder.gate.clear()
-        around.responder.refuse(UpstreamError("it is down", status=504, code="upstream_timeout"))
-        clients = [around.start() for _ in range(5)]
-        await around.responder.reached(1)
-        around.responder.gate.set()
+    async with running_broker() as running:
+        running.responder.gate.clear()
+        running.responder.refuse(UpstreamError("it is down", status=504, code="upstream_timeout"))
+        clients = [running.start() for _ in range(5)]
+        await running.responder.reached(1)
+        running.responder.gate.set()
         results = await asyncio.gather(*clients, return_exceptions=True)
 
         assert {(type(each), str(each)) for each in results} == {(UpstreamError, "it is down")}
         assert {(each.status, each.code) for each in results} == {(504, "upstream_timeout")}  # type: ignore[union-attr]
         assert len(set(map(id, results))) == 5
-        around.responder.error = None
-        assert await around.get() == Served("recorded", b"answer 2", 0)
+        running.responder.error = None
+        assert await running.get() == ServedAnswer("recorded", b"answer 2", 0)
 
 
 async def test_an_answer_that_is_not_kept_is_the_answer_of_all_who_waited() -> None:
-    async with world() as around:
-        around.responder.gate.clear()
-        around.responder.reply = lambda number: FakeAnswer(b"busy %d" % number, status=429)
-        clients = [around.start() for _ in range(3)]
-        await around.responder.reached(1)
-        around.responder.gate.set()
+    async with running_broker() as running:
+        running.responder.gate.clear()
+        running.responder.reply = lambda number: FakeAnswer(b"busy %d" % number, status=429)
+        clients = [running.start() for _ in range(3)]
+        await running.responder.reached(1)
+        running.responder.gate.set()
 
-        assert {await client for client in clients} == {Served("live", b"busy 1", None)}
-        assert (await around.get()).body == b"busy 2"
+        assert {await client for client in clients} == {ServedAnswer("live", b"busy 1", None)}
+        assert (await running.get()).body == b"busy 2"
 
 
 async def test_different_requests_and_cassettes_do_not_wait_for_each_other() -> None:
-    async with world() as around:
-        around.responder.gate.clear()
-        clients = [around.start("/a"), around.start("/b"), around.start("/a", cassette="other")]
-        await around.responder.reached(3)
-        around.responder.gate.set()
+    async with running_broker() as running:
+        running.responder.gate.clear()
+        clients = [running.start("/a"), running.start("/b"), running.start("/a", cassette="other")]
+        await running.responder.reached(3)
+        running.responder.gate.set()
 
         assert {(await client).outcome for client in clients} == {"recorded"}
 
 
 async def test_who_comes_when_the_call_has_just_ended_has_a_turn_of_their_own() -> None:
-    async with world(policy=Policy(repeats="miss")) as around:
-        first = around.start()
+    async with running_broker(policy=Policy(repeats="miss")) as running:
+        first = running.start()
         # In this very step the answer was taken in; its call is not off the list yet.
-        await until(lambda: around.broker.cassette(None) and around.held())
-        second = await around.get()
+        await until(lambda: running.broker.cassette(None) and running.held())
+        second = await running.get()
 
         assert [(await first).body, second.body] == [b"answer 1", b"answer 2"]
 
 
 async def test_a_waiter_of_a_later_take_has_used_what_it_was_given() -> None:
-    async with world() as around:
-        around.responder.gate.clear()
-        first = around.start()
-        await around.responder.reached(1)
-        await around.broker.rewind()
-        second = around.start()
+    async with running_broker() as running:
+        running.responder.gate.clear()
+        first = running.start()
+        await running.responder.reached(1)
+        await running.broker.rewind()
+        second = running.start()
         await asyncio.sleep(0)
-        around.responder.gate.set()
+        running.responder.gate.set()
 
         assert ((await first).outcome, (await second).outcome) == ("recorded", "replayed")
-        report = await around.broker.eject(prune=True)
+        report = await running.broker.eject(prune=True)
         assert report.unused == ()
-        assert await around.stored() == [b"answer 1"]
+        assert await running.stored() == [b"answer 1"]
 
 
 @pytest.mark.parametrize(
@@ -154,101 +154,101 @@ async def test_a_waiter_of_a_later_take_has_used_what_it_was_given() -> None:
 async def test_an_answer_that_could_not_be_kept_is_not_given_and_not_held(
     error: TapewayError,
 ) -> None:
-    async with world() as around:
-        around.store.fail("append", error)  # type: ignore[arg-type]
+    async with running_broker() as running:
+        running.store.fail("append", error)  # type: ignore[arg-type]
 
         with pytest.raises(type(error), match=error.message):
-            await around.get()
-        assert around.held() == []
-        assert await around.get() == Served("recorded", b"answer 2", 1)
-        assert await around.stored() == around.held() == [b"answer 2"]
+            await running.get()
+        assert running.held() == []
+        assert await running.get() == ServedAnswer("recorded", b"answer 2", 1)
+        assert await running.stored() == running.held() == [b"answer 2"]
 
 
 async def test_a_failed_recording_leaves_what_it_would_have_replaced_to_the_next() -> None:
-    async with world("record", store=await recorded("old")) as around:
-        around.store.fail("append", StoreFull("disk is full"))
+    async with running_broker("record", store=await recorded("old")) as running:
+        running.store.fail("append", StoreFull("disk is full"))
         with pytest.raises(StoreFull):
-            await around.get()
-        assert await around.stored() == around.held() == [b"old"]
+            await running.get()
+        assert await running.stored() == running.held() == [b"old"]
 
-        await around.get()
+        await running.get()
 
-        assert await around.stored() == around.held() == [b"answer 2"]
+        assert await running.stored() == running.held() == [b"answer 2"]
 
 
 async def test_an_answer_is_given_only_when_it_is_durable() -> None:
-    async with world() as around:
-        gate = around.store.shut("append")
-        clients = [around.start() for _ in range(3)]
-        await around.store.reached("append default")
+    async with running_broker() as running:
+        gate = running.store.shut("append")
+        clients = [running.start() for _ in range(3)]
+        await running.store.reached("append default")
 
         assert not any(client.done() for client in clients)
-        assert around.held() == []
+        assert running.held() == []
         gate.set()
         assert {(await client).body for client in clients} == {b"answer 1"}
 
 
 async def test_a_fault_of_ours_is_told_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
-    async with world() as around:
-        around.responder.error = ValueError("sk-SECRET in a text")
+    async with running_broker() as running:
+        running.responder.error = ValueError("sk-SECRET in a text")
 
         with pytest.raises(TapewayError, match="its log says where") as caught:
-            await around.get()
+            await running.get()
         assert caught.value.status == 500
         assert "ValueError at live_service.py" in caplog.text
         assert "SECRET" not in caplog.text + str(caught.value)
-        around.responder.error = None
-        assert (await around.get()).outcome == "recorded"
+        running.responder.error = None
+        assert (await running.get()).outcome == "recorded"
 
 
 async def test_draining_lets_calls_end_and_starts_none() -> None:
-    async with world(store=await recorded("old", path="/old")) as around:
-        around.responder.gate.clear()
-        running = around.start()
-        await around.responder.reached(1)
-        around.broker.drain()
-        waiting = around.start()
+    async with running_broker(store=await recorded("old", path="/old")) as running:
+        running.responder.gate.clear()
+        first = running.start()
+        await running.responder.reached(1)
+        running.broker.drain()
+        waiting = running.start()
 
-        assert around.broker.draining
+        assert running.broker.draining
         with pytest.raises(Draining):
-            await around.get("/new")
-        assert (await around.get("/old")).outcome == "replayed"
-        around.responder.gate.set()
-        assert ((await running).outcome, (await waiting).outcome) == ("recorded", "replayed")
+            await running.get("/new")
+        assert (await running.get("/old")).outcome == "replayed"
+        running.responder.gate.set()
+        assert ((await first).outcome, (await waiting).outcome) == ("recorded", "replayed")
 
 
 async def test_draining_refuses_to_relay() -> None:
-    async with world("passthrough") as around:
-        around.broker.drain()
+    async with running_broker("passthrough") as running:
+        running.broker.drain()
 
         with pytest.raises(Draining):
-            await around.get()
+            await running.get()
         request = Request("openai", "GET", "/", base="https://up")
-        plan = await around.broker.decide("default", Incoming(request))
+        plan = await running.broker.decide("default", Incoming(request))
         assert isinstance(plan, Ask)
         with pytest.raises(Draining):
-            around.broker.recorder.relay(plan)
+            running.broker.recorder.relay(plan)
 
 
 async def test_cancelling_breaks_calls_off_and_tells_all_who_wait() -> None:
-    async with world() as around:
-        around.responder.gate.clear()
-        clients = [around.start(), around.start(), around.start("/other")]
-        await around.responder.reached(2)
-        around.broker.cancel()
+    async with running_broker() as running:
+        running.responder.gate.clear()
+        clients = [running.start(), running.start(), running.start("/other")]
+        await running.responder.reached(2)
+        running.broker.cancel()
         results = await asyncio.gather(*clients, return_exceptions=True)
 
         assert {type(each) for each in results} == {Draining}
-        assert await around.stored() == []
+        assert await running.stored() == []
 
 
 async def test_a_call_cancelled_before_its_first_step_tells_who_waits() -> None:
-    async with world() as around:
-        await around.broker.prepare()
-        client = around.start()
-        await until(lambda: around.broker.in_flight)
-        assert around.responder.asked == []
-        around.broker.cancel()
+    async with running_broker() as running:
+        await running.broker.prepare()
+        client = running.start()
+        await until(lambda: running.broker.in_flight)
+        assert running.responder.asked == []
+        running.broker.cancel()
 
         with pytest.raises(Draining):
             await client
@@ -256,27 +256,27 @@ async def test_a_call_cancelled_before_its_first_step_tells_who_waits() -> None:
 
 async def test_the_end_waits_for_calls_and_closes_the_store_last() -> None:
     store = FakeStore()
-    async with world(store=store) as around:
-        around.responder.gate.clear()
-        around.start()
-        await around.responder.reached(1)
-        asyncio.get_running_loop().call_soon(around.responder.gate.set)
+    async with running_broker(store=store) as running:
+        running.responder.gate.clear()
+        running.start()
+        await running.responder.reached(1)
+        asyncio.get_running_loop().call_soon(running.responder.gate.set)
 
     assert store.calls == ["open", "load default", "append default", "close"]
 
 
 async def test_an_error_inside_ends_the_calls_and_comes_out_as_it_is() -> None:
-    async def fail(around: World) -> None:
-        around.responder.gate.clear()
-        around.start()
-        await around.responder.reached(1)
+    async def fail(running: RunningBroker) -> None:
+        running.responder.gate.clear()
+        running.start()
+        await running.responder.reached(1)
         raise LookupError("inside")
 
     with pytest.raises(LookupError, match="inside"):
-        async with world() as around:
-            await fail(around)
-    assert around.store.calls[-1] == "close"
-    assert around.broker.in_flight == 0
+        async with running_broker() as running:
+            await fail(running)
+    assert running.store.calls[-1] == "close"
+    assert running.broker.in_flight == 0
 
 
 async def test_a_store_that_does_not_open_is_not_closed() -> None:
@@ -284,6 +284,6 @@ async def test_a_store_that_does_not_open_is_not_closed() -> None:
     store.fail("open", StorePoisoned("no"))
 
     with pytest.raises(StorePoisoned):
-        async with world(store=store):
+        async with running_broker(store=store):
             pass
     assert store.calls == ["open"]

@@ -17,7 +17,7 @@ from tapeway.errors import (
     StoreFull,
     TapewayError,
 )
-from tests.support.fakes.broker import Served, recorded, world
+from tests.support.fakes.broker import ServedAnswer, recorded, running_broker
 from tests.support.fakes.failing_store import FakeStore
 
 
@@ -33,155 +33,160 @@ from tests.support.fakes.failing_store import FakeStore
 async def test_a_request_is_served_to_its_end_in_the_mode_it_came_in(
     first: Mode, then: Mode, held: list[bytes]
 ) -> None:
-    async with world(first) as around:
-        around.responder.gate.clear()
-        client = around.start()
-        await around.responder.reached(1)
-        await around.broker.set_mode(then)
-        around.responder.gate.set()
+    async with running_broker(first) as running:
+        running.responder.gate.clear()
+        client = running.start()
+        await running.responder.reached(1)
+        await running.broker.set_mode(then)
+        running.responder.gate.set()
 
         assert (await client).outcome == ("live" if first == "passthrough" else "recorded")
-        assert around.held() == held
+        assert running.held() == held
 
 
 async def test_a_mode_is_in_force_for_the_very_next_request() -> None:
-    async with world(store=await recorded("old")) as around:
+    async with running_broker(store=await recorded("old")) as running:
         seen = []
         for mode in ("replay", "record", "passthrough", "auto"):
-            await around.broker.set_mode(mode)
-            seen.append((await around.get()).outcome)
+            await running.broker.set_mode(mode)
+            seen.append((await running.get()).outcome)
 
         assert seen == ["replayed", "recorded", "live", "replayed"]
 
 
 async def test_another_mode_begins_a_take_and_the_same_one_does_not() -> None:
-    async with world("replay", policy=Policy(repeats="miss"), store=await recorded("a")) as around:
-        await around.get()
-        await around.broker.set_mode("replay")
-        assert (await around.get()).outcome == "miss"
-        takes = around.broker.takes
+    async with running_broker(
+        "replay", policy=Policy(repeats="miss"), store=await recorded("a")
+    ) as running:
+        await running.get()
+        await running.broker.set_mode("replay")
+        assert (await running.get()).outcome == "miss"
+        takes = running.broker.takes
 
-        await around.broker.set_mode("auto")
+        await running.broker.set_mode("auto")
 
-        assert around.broker.takes == takes + 1
-        assert (await around.get()).outcome == "replayed"
+        assert running.broker.takes == takes + 1
+        assert (await running.get()).outcome == "replayed"
 
 
 async def test_a_cassette_may_have_a_mode_of_its_own() -> None:
-    async with world("replay") as around:
-        await around.broker.set_mode("auto", "mine")
+    async with running_broker("replay") as running:
+        await running.broker.set_mode("auto", "mine")
 
-        assert (await around.get(cassette="mine")).outcome == "recorded"
-        assert (await around.get()).outcome == "miss"
-        assert (around.broker.mode_of("mine"), around.broker.mode_of("other")) == ("auto", "replay")
+        assert (await running.get(cassette="mine")).outcome == "recorded"
+        assert (await running.get()).outcome == "miss"
+        assert (running.broker.mode_of("mine"), running.broker.mode_of("other")) == (
+            "auto",
+            "replay",
+        )
 
-        await around.broker.set_mode("passthrough")
+        await running.broker.set_mode("passthrough")
 
-        assert (await around.get(cassette="mine")).outcome == "replayed"
-        assert (await around.get()).outcome == "live"
+        assert (await running.get(cassette="mine")).outcome == "replayed"
+        assert (await running.get()).outcome == "live"
 
 
 async def test_a_cassette_whose_mode_stays_keeps_its_place() -> None:
-    async with world("replay", policy=Policy(repeats="miss")) as around:
-        await around.broker.set_mode("auto", "mine")
-        await around.get(cassette="mine")
-        await around.broker.set_mode("replay", "mine")
-        await around.get(cassette="mine")
+    async with running_broker("replay", policy=Policy(repeats="miss")) as running:
+        await running.broker.set_mode("auto", "mine")
+        await running.get(cassette="mine")
+        await running.broker.set_mode("replay", "mine")
+        await running.get(cassette="mine")
 
-        await around.broker.set_mode("auto")
+        await running.broker.set_mode("auto")
 
-        assert (await around.get(cassette="mine")).outcome == "miss"
+        assert (await running.get(cassette="mine")).outcome == "miss"
 
 
 async def test_rewinding_begins_a_take_for_one_cassette_or_for_all() -> None:
-    async with world("record", policy=Policy(repeats="miss")) as around:
+    async with running_broker("record", policy=Policy(repeats="miss")) as running:
         for cassette in (None, "mine"):
-            await around.get(cassette=cassette)
-        await around.broker.set_mode("replay")
+            await running.get(cassette=cassette)
+        await running.broker.set_mode("replay")
 
         async def outcomes() -> list[str]:
-            return [(await around.get(cassette=each)).outcome for each in (None, "mine")]
+            return [(await running.get(cassette=each)).outcome for each in (None, "mine")]
 
         assert await outcomes() == ["replayed", "replayed"]
-        await around.broker.rewind("mine")
+        await running.broker.rewind("mine")
         assert await outcomes() == ["miss", "replayed"]
-        await around.broker.rewind()
+        await running.broker.rewind()
         assert await outcomes() == ["replayed", "replayed"]
 
 
 async def test_inserting_makes_a_cassette_the_active_one_in_a_new_take() -> None:
     store = await recorded("old")
-    async with world("replay", policy=Policy(repeats="miss"), store=store) as around:
-        await around.get()
-        takes = around.broker.takes
-        await around.broker.insert("fresh")
+    async with running_broker("replay", policy=Policy(repeats="miss"), store=store) as running:
+        await running.get()
+        takes = running.broker.takes
+        await running.broker.insert("fresh")
 
-        assert (around.broker.active, around.broker.takes) == ("fresh", takes + 1)
-        assert (await around.get()).outcome == "miss"
-        await around.broker.insert("default")
-        assert await around.get() == Served("replayed", b"old", 0)
+        assert (running.broker.active, running.broker.takes) == ("fresh", takes + 1)
+        assert (await running.get()).outcome == "miss"
+        await running.broker.insert("default")
+        assert await running.get() == ServedAnswer("replayed", b"old", 0)
 
 
 async def test_inserting_with_a_mode_puts_it_in_force_for_all_without_their_own() -> None:
-    async with world("replay") as around:
-        await around.broker.set_mode("passthrough", "mine")
-        await around.broker.set_mode("replay", "pinned")
-        await around.broker.insert("mine", "auto")
+    async with running_broker("replay") as running:
+        await running.broker.set_mode("passthrough", "mine")
+        await running.broker.set_mode("replay", "pinned")
+        await running.broker.insert("mine", "auto")
 
-        assert [around.broker.mode_of(name) for name in ("mine", "other")] == ["auto", "auto"]
-        assert around.broker.mode_of("pinned") == "replay"
-        assert (await around.get()).outcome == "recorded"
+        assert [running.broker.mode_of(name) for name in ("mine", "other")] == ["auto", "auto"]
+        assert running.broker.mode_of("pinned") == "replay"
+        assert (await running.get()).outcome == "recorded"
 
 
 async def test_inserting_leaves_the_place_of_other_cassettes_alone() -> None:
-    async with world("record", policy=Policy(repeats="miss")) as around:
-        await around.get(cassette="mine")
-        await around.broker.set_mode("replay")
-        await around.get(cassette="mine")
+    async with running_broker("record", policy=Policy(repeats="miss")) as running:
+        await running.get(cassette="mine")
+        await running.broker.set_mode("replay")
+        await running.get(cassette="mine")
 
-        await around.broker.insert("fresh", "replay")
+        await running.broker.insert("fresh", "replay")
 
-        assert (await around.get(cassette="mine")).outcome == "miss"
+        assert (await running.get(cassette="mine")).outcome == "miss"
 
 
 async def test_inserting_to_record_claims_the_cassette_before_it_answers() -> None:
-    async with world("replay") as around:
-        await around.broker.insert("fresh", "record")
+    async with running_broker("replay") as running:
+        await running.broker.insert("fresh", "record")
 
-        assert around.store.claimed == {"fresh": True}
+        assert running.store.claimed == {"fresh": True}
 
 
 @pytest.mark.parametrize("error", [CassetteCorrupt("line 3"), CassetteLocked("process 7")])
 async def test_a_cassette_that_cannot_be_inserted_changes_nothing(error: StoreError) -> None:
-    async with world("replay", store=await recorded("old")) as around:
-        around.store.fail("load", error)
-        takes = around.broker.takes
+    async with running_broker("replay", store=await recorded("old")) as running:
+        running.store.fail("load", error)
+        takes = running.broker.takes
 
         with pytest.raises(type(error), match=error.message):
-            await around.broker.insert("other", "record")
-        assert (around.broker.active, around.broker.mode) == ("default", "replay")
-        assert around.broker.takes == takes
-        assert (await around.get()).outcome == "replayed"
+            await running.broker.insert("other", "record")
+        assert (running.broker.active, running.broker.mode) == ("default", "replay")
+        assert running.broker.takes == takes
+        assert (await running.get()).outcome == "replayed"
 
 
 async def test_a_cassette_is_loaded_once_however_many_ask_for_it() -> None:
-    async with world(store=await recorded("old")) as around:
-        gate = around.store.shut("load")
-        clients = [around.start() for _ in range(10)]
-        await around.store.reached("load default")
+    async with running_broker(store=await recorded("old")) as running:
+        gate = running.store.shut("load")
+        clients = [running.start() for _ in range(10)]
+        await running.store.reached("load default")
         gate.set()
 
         assert {(await client).outcome for client in clients} == {"replayed"}
-        assert around.store.calls.count("load default") == 1
+        assert running.store.calls.count("load default") == 1
 
 
 async def test_a_cassette_that_could_not_be_loaded_is_tried_again() -> None:
-    async with world("replay", store=await recorded("old")) as around:
-        around.store.fail("load", CassetteCorrupt("line 3"))
+    async with running_broker("replay", store=await recorded("old")) as running:
+        running.store.fail("load", CassetteCorrupt("line 3"))
 
         with pytest.raises(CassetteCorrupt):
-            await around.get()
-        assert (await around.get()).outcome == "replayed"
+            await running.get()
+        assert (await running.get()).outcome == "replayed"
 
 
 @pytest.mark.parametrize(
@@ -189,120 +194,120 @@ async def test_a_cassette_that_could_not_be_loaded_is_tried_again() -> None:
     [("replay", False), ("passthrough", False), ("auto", True), ("record", True)],
 )
 async def test_only_what_will_be_recorded_on_is_claimed(mode: Mode, writable: bool) -> None:
-    async with world(mode) as around:
-        await around.get()
+    async with running_broker(mode) as running:
+        await running.get()
 
-        assert around.store.claimed == {"default": writable}
+        assert running.store.claimed == {"default": writable}
 
 
 @pytest.mark.parametrize("error", [CassetteLocked("process 7"), CassetteEdited("edited")])
 async def test_nobody_is_asked_for_what_could_not_be_recorded(error: StoreError) -> None:
-    async with world("replay", store=await recorded("old")) as around:
-        await around.get()
-        await around.broker.set_mode("record")
-        around.store.fail("load", error)
+    async with running_broker("replay", store=await recorded("old")) as running:
+        await running.get()
+        await running.broker.set_mode("record")
+        running.store.fail("load", error)
 
         with pytest.raises(type(error), match=error.message):
-            await around.get()
-        assert around.responder.connections == 0
-        assert around.held() == [b"old"]
-        assert [(await around.get()).outcome for _ in range(2)] == ["recorded"] * 2
-        assert around.store.claimed == {"default": True}
-        assert around.store.calls.count("load default") == 3
+            await running.get()
+        assert running.responder.connections == 0
+        assert running.held() == [b"old"]
+        assert [(await running.get()).outcome for _ in range(2)] == ["recorded"] * 2
+        assert running.store.claimed == {"default": True}
+        assert running.store.calls.count("load default") == 3
 
 
 async def test_a_mode_that_only_asks_claims_nothing() -> None:
-    async with world("replay", store=await recorded("old")) as around:
-        await around.get()
-        await around.broker.set_mode("auto")
-        assert (await around.get()).outcome == "replayed"
-        await around.broker.set_mode("passthrough")
-        assert (await around.get()).outcome == "live"
+    async with running_broker("replay", store=await recorded("old")) as running:
+        await running.get()
+        await running.broker.set_mode("auto")
+        assert (await running.get()).outcome == "replayed"
+        await running.broker.set_mode("passthrough")
+        assert (await running.get()).outcome == "live"
 
-        assert around.store.claimed == {"default": False}
+        assert running.store.claimed == {"default": False}
 
 
 # Eject.
 
 
 async def test_ejecting_reports_and_lets_go_and_the_next_request_loads_anew() -> None:
-    async with world(store=await recorded("old", path="/old")) as around:
-        await around.get()
-        takes = around.broker.takes
-        report = await around.broker.eject()
+    async with running_broker(store=await recorded("old", path="/old")) as running:
+        await running.get()
+        takes = running.broker.takes
+        report = await running.broker.eject()
 
         assert (report.name, report.recorded, report.replayed) == ("default", 1, 0)
         assert [item.path for item in report.unused] == ["/old"]
-        assert around.store.calls[-1] == "release default"
-        assert around.broker.cassette(None) is None
-        assert around.broker.takes == takes + 1
-        assert (await around.get()).outcome == "replayed"
-        assert around.store.calls.count("load default") == 2
+        assert running.store.calls[-1] == "release default"
+        assert running.broker.cassette(None) is None
+        assert running.broker.takes == takes + 1
+        assert (await running.get()).outcome == "replayed"
+        assert running.store.calls.count("load default") == 2
 
 
 async def test_ejecting_what_is_not_in_is_a_conflict() -> None:
-    async with world() as around:
+    async with running_broker() as running:
         with pytest.raises(AdminError, match="'other' is not loaded") as caught:
-            await around.broker.eject("other")
+            await running.broker.eject("other")
         assert (caught.value.status, caught.value.code) == (409, "not_inserted")
-        assert around.store.calls == ["open"]
+        assert running.store.calls == ["open"]
 
 
 async def test_ejecting_waits_for_recordings_in_flight_and_reports_them() -> None:
-    async with world() as around:
-        around.responder.gate.clear()
-        clients = [around.start("/a"), around.start("/b"), around.start("/b")]
-        await around.responder.reached(2)
-        ejecting = asyncio.get_running_loop().create_task(around.broker.eject())
+    async with running_broker() as running:
+        running.responder.gate.clear()
+        clients = [running.start("/a"), running.start("/b"), running.start("/b")]
+        await running.responder.reached(2)
+        ejecting = asyncio.get_running_loop().create_task(running.broker.eject())
         await asyncio.sleep(0)
-        gate = around.store.shut("append")
-        around.responder.gate.set()
-        await around.store.reached("append default", 2)
+        gate = running.store.shut("append")
+        running.responder.gate.set()
+        await running.store.reached("append default", 2)
 
         assert not ejecting.done()
         gate.set()
         report = await ejecting
         assert (report.recorded, report.replayed, report.unused) == (2, 1, ())
         assert [(await client).body for client in clients[:2]] == [b"answer 1", b"answer 2"]
-        assert around.store.calls[-1] == "release default"
+        assert running.store.calls[-1] == "release default"
 
 
 async def test_a_request_that_comes_during_eject_loads_anew() -> None:
-    async with world() as around:
-        around.responder.gate.clear()
-        first = around.start("/a")
-        await around.responder.reached(1)
-        ejecting = asyncio.get_running_loop().create_task(around.broker.eject())
+    async with running_broker() as running:
+        running.responder.gate.clear()
+        first = running.start("/a")
+        await running.responder.reached(1)
+        ejecting = asyncio.get_running_loop().create_task(running.broker.eject())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        second = around.start("/a")
-        elsewhere = around.start("/a", cassette="other")
-        around.responder.gate.set()
+        second = running.start("/a")
+        elsewhere = running.start("/a", cassette="other")
+        running.responder.gate.set()
 
         assert (await elsewhere).outcome == "recorded"
         assert (await first).outcome == "recorded"
         assert (await ejecting).recorded == 1
-        assert await second == Served("replayed", b"answer 1", 0)
-        assert around.store.calls.count("load default") == 2
+        assert await second == ServedAnswer("replayed", b"answer 1", 0)
+        assert running.store.calls.count("load default") == 2
 
 
 async def test_ejecting_goes_on_when_the_caller_has_left() -> None:
-    async with world() as around:
-        around.responder.gate.clear()
-        client = around.start()
-        await around.responder.reached(1)
-        ejecting = asyncio.get_running_loop().create_task(around.broker.eject())
+    async with running_broker() as running:
+        running.responder.gate.clear()
+        client = running.start()
+        await running.responder.reached(1)
+        ejecting = asyncio.get_running_loop().create_task(running.broker.eject())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         ejecting.cancel()
         await asyncio.gather(ejecting, return_exceptions=True)
-        around.responder.gate.set()
+        running.responder.gate.set()
         await client
 
         # Half ejected, it would have given out the same index twice from here on.
-        assert (await around.get("/other")).index == 1
-        assert around.store.calls.count("release default") == 1
-        assert await around.stored() == [b"answer 1", b"answer 2"]
+        assert (await running.get("/other")).index == 1
+        assert running.store.calls.count("release default") == 1
+        assert await running.stored() == [b"answer 1", b"answer 2"]
 
 
 async def test_pruning_drops_what_this_take_did_not_touch_and_nothing_else() -> None:
@@ -312,84 +317,84 @@ async def test_pruning_drops_what_this_take_did_not_touch_and_nothing_else() -> 
     assert old is not None
     kept = StoredCassette(CassetteHead("", "run-1"), (foreign, *old.interactions))
     await store.save("default", kept)
-    async with world(store=store) as around:
-        await around.get("/new")
-        await around.get()
-        report = await around.broker.eject(prune=True)
+    async with running_broker(store=store) as running:
+        await running.get("/new")
+        await running.get()
+        report = await running.broker.eject(prune=True)
 
         assert len(report.unused) == 1
-        assert await around.stored() == [b"1", b"answer 1"]
+        assert await running.stored() == [b"1", b"answer 1"]
         left = await store.load("default", writable=False)
         assert left is not None
         assert len(left.interactions) == 3
 
 
 async def test_pruning_what_was_all_used_writes_nothing_anew() -> None:
-    async with world(store=await recorded("old")) as around:
-        await around.get()
-        await around.broker.eject(prune=True)
+    async with running_broker(store=await recorded("old")) as running:
+        await running.get()
+        await running.broker.eject(prune=True)
 
-        assert "save default" not in around.store.calls
+        assert "save default" not in running.store.calls
 
 
 async def test_what_cannot_be_pruned_stays_in_as_it_was() -> None:
-    async with world(store=await recorded("old")) as around:
-        await around.get("/new")
-        around.store.fail("save", CassetteEdited("somebody else wrote it"))
+    async with running_broker(store=await recorded("old")) as running:
+        await running.get("/new")
+        running.store.fail("save", CassetteEdited("somebody else wrote it"))
 
         with pytest.raises(CassetteEdited):
-            await around.broker.eject(prune=True)
-        assert around.held() == [b"old", b"answer 1"]
-        assert "release default" not in around.store.calls
-        assert (await around.broker.eject()).recorded == 1
+            await running.broker.eject(prune=True)
+        assert running.held() == [b"old", b"answer 1"]
+        assert "release default" not in running.store.calls
+        assert (await running.broker.eject()).recorded == 1
 
 
 async def test_what_cannot_be_released_is_loaded_anew_from_what_the_store_has() -> None:
-    async with world() as around:
-        await around.get()
-        around.store.fail("release", StoreFull("disk is full"))
+    async with running_broker() as running:
+        await running.get()
+        running.store.fail("release", StoreFull("disk is full"))
 
         with pytest.raises(StoreFull):
-            await around.broker.eject()
-        assert around.broker.cassette(None) is None
-        assert (await around.get()).outcome == "replayed"
+            await running.broker.eject()
+        assert running.broker.cassette(None) is None
+        assert (await running.get()).outcome == "replayed"
 
 
 async def test_a_fault_while_ejecting_ends_nothing_else() -> None:
-    async with world() as around:
-        await around.get()
-        around.store.fail("release", LookupError("sk-SECRET"))  # type: ignore[arg-type]
+    async with running_broker() as running:
+        await running.get()
+        running.store.fail("release", LookupError("sk-SECRET"))  # type: ignore[arg-type]
 
         with pytest.raises(TapewayError, match="unexpected error: see its log"):
-            await around.broker.eject()
-        assert (await around.get("/new")).outcome == "recorded"
+            await running.broker.eject()
+        assert (await running.get("/new")).outcome == "recorded"
 
 
 async def test_reports_are_about_what_is_in() -> None:
-    async with world() as around:
-        await around.get()
-        await around.get(cassette="other")
-        await around.broker.eject("other")
+    async with running_broker() as running:
+        await running.get()
+        await running.get(cassette="other")
+        await running.broker.eject("other")
 
-        assert [report.name for report in await around.broker.reports()] == ["default"]
-        assert [cassette.name for cassette in await around.broker.loaded()] == ["default"]
+        assert [report.name for report in await running.broker.reports()] == ["default"]
+        assert [cassette.name for cassette in await running.broker.loaded()] == ["default"]
 
 
 async def test_reading_a_cassette_does_not_bring_it_in() -> None:
-    async with world(store=await recorded("old")) as around:
-        found = await around.broker.read("default")
+    async with running_broker(store=await recorded("old")) as running:
+        found = await running.broker.read("default")
 
         assert found is not None
         assert len(found.interactions) == 1
-        assert await around.broker.loaded() == []
-        assert await around.broker.read("nobody") is None
+        assert await running.broker.loaded() == []
+        assert await running.broker.read("nobody") is None
 
 
 async def test_reading_a_cassette_that_is_in_shows_what_it_holds_now() -> None:
-    async with world() as around:
-        await around.get()
-        found = await around.broker.read("default")
+    async with running_broker() as running:
+        await running.get()
+        found = await running.broker.read("default")
 
         assert found is not None
         assert len(found.interactions) == 1
-        assert around.broker.cassette(None) is not None
+        assert running.broker.cassette(None) is not None

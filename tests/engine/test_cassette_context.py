@@ -10,7 +10,7 @@ from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.engine.recorder import Policy
 from tapeway.errors import CassetteCorrupt
-from tests.support.fakes.broker import recorded, world
+from tests.support.fakes.broker import recorded, running_broker
 from tests.support.fakes.failing_store import FakeStore
 from tests.support.fakes.live_service import FakeAnswer
 
@@ -33,27 +33,27 @@ async def meta(store: FakeStore) -> object:
 
 
 async def test_rules_of_the_settings_hold_when_recording_and_when_replaying() -> None:
-    async with world("auto", rules=IGNORE_TS) as around:
-        outcomes = [(await around.get(f"/v1/x?ts={n}&n={n // 2}")).outcome for n in range(4)]
+    async with running_broker("auto", rules=IGNORE_TS) as running:
+        outcomes = [(await running.get(f"/v1/x?ts={n}&n={n // 2}")).outcome for n in range(4)]
 
         assert outcomes == ["recorded", "replayed", "recorded", "replayed"]
 
 
 async def test_a_new_cassette_states_the_rules_it_was_made_with() -> None:
-    async with world("auto", rules=IGNORE_TS) as around:
-        await around.get("/v1/x?ts=1")
-        store = around.store
+    async with running_broker("auto", rules=IGNORE_TS) as running:
+        await running.get("/v1/x?ts=1")
+        store = running.store
 
     assert await meta(store) == {"rules": {"ignore": ["query.ts"]}}
-    async with world("replay", store=store) as around:
-        assert (await around.get("/v1/x?ts=2")).outcome == "replayed"
+    async with running_broker("replay", store=store) as running:
+        assert (await running.get("/v1/x?ts=2")).outcome == "replayed"
 
 
 async def test_rules_of_a_cassette_and_of_the_settings_hold_together() -> None:
     store = await ruled(await recorded("a", path="/v1/x?n=1&ts=1"), {"ignore": ["query.n"]})
 
-    async with world("replay", store=store, rules=IGNORE_TS) as around:
-        assert (await around.get("/v1/x?n=2&ts=2")).outcome == "replayed"
+    async with running_broker("replay", store=store, rules=IGNORE_TS) as running:
+        assert (await running.get("/v1/x?n=2&ts=2")).outcome == "replayed"
 
     assert await meta(store) == {"rules": {"ignore": ["query.n"]}, "kept": 1}
 
@@ -61,11 +61,11 @@ async def test_rules_of_a_cassette_and_of_the_settings_hold_together() -> None:
 async def test_what_is_loaded_for_recording_gets_the_rules_it_lacks_once() -> None:
     store = await ruled(await recorded("a", path="/v1/x?n=1"), {"ignore": ["query.n"]})
 
-    async with world("auto", store=store, rules=IGNORE_TS) as around:
-        await around.get("/v1/x?n=2&ts=2")
+    async with running_broker("auto", store=store, rules=IGNORE_TS) as running:
+        await running.get("/v1/x?n=2&ts=2")
         assert await meta(store) == {"rules": {"ignore": ["query.n", "query.ts"]}, "kept": 1}
-    async with world("auto", store=store, rules=IGNORE_TS) as around:
-        await around.get()
+    async with running_broker("auto", store=store, rules=IGNORE_TS) as running:
+        await running.get()
 
     assert store.calls.count("save default") == 1
 
@@ -73,91 +73,91 @@ async def test_what_is_loaded_for_recording_gets_the_rules_it_lacks_once() -> No
 async def test_what_was_loaded_for_replay_gets_them_when_it_is_recorded_on() -> None:
     store = await recorded("a", path="/v1/x?n=1")
 
-    async with world("replay", store=store, rules=IGNORE_N) as around:
-        await around.get("/v1/x?n=2")
+    async with running_broker("replay", store=store, rules=IGNORE_N) as running:
+        await running.get("/v1/x?n=2")
         assert store.calls.count("save default") == 0
-        await around.broker.set_mode("auto")
-        assert (await around.get("/v1/other")).outcome == "recorded"
+        await running.broker.set_mode("auto")
+        assert (await running.get("/v1/other")).outcome == "recorded"
         assert await meta(store) == {"rules": {"ignore": ["query.n"]}}
 
-    assert len(await around.stored()) == 2
+    assert len(await running.stored()) == 2
 
 
 async def test_an_accepted_rule_holds_at_once_and_is_kept() -> None:
     store = await recorded("a", "b", path="/v1/x?ts=1")
-    async with world("replay", policy=Policy(repeats="miss"), store=store) as around:
-        assert (await around.get("/v1/x?ts=1")).body == b"a"
-        assert (await around.get("/v1/x?ts=2")).outcome == "miss"
+    async with running_broker("replay", policy=Policy(repeats="miss"), store=store) as running:
+        assert (await running.get("/v1/x?ts=1")).body == b"a"
+        assert (await running.get("/v1/x?ts=2")).outcome == "miss"
 
-        await around.broker.add_rules("default", IGNORE_TS)
+        await running.broker.add_rules("default", IGNORE_TS)
 
-        assert (await around.get("/v1/x?ts=2")).body == b"b"
-        assert (await around.get("/v1/x?ts=3")).outcome == "miss"
+        assert (await running.get("/v1/x?ts=2")).body == b"b"
+        assert (await running.get("/v1/x?ts=3")).outcome == "miss"
         assert await meta(store) == {"rules": {"ignore": ["query.ts"]}}
 
 
 async def test_recordings_that_become_equal_are_repeats_of_one_another() -> None:
-    async with world("auto", policy=Policy(repeats="miss")) as around:
+    async with running_broker("auto", policy=Policy(repeats="miss")) as running:
         for n in (1, 2, 3):
-            await around.get(f"/v1/x?ts={n}")
-        await around.broker.set_mode("replay")
-        await around.get("/v1/x?ts=2")
+            await running.get(f"/v1/x?ts={n}")
+        await running.broker.set_mode("replay")
+        await running.get("/v1/x?ts=2")
 
-        await around.broker.add_rules("default", IGNORE_TS)
+        await running.broker.add_rules("default", IGNORE_TS)
 
-        left = [(await around.get("/v1/x?ts=9")).body for _ in range(3)]
+        left = [(await running.get("/v1/x?ts=9")).body for _ in range(3)]
         assert left[:2] == [b"answer 1", b"answer 3"]
         assert left[2].startswith(b"replay miss")
 
 
 async def test_a_rule_is_kept_at_once_also_where_that_changes_numbers() -> None:
     store = await recorded("old", path="/v1/x?ts=1")
-    async with world("record", store=store) as around:
-        await around.get("/v1/x?ts=1")
-        await around.broker.add_rules("default", IGNORE_TS)
+    async with running_broker("record", store=store) as running:
+        await running.get("/v1/x?ts=1")
+        await running.broker.add_rules("default", IGNORE_TS)
         assert await meta(store) == {"rules": {"ignore": ["query.ts"]}}
-        assert (await around.get("/v1/x?ts=2")).index == 1
-        await around.broker.rewind()
-        assert (await around.get("/v1/x?ts=3")).outcome == "recorded"
+        assert (await running.get("/v1/x?ts=2")).index == 1
+        await running.broker.rewind()
+        assert (await running.get("/v1/x?ts=3")).outcome == "recorded"
 
-        assert await around.stored() == around.held() == [b"answer 3"]
+        assert await running.stored() == running.held() == [b"answer 3"]
 
 
 async def test_a_request_that_comes_while_a_rule_is_put_in_force_waits_for_it() -> None:
     store = await recorded("a", path="/v1/x?ts=1")
-    async with world("replay", store=store) as around:
-        await around.get("/v1/x?ts=1")
+    async with running_broker("replay", store=store) as running:
+        await running.get("/v1/x?ts=1")
         gate = store.shut("save")
         async with asyncio.TaskGroup() as group:
-            group.create_task(around.broker.add_rules("default", IGNORE_TS))
+            group.create_task(running.broker.add_rules("default", IGNORE_TS))
             await store.reached("save default")
-            asking = around.start("/v1/x?ts=2")
+            asking = running.start("/v1/x?ts=2")
             await asyncio.sleep(0)
-            await around.broker.set_mode("auto")
+            await running.broker.set_mode("auto")
             gate.set()
 
         assert (await asking).outcome == "replayed"
-        loaded = around.broker.cassette("default")
+        loaded = running.broker.cassette("default")
         assert loaded is not None
-        assert loaded.take.number == around.broker.takes
+        assert loaded.take.number == running.broker.takes
 
 
 async def test_rules_are_kept_when_the_process_stops() -> None:
     store = await recorded("old", path="/v1/x?ts=1")
-    async with world("record", store=store) as around:
-        await around.get("/v1/x?ts=1")
-        await around.broker.add_rules("default", IGNORE_TS)
+    async with running_broker("record", store=store) as running:
+        await running.get("/v1/x?ts=1")
+        await running.broker.add_rules("default", IGNORE_TS)
 
     assert await meta(store) == {"rules": {"ignore": ["query.ts"]}}
 
 
 async def test_rules_for_a_cassette_without_recordings_are_written_with_its_first() -> None:
-    async with world("auto") as around:
-        await around.broker.add_rules("default", IGNORE_TS)
-        assert await around.store.names() == []
-        await around.get("/v1/x?ts=1")
+    async with running_broker("auto") as running:
+        await running.broker.add_rules("default", IGNORE_TS)
+        assert await running.store.names() == []
+        await running.get("/v1/x?ts=1")
 
-        assert await meta(around.store) == {"rules": {"ignore": ["query.ts"]}}
+        assert await meta(running.store) == {"rules": {"ignore": ["query.ts"]}}
 
 
 async def test_rules_that_cannot_be_read_stop_the_loading_with_their_place() -> None:
@@ -165,20 +165,20 @@ async def test_rules_that_cannot_be_read_stop_the_loading_with_their_place() -> 
     head = CassetteHead("", "run-1", {"rules": {"ignore": ["body..a"]}})
     await store.save("default", StoredCassette(head))
 
-    async with world("replay", store=store) as around:
+    async with running_broker("replay", store=store) as running:
         with pytest.raises(CassetteCorrupt, match=r"'default': meta\.rules\.ignore\[0\]: 'body"):
-            await around.get()
+            await running.get()
 
 
 async def test_a_header_that_counts_is_kept_and_found_again() -> None:
     rules = Rules(match=("x-tenant",))
     one, two = (((b"X-Tenant", name),) for name in (b"one", b"two"))
-    async with world("auto", rules=rules) as around:
-        await around.get(headers=one)
-        await around.get(headers=two)
-        store = around.store
-    async with world("replay", store=store) as around:
-        found = [await around.get(headers=each) for each in (two, one, ())]
+    async with running_broker("auto", rules=rules) as running:
+        await running.get(headers=one)
+        await running.get(headers=two)
+        store = running.store
+    async with running_broker("replay", store=store) as running:
+        found = [await running.get(headers=each) for each in (two, one, ())]
 
     assert [each.body for each in found[:2]] == [b"answer 2", b"answer 1"]
     assert found[2].outcome == "miss"
@@ -187,12 +187,12 @@ async def test_a_header_that_counts_is_kept_and_found_again() -> None:
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 async def test_two_users_get_their_own_answers_in_any_order(order: tuple[int, int]) -> None:
     users = [((b"Cookie", b"sid=%b-session-cookie" % name),) for name in (b"ann", b"bob")]
-    async with world("record") as around:
+    async with running_broker("record") as running:
         for user in users:
-            await around.get("/v1/me", headers=user)
-        await around.broker.set_mode("replay")
+            await running.get("/v1/me", headers=user)
+        await running.broker.set_mode("replay")
 
-        found = [(await around.get("/v1/me", headers=users[n])).body for n in (*order, *order)]
+        found = [(await running.get("/v1/me", headers=users[n])).body for n in (*order, *order)]
 
         assert found == [b"answer %d" % (n + 1) for n in (*order, *order)]
 
@@ -201,13 +201,13 @@ async def test_a_digest_login_replays_though_every_nonce_is_another() -> None:
     def login(nonce: bytes) -> tuple[tuple[bytes, bytes], ...]:
         return ((b"authorization", b'Digest username="me", nonce="%b"' % nonce),)
 
-    async with world("record") as around:
+    async with running_broker("record") as running:
         for headers in ((), login(b"1"), (), login(b"2")):
-            await around.get("/v1/me", headers=headers)
-        await around.broker.set_mode("replay")
+            await running.get("/v1/me", headers=headers)
+        await running.broker.set_mode("replay")
 
         found = [
-            (await around.get("/v1/me", headers=headers)).body
+            (await running.get("/v1/me", headers=headers)).body
             for headers in (login(b"7"), (), login(b"8"), (), ())
         ]
 
@@ -216,10 +216,10 @@ async def test_a_digest_login_replays_though_every_nonce_is_another() -> None:
 
 async def test_what_is_renumbered_by_saving_is_replaced_by_its_new_number() -> None:
     store = await recorded("old", path="/v1/x?ts=1")
-    async with world("record", store=store) as around:
-        await around.get("/v1/x?ts=1")
-    async with world("record", store=store, rules=IGNORE_TS) as around:
-        around.responder.reply = lambda _: FakeAnswer(b"newest")
-        await around.get("/v1/x?ts=2")
+    async with running_broker("record", store=store) as running:
+        await running.get("/v1/x?ts=1")
+    async with running_broker("record", store=store, rules=IGNORE_TS) as running:
+        running.responder.reply = lambda _: FakeAnswer(b"newest")
+        await running.get("/v1/x?ts=2")
 
-        assert await around.stored() == [b"newest"]
+        assert await running.stored() == [b"newest"]

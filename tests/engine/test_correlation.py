@@ -14,7 +14,7 @@ from tapeway.core.model.messages import Request, Response, ResponseChunk, Respon
 from tapeway.engine.correlation import FEW_RECORDINGS, SMALL_BODY, Correlation, CorrelationMatches
 from tapeway.engine.recorder import Policy
 from tests.core.keys import JSON
-from tests.support.fakes.broker import Served, World, world
+from tests.support.fakes.broker import RunningBroker, ServedAnswer, running_broker
 from tests.support.fakes.failing_store import FakeStore
 from tests.support.fakes.live_service import FakeAnswer
 
@@ -59,17 +59,19 @@ LOOP = (
 )
 
 
-async def ask(around: World, body: bytes) -> Served:
-    return await around.get("/v1/chat", method="POST", headers=JSON, body=body)
+async def ask(running: RunningBroker, body: bytes) -> ServedAnswer:
+    return await running.get("/v1/chat", method="POST", headers=JSON, body=body)
 
 
 @pytest.mark.parametrize("mode", ["replay", "auto"])
 async def test_a_loop_of_three_turns_replays_with_names_of_the_apps_own(mode: Mode) -> None:
-    async with world(mode, store=await tape(*LOOP)) as around:
+    async with running_broker(mode, store=await tape(*LOOP)) as running:
         served = [
-            await ask(around, turn("weather?")),
-            await ask(around, turn("weather?", ("my_1", "sun"), ("my_2", "snow"))),
-            await ask(around, turn("weather?", ("my_1", "sun"), ("my_2", "snow"), ("my_3", "fog"))),
+            await ask(running, turn("weather?")),
+            await ask(running, turn("weather?", ("my_1", "sun"), ("my_2", "snow"))),
+            await ask(
+                running, turn("weather?", ("my_1", "sun"), ("my_2", "snow"), ("my_3", "fog"))
+            ),
         ]
 
         assert [(each.outcome, each.index) for each in served] == [
@@ -77,7 +79,7 @@ async def test_a_loop_of_three_turns_replays_with_names_of_the_apps_own(mode: Mo
             ("replayed", 1),
             ("replayed", 2),
         ]
-        assert around.responder.asked == []
+        assert running.responder.asked == []
 
 
 @pytest.mark.parametrize(
@@ -92,10 +94,10 @@ async def test_a_loop_of_three_turns_replays_with_names_of_the_apps_own(mode: Mo
 async def test_results_given_to_each_others_calls_miss(
     results: tuple[tuple[str, str], ...],
 ) -> None:
-    async with world("replay", store=await tape(*LOOP)) as around:
-        await ask(around, turn("weather?"))
+    async with running_broker("replay", store=await tape(*LOOP)) as running:
+        await ask(running, turn("weather?"))
 
-        assert (await ask(around, turn("weather?", *results))).outcome == "miss"
+        assert (await ask(running, turn("weather?", *results))).outcome == "miss"
 
 
 async def test_results_swapped_behind_names_learnt_before_miss() -> None:
@@ -109,40 +111,40 @@ async def test_results_swapped_behind_names_learnt_before_miss() -> None:
     def sent(step: int, *names: str) -> bytes:
         return dump({"input": [{"call_id": n, "output": "a"} for n in names], "step": step})
 
-    async with world("replay", store=store) as around:
-        assert (await ask(around, sent(1, "x", "y"))).outcome == "replayed"
-        assert (await ask(around, sent(2, "y", "x"))).outcome == "miss"
-        assert (await ask(around, sent(2, "x", "y"))).outcome == "replayed"
-        await around.broker.rewind()
-        assert (await ask(around, sent(2, "y", "x"))).outcome == "replayed"
+    async with running_broker("replay", store=store) as running:
+        assert (await ask(running, sent(1, "x", "y"))).outcome == "replayed"
+        assert (await ask(running, sent(2, "y", "x"))).outcome == "miss"
+        assert (await ask(running, sent(2, "x", "y"))).outcome == "replayed"
+        await running.broker.rewind()
+        assert (await ask(running, sent(2, "y", "x"))).outcome == "replayed"
 
 
 async def test_repeats_are_served_in_turn_and_used_up() -> None:
     again = (LOOP[1][0], answer(text="again"))
-    async with world(
+    async with running_broker(
         "replay", policy=Policy(repeats="miss"), store=await tape(*LOOP, again)
-    ) as around:
+    ) as running:
         served = [
-            await ask(around, turn("weather?", ("x", "sun"), ("y", "snow"))) for _ in range(3)
+            await ask(running, turn("weather?", ("x", "sun"), ("y", "snow"))) for _ in range(3)
         ]
 
         assert [each.index for each in served] == [1, 3, None]
 
 
 async def test_what_is_recorded_in_this_take_is_recognised_too() -> None:
-    async with world("auto") as around:
+    async with running_broker("auto") as running:
         replies = [answer(*CALLS), answer(text="done")]
-        around.responder.reply = lambda number: FakeAnswer(replies[number - 1], headers=JSON)
-        await ask(around, turn("weather?"))
-        first = await ask(around, turn("weather?", (CALLS[0], "sun")))
-        renamed = await ask(around, turn("weather?", ("my_1", "sun")))
+        running.responder.reply = lambda number: FakeAnswer(replies[number - 1], headers=JSON)
+        await ask(running, turn("weather?"))
+        first = await ask(running, turn("weather?", (CALLS[0], "sun")))
+        renamed = await ask(running, turn("weather?", ("my_1", "sun")))
 
         assert (first.outcome, renamed.outcome, renamed.index) == ("recorded", "replayed", 1)
 
 
-async def plan(around: World, body: bytes) -> Replay | Ask:
+async def plan(running: RunningBroker, body: bytes) -> Replay | Ask:
     request = Request("openai", "POST", "/v1/chat", JSON, body, "https://up")
-    found = await around.broker.decide("default", Incoming(request))
+    found = await running.broker.decide("default", Incoming(request))
     assert isinstance(found, Replay | Ask)
     return found
 
@@ -151,9 +153,9 @@ async def test_identifiers_of_a_recording_that_go_live_are_flagged_and_told_once
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
-    async with world("auto", store=await tape(*LOOP)) as around:
+    async with running_broker("auto", store=await tape(*LOOP)) as running:
         for text in ("rain", "hail"):
-            planned = await plan(around, turn("weather?", (CALLS[0], text)))
+            planned = await plan(running, turn("weather?", (CALLS[0], text)))
             assert isinstance(planned, Ask)
             assert planned.replayed_ids == (CALLS[0],)
             assert CALLS[0] in (planned.note or "")
@@ -162,16 +164,16 @@ async def test_identifiers_of_a_recording_that_go_live_are_flagged_and_told_once
 
 
 async def test_identifiers_the_upstream_issued_in_this_take_are_not_flagged() -> None:
-    async with world("auto") as around:
-        around.responder.reply = lambda number: FakeAnswer(answer(*CALLS), headers=JSON)
-        await ask(around, turn("weather?"))
+    async with running_broker("auto") as running:
+        running.responder.reply = lambda number: FakeAnswer(answer(*CALLS), headers=JSON)
+        await ask(running, turn("weather?"))
 
-        live = await plan(around, turn("weather?", (CALLS[0], "sun")))
+        live = await plan(running, turn("weather?", (CALLS[0], "sun")))
         assert isinstance(live, Ask)
         assert (live.replayed_ids, live.note) == ((), None)
 
-        await around.broker.rewind()
-        later = await plan(around, turn("weather?", (CALLS[0], "sun")))
+        await running.broker.rewind()
+        later = await plan(running, turn("weather?", (CALLS[0], "sun")))
         assert isinstance(later, Ask)
         assert later.replayed_ids == (CALLS[0],)
 
@@ -183,55 +185,55 @@ async def test_a_large_cassette_and_a_large_request_are_looked_at_beside_the_loo
         (turn(prompt, (CALLS[0], "sun")), answer(text="done")),
     )
     others = [(turn(f"question {number}"), answer()) for number in range(FEW_RECORDINGS)]
-    async with world("replay", store=await tape(*others, *loop)) as around:
-        found = await ask(around, turn(prompt, ("mine", "sun")))
+    async with running_broker("replay", store=await tape(*others, *loop)) as running:
+        found = await ask(running, turn(prompt, ("mine", "sun")))
 
         assert (found.outcome, found.index) == ("replayed", FEW_RECORDINGS + 1)
 
 
 async def test_what_was_recorded_meanwhile_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with world("auto", store=await tape(*LOOP)) as around:
+    async with running_broker("auto", store=await tape(*LOOP)) as running:
 
         async def look(*_: object) -> CorrelationMatches:
             monkeypatch.undo()
-            assert (await ask(around, turn("new"))).outcome == "recorded"
+            assert (await ask(running, turn("new"))).outcome == "recorded"
             return CorrelationMatches()
 
         monkeypatch.setattr(Correlation, "search", look)
 
-        assert (await ask(around, turn("new"))).outcome == "replayed"
+        assert (await ask(running, turn("new"))).outcome == "replayed"
 
 
 async def test_a_cassette_that_was_let_go_meanwhile_is_loaded_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with world("auto", store=await tape(*LOOP)) as around:
+    async with running_broker("auto", store=await tape(*LOOP)) as running:
 
         async def look(*_: object) -> CorrelationMatches:
-            await around.broker.eject()
+            await running.broker.eject()
             return CorrelationMatches()
 
         monkeypatch.setattr(Correlation, "search", look)
 
-        assert (await ask(around, turn("new"))).outcome == "recorded"
-        assert len(around.held()) == 4
+        assert (await ask(running, turn("new"))).outcome == "recorded"
+        assert len(running.held()) == 4
 
 
 async def test_equal_misses_beside_a_slow_look_are_one_call() -> None:
     others = [(turn(f"question {number}"), answer()) for number in range(FEW_RECORDINGS + 1)]
-    async with world("auto", store=await tape(*others)) as around:
-        one, two = around.start("/v1/new"), around.start("/v1/new")
+    async with running_broker("auto", store=await tape(*others)) as running:
+        one, two = running.start("/v1/new"), running.start("/v1/new")
 
         served = [await one, await two]
 
         assert sorted(each.outcome for each in served) == ["recorded", "replayed"]
-        assert len(around.responder.asked) == 1
+        assert len(running.responder.asked) == 1
 
 
 async def test_modes_that_do_not_replay_take_no_second_look() -> None:
-    async with world("record", store=await tape(*LOOP)) as around:
-        found = await ask(around, turn("weather?", ("my_1", "sun"), ("my_2", "snow")))
-        cassette = around.broker.cassette(None)
+    async with running_broker("record", store=await tape(*LOOP)) as running:
+        found = await ask(running, turn("weather?", ("my_1", "sun"), ("my_2", "snow")))
+        cassette = running.broker.cassette(None)
 
         assert found.outcome == "recorded"
         assert isinstance(cassette, CassetteIndex)

@@ -6,23 +6,23 @@ from tapeway.core.cassette.plan import Ask, Incoming
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.messages import Request
 from tapeway.errors import AdminError, StoreAway
-from tests.support.fakes.broker import Served
+from tests.support.fakes.broker import ServedAnswer
 from tests.support.fakes.live_service import FakeAnswer
-from tests.support.fakes.shared_brokers import JSON, fleet, start, together
+from tests.support.fakes.shared_brokers import JSON, shared_brokers, start, together
 from tests.support.fakes.store_instances import Common
 
 
 async def test_what_one_instance_recorded_the_other_replays() -> None:
-    async with fleet() as found:
+    async with shared_brokers() as found:
         one, other = found.instances
 
-        assert await one.get() == Served("recorded", b"answer 1", 0)
-        assert await other.get() == Served("replayed", b"answer 1", 0)
+        assert await one.get() == ServedAnswer("recorded", b"answer 1", 0)
+        assert await other.get() == ServedAnswer("replayed", b"answer 1", 0)
         assert len(found.responder.asked) == 1
 
 
 async def test_equal_misses_on_all_instances_make_one_call() -> None:
-    async with fleet(count=4) as found:
+    async with shared_brokers(count=4) as found:
         found.responder.gate.clear()
         works = [start(each.get) for each in found.instances for _ in range(25)]
         await found.responder.reached(1)
@@ -37,7 +37,7 @@ async def test_equal_misses_on_all_instances_make_one_call() -> None:
 
 
 async def test_repeats_are_dense_over_all_instances() -> None:
-    async with fleet("record", count=3, repeats="miss") as found:
+    async with shared_brokers("record", count=3, repeats="miss") as found:
         for _ in range(12):
             await found.instances[0].get()
         await found.instances[0].broker.set_mode("replay")
@@ -50,12 +50,12 @@ async def test_repeats_are_dense_over_all_instances() -> None:
 
 
 async def test_a_lost_race_is_run_again_from_what_the_store_says_then() -> None:
-    async with fleet("record", repeats="miss") as found:
+    async with shared_brokers("record", repeats="miss") as found:
         one, other = found.instances
         for _ in range(3):
             await one.get()
         await one.broker.set_mode("replay")
-        seen: list[Served] = []
+        seen: list[ServedAnswer] = []
         advance = one.store.advance
 
         async def slow(*said: object) -> bool:
@@ -71,7 +71,7 @@ async def test_a_lost_race_is_run_again_from_what_the_store_says_then() -> None:
 
 
 async def test_an_answer_that_is_not_kept_is_asked_for_by_each() -> None:
-    async with fleet() as found:
+    async with shared_brokers() as found:
         found.responder.reply = lambda number: FakeAnswer(b"no %d" % number, status=500)
 
         answers = [await each.get() for each in found.instances]
@@ -83,7 +83,7 @@ async def test_an_answer_that_is_not_kept_is_asked_for_by_each() -> None:
 
 
 async def test_a_mode_is_in_force_on_all_instances() -> None:
-    async with fleet() as found:
+    async with shared_brokers() as found:
         one, other = found.instances
         await one.get()
 
@@ -95,7 +95,7 @@ async def test_a_mode_is_in_force_on_all_instances() -> None:
 
 
 async def test_who_has_not_applied_a_mode_is_named() -> None:
-    async with fleet() as found:
+    async with shared_brokers() as found:
         found.instances[1].store.deaf = True
 
         one = found.instances[0]
@@ -105,7 +105,7 @@ async def test_who_has_not_applied_a_mode_is_named() -> None:
 
 
 async def test_an_instance_that_lost_the_store_refuses() -> None:
-    async with fleet() as found:
+    async with shared_brokers() as found:
         one = found.instances[0]
         await one.get()
         one.store.in_touch = False
@@ -117,7 +117,7 @@ async def test_an_instance_that_lost_the_store_refuses() -> None:
 
 
 async def test_an_instance_that_lost_the_store_does_not_even_relay() -> None:
-    async with fleet("passthrough") as found:
+    async with shared_brokers("passthrough") as found:
         found.instances[0].store.in_touch = False
 
         with pytest.raises(StoreAway):
@@ -125,7 +125,7 @@ async def test_an_instance_that_lost_the_store_does_not_even_relay() -> None:
 
 
 async def test_a_rewind_begins_the_take_anew_for_all() -> None:
-    async with fleet("record", repeats="miss") as found:
+    async with shared_brokers("record", repeats="miss") as found:
         one, other = found.instances
         await one.get()
         await one.broker.set_mode("replay")
@@ -138,7 +138,7 @@ async def test_a_rewind_begins_the_take_anew_for_all() -> None:
 
 
 async def test_a_second_take_of_record_replaces_what_the_first_held() -> None:
-    async with fleet("record") as found:
+    async with shared_brokers("record") as found:
         one, other = found.instances
         await one.get()
         await one.get()
@@ -152,7 +152,7 @@ async def test_a_second_take_of_record_replaces_what_the_first_held() -> None:
 
 
 async def test_rules_added_on_one_instance_are_in_force_on_the_other() -> None:
-    async with fleet() as found:
+    async with shared_brokers() as found:
         one, other = found.instances
         await one.get("/v1/x?ts=1")
         assert (await other.get("/v1/x?ts=2")).outcome == "recorded"
@@ -165,16 +165,16 @@ async def test_rules_added_on_one_instance_are_in_force_on_the_other() -> None:
 
 async def test_rules_of_the_settings_are_put_into_a_cassette_that_lacks_them() -> None:
     common = Common()
-    async with fleet(count=1, common=common) as found:
+    async with shared_brokers(count=1, common=common) as found:
         await found.instances[0].get("/v1/x?ts=1")
     common.instances.clear()
 
-    async with fleet(count=1, common=common, rules=Rules(ignore=("query.ts",))) as found:
+    async with shared_brokers(count=1, common=common, rules=Rules(ignore=("query.ts",))) as found:
         assert (await found.instances[0].get("/v1/x?ts=2")).outcome == "replayed"
 
 
 async def test_a_report_counts_what_all_have_touched() -> None:
-    async with fleet("record") as found:
+    async with shared_brokers("record") as found:
         one, other = found.instances
         for path in ("/a", "/b", "/c"):
             await one.get(path)
@@ -191,7 +191,7 @@ async def test_a_report_counts_what_all_have_touched() -> None:
 
 
 async def test_an_eject_prunes_what_no_instance_touched_and_begins_a_take() -> None:
-    async with fleet("record") as found:
+    async with shared_brokers("record") as found:
         one, other = found.instances
         for path in ("/a", "/b", "/c"):
             await one.get(path)
@@ -214,7 +214,7 @@ async def test_a_conversation_with_renamed_identifiers_is_recognised_on_any_inst
         b'{"messages":[{"role":"assistant","tool_calls":[{"id":"%b","type":"function"}]},'
         b'{"role":"tool","tool_call_id":"%b","content":"twelve"}]}'
     )
-    async with fleet("record") as found:
+    async with shared_brokers("record") as found:
         one, other = found.instances
         found.responder.reply = lambda _: FakeAnswer(call, headers=JSON)
         await one.post(b'{"messages":[{"role":"user","content":"add"}]}')
@@ -232,7 +232,7 @@ async def test_results_swapped_behind_names_that_another_instance_learnt_miss() 
     # With the history at the service, a request shows its own results alone.
     turn = b'{"input":[{"call_id":"%b","output":"a"},{"call_id":"%b","output":"a"}],"step":%d}'
     own = (b"call_9f8e7d6c", b"call_0a1b2c3d")
-    async with fleet("record") as found:
+    async with shared_brokers("record") as found:
         one, other = found.instances
         found.responder.reply = lambda _: FakeAnswer(calls, headers=JSON)
         await one.post(b'{"messages":[{"role":"user","content":"add"}]}')
@@ -250,7 +250,7 @@ async def test_results_swapped_behind_names_that_another_instance_learnt_miss() 
 
 
 async def test_a_request_without_links_never_reads_what_is_near() -> None:
-    async with fleet() as found:
+    async with shared_brokers() as found:
         one = found.instances[0]
         for number in range(5):
             await one.get(f"/v1/{number}")
@@ -259,7 +259,7 @@ async def test_a_request_without_links_never_reads_what_is_near() -> None:
 
 
 async def test_a_hit_asks_the_store_the_same_however_much_it_holds() -> None:
-    async with fleet(count=1) as found:
+    async with shared_brokers(count=1) as found:
         one = found.instances[0]
         await one.get("/v1/hit")
         one.store.calls.clear()
@@ -274,7 +274,7 @@ async def test_a_hit_asks_the_store_the_same_however_much_it_holds() -> None:
 
 
 async def test_a_cassette_that_another_instance_began_is_gone_on_with() -> None:
-    async with fleet() as found:
+    async with shared_brokers() as found:
         one, other = found.instances
         asked = Request("openai", "GET", "/new", base="https://up")
         before = await other.broker.decide("default", Incoming(asked))

@@ -9,11 +9,11 @@ from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import Request
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import AdminError, Draining, Fenced, StoreAway, UpstreamError
-from tests.support.fakes.shared_brokers import fleet, start, together
+from tests.support.fakes.shared_brokers import shared_brokers, start, together
 
 
 async def test_a_fenced_out_owner_answers_with_what_was_stored() -> None:
-    async with fleet() as found:
+    async with shared_brokers() as found:
         one, other = found.instances
         found.responder.gate.clear()
         late = start(one.get)
@@ -33,7 +33,7 @@ async def test_a_fenced_out_owner_answers_with_what_was_stored() -> None:
 
 
 async def test_a_failed_call_leaves_the_next_instance_to_ask() -> None:
-    async with fleet() as found:
+    async with shared_brokers() as found:
         one, other = found.instances
         found.responder.gate.clear()
         found.responder.refuse(UpstreamError("down"))
@@ -52,7 +52,7 @@ async def test_a_failed_call_leaves_the_next_instance_to_ask() -> None:
 
 @pytest.mark.parametrize("mode", ["record", "auto"])
 async def test_an_eject_waits_for_what_another_instance_still_records(mode: Mode) -> None:
-    async with fleet(mode) as found, asyncio.TaskGroup() as tasks:
+    async with shared_brokers(mode) as found, asyncio.TaskGroup() as tasks:
         one, other = found.instances
         await one.get("/first")
         found.responder.gate.clear()
@@ -79,7 +79,7 @@ async def test_an_eject_waits_for_what_another_instance_still_records(mode: Mode
 
 
 async def test_any_instance_ejects_what_another_one_used() -> None:
-    async with fleet("record", count=3) as found:
+    async with shared_brokers("record", count=3) as found:
         one, other, third = found.instances
         await one.get("/a")
 
@@ -98,7 +98,7 @@ async def test_any_instance_ejects_what_another_one_used() -> None:
 
 
 async def test_an_eject_is_broken_off_when_its_instance_stops() -> None:
-    async with fleet("record") as found, asyncio.TaskGroup() as tasks:
+    async with shared_brokers("record") as found, asyncio.TaskGroup() as tasks:
         one, other = found.instances
         await one.get("/first")
         found.responder.gate.clear()
@@ -119,7 +119,7 @@ async def test_an_eject_is_broken_off_when_its_instance_stops() -> None:
 
 
 async def test_a_fenced_out_owner_that_was_silent_for_long_waits_to_hear_what_is_in_force() -> None:
-    async with fleet() as found, asyncio.TaskGroup() as tasks:
+    async with shared_brokers() as found, asyncio.TaskGroup() as tasks:
         one, other = found.instances
         found.responder.gate.clear()
         late = tasks.create_task(one.get())
@@ -144,7 +144,7 @@ async def test_an_answer_that_was_paid_for_and_cannot_be_kept_is_told_from_one_n
     async def away(*_: object) -> None:
         raise StoreAway("the database is away")
 
-    async with fleet() as found:
+    async with shared_brokers() as found:
         one = found.instances[0]
         monkeypatch.setattr(one.store, "append", away)
         with pytest.raises(StoreAway) as lost:
@@ -160,7 +160,7 @@ async def test_an_answer_that_was_paid_for_and_cannot_be_kept_is_told_from_one_n
 
 
 async def test_a_recording_of_its_own_is_not_lost_with_its_lease() -> None:
-    async with fleet("record") as found:
+    async with shared_brokers("record") as found:
         one = found.instances[0]
         found.responder.gate.clear()
         late = start(one.get)
@@ -175,7 +175,7 @@ async def test_a_recording_of_its_own_is_not_lost_with_its_lease() -> None:
 
 
 async def test_a_stream_that_was_begun_is_broken_off_when_its_owner_is_fenced_out() -> None:
-    async with fleet() as found:
+    async with shared_brokers() as found:
         one = found.instances[0]
         asked = Request("openai", "GET", "/v1/x", base="https://up")
         plan = await one.broker.decide("default", Incoming(asked))

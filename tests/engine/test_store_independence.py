@@ -24,7 +24,7 @@ from tapeway.errors import UpstreamError
 from tapeway.ports import CassetteStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.sqlite.store import SqliteStore
-from tests.support.fakes.broker_setups import Said, Sent, Site, site
+from tests.support.fakes.broker_setups import BrokersOnOneStore, Observed, Sent, brokers_on
 from tests.support.fakes.live_service import FakeAnswer
 from tests.support.thoroughness import examples
 
@@ -33,15 +33,15 @@ NAMES = ("default", "other/one")
 MODES: tuple[Mode, ...] = ("replay", "record", "auto", "passthrough")
 REPEATS: tuple[Repeats | None, ...] = (None, "last", "miss", "cycle", "first")
 
-Deed = Callable[[Site, int], Awaitable[Said]]
+Action = Callable[[BrokersOnOneStore, int], Awaitable[Observed]]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something done to a site, under a name that a failure shows."""
+    """Something done to the brokers, under a name that a failure shows."""
 
     what: str
-    deed: Deed
+    action: Action
 
     def __repr__(self) -> str:
         return self.what
@@ -50,7 +50,7 @@ class Step:
 def answer(number: int) -> FakeAnswer:
     """Each its own, which issues an identifier; some fail."""
     headers: Headers = (JSON_TYPE,)
-    body = said("live", number)
+    body = answer_body("live", number)
     if number % 7 == 5:
         return FakeAnswer(b'{"error":"%d"}' % number, status=500, headers=headers)
     if number % 11 == 8:
@@ -59,7 +59,7 @@ def answer(number: int) -> FakeAnswer:
     return FakeAnswer(body[:7], body[7:], headers=headers, framing="chunked")
 
 
-def said(whose: str, number: int) -> bytes:
+def answer_body(whose: str, number: int) -> bytes:
     """An answer as a model gives it: it calls a tool, under an identifier of its own."""
     calls: Json = [{"id": f"call_{number:03}h5Xw0Vb1jZ", "type": "function"}]
     message: Json = {"role": "assistant", "content": f"{whose} {number}", "tool_calls": calls}
@@ -135,7 +135,7 @@ def recordings(draw: st.DrawFn, first: int = 900) -> tuple[Interaction, ...]:
             base, target = "https://blue", f"/api{target}"
         request = Request(route, request.method, target, kept, request.body, base)
         head = ResponseHead(200, "OK", (JSON_TYPE,))
-        response = Response(head, (ResponseChunk(said("stored", number)),))
+        response = Response(head, (ResponseChunk(answer_body("stored", number)),))
         made.append(Interaction(number - first, request, response))
     return tuple(made)
 
@@ -143,16 +143,16 @@ def recordings(draw: st.DrawFn, first: int = 900) -> tuple[Interaction, ...]:
 def asks(sent: Sent) -> Step:
     shown = f"{sent.request.method} {sent.request.target} {sent.request.body[:160]!r}"
     more = f"{sent.request.route} {sent.request.headers} {sent.cassette} guessed={sent.guessed}"
-    return Step(f"ask {shown} {more}", lambda site, turn: site.ask(turn, sent))
+    return Step(f"ask {shown} {more}", lambda brokers, turn: brokers.ask(turn, sent))
 
 
 def asks_at_once(sent: Sequence[Sent]) -> Step:
-    return Step(f"at once {sent}", lambda site, turn: site.ask_at_once(turn, sent))
+    return Step(f"at once {sent}", lambda brokers, turn: brokers.ask_at_once(turn, sent))
 
 
 def does(what: str, *args: object, **more: object) -> Step:
     return Step(
-        f"{what} {args} {more}", lambda site, turn: getattr(site, what)(turn, *args, **more)
+        f"{what} {args} {more}", lambda brokers, turn: getattr(brokers, what)(turn, *args, **more)
     )
 
 
@@ -200,13 +200,13 @@ async def play(
     repeats: Repeats | None = None,
     record_failures: bool = False,
     alone: bool = True,
-) -> list[Said]:
-    """All that was said while a script was run."""
-    told: list[Said] = []
+) -> list[Observed]:
+    """All that was observed while a script was run."""
+    observed: list[Observed] = []
     with tempfile.TemporaryDirectory() as folder:
         found = stores(kind, folder)
         routed = all(each.request.route for each in held)
-        at = site(
+        context = brokers_on(
             *(found, answer),
             mode=mode,
             repeats=repeats,
@@ -214,21 +214,21 @@ async def play(
             routed=routed,
             alone=alone,
         )
-        async with at as around:
+        async with context as brokers:
             if held:
                 head = CassetteHead("2026-01-01T00:00:00+00:00", "seed")
-                await around.put(0, "default", StoredCassette(head, tuple(held)))
+                await brokers.put(0, "default", StoredCassette(head, tuple(held)))
             for turn, step in enumerate(script):
-                told.append((step.what, await step.deed(around, turn)))
-                told.append(("listed", await around.listed()))
-                told.append(("asked", len(around.responder.asked)))
+                observed.append((step.what, await step.action(brokers, turn)))
+                observed.append(("listed", await brokers.listed()))
+                observed.append(("asked", len(brokers.responder.asked)))
             if alone:
-                told.append(("reports", await around.reports()))
-            told.append(("held", [await around.state(each) for each in NAMES]))
+                observed.append(("reports", await brokers.reports()))
+            observed.append(("held", [await brokers.state(each) for each in NAMES]))
             if not any(step.what.startswith("add_rules") for step in script):
                 # A folder sorts what it holds when rules are put in force.
-                told.append(("order", [await around.order(each) for each in NAMES]))
-    return told
+                observed.append(("order", [await brokers.order(each) for each in NAMES]))
+    return observed
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "two over sqlite"])

@@ -25,7 +25,7 @@ HEAD = CassetteHead("2026-01-01T00:00:00+00:00", "run-1")
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedAnswer:
     """What a client got: outcome, body, and the recording it was."""
 
     outcome: str
@@ -45,7 +45,7 @@ def note(broker: Broker, outcome: Outcome, cassette: str, plan: Plan | None = No
     broker.journal.add(served)
 
 
-async def serve(broker: Broker, cassette: str, incoming: Incoming) -> Served:
+async def serve(broker: Broker, cassette: str, incoming: Incoming) -> ServedAnswer:
     """Serve one request as the proxy does."""
     plan = await broker.decide(cassette, incoming)
     if isinstance(plan, Replay):
@@ -53,20 +53,20 @@ async def serve(broker: Broker, cassette: str, incoming: Incoming) -> Served:
         return _served("replayed", plan.interaction.response, plan.interaction.index)
     if isinstance(plan, Miss):
         note(broker, "miss", cassette, plan)
-        return Served("miss", plan.message.encode(), None)
+        return ServedAnswer("miss", plan.message.encode(), None)
     answer = await broker.recorder.perform(plan)
     note(broker, answer.outcome, cassette)
     return _served(answer.outcome, answer.response, answer.index)
 
 
 @dataclass(slots=True)
-class World:
-    """Everything around the broker."""
+class RunningBroker:
+    """A running broker, its fake store and service, and the clients that wait for it."""
 
     broker: Broker
     store: FakeStore
     responder: FakeResponder
-    clients: list["asyncio.Task[Served]"] = field(default_factory=list)
+    clients: list["asyncio.Task[ServedAnswer]"] = field(default_factory=list)
 
     async def get(
         self,
@@ -78,14 +78,16 @@ class World:
         headers: Headers = (),
         method: str = "GET",
         body: bytes = b"",
-    ) -> Served:
+    ) -> ServedAnswer:
         """Serve one request as the proxy does."""
         broker = self.broker
         base = ROUTES.routes[route].url if route in ROUTES.routes else None
         request = Request(route, method, path, headers, body, base=base or "")
         return await serve(broker, cassette or broker.active, Incoming(request, guessed))
 
-    def start(self, path: str = "/v1/x", *, cassette: str | None = None) -> "asyncio.Task[Served]":
+    def start(
+        self, path: str = "/v1/x", *, cassette: str | None = None
+    ) -> "asyncio.Task[ServedAnswer]":
         """The same without waiting for it."""
         task = asyncio.get_running_loop().create_task(self.get(path, cassette=cassette))
         self.clients.append(task)
@@ -122,12 +124,12 @@ async def until(claim: Callable[[], object]) -> None:
             await asyncio.sleep(0)
 
 
-def _served(outcome: str, response: Response, index: int | None) -> Served:
-    return Served(outcome, response.body, index)
+def _served(outcome: str, response: Response, index: int | None) -> ServedAnswer:
+    return ServedAnswer(outcome, response.body, index)
 
 
 @asynccontextmanager
-async def world(
+async def running_broker(
     mode: Mode = "auto",
     *,
     policy: Policy | None = None,
@@ -135,7 +137,7 @@ async def world(
     store: FakeStore | None = None,
     routes: RouteTable = ROUTES,
     rules: Rules = NO_RULES,
-) -> AsyncIterator[World]:
+) -> AsyncIterator[RunningBroker]:
     """A running broker; when it has stopped, it has left nothing behind."""
     before = asyncio.all_tasks()
     store, responder = store or FakeStore(), FakeResponder()
@@ -150,12 +152,12 @@ async def world(
         known=known,
         rules=rules,
     )
-    around = World(broker, store, responder)
+    running = RunningBroker(broker, store, responder)
     try:
         async with broker:
-            yield around
+            yield running
     finally:
-        await asyncio.gather(*around.clients, return_exceptions=True)
+        await asyncio.gather(*running.clients, return_exceptions=True)
     assert store.calls[-1] == "close"
     assert broker.in_flight == 0
     assert (broker._calls._shared, broker._calls._running) == ({}, {})

@@ -36,8 +36,8 @@ ROUTES = RouteTable(
 
 _PLACEHOLDER = re.compile(r"REDACTED\.[A-Za-z0-9_.-]+")
 
-Said = tuple[object, ...]
-"""What can be compared: no index is in it."""
+Observed = tuple[object, ...]
+"""What a client or an operator observes, without any index, so that it can be compared."""
 
 
 class Sent(NamedTuple):
@@ -49,7 +49,7 @@ class Sent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class BrokersOnOneStore:
     """One store, and the brokers that take turns over it."""
 
     brokers: Sequence[Broker]
@@ -57,9 +57,9 @@ class Site:
     routed: bool
     """Whether every recording that was brought in names its route."""
     alone: bool
-    """Whether counts are told: with several brokers each has its own."""
+    """Whether counts are compared: with several brokers each has its own."""
 
-    async def ask(self, turn: int, sent: Sent) -> Said:
+    async def ask(self, turn: int, sent: Sent) -> Observed:
         """Serve a request as the proxy does: outcome, answer, and what explains a miss."""
         broker = self._broker(turn)
         name = sent.cassette or broker.active
@@ -86,21 +86,21 @@ class Site:
             note(broker, "error", name)
             return "error", error.code, error.status
 
-    async def ask_at_once(self, turn: int, sent: Sequence[Sent]) -> Said:
+    async def ask_at_once(self, turn: int, sent: Sequence[Sent]) -> Observed:
         """Several at the same time, in any order."""
-        said = await asyncio.gather(*[self.ask(turn, each) for each in sent])
-        return tuple(sorted(map(repr, said)))
+        answers = await asyncio.gather(*[self.ask(turn, each) for each in sent])
+        return tuple(sorted(map(repr, answers)))
 
-    async def set_mode(self, turn: int, mode: Mode, cassette: str | None) -> Said:
+    async def set_mode(self, turn: int, mode: Mode, cassette: str | None) -> Observed:
         return await self._steered(turn, self._broker(turn).set_mode(mode, cassette))
 
-    async def insert(self, turn: int, name: str, mode: Mode | None) -> Said:
+    async def insert(self, turn: int, name: str, mode: Mode | None) -> Observed:
         return await self._steered(turn, self._broker(turn).insert(name, mode))
 
-    async def rewind(self, turn: int, name: str | None) -> Said:
+    async def rewind(self, turn: int, name: str | None) -> Observed:
         return await self._steered(turn, self._broker(turn).rewind(name))
 
-    async def add_rules(self, turn: int, name: str, rules: Rules) -> Said:
+    async def add_rules(self, turn: int, name: str, rules: Rules) -> Observed:
         """Only for a cassette that is in and holds something: others differ in what they refuse."""
         if not (any(each.is_loaded(name) for each in self.brokers) and await self._held(name)):
             return ("nothing there",)
@@ -109,7 +109,7 @@ class Site:
         await self.rewind(turn, name)
         return ("rules", both)
 
-    async def eject(self, _: int, name: str, *, prune: bool) -> Said:
+    async def eject(self, _: int, name: str, *, prune: bool) -> Observed:
         """Its report, from one that has it in."""
         held = await self._held(name)
         broker = next((each for each in self.brokers if each.is_loaded(name)), self.brokers[0])
@@ -118,9 +118,9 @@ class Site:
         except TapewayError as error:
             return "error", error.code
         await self._let_go(name)
-        return self._told(report, held)
+        return self._observed_report(report, held)
 
-    async def edit(self, turn: int, name: str, place: int, changed: Interaction | None) -> Said:
+    async def edit(self, turn: int, name: str, place: int, changed: Interaction | None) -> Observed:
         """Replace or remove one of the recordings."""
         held = sorted(await self._held(name), key=lambda each: each.response.body)
         if place >= len(held):
@@ -128,22 +128,22 @@ class Site:
         await self._broker(turn).editor.edit(name, held[place].index, changed)
         return await self.state(name)
 
-    async def append(self, turn: int, name: str, item: Interaction) -> Said:
+    async def append(self, turn: int, name: str, item: Interaction) -> Observed:
         await self._broker(turn).editor.append(name, [Addition(item)])
         return await self.state(name)
 
-    async def put(self, turn: int, name: str, cassette: StoredCassette) -> Said:
+    async def put(self, turn: int, name: str, cassette: StoredCassette) -> Observed:
         await self._broker(turn).editor.put(name, cassette)
         return await self.state(name)
 
-    async def remove(self, turn: int, name: str) -> Said:
+    async def remove(self, turn: int, name: str) -> Observed:
         if not await self._held(name):
             return ("nothing there",)
         await self._broker(turn).editor.remove(name)
         await self._let_go(name)
         return await self.state(name)
 
-    async def state(self, name: str) -> Said:
+    async def state(self, name: str) -> Observed:
         """What the store holds."""
         return tuple(sorted(await self.order(name)))
 
@@ -151,16 +151,16 @@ class Site:
         """The same in its order."""
         return [each.response.body for each in await self._held(name)]
 
-    async def reports(self) -> Said:
+    async def reports(self) -> Observed:
         """A report for each cassette: counts only where one broker made them all."""
         found = [
-            (report.name, self._told(report, await self._held(report.name)))
+            (report.name, self._observed_report(report, await self._held(report.name)))
             for broker in self.brokers
             for report in await broker.reports()
         ]
         return tuple(sorted(dict(found).items()))
 
-    async def listed(self) -> Said:
+    async def listed(self) -> Observed:
         """What status says of the cassettes that are in."""
         found = await self.brokers[0].loaded() if self.alone else ()
         return tuple(sorted((each.name, each.interactions, each.unused) for each in found))
@@ -174,7 +174,7 @@ class Site:
             if broker.is_loaded(name):
                 await broker.eject(name)
 
-    async def _missed(self, broker: Broker, name: str, miss: Miss) -> Said:
+    async def _missed(self, broker: Broker, name: str, miss: Miss) -> Observed:
         named = _named(await self._held(name))
         explained = await Explainer(broker.redaction).explain(miss)
         nearest = [
@@ -182,10 +182,10 @@ class Site:
             for near in explained.explanation.nearest
         ]
         used_up = [named[index] for index in miss.used_up]
-        said = _PLACEHOLDER.sub("REDACTED", str(nearest))
-        return "miss", said, explained.explanation.suggestion, used_up, miss.note
+        text = _PLACEHOLDER.sub("REDACTED", str(nearest))
+        return "miss", text, explained.explanation.suggestion, used_up, miss.note
 
-    async def _steered(self, turn: int, steering: Awaitable[Sequence[str]]) -> Said:
+    async def _steered(self, turn: int, steering: Awaitable[Sequence[str]]) -> Observed:
         try:
             laggards = await steering
         except TapewayError as error:
@@ -198,7 +198,7 @@ class Site:
         found = () if stored is None else stored.interactions
         return [each for each in map(exchange_of, found) if each is not None]
 
-    def _told(self, report: CassetteReport, held: Sequence[Interaction]) -> Said:
+    def _observed_report(self, report: CassetteReport, held: Sequence[Interaction]) -> Observed:
         named = _named(held)
 
         def items(some: Sequence[RecordingSummary]) -> list[tuple[bytes, str, str]]:
@@ -212,7 +212,7 @@ class Site:
                 for each in some
             ]
 
-        counts: Said = ()
+        counts: Observed = ()
         if self.alone:
             counts = (
                 *(report.replayed, report.recorded, report.live, report.retries),
@@ -232,7 +232,7 @@ def _named(held: Sequence[Interaction]) -> Mapping[int, bytes]:
 
 
 @asynccontextmanager
-async def site(
+async def brokers_on(
     stores: Sequence[CassetteStore],
     reply: Reply,
     *,
@@ -242,7 +242,7 @@ async def site(
     rules: Rules = NO_RULES,
     routed: bool = True,
     alone: bool = True,
-) -> AsyncIterator[Site]:
+) -> AsyncIterator[BrokersOnOneStore]:
     """A broker for each of the stores, which are one to them."""
     responder = FakeResponder(reply)
     async with AsyncExitStack() as stack:
@@ -261,4 +261,4 @@ async def site(
             )
             for store in stores
         ]
-        yield Site(brokers, responder, routed, alone)
+        yield BrokersOnOneStore(brokers, responder, routed, alone)

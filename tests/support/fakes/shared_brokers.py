@@ -14,7 +14,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 from tapeway.engine.broker import Broker
 from tapeway.engine.recorder import Policy
-from tests.support.fakes.broker import ROUTES, Served, serve
+from tests.support.fakes.broker import ROUTES, ServedAnswer, serve
 from tests.support.fakes.live_service import FakeResponder
 from tests.support.fakes.store_instances import Common, InstanceStore
 
@@ -28,13 +28,13 @@ class Instance:
     broker: Broker
     store: InstanceStore
 
-    async def get(self, path: str = "/v1/x") -> Served:
+    async def get(self, path: str = "/v1/x") -> ServedAnswer:
         return await self.serve(Request("openai", "GET", path, base="https://up"))
 
-    async def post(self, body: bytes, path: str = "/v1/chat") -> Served:
+    async def post(self, body: bytes, path: str = "/v1/chat") -> ServedAnswer:
         return await self.serve(Request("openai", "POST", path, JSON, body, "https://up"))
 
-    async def serve(self, request: Request) -> Served:
+    async def serve(self, request: Request) -> ServedAnswer:
         """Serve one request as the proxy does."""
         broker = self.broker
         mode = broker.mode_of(broker.active)
@@ -42,7 +42,7 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class SharedBrokers:
     """Some instances, the store they share, and the service behind them."""
 
     instances: list[Instance]
@@ -55,14 +55,14 @@ class Fleet:
 
 
 @asynccontextmanager
-async def fleet(
+async def shared_brokers(
     mode: Mode = "auto",
     count: int = 2,
     *,
     repeats: Repeats | None = None,
     rules: Rules = NO_RULES,
     common: Common | None = None,
-) -> AsyncIterator[Fleet]:
+) -> AsyncIterator[SharedBrokers]:
     common, responder = common or Common(), FakeResponder()
     async with AsyncExitStack() as stack:
         instances: list[Instance] = []
@@ -80,13 +80,13 @@ async def fleet(
             )
             await stack.enter_async_context(broker)
             instances.append(Instance(broker, store))
-        yield Fleet(instances, common, responder)
+        yield SharedBrokers(instances, common, responder)
 
 
-async def together(*works: "asyncio.Task[Served]") -> list[Served]:
+async def together(*works: "asyncio.Task[ServedAnswer]") -> list[ServedAnswer]:
     async with asyncio.timeout(60):
         return list(await asyncio.gather(*works))
 
 
-def start(work: "Callable[[], object]") -> "asyncio.Task[Served]":
+def start(work: "Callable[[], object]") -> "asyncio.Task[ServedAnswer]":
     return asyncio.get_running_loop().create_task(work())  # type: ignore[arg-type]  # a coroutine
