@@ -119,7 +119,7 @@ async def test_a_request_is_found_by_the_key_that_was_taken_before_it_was_redact
 
 
 @pytest.mark.parametrize("name", ["0.1.0/http.yaml", "0.1.0-json/http.json"])
-async def test_the_first_release_took_json_for_text(name: str, play: Play) -> None:
+async def test_keys_of_the_first_release_treat_json_as_text(name: str, play: Play) -> None:
     async with play(name) as player:
         assert await player.index(post(b'{"note":"to b@example.com"}')) is None
         assert await player.index(post(b'{"note":"to a@example.com"}')) == 2

@@ -74,7 +74,7 @@ async def test_auto_asks_again_for_a_used_up_answer_where_repeats_are_a_miss() -
 
 
 @pytest.mark.parametrize("status", [199 + 105, 400, 429, 500, 503])
-async def test_auto_passes_a_failure_on_and_does_not_keep_it(status: int) -> None:
+async def test_auto_passes_a_failure_on_and_does_not_record_it(status: int) -> None:
     async with running_broker() as running:
         running.responder.reply = lambda number: FakeAnswer(b"no", status=status)
 
@@ -84,7 +84,7 @@ async def test_auto_passes_a_failure_on_and_does_not_keep_it(status: int) -> Non
         assert await running.stored() == []
 
 
-async def test_auto_keeps_the_statuses_it_was_told_to_keep() -> None:
+async def test_auto_records_the_statuses_of_the_setting() -> None:
     async with running_broker(policy=Policy(record_statuses=frozenset({404}))) as running:
         running.responder.reply = lambda number: FakeAnswer(
             b"no", status=404 if number == 1 else 200
@@ -94,7 +94,7 @@ async def test_auto_keeps_the_statuses_it_was_told_to_keep() -> None:
         assert (await running.get("/v1/other")).outcome == "live"
 
 
-async def test_record_keeps_a_failure_too() -> None:
+async def test_record_records_a_failure_too() -> None:
     async with running_broker("record") as running:
         running.responder.reply = lambda number: FakeAnswer(b"no", status=500)
 
@@ -123,7 +123,7 @@ async def test_record_asks_for_each_of_two_equal_requests() -> None:
         assert sorted(await running.stored()) == [b"answer 1", b"answer 2"]
 
 
-async def test_passthrough_keeps_nothing_and_relays_pieces() -> None:
+async def test_passthrough_records_nothing_and_relays_pieces() -> None:
     async with running_broker("passthrough") as running:
         broker = running.broker
         request = Request("openai", "GET", "/", base="https://up")
@@ -269,7 +269,7 @@ async def test_the_rule_of_the_cassette_is_in_force(rule: str, mode: Mode, said:
     assert found == said
 
 
-async def test_what_the_settings_say_goes_before_it() -> None:
+async def test_the_repeat_rule_of_the_settings_comes_first() -> None:
     store = await stating("miss", "1", "2")
     async with running_broker("replay", policy=Policy(repeats="last"), store=store) as running:
         assert [(await running.get()).body for _ in range(3)] == [b"1", b"2", b"2"]

@@ -35,7 +35,7 @@ async def test_twenty_equal_misses_make_one_call_and_all_get_its_answer() -> Non
 
 
 @pytest.mark.parametrize("status", [200, 500])
-async def test_who_did_not_make_the_call_gets_no_coding_they_may_not_have_asked_for(
+async def test_clients_that_join_a_call_get_its_answer_decoded(
     status: int,
 ) -> None:
     packed, headers = gzip.compress(b"text"), ((b"Content-Encoding", b"gzip"),)
@@ -122,7 +122,7 @@ async def test_different_requests_and_cassettes_do_not_wait_for_each_other() -> 
         assert {(await client).outcome for client in clients} == {"recorded"}
 
 
-async def test_who_comes_when_the_call_has_just_ended_has_a_turn_of_their_own() -> None:
+async def test_a_request_after_a_finished_call_gets_its_own_answer() -> None:
     async with running_broker(policy=Policy(repeats="miss")) as running:
         first = running.start()
         # In this very step the answer was taken in; its call is not off the list yet.
@@ -132,7 +132,7 @@ async def test_who_comes_when_the_call_has_just_ended_has_a_turn_of_their_own() 
         assert [(await first).body, second.body] == [b"answer 1", b"answer 2"]
 
 
-async def test_a_waiter_of_a_later_take_has_used_what_it_was_given() -> None:
+async def test_a_client_of_a_later_take_has_used_the_shared_recording() -> None:
     async with running_broker() as running:
         running.responder.gate.clear()
         first = running.start()
@@ -151,7 +151,7 @@ async def test_a_waiter_of_a_later_take_has_used_what_it_was_given() -> None:
 @pytest.mark.parametrize(
     "error", [StoreFull("disk is full"), StorePoisoned("sync failed"), UpstreamError("odd")]
 )
-async def test_an_answer_that_could_not_be_kept_is_not_given_and_not_held(
+async def test_an_answer_that_could_not_be_recorded_is_neither_sent_nor_kept(
     error: TapewayError,
 ) -> None:
     async with running_broker() as running:
@@ -164,7 +164,7 @@ async def test_an_answer_that_could_not_be_kept_is_not_given_and_not_held(
         assert await running.stored() == running.held() == [b"answer 2"]
 
 
-async def test_a_failed_recording_leaves_what_it_would_have_replaced_to_the_next() -> None:
+async def test_a_failed_recording_leaves_the_recording_to_replace_to_the_next() -> None:
     async with running_broker("record", store=await recorded("old")) as running:
         running.store.fail("append", StoreFull("disk is full"))
         with pytest.raises(StoreFull):
@@ -188,7 +188,9 @@ async def test_an_answer_is_given_only_when_it_is_durable() -> None:
         assert {(await client).body for client in clients} == {b"answer 1"}
 
 
-async def test_a_fault_of_ours_is_told_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unexpected_error_is_reported_without_its_text(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with running_broker() as running:
         running.responder.error = ValueError("sk-SECRET in a text")
 
@@ -230,7 +232,7 @@ async def test_draining_refuses_to_relay() -> None:
             running.broker.recorder.relay(plan)
 
 
-async def test_cancelling_breaks_calls_off_and_tells_all_who_wait() -> None:
+async def test_cancelling_aborts_calls_and_all_their_clients_get_draining() -> None:
     async with running_broker() as running:
         running.responder.gate.clear()
         clients = [running.start(), running.start(), running.start("/other")]
@@ -242,7 +244,7 @@ async def test_cancelling_breaks_calls_off_and_tells_all_who_wait() -> None:
         assert await running.stored() == []
 
 
-async def test_a_call_cancelled_before_its_first_step_tells_who_waits() -> None:
+async def test_the_clients_of_a_call_cancelled_before_its_first_step_get_draining() -> None:
     async with running_broker() as running:
         await running.broker.prepare()
         client = running.start()

@@ -230,7 +230,7 @@ async def test_a_mode_that_only_asks_claims_nothing() -> None:
 # Eject.
 
 
-async def test_ejecting_reports_and_lets_go_and_the_next_request_loads_anew() -> None:
+async def test_ejecting_reports_and_unloads_and_the_next_request_loads_anew() -> None:
     async with running_broker(store=await recorded("old", path="/old")) as running:
         await running.get()
         takes = running.broker.takes
@@ -245,7 +245,7 @@ async def test_ejecting_reports_and_lets_go_and_the_next_request_loads_anew() ->
         assert running.store.calls.count("load default") == 2
 
 
-async def test_ejecting_what_is_not_in_is_a_conflict() -> None:
+async def test_ejecting_a_cassette_that_is_not_loaded_is_a_conflict() -> None:
     async with running_broker() as running:
         with pytest.raises(AdminError, match="'other' is not loaded") as caught:
             await running.broker.eject("other")
@@ -337,7 +337,7 @@ async def test_pruning_what_was_all_used_writes_nothing_anew() -> None:
         assert "save default" not in running.store.calls
 
 
-async def test_what_cannot_be_pruned_stays_in_as_it_was() -> None:
+async def test_a_cassette_that_cannot_be_pruned_stays_loaded_unchanged() -> None:
     async with running_broker(store=await recorded("old")) as running:
         await running.get("/new")
         running.store.fail("save", CassetteEdited("somebody else wrote it"))
@@ -370,7 +370,7 @@ async def test_a_fault_while_ejecting_ends_nothing_else() -> None:
         assert (await running.get("/new")).outcome == "recorded"
 
 
-async def test_reports_are_about_what_is_in() -> None:
+async def test_reports_cover_the_loaded_cassettes() -> None:
     async with running_broker() as running:
         await running.get()
         await running.get(cassette="other")
@@ -380,7 +380,7 @@ async def test_reports_are_about_what_is_in() -> None:
         assert [cassette.name for cassette in await running.broker.loaded()] == ["default"]
 
 
-async def test_reading_a_cassette_does_not_bring_it_in() -> None:
+async def test_reading_a_cassette_does_not_load_it() -> None:
     async with running_broker(store=await recorded("old")) as running:
         found = await running.broker.read("default")
 
@@ -390,7 +390,7 @@ async def test_reading_a_cassette_does_not_bring_it_in() -> None:
         assert await running.broker.read("nobody") is None
 
 
-async def test_reading_a_cassette_that_is_in_shows_what_it_holds_now() -> None:
+async def test_reading_a_loaded_cassette_shows_its_present_content() -> None:
     async with running_broker() as running:
         await running.get()
         found = await running.broker.read("default")

@@ -64,7 +64,7 @@ async def ask(running: RunningBroker, body: bytes) -> ServedAnswer:
 
 
 @pytest.mark.parametrize("mode", ["replay", "auto"])
-async def test_a_loop_of_three_turns_replays_with_names_of_the_apps_own(mode: Mode) -> None:
+async def test_a_loop_of_three_turns_replays_with_ids_of_the_app(mode: Mode) -> None:
     async with running_broker(mode, store=await tape(*LOOP)) as running:
         served = [
             await ask(running, turn("weather?")),
@@ -91,7 +91,7 @@ async def test_a_loop_of_three_turns_replays_with_names_of_the_apps_own(mode: Mo
         (("my_1", "sun"), ("my_1", "snow")),
     ],
 )
-async def test_results_given_to_each_others_calls_miss(
+async def test_results_swapped_between_calls_miss(
     results: tuple[tuple[str, str], ...],
 ) -> None:
     async with running_broker("replay", store=await tape(*LOOP)) as running:
@@ -100,7 +100,7 @@ async def test_results_given_to_each_others_calls_miss(
         assert (await ask(running, turn("weather?", *results))).outcome == "miss"
 
 
-async def test_results_swapped_behind_names_learnt_before_miss() -> None:
+async def test_results_swapped_between_ids_seen_before_miss() -> None:
     # With the history at the service, a request shows its own results alone.
     both: list[Json] = [
         {"call_id": name, "output": text} for name, text in zip(CALLS, ("a", "a"), strict=True)
@@ -149,7 +149,7 @@ async def plan(running: RunningBroker, body: bytes) -> Replay | Ask:
     return found
 
 
-async def test_identifiers_of_a_recording_that_go_live_are_flagged_and_told_once(
+async def test_identifiers_of_a_recording_sent_upstream_are_flagged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -178,7 +178,7 @@ async def test_identifiers_the_upstream_issued_in_this_take_are_not_flagged() ->
         assert later.replayed_ids == (CALLS[0],)
 
 
-async def test_a_large_cassette_and_a_large_request_are_looked_at_beside_the_loop() -> None:
+async def test_large_cassettes_and_requests_are_correlated_in_a_thread() -> None:
     prompt = "word " * SMALL_BODY
     loop = (
         (turn(prompt), answer(*CALLS)),
@@ -204,7 +204,7 @@ async def test_what_was_recorded_meanwhile_answers(monkeypatch: pytest.MonkeyPat
         assert (await ask(running, turn("new"))).outcome == "replayed"
 
 
-async def test_a_cassette_that_was_let_go_meanwhile_is_loaded_anew(
+async def test_a_cassette_that_was_unloaded_meanwhile_is_loaded_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with running_broker("auto", store=await tape(*LOOP)) as running:
@@ -219,7 +219,7 @@ async def test_a_cassette_that_was_let_go_meanwhile_is_loaded_anew(
         assert len(running.held()) == 4
 
 
-async def test_equal_misses_beside_a_slow_look_are_one_call() -> None:
+async def test_equal_misses_during_a_slow_correlation_are_one_call() -> None:
     others = [(turn(f"question {number}"), answer()) for number in range(FEW_RECORDINGS + 1)]
     async with running_broker("auto", store=await tape(*others)) as running:
         one, two = running.start("/v1/new"), running.start("/v1/new")
@@ -230,7 +230,7 @@ async def test_equal_misses_beside_a_slow_look_are_one_call() -> None:
         assert len(running.responder.asked) == 1
 
 
-async def test_modes_that_do_not_replay_take_no_second_look() -> None:
+async def test_modes_that_do_not_replay_do_not_correlate() -> None:
     async with running_broker("record", store=await tape(*LOOP)) as running:
         found = await ask(running, turn("weather?", ("my_1", "sun"), ("my_2", "snow")))
         cassette = running.broker.cassette(None)

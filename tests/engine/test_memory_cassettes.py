@@ -67,7 +67,7 @@ async def look_twice(broker: Broker) -> None:
     await broker.cassettes.refresh()
 
 
-async def test_an_edit_is_replayed_once_it_has_come_to_rest(file: Path) -> None:
+async def test_an_edit_is_replayed_once_the_file_stops_changing(file: Path) -> None:
     async with serving(file) as broker:
         assert await replayed(broker) == b"before"
         takes = broker.takes
@@ -118,7 +118,7 @@ async def test_a_cassette_that_comes_later_is_noticed(file: Path) -> None:
         assert await replayed(broker) == b"before"
 
 
-async def test_what_is_recorded_on_is_left_alone(file: Path) -> None:
+async def test_a_cassette_that_is_recorded_to_is_not_reloaded(file: Path) -> None:
     async with serving(file, "auto") as broker:
         await replayed(broker)
         edit(file)
@@ -143,7 +143,7 @@ async def test_a_change_seen_while_nothing_records_is_not_overwritten_later(file
     assert "edited" in file.read_text()
 
 
-async def test_it_looks_by_itself_and_goes_on_when_it_cannot(
+async def test_files_are_checked_regularly_and_errors_do_not_stop_that(
     file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("tapeway.engine.memory_cassettes.EVERY_S", 0.0)

@@ -186,7 +186,7 @@ async def test_a_provider_call_is_recorded_with_its_usage_and_metadata() -> None
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("media", [b"application/json", b"text/event-stream"])
-async def test_a_large_text_is_looked_into_like_a_small_one(media: bytes, packed: bool) -> None:
+async def test_a_large_text_is_redacted_like_a_small_one(media: bytes, packed: bool) -> None:
     told = {"usage": {"prompt_tokens": 7, "total_tokens": 9}, "access_token": "fresh-and-secret"}
     filling = json.dumps({"data": os.urandom(LARGE_BODY).hex()}).encode()
     events = [b"data: " + filling + b"\n\n", b"data: " + json.dumps(told).encode() + b"\n\n"]
@@ -244,7 +244,7 @@ async def test_what_is_no_providers_call_has_neither() -> None:
     [(UpstreamError("it is down"),), (b"half", UpstreamError("it broke off"))],
     ids=["at once", "in the middle"],
 )
-async def test_half_an_answer_is_no_answer(pieces: tuple[bytes | Exception, ...]) -> None:
+async def test_a_truncated_answer_is_an_error(pieces: tuple[bytes | Exception, ...]) -> None:
     for mode in ("auto", "record"):
         call = Call(FakeAnswer(*pieces, framing="chunked"), mode=mode)
 
@@ -252,7 +252,7 @@ async def test_half_an_answer_is_no_answer(pieces: tuple[bytes | Exception, ...]
         assert not await call.kept()
 
 
-async def test_an_answer_that_is_not_durable_is_no_answer() -> None:
+async def test_an_answer_that_could_not_be_made_durable_is_an_error() -> None:
     call = Call(FakeAnswer(b"x"))
     call.store.fail("append", StoreFull("disk is full"))
 
@@ -319,7 +319,7 @@ async def test_an_unexpected_error_is_told_and_logged_without_its_text(
 
 
 @pytest.mark.parametrize("stage", ["asking", "recording"])
-async def test_a_call_that_is_broken_off_says_so(stage: str) -> None:
+async def test_a_cancelled_call_ends_with_draining(stage: str) -> None:
     call = Call(FakeAnswer(b"x"))
     if stage == "asking":
         call.responder.gate.clear()

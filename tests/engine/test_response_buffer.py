@@ -104,7 +104,7 @@ async def test_a_piece_that_comes_while_others_are_moved_is_not_lost(tmp_path: P
     assert response.chunk_times == ChunkTimes([(0.0, LARGE_BODY), (1.0, 1), (2.0, 1), (3.0, 3)])
 
 
-async def test_where_no_file_can_be_made_it_says_so(tmp_path: Path) -> None:
+async def test_an_error_says_that_no_file_could_be_created(tmp_path: Path) -> None:
     made = ResponseBuffer(ResponseHead(200), str(tmp_path / "gone"))
     made.add(ResponseChunk(b"x"))
 
@@ -118,7 +118,7 @@ def begun() -> tuple[ResponseReader, ResponseBuffer]:
     return feed, tape
 
 
-async def test_it_gives_out_each_chunk_up_to_where_it_may() -> None:
+async def test_a_reader_gets_each_chunk_up_to_the_released_byte() -> None:
     feed, tape = begun()
     read: list[bytes] = []
 
@@ -138,7 +138,7 @@ async def test_it_gives_out_each_chunk_up_to_where_it_may() -> None:
         feed.close()
 
 
-async def test_who_reads_late_gets_all_that_was_given_out_and_nothing_behind_it() -> None:
+async def test_a_late_reader_gets_all_released_bytes_and_no_more() -> None:
     feed, tape = begun()
     for data in (b"one", b"two", b"held"):
         tape.add(ResponseChunk(data))
@@ -149,7 +149,7 @@ async def test_who_reads_late_gets_all_that_was_given_out_and_nothing_behind_it(
     assert (await feed.head(), feed.outcome, feed.index) == (HEAD, "recorded", 7)
 
 
-async def test_one_that_never_began_has_no_head() -> None:
+async def test_a_response_that_never_began_has_no_head() -> None:
     feed = ResponseReader()
     feed.close()
 

@@ -94,7 +94,7 @@ async def test_a_mode_is_in_force_on_all_instances() -> None:
         assert (await other.get()).outcome == "replayed"
 
 
-async def test_who_has_not_applied_a_mode_is_named() -> None:
+async def test_instances_that_have_not_applied_a_mode_are_named() -> None:
     async with shared_brokers() as found:
         found.instances[1].store.deaf = True
 
@@ -273,7 +273,7 @@ async def test_a_hit_asks_the_store_the_same_however_much_it_holds() -> None:
         assert dict(one.store.calls) == few == {"find": 1}
 
 
-async def test_a_cassette_that_another_instance_began_is_gone_on_with() -> None:
+async def test_a_cassette_begun_by_another_instance_is_continued() -> None:
     async with shared_brokers() as found:
         one, other = found.instances
         asked = Request("openai", "GET", "/new", base="https://up")

@@ -97,7 +97,7 @@ async def test_any_instance_ejects_what_another_one_used() -> None:
         await together(late, ejecting)
 
 
-async def test_an_eject_is_broken_off_when_its_instance_stops() -> None:
+async def test_an_eject_is_aborted_when_its_instance_stops() -> None:
     async with shared_brokers("record") as found, asyncio.TaskGroup() as tasks:
         one, other = found.instances
         await one.get("/first")
@@ -174,7 +174,7 @@ async def test_a_recording_of_its_own_is_not_lost_with_its_lease() -> None:
         assert found.stored() == [b"answer 1"]
 
 
-async def test_a_stream_that_was_begun_is_broken_off_when_its_owner_is_fenced_out() -> None:
+async def test_a_stream_that_began_is_aborted_when_its_owner_is_fenced_out() -> None:
     async with shared_brokers() as found:
         one = found.instances[0]
         asked = Request("openai", "GET", "/v1/x", base="https://up")

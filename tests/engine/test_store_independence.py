@@ -243,7 +243,7 @@ async def play(
     repeats=st.sampled_from(REPEATS),
     record_failures=st.booleans(),
 )
-async def test_a_script_comes_out_the_same(
+async def test_a_script_gives_the_same_results_on_every_store(
     kind: str,
     script: list[Step],
     held: tuple[Interaction, ...],

@@ -1,4 +1,4 @@
-"""What streams are sent by, in tests that stream."""
+"""Routes, paths and HTTP frames for the tests that stream."""
 
 from tapeway.core.streams.pacing import AT_ONCE, Pace
 from tapeway.server.proxy import ProxyOptions

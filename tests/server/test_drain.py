@@ -7,7 +7,7 @@ from tapeway.errors import Draining
 from tapeway.server.drain import OpenWaits
 
 
-async def test_what_waits_is_broken_off_with_draining() -> None:
+async def test_open_waits_are_aborted_with_draining() -> None:
     waits, never = OpenWaits(), asyncio.Event()
 
     async def wait() -> None:
@@ -22,7 +22,7 @@ async def test_what_waits_is_broken_off_with_draining() -> None:
     assert [type(each.result()) for each in waiting] == [Draining] * 3
 
 
-async def test_what_comes_later_is_broken_off_where_it_first_waits() -> None:
+async def test_later_waits_are_aborted_at_once() -> None:
     waits = OpenWaits()
     waits.break_off()
 

@@ -1,4 +1,4 @@
-"""Which functions a request runs through: a longer way shows in a review of `walks/`."""
+"""The functions that a request runs are listed in `walks/`, so that a review shows a change."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ def walks() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", ["replay", "first_replay", "recording"])
-def test_the_way_of_a_request_is_the_one_that_is_written_down(name: str) -> None:
+def test_a_request_runs_the_functions_on_its_list(name: str) -> None:
     written = (FOLDER / f"{name}.txt").read_text()
 
     assert walks()[name] == written, "look at the difference, then: python -m tests.server.walk"

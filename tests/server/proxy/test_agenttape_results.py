@@ -1,4 +1,4 @@
-"""What AgentTape recorded of an SDK, served over HTTP to whoever posts the same."""
+"""Calls of an SDK that AgentTape recorded are replayed over HTTP."""
 
 import base64
 import json
@@ -48,7 +48,7 @@ async def test_a_result_is_served_as_the_json_it_was() -> None:
     assert result["usage"]["total_tokens"] == 12
 
 
-async def test_a_result_is_told_as_a_stream_to_who_asks_for_one() -> None:
+async def test_a_result_is_streamed_if_a_stream_is_requested() -> None:
     asked = saying("Hi", temperature=0.0, stream=True, stream_options={"include_usage": True})
     async with serving("0.1.8/llm.yaml") as proxy:
         answer = await post(proxy, CHAT, asked)
@@ -76,7 +76,7 @@ async def test_calls_of_tools_are_numbered_in_a_stream() -> None:
     assert called["function"] == {"arguments": '{"city": "London"}', "name": "get_weather"}
 
 
-async def test_embeddings_come_in_the_form_that_is_asked_for() -> None:
+async def test_embeddings_have_the_requested_encoding() -> None:
     asked: dict[str, Json] = {"input": ["one"], "model": "e"}
     packed: dict[str, Json] = {**asked, "encoding_format": "base64"}
     async with serving("0.1.8/llm.yaml") as proxy:
@@ -117,7 +117,9 @@ async def test_an_error_without_any_answer_breaks_the_connection() -> None:
             await post(proxy, CHAT, saying("x") | {"model": "cut"})
 
 
-async def test_what_a_key_is_made_of_stays_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_text_from_which_a_key_is_made_is_stored_nowhere(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.DEBUG)
     secret = canary()
     fields = (f"Authorization: Bearer {secret}".encode(), f"x-own: {secret}".encode())

@@ -1,4 +1,4 @@
-"""A base URL with a version too many or too few is forgiven, said once, and nothing else is."""
+"""A base URL with a missing or repeated version is corrected and logged once."""
 
 import logging
 
@@ -72,7 +72,7 @@ async def test_every_other_target_of_a_provider_arrives_as_it_was_written(target
 
 
 @pytest.mark.parametrize("target", ["/v1/v1/models", "/messages", "/chat/completions"])
-async def test_a_service_of_one_s_own_gets_what_was_written(target: str) -> None:
+async def test_a_route_of_no_known_provider_gets_the_target_as_sent(target: str) -> None:
     async with Peer() as peer, running_proxy(peer.url, routes={"mine": peer.url}) as proxy:
         for prefix in ("", "/mine"):
             await proxy.ask(b"GET " + prefix.encode() + target.encode())
@@ -80,7 +80,7 @@ async def test_a_service_of_one_s_own_gets_what_was_written(target: str) -> None
         assert [target_of(request) for request in peer.requests] == [target, target]
 
 
-async def test_each_kind_is_said_once_for_a_route_with_the_right_base_url(
+async def test_each_mistake_is_logged_once_per_route_with_the_right_base_url(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING, "tapeway.server.proxy")
@@ -109,7 +109,7 @@ async def test_each_kind_is_said_once_for_a_route_with_the_right_base_url(
     ]
 
 
-async def test_a_recording_of_nobody_s_service_answers_for_its_own_path() -> None:
+async def test_a_recording_of_no_known_provider_answers_for_its_own_path() -> None:
     store = MemoryStore()
     request = Request("default", "GET", "/messages", base="http://mine")
     response = Response(ResponseHead(200), (ResponseChunk(b"mine"),))

@@ -1,4 +1,4 @@
-"""A client that leaves: what it asked for is still read to its end and recorded."""
+"""When a client disconnects, its call is still read to its end and recorded."""
 
 import asyncio
 
@@ -66,7 +66,7 @@ async def test_a_client_may_leave_at_its_own_end_mark() -> None:
         assert len(peer.requests) == 1
 
 
-async def test_those_who_wait_for_the_same_answer_get_it_when_the_first_has_left() -> None:
+async def test_clients_of_a_shared_call_get_its_answer_when_the_first_has_left() -> None:
     go = asyncio.Event()
     async with Peer(go, *CHUNKED) as peer, running_proxy(peer.url, mode="auto") as proxy:
         async with proxy.connect() as first, proxy.connect() as second:
@@ -81,7 +81,7 @@ async def test_those_who_wait_for_the_same_answer_get_it_when_the_first_has_left
         assert len(peer.requests) == 1
 
 
-async def test_what_is_not_recorded_ends_with_its_client() -> None:
+async def test_a_relayed_call_ends_when_its_client_disconnects() -> None:
     async with (
         Peer(HEAD, *PIECES, "stall") as peer,
         running_proxy(peer.url, mode="passthrough") as proxy,

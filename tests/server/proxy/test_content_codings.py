@@ -155,7 +155,7 @@ async def test_a_coded_body_in_base64_replays_as_it_stands() -> None:
     assert (replayed.body, replayed.value(b"Content-Encoding")) == (body, b"gzip")
 
 
-async def test_who_joins_the_call_for_a_large_answer_gets_it_plain_as_a_small_one() -> None:
+async def test_a_client_that_joins_a_call_gets_a_large_answer_decoded() -> None:
     text = os.urandom(MIB).hex().encode()
     packed = gzip.compress(text, 1)  # Once: it says in which second it was made.
     said, gate = sized(b"gzip", packed), asyncio.Event()

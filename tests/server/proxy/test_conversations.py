@@ -1,4 +1,4 @@
-"""Loops with tools, logins and several users, over real sockets and through a cassette's text."""
+"""Tool loops, logins and several users, over real sockets and a saved cassette."""
 
 import json
 
@@ -49,7 +49,7 @@ async def ask(proxy: RunningProxy, body: bytes) -> Answer:
 
 
 @pytest.mark.parametrize("names", [CALLS, ("mine_1", "mine_2"), ("0", "1")])
-async def test_a_loop_of_three_turns_replays_offline_whatever_the_app_calls_its_calls(
+async def test_a_loop_of_three_turns_replays_with_other_tool_call_ids(
     names: tuple[str, str],
 ) -> None:
     async with Peer() as peer, running_proxy(peer.url) as proxy:
@@ -91,7 +91,7 @@ async def test_a_loop_of_three_turns_replays_offline_whatever_the_app_calls_its_
         ),
     ],
 )
-async def test_a_word_of_the_prompt_the_stream_a_tool_or_the_temperature_changed_misses(
+async def test_a_changed_prompt_stream_tool_or_temperature_misses(
     changed: dict[str, Json], path: str
 ) -> None:
     async with Peer() as peer, running_proxy(peer.url) as proxy:
@@ -135,7 +135,7 @@ COOKIES = [b"Cookie: sid=%b-is-a-long-session" % name for name in (b"ann", b"bob
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-async def test_each_user_gets_the_own_page(order: tuple[int, int]) -> None:
+async def test_each_user_gets_their_own_page(order: tuple[int, int]) -> None:
     async with Peer() as peer, running_proxy(peer.url) as proxy:
         for name, cookie in zip(("ann", "bob"), COOKIES, strict=True):
             peer.then(reply({"name": name}))

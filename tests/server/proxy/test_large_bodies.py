@@ -1,4 +1,4 @@
-"""Bodies beyond what is held in memory, on sockets: the same bytes, pieces, refusals and ends."""
+"""Bodies too large for memory are served over sockets like small ones."""
 
 import asyncio
 import gzip
@@ -67,7 +67,7 @@ async def test_one_giant_chunk_is_not_held_in_memory_but_cut() -> None:
 
 
 @pytest.mark.parametrize("over", [0, 1])
-async def test_the_border_between_memory_and_file_shows_nowhere(over: int) -> None:
+async def test_bodies_around_the_size_limit_of_memory_are_served_alike(over: int) -> None:
     [body] = bodies_of(3, LARGE_BODY + over)
     async with Peer(sized(body)) as peer, running_proxy(peer.url, mode="auto") as proxy:
         live, replayed = await proxy.ask(), await proxy.ask()
@@ -88,7 +88,7 @@ async def test_a_client_of_http_1_0_gets_a_length() -> None:
     assert replayed.body == b"".join(pieces)
 
 
-async def test_a_connection_serves_on_behind_a_large_answer() -> None:
+async def test_a_connection_serves_more_requests_after_a_large_answer() -> None:
     [body] = bodies_of(5, 3 * MIB)
     async with (
         Peer(sized(body)) as peer,
@@ -100,7 +100,7 @@ async def test_a_connection_serves_on_behind_a_large_answer() -> None:
             assert (answer.outcome, answer.body == body) == (outcome, True)
 
 
-async def test_a_large_answer_is_told_by_its_size_alone_whatever_its_type() -> None:
+async def test_an_answer_of_any_type_is_large_by_its_size_alone() -> None:
     body = b"data: {}\n\n" * 200_000
     async with (
         Peer(sized(body, b"Content-Type: text/event-stream")) as peer,

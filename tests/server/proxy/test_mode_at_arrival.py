@@ -11,7 +11,7 @@ from tests.support.socket_upstream import Peer
     ("came_in", "goes_on_in", "outcome"),
     [("record", "replay", "recorded"), ("replay", "record", "miss")],
 )
-async def test_a_switch_while_a_body_is_on_its_way_does_not_concern_it(
+async def test_a_mode_switch_during_the_upload_does_not_affect_the_request(
     came_in: Mode, goes_on_in: Mode, outcome: Outcome
 ) -> None:
     async with (

@@ -108,7 +108,7 @@ async def test_a_client_that_leaves_is_not_waited_for(
         )
 
 
-async def test_the_end_of_the_process_breaks_a_pause_off() -> None:
+async def test_stopping_the_process_aborts_a_paced_pause() -> None:
     store = await holding((1.0, b"soon"), (HOUR_MS, b"late"))
     async with (
         replaying(store) as proxy,
@@ -122,7 +122,7 @@ async def test_the_end_of_the_process_breaks_a_pause_off() -> None:
         await proxy.proxy.wait_until_idle()
 
 
-async def test_an_answer_that_has_not_begun_is_refused_at_the_end_of_the_process() -> None:
+async def test_an_answer_that_has_not_begun_is_refused_when_the_process_stops() -> None:
     store = await holding((HOUR_MS, b"late"))
     async with (
         replaying(store) as proxy,
@@ -140,7 +140,7 @@ async def test_an_answer_that_has_not_begun_is_refused_at_the_end_of_the_process
     ("failure", "status"),
     [(Failure("timeout", "late"), 0), (Failure("reset", "gone"), 0), (CUT, 200)],
 )
-async def test_a_failure_comes_when_it_came(failure: Failure, status: int) -> None:
+async def test_a_failure_is_replayed_at_its_recorded_time(failure: Failure, status: int) -> None:
     pieces = ((10.0, b"part"),) if status else ()
     store = await holding(*pieces, latency_ms=120, failure=failure, status=status)
     now = asyncio.get_running_loop().time

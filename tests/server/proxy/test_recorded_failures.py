@@ -56,7 +56,7 @@ async def outcome_of(proxy: RunningProxy) -> Answer | None:
 
 @pytest.mark.parametrize("mode", ["record", "auto"])
 @pytest.mark.parametrize("name", [*MIDWAY, *AT_ONCE])
-async def test_a_failure_is_recorded_with_what_had_come(name: str, mode: Mode) -> None:
+async def test_a_failure_is_recorded_with_the_bytes_received(name: str, mode: Mode) -> None:
     steps, kind, pieces = (MIDWAY | AT_ONCE)[name]
     async with (
         Peer(*steps) as peer,
@@ -143,9 +143,7 @@ async def test_a_short_body_announces_again_what_it_had_announced() -> None:
 
 @pytest.mark.parametrize("through_the_file", [False, True])
 @pytest.mark.parametrize("name", AT_ONCE)
-async def test_what_failed_before_any_answer_does_so_again(
-    name: str, through_the_file: bool
-) -> None:
+async def test_a_failure_before_any_answer_is_replayed(name: str, through_the_file: bool) -> None:
     steps, kind, _ = AT_ONCE[name]
     async with (
         Peer(*steps) as peer,

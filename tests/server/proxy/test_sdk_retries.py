@@ -1,4 +1,4 @@
-"""Each try of a call that an SDK repeats has its turn, and a replayed answer asks for no wait."""
+"""Each attempt of a retried call has its own recording, and a replay asks for no wait."""
 
 import pytest
 
@@ -75,7 +75,7 @@ async def test_an_upstream_that_failed_at_first_is_one_call() -> None:
         assert await counts(proxy) == (0, 1, 0, 0, 1)
 
 
-async def test_a_first_try_that_is_not_numbered_is_a_try_of_the_call_too() -> None:
+async def test_an_unnumbered_first_attempt_belongs_to_the_call() -> None:
     async with Peer().then(BUSY).then(BUSY) as peer, running_proxy(peer.url, mode="auto") as proxy:
         for fields in ([], [b"x-stainless-retry-count: 1"], [b"x-stainless-retry-count: 2"]):
             await proxy.ask(b"POST /v1/x", *fields, body=b"{}")
@@ -84,7 +84,7 @@ async def test_a_first_try_that_is_not_numbered_is_a_try_of_the_call_too() -> No
         assert [entry.attempt for entry in proxy.journal] == [3, 2, None]
 
 
-async def test_the_tries_of_an_aws_sdk_are_told_from_the_calls_of_others() -> None:
+async def test_attempts_of_an_aws_sdk_are_told_from_other_calls() -> None:
     async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
         for at in (1, 2):
             await proxy.ask(b"GET /v1/x", b"amz-sdk-request: attempt=%d; max=3" % at)

@@ -84,7 +84,7 @@ REFUSED: dict[str, tuple[bytes, tuple[bytes, ...]]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-async def test_a_request_that_is_refused_is_told_nothing_of_its_secrets(
+async def test_a_refused_request_reveals_no_secret(
     case: str, secret_request: SecretRequest
 ) -> None:
     method, fields = REFUSED[case]
@@ -112,7 +112,7 @@ async def test_a_request_that_is_refused_is_told_nothing_of_its_secrets(
     ],
     ids=["reset", "closed", "garbage", "cut", "oversize"],
 )
-async def test_an_upstream_in_trouble_makes_nobody_tell_a_secret(
+async def test_a_failing_upstream_reveals_no_secret(
     mode: Mode, steps: tuple[Step, ...], secret_request: SecretRequest
 ) -> None:
     async with Peer(*steps) as peer, running_proxy(peer.url, mode=mode) as proxy:
@@ -130,7 +130,7 @@ async def test_an_upstream_in_trouble_makes_nobody_tell_a_secret(
         assert secret_request.found(proxy, page) == []
 
 
-async def test_an_upstream_out_of_reach_makes_nobody_tell_a_secret(
+async def test_an_unreachable_upstream_reveals_no_secret(
     secret_request: SecretRequest,
 ) -> None:
     async with running_proxy(NOWHERE, mode="auto") as proxy:
@@ -144,7 +144,9 @@ async def test_an_upstream_out_of_reach_makes_nobody_tell_a_secret(
         assert secret_request.found(proxy, repr(answer).encode(), answer.body) == []
 
 
-async def test_a_miss_and_what_is_near_it_tell_no_secret(secret_request: SecretRequest) -> None:
+async def test_a_miss_and_its_nearest_recordings_reveal_no_secret(
+    secret_request: SecretRequest,
+) -> None:
     async with Peer() as peer, running_proxy(peer.url) as proxy:
         near = secret_request.body().replace(b"tools", b"other")
         await proxy.ask(
@@ -162,7 +164,7 @@ async def test_a_miss_and_what_is_near_it_tell_no_secret(secret_request: SecretR
         assert secret_request.found(proxy, repr(answer).encode(), answer.body) == []
 
 
-async def test_a_body_that_is_too_large_is_refused_without_a_word_of_it(
+async def test_a_body_that_is_too_large_is_refused_without_quoting_it(
     secret_request: SecretRequest,
 ) -> None:
     options = ProxyOptions(max_body=100, body_idle_s=10)

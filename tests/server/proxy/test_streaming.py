@@ -1,4 +1,4 @@
-"""`--delivery stream`: bytes go out as they come, and what ends an answer once it is durable."""
+"""`--delivery stream`: bytes are sent as they arrive, and the end once the recording is durable."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -81,7 +81,7 @@ async def test_a_part_of_an_event_goes_out_when_it_can_no_longer_be_the_end() ->
 
 @pytest.mark.parametrize("name", STREAMS)
 @pytest.mark.parametrize("whole", [True, False], ids=["one chunk", "two chunks"])
-async def test_what_is_not_durable_does_not_end(name: str, whole: bool) -> None:
+async def test_a_stream_does_not_end_before_it_is_durable(name: str, whole: bool) -> None:
     endpoint, media, first, last = STREAMS[name]
     pieces = [chunk(first + last)] if whole else [chunk(each) for each in (first, last) if each]
     async with streams(head(media), *pieces, LAST) as (_, proxy, store):
@@ -114,7 +114,7 @@ async def test_the_end_goes_out_when_the_recording_is_durable(name: str) -> None
         assert len(await proxy.recorded()) == 1
 
 
-async def test_the_last_octet_of_a_length_waits() -> None:
+async def test_the_last_byte_of_a_sized_body_waits_for_durability() -> None:
     async with streams(OK) as (_, proxy, store):
         store.fail("append", StoreFull("disk is full"))
         answer = await proxy.ask(b"GET /openai/x")
@@ -134,7 +134,7 @@ async def test_the_last_octet_of_a_length_waits() -> None:
         (b"HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"),
     ],
 )
-async def test_a_head_that_is_the_whole_answer_waits(ask: bytes, answer: bytes) -> None:
+async def test_a_response_without_a_body_waits_for_durability(ask: bytes, answer: bytes) -> None:
     async with streams(answer, mode="record") as (_, proxy, store):
         store.fail("append", StoreFull("disk is full"))
 
@@ -239,7 +239,7 @@ async def test_equal_calls_fail_alike() -> None:
 
 
 @pytest.mark.parametrize("how", ["broker", "proxy"])
-async def test_the_end_of_the_process_breaks_a_stream_off(how: str) -> None:
+async def test_stopping_the_process_aborts_a_stream(how: str) -> None:
     async with streams(head(SSE), chunk(CHAT), "stall") as (_, proxy, _), proxy.connect() as app:
         await app.send(proxy.request(ASK, body=BODY))
         await app.until(CHAT + b"\r\n")
@@ -259,7 +259,7 @@ async def test_the_end_of_the_process_breaks_a_stream_off(how: str) -> None:
 
 @pytest.mark.parametrize("mode", ["record", "auto"])
 @pytest.mark.parametrize("delivery", ["buffer", "stream"])
-async def test_a_stream_without_its_mark_is_passed_on_and_not_stored(
+async def test_a_stream_without_its_end_mark_is_passed_on_and_not_stored(
     delivery: str, mode: Mode
 ) -> None:
     options = None if delivery == "stream" else ProxyOptions(max_body=2**20, body_idle_s=10)
@@ -275,7 +275,7 @@ async def test_a_stream_without_its_mark_is_passed_on_and_not_stored(
         assert "without the mark its protocol ends with" in (entry.message or "")
 
 
-async def test_a_stream_without_its_mark_is_kept_with_the_failures() -> None:
+async def test_a_stream_without_its_end_mark_is_recorded_as_a_failure() -> None:
     steps = (head(SSE), chunk(CHAT), LAST)
     async with streams(*steps, policy=Policy(record_failures=True)) as (_, proxy, _):
         first, second = [await proxy.ask(ASK, body=BODY) for _ in range(2)]

@@ -117,7 +117,7 @@ async def answers_405(proxy: RunningProxy, sent: bytes) -> bool:
 @pytest.mark.parametrize(
     "line", [b"CONNECT evil.example:443", b"OPTIONS *", b"TRACE /", b"trace /", b"TRACE /?a=b"]
 )
-async def test_nothing_is_tunnelled_or_reflected(line: bytes) -> None:
+async def test_connect_and_trace_are_refused(line: bytes) -> None:
     async with Peer() as peer, running_proxy(peer.url) as proxy:
         assert await answers_405(proxy, proxy.request(line, b"Authorization: secret-of-mine"))
         assert peer.connections == proxy.client.connections == 0
