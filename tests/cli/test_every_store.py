@@ -142,7 +142,7 @@ def test_convert(capsys: pytest.CaptureFixture[str], store: str, original: Path)
 
     other = written("other", *interactions()[:1])
     code, out, err = run(capsys, "convert", str(other), copy)
-    assert (code, out, "is there already" in err) == (2, "", True)
+    assert (code, out, "already exists" in err) == (2, "", True)
     assert run(capsys, "convert", str(other), copy, "--force")[0] == 0
     assert run(capsys, "convert", there, copy, "--force") == first
 

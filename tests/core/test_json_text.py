@@ -45,8 +45,8 @@ def test_a_number_means_its_value_at_no_great_cost(source: str, value: Json) -> 
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ('{"a": 1, "a": 2}', "a key stands twice"),
-        ('[{"deep": {"a": 1, "\\u0061": 1}}]', "a key stands twice"),
+        ('{"a": 1, "a": 2}', "a key occurs twice"),
+        ('[{"deep": {"a": 1, "\\u0061": 1}}]', "a key occurs twice"),
         ("NaN", "NaN is not JSON"),
         ("[Infinity]", "Infinity is not JSON"),
         ("-Infinity", "-Infinity is not JSON"),

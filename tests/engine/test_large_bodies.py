@@ -128,7 +128,7 @@ async def test_a_credential_that_is_not_taken_out_is_not_kept() -> None:
     response = Response(ResponseHead(200), file=file, chunk_times=ChunkTimes([(0.0, file.size)]))
     asked = Request("openai", "GET", "/")
 
-    with pytest.raises(StoreError, match="'x-api-key' would still stand in") as caught:
+    with pytest.raises(StoreError, match="'x-api-key' would still be in") as caught:
         await make_storage(guard=LeakGuard([other])).keep(asked, Interaction(0, asked, response))
 
     assert "another-0123456789" not in caught.value.message

@@ -269,7 +269,7 @@ async def test_what_still_shows_a_credential_is_neither_kept_nor_given_out(mode:
     error = await call.error()
 
     assert (error.status, error.code) == (502, "recording_failed")
-    assert "'x-api-key' would still stand in response.headers.…" in error.message
+    assert "'x-api-key' would still be in response.headers.…" in error.message
     assert sightings({"key": key}, {"error": repr(error).encode()}) == []
     assert not await call.kept()
 
@@ -291,7 +291,7 @@ async def test_no_fault_of_redaction_lets_a_credential_be_stored(
     error = await call.error()
 
     assert (error.status, error.code) == (502, "recording_failed")
-    assert "the credential 'x-api-key' would still stand in " in error.message
+    assert "the credential 'x-api-key' would still be in " in error.message
     assert sightings({"key": key}, {"error": repr(error).encode()}) == []
     assert not await call.kept()
 

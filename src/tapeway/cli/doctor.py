@@ -229,7 +229,7 @@ def _lines(found: Diagnosis) -> Iterator[str]:
     yield f"{found.first} and {found.second}: {_calls(comparison.equal)} equal"
     for differing in comparison.paths:
         path = escape_surrogates(differing.path)
-        reason = ", which repeats what an answer said" if differing.echoed else ""
+        reason = ", which repeats part of an earlier answer" if differing.echoed else ""
         yield f"  {path} differs in {_calls(differing.calls)}{reason}"
         yield from _values(differing.example, "    ")
     if pairs:

@@ -2,7 +2,7 @@
 
 An agent sends its whole history with each call. What an earlier call already had is not repeated;
 what it left out, changed or inserted is noted where it did so. The history that a program appended
-itself (`tapeway.history`) is one conversation behind the others.
+itself (`tapeway.integrations.history`) is one conversation after the others.
 """
 
 import asyncio

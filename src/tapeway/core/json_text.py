@@ -207,7 +207,7 @@ def _decoder(by_value: bool, constant: Callable[[str], Json] | None) -> json.JSO
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        raise NotJson("a key stands twice in one object")
+        raise NotJson("a key occurs twice in one object")
     return value
 
 

@@ -177,13 +177,13 @@ class TapewayCassetteStore:
         for finding in seen.findings:
             if _in_fingerprint(finding.place):
                 raise StoreError(
-                    f"nothing was recorded: the credential '{finding.kind}' stands in "
+                    f"nothing was recorded: the credential '{finding.kind}' is in "
                     f"{pointer_text(finding.place)}, and a request without it has another fingerprint; "
                     "leave it out of the InteractionRequest, or give keep_secrets=True"
                 )
         for finding in seen.left:
             raise StoreError(
-                f"nothing was recorded: the credential '{finding.kind}' would still stand in "
+                f"nothing was recorded: the credential '{finding.kind}' would still be in "
                 f"{pointer_text(finding.place)}; give keep_secrets=True to store it"
             )
         if seen.document is document:

@@ -133,7 +133,7 @@ def test_an_existing_target_is_replaced_only_with_force(
     assert run(capsys, "a.har", "smoke") == (
         2,
         "",
-        "tapeway: smoke is there already: give another name, or --force to replace it\n",
+        "tapeway: smoke already exists: give another name, or --force to replace it\n",
     )
     assert run(capsys, "smoke", "a.har")[0] == 2
     assert (smoke.read_bytes(), Path("a.har").read_bytes()) == (before, text("browser.har"))

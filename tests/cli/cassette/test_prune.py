@@ -225,7 +225,7 @@ def test_permanent_indexes_need_no_marks() -> None:
         (("--keep-last", "1"), "name the cassettes, or give a --report that does."),
         (("--report", "nix.json"), "nix.json: cannot be read"),
         (("--report", "odd.json"), "odd.json is no report: give the JSON that tapeway run"),
-        (("other", "--report", "run.json"), "the report says nothing of other"),
+        (("other", "--report", "run.json"), "the report does not list other"),
         (("nix", "--keep-last", "1"), "there is no cassette nix in file:cassettes"),
         (("x", "--keep-last", "1", "--store", "memory:"), "memory: begins and ends with"),
     ],

@@ -114,7 +114,7 @@ def test_a_match_key_of_another_request_is_reported(capsys: pytest.CaptureFixtur
     assert (found["name"], found["interactions"], found["error"]) == ("a", 1, None)
     (problem,) = found["problems"]
     assert problem["index"] == 0
-    assert problem["reason"].startswith("its match_key is not that of the request as it stands")
+    assert problem["reason"].startswith("its match_key does not belong to its request")
 
 
 def test_an_interaction_that_does_not_survive_a_round_trip_is_reported(

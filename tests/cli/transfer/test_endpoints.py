@@ -26,7 +26,7 @@ def test_a_file_created_meanwhile_is_not_replaced(
     file = tmp_path / "a.har"
     file.write_bytes(b"mine")
 
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         endpoints.write_file(file, b"yours", nothing, force=False)
 
     assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"mine"]

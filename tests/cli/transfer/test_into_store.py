@@ -100,9 +100,9 @@ def test_a_complete_copy_is_recognised(
 @pytest.mark.parametrize(
     ("unfinished", "items", "said"),
     [
-        (False, [0, 2], "is there already: give another name, or --force"),
+        (False, [0, 2], "already exists: give another name, or --force"),
         # What nobody marked may be anybody's: it is not added to.
-        (False, [0, 1], "is there already: give another name, or --force"),
+        (False, [0, 1], "already exists: give another name, or --force"),
         (True, [0, 2], "holds the beginning of another conversion: give another name, or --force"),
         (True, [*range(8), 0], "holds the beginning of another conversion"),
     ],
@@ -239,7 +239,7 @@ def test_a_whole_store_is_converted_cassette_by_cassette(
         "sqlite:there#a/b: 3 of 3 interactions",
         "sqlite:there#d: 0 of 0 interactions",
     ]
-    assert err.startswith("tapeway: sqlite:there#c is there already")
+    assert err.startswith("tapeway: sqlite:there#c already exists")
 
     assert run(capsys, "convert", "--all", "cassettes", "sqlite:there", "--force")[0] == 0
     assert run(capsys, "convert", "--all", "sqlite:there", "sqlite:other")[0] == 0
@@ -297,7 +297,7 @@ def test_a_replaced_cassette_stays_complete_until_the_copy_is(
     assert len(occupied.held[BESIDE]) == 4
     # Without --force it is as it was: somebody's.
     code, _, err = run(capsys, "convert", "smoke", THERE)
-    assert (code, "is there already" in err) == (2, True)
+    assert (code, "already exists" in err) == (2, True)
 
     occupied.away_after = 2
     code, out, _ = run(capsys, "convert", "smoke", THERE, "--force")
@@ -315,7 +315,7 @@ def test_a_cassette_of_somebody_else_is_not_taken_for_a_beginning(
     code, _, err = run(capsys, "convert", "smoke", THERE, "--force")
 
     assert (code, occupied.held["smoke"], occupied.held[BESIDE]) == (2, OLD, OLD)
-    assert err.startswith("tapeway: sqlite:there#smoke.converting is there already")
+    assert err.startswith("tapeway: sqlite:there#smoke.converting already exists")
 
 
 def test_the_beginning_of_another_conversion_is_started_over(
@@ -374,7 +374,7 @@ def test_a_complete_cassette_in_a_folder_is_never_appended_to(
 
     code, _, err = run(capsys, "convert", "smoke", "short")
 
-    assert (code, "is there already" in err, short.read_bytes()) == (2, True, before)
+    assert (code, "already exists" in err, short.read_bytes()) == (2, True, before)
 
 
 def test_each_conversion_has_its_own_mark(

@@ -143,7 +143,7 @@ def test_no_cut_hides_a_credential_from_a_watched_body(
     pieces = [body[start:end] for start, end in pairwise([0, *cuts, len(body)])]
     out: list[bytes] = []
 
-    with pytest.raises(StoreError, match="'authorization' would still stand in a large body"):
+    with pytest.raises(StoreError, match="'authorization' would still be in a large body"):
         out.extend(GUARD.watched(pieces))
 
     assert pieces[: len(out)] == out

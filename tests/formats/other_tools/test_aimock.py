@@ -69,7 +69,7 @@ def test_losses_are_named() -> None:
         "fixtures[6]: matches requests by 'turnIndex': left out",
         "fixtures[7]: takes any request: left out",
         "fixtures[8]: its answer is none of content, toolCalls, error and embedding: left out",
-        "fixtures[5]: fixtures[0] always goes before it: left out",
+        "fixtures[5]: fixtures[0] always matches first: left out",
         "fixtures[9].latency: is not kept",
         f"fixtures[2].match.sequenceIndex: {aimock.LAST_REPEATS}",
     ]
@@ -82,8 +82,8 @@ def test_losses_are_named() -> None:
         ([1, 0], [1, 0], "miss", []),
         ([None], [0], "last", []),
         ([0, None], [0, 1], "last", []),
-        ([None, 0], [0], "last", ["fixtures[1]: fixtures[0] always goes before it: left out"]),
-        ([0, 0], [0], "miss", ["fixtures[1]: fixtures[0] always goes before it: left out"]),
+        ([None, 0], [0], "last", ["fixtures[1]: fixtures[0] always matches first: left out"]),
+        ([0, 0], [0], "miss", ["fixtures[1]: fixtures[0] always matches first: left out"]),
         ([0, 2], [0], "miss", ["fixtures[1]: has no turn: left out"]),
     ],
 )

@@ -42,7 +42,7 @@ def test_losses_are_named() -> None:
         "mappings[10].response.transformers: is not kept: the answer is always the one in the mapping",
         "mappings[10].scenarioName: has states: equal requests are answered in their order, "
         "whatever else is asked",
-        "mappings[2]: another mapping of the same request always goes before it: left out",
+        "mappings[2]: another mapping of the same request always matches first: left out",
     ]
 
 

@@ -115,10 +115,10 @@ async def test_a_recording_that_still_shows_a_credential_is_refused_and_says_whe
         await store.append("x", HEAD, leaking)
     assert await store.load("x", writable=True) is None
     await store.append("x", HEAD, good)
-    with pytest.raises(StoreError, match="would still stand in response;"):
+    with pytest.raises(StoreError, match="would still be in response;"):
         await store.append("x", HEAD, other)
 
     assert (refused.value.status, refused.value.code) == (502, "recording_failed")
-    assert "'x-api-key' would still stand in response.json.answer" in refused.value.message
+    assert "'x-api-key' would still be in response.json.answer" in refused.value.message
     assert "very-secret" not in repr(refused.value)
     assert bodies(await store.load("x", writable=True)) == answers(0)

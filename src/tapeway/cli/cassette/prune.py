@@ -200,7 +200,7 @@ def _unused(place: CassettePlace, options: _PruneOptions) -> "UnusedRecordings |
     if options.unused is None:
         return None
     if place.name not in options.unused:
-        raise ConfigError(f"the report says nothing of {place.shown}: it was not used in that run")
+        raise ConfigError(f"the report does not list {place.shown}: it was not used in that run")
     return UnusedRecordings(
         options.unused[place.name],
         place.shown,

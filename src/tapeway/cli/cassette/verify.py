@@ -136,7 +136,9 @@ async def _check_cassette(place: CassettePlace) -> VerifyResult:
     if is_unfinished(walk.head):
         problems.append(Problem(None, _UNFINISHED))
     elif count != walk.count:
-        problems.append(Problem(None, f"it says that it has {walk.count} interactions"))
+        problems.append(
+            Problem(None, f"the store counts {walk.count} interactions, but {count} are there")
+        )
     return VerifyResult(place.shown, count, len(bodies), tuple(problems))
 
 
@@ -166,8 +168,8 @@ def _check_key(item: Interaction) -> Iterator[str]:
     computed = key.http_key(item.request)
     if computed and computed != item.match_key:
         yield (
-            "its match_key is not that of the request as it stands: tapeway takes its own from the "
-            f"request, AgentTape's tools would look for {computed}"
+            "its match_key does not belong to its request: tapeway does not use it, but AgentTape's "
+            f"tools would look for {computed}"
         )
 
 

@@ -125,7 +125,7 @@ def write_file(path: Path, text: bytes, check: Callable[[bytes], None], *, force
 
 def already_exists(place: str) -> ConfigError:
     """The error for a target that exists."""
-    return ConfigError(f"{place} is there already: give another name, or --force to replace it")
+    return ConfigError(f"{place} already exists: give another name, or --force to replace it")
 
 
 def _detect(path: Path) -> Format | None:

@@ -34,8 +34,8 @@ class LeakFound(Exception):
 def leak_error(secret: Secret, place: str) -> StoreError:
     """The error for a recording in which a credential would still stand."""
     return StoreError(
-        f"nothing was recorded: the credential '{secret.label}' would still stand in {place}; keep "
-        "it out of there, or ask in mode passthrough, which records nothing"
+        f"nothing was recorded: the credential '{secret.label}' would still be in {place}; keep "
+        "it out of there, or use mode passthrough, which records nothing"
     )
 
 

@@ -125,7 +125,7 @@ def _answering(group: list[_Fixture], losses: list[Loss]) -> Iterator[_Fixture]:
         if each not in answering:
             ahead = turns.get(each.turn)
             ahead = always if ahead is None or ahead is each else ahead
-            what = f"fixtures[{ahead.position}] always goes before it" if ahead else "has no turn"
+            what = f"fixtures[{ahead.position}] always matches first" if ahead else "has no turn"
             losses.append(Loss(each.fields.at, f"{what}: left out", left_out=True))
     yield from answering
 

@@ -99,7 +99,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     answering = {id(stub) for stub in served}
     for stub in stubs:
         if id(stub) not in answering:
-            what = "another mapping of the same request always goes before it: left out"
+            what = "another mapping of the same request always matches first: left out"
             losses.append(Loss(stub.at, what, left_out=True))
     depths = {name: _depths(name, stubs) for name in {stub.scenario for stub in served}}
     served = _in_state_order(served, depths)

@@ -183,7 +183,7 @@ class _Composer:
             raise FormatFault("a key must be text", self._place(), line=event.line)
         if event.text in into:
             place = (*self._place(), event.text)
-            raise FormatFault("a key stands twice in one object", place, line=event.line)
+            raise FormatFault("a key occurs twice in one object", place, line=event.line)
         self._keys[-1] = event.text
 
     def _put(self, value: Json) -> None:

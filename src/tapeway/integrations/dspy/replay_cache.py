@@ -248,7 +248,7 @@ class ReplayCache:
         seen = scanner.document(entry)
         for finding in seen.left:
             raise StoreError(
-                f"nothing was recorded: the credential '{finding.kind}' would still stand in "
+                f"nothing was recorded: the credential '{finding.kind}' would still be in "
                 f"{'.'.join(map(str, finding.place))}; keep it out of there"
             )
         return seen.document

@@ -185,7 +185,7 @@ def _make_durable(connection: apsw.Connection, path: str) -> None:
         if path not in _warned:
             _warned.add(path)
             log.warning(
-                "%s: this file system takes no write-ahead log; recording works, more slowly", path
+                "%s: this file system does not support a write-ahead log: recording is slower", path
             )
     # The writer makes checkpoints after it has answered, not before.
     connection.wal_autocheckpoint(0)

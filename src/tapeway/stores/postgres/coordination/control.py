@@ -88,7 +88,9 @@ class Member:
             try:
                 self._apply(control)
             except Exception as exc:
-                log.error("what is in force could not be applied: %s", describe(exc))
+                log.error(
+                    "a change of mode, cassette or take could not be applied: %s", describe(exc)
+                )
                 return False
             self._applied = control.generation
         return True

@@ -155,7 +155,7 @@ class DiskFullCursors:
         if len(self._cursors) >= MAX_KEYS:
             raise full
         if not self:
-            log.warning("%s; replays go on, and count for this process alone", full.message)
+            log.warning("%s; replays continue with cursors of this process alone", full.message)
         # Below zero, so that it differs from all versions in the file.
         self._versions -= 1
         self._cursors[key] = stored, CursorState(state, self._versions)
