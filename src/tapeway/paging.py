@@ -40,10 +40,11 @@ async def walk_cassette(store: CassetteStore, name: str) -> CassetteWalk | None:
 
 def walk_over(stored: StoredCassette) -> CassetteWalk:
     """The same for a cassette that is already in memory."""
-    return CassetteWalk(stored.head, len(stored.interactions), _each(stored.interactions))
+    return CassetteWalk(stored.head, len(stored.interactions), each_of(stored.interactions))
 
 
-async def _each(items: Iterable[AnyInteraction]) -> AsyncIterator[AnyInteraction]:
+async def each_of(items: Iterable[AnyInteraction]) -> AsyncGenerator[AnyInteraction]:
+    """The items of a cassette that is in memory, as a walk gives them."""
     for item in items:
         yield item
 

@@ -22,9 +22,16 @@ from tapeway.testing.reply import (
     pieces,
     reply_to,
     slices,
+)
+from tapeway.testing.request import (
+    JsonObject,
+    StandInRequest,
+    at,
+    content_text,
+    objects_at,
+    text_at,
     tokens,
 )
-from tapeway.testing.request import JsonObject, StandInRequest, at, objects_at, text_at
 
 _JSON = "application/json"
 _NO_CALL = (
@@ -90,7 +97,7 @@ def list_models(call: StandInRequest, state: StandInState) -> StandInAnswer:
 
 def count_tokens(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /v1/messages/count_tokens."""
-    counted = {"input_tokens": tokens(call.body.decode(errors="replace"))}
+    counted = {"input_tokens": call.tokens}
     return with_length(200, headers(state, _JSON), compact(counted))
 
 
@@ -117,11 +124,8 @@ def _turn(body: JsonObject, state: StandInState) -> PendingTurn:
         if text_at(message, "role") != "user":
             continue
         for part in _parts(message, "tool_result"):
-            results.answered(text_at(part, "tool_use_id"), _words(part))
-        words = text_at(message, "content") or "".join(
-            text_at(part, "text") for part in _parts(message, "text")
-        )
-        if words:
+            results.answered(text_at(part, "tool_use_id"), content_text(part))
+        if words := content_text(message):
             prompt = words
             results.clear()
     offered = () if at(body, "tool_choice", "type") == "none" else objects_at(body, "tools")
@@ -131,11 +135,6 @@ def _turn(body: JsonObject, state: StandInState) -> PendingTurn:
 
 def _parts(message: JsonObject, kind: str) -> Iterator[JsonObject]:
     return (part for part in objects_at(message, "content") if text_at(part, "type") == kind)
-
-
-def _words(result: JsonObject) -> str:
-    texts = [text_at(part, "text") for part in objects_at(result, "content")]
-    return text_at(result, "content") or "".join(texts)
 
 
 def message(call: StandInRequest, state: StandInState) -> JsonObject:
@@ -160,7 +159,7 @@ def message(call: StandInRequest, state: StandInState) -> JsonObject:
         "stop_reason": "tool_use" if blocks else "end_turn",
         "stop_sequence": None,
         "usage": {
-            "input_tokens": tokens(call.body.decode(errors="replace")),
+            "input_tokens": call.tokens,
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": 0,
             "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},

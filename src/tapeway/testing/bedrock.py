@@ -28,7 +28,6 @@ from tapeway.testing.reply import (
     pieces,
     reply_to,
     slices,
-    tokens,
 )
 from tapeway.testing.request import JsonObject, StandInRequest, at, objects_at, text_at
 
@@ -60,23 +59,20 @@ def frame(headers: Mapping[str, str], payload: bytes) -> bytes:
 
 def event(kind: str, payload: bytes) -> bytes:
     """An event of that type, whose payload is JSON."""
-    return frame(
-        {
-            ":event-type": kind,
-            ":content-type": "application/json",
-            ":message-type": "event",
-        },
-        payload,
-    )
+    return _json_frame("event", kind, payload)
 
 
 def error_frame(kind: str, payload: bytes) -> bytes:
     """An exception in the midst of a stream."""
+    return _json_frame("exception", kind, payload)
+
+
+def _json_frame(message_type: str, kind: str, payload: bytes) -> bytes:
     return frame(
         {
-            ":exception-type": kind,
+            f":{message_type}-type": kind,
             ":content-type": "application/json",
-            ":message-type": "exception",
+            ":message-type": message_type,
         },
         payload,
     )
@@ -205,8 +201,8 @@ def _stop_reason(reply: Reply) -> str:
 
 
 def _usage(call: StandInRequest, reply: Reply) -> JsonObject:
-    read = tokens(call.body.decode(errors="replace"))
-    written = tokens(reply.text + "".join(wanted.name for wanted in reply.calls))
+    read = call.tokens
+    written = reply.tokens
     return {"inputTokens": read, "outputTokens": written, "totalTokens": read + written}
 
 

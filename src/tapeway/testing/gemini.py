@@ -23,7 +23,6 @@ from tapeway.testing.reply import (
     ToolResults,
     pieces,
     reply_to,
-    tokens,
     vector,
 )
 from tapeway.testing.request import JsonObject, StandInRequest, at, int_at, objects_at, text_at
@@ -160,8 +159,8 @@ def _chunk(
 
 
 def _usage(call: StandInRequest, reply: Reply) -> JsonObject:
-    read = tokens(call.body.decode(errors="replace"))
-    written = tokens(reply.text + "".join(wanted.name for wanted in reply.calls))
+    read = call.tokens
+    written = reply.tokens
     return {
         "promptTokenCount": read,
         "candidatesTokenCount": written,
@@ -200,7 +199,7 @@ def _embedding(request: JsonObject) -> JsonObject:
 
 def count_tokens(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST …/models/{model}:countTokens."""
-    counted = tokens(call.body.decode(errors="replace"))
+    counted = call.tokens
     details = [{"modality": "TEXT", "tokenCount": counted}]
     body: JsonObject = {"totalTokens": counted, "promptTokensDetails": details}
     return in_two_chunks(200, headers(state, _JSON), pretty(body))

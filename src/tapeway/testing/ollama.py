@@ -1,7 +1,5 @@
 """Ollama's own API: NDJSON streams unless the client declines."""
 
-from collections.abc import Iterator
-
 import orjson
 
 from tapeway.testing.answer import (
@@ -16,10 +14,9 @@ from tapeway.testing.reply import (
     PendingTurn,
     Reply,
     StandInState,
-    Tool,
+    function_tools,
     pieces,
     reply_to,
-    tokens,
     vector,
 )
 from tapeway.testing.request import (
@@ -30,6 +27,7 @@ from tapeway.testing.request import (
     list_at,
     objects_at,
     text_at,
+    tokens,
 )
 
 _JSON: Headers = (("Content-Type", "application/json; charset=utf-8"),)
@@ -144,12 +142,10 @@ def _turn(body: JsonObject) -> PendingTurn:
             prompt, results = text_at(message, "content"), []
         elif text_at(message, "role") == "tool":
             results.append(text_at(message, "content"))
-    tools = tuple(
-        Tool(text_at(tool, "function", "name"), at(tool, "function", "parameters"))
-        for tool in objects_at(body, "tools")
-    )
     schema = at(body, "format")
-    return PendingTurn(prompt, tools, tuple(results), schema if isinstance(schema, dict) else None)
+    return PendingTurn(
+        prompt, function_tools(body), tuple(results), schema if isinstance(schema, dict) else None
+    )
 
 
 def _lines(
@@ -159,16 +155,10 @@ def _lines(
     ending: JsonObject,
     reply: Reply,
 ) -> StandInAnswer:
-    lines = [*_open_lines(call, state, parts), compact(_last(call, state, ending, reply)) + b"\n"]
+    bodies = [_head(call, state) | part | {"done": False} for part in parts]
+    lines = [compact(body) + b"\n" for body in (*bodies, _last(call, state, ending, reply))]
     error = compact({"error": "llama runner process has terminated"}) + b"\n"
     return stream(_NDJSON, with_stream_fault(call, lines, error))
-
-
-def _open_lines(
-    call: StandInRequest, state: StandInState, parts: list[JsonObject]
-) -> Iterator[bytes]:
-    for part in parts:
-        yield compact(_head(call, state) | part | {"done": False}) + b"\n"
 
 
 def _head(call: StandInRequest, state: StandInState) -> JsonObject:
@@ -185,7 +175,7 @@ def _last(
         "done_reason": "stop",
         "total_duration": 4883583458 + int(state.token_hex(2), 16),
         "load_duration": 1334875,
-        "prompt_eval_count": tokens(call.body.decode(errors="replace")),
+        "prompt_eval_count": call.tokens,
         "prompt_eval_duration": 342546000,
         "eval_count": tokens(written),
         "eval_duration": 4535599000,

@@ -13,7 +13,15 @@ from datetime import UTC, datetime
 
 import orjson
 
-from tapeway.testing.request import JsonObject, StandInRequest, at, list_at
+from tapeway.testing.request import (
+    JsonObject,
+    StandInRequest,
+    at,
+    list_at,
+    objects_at,
+    text_at,
+    tokens,
+)
 
 ALL_AT_ONCE = "at once"
 IN_PAIRS = "in pairs"
@@ -51,6 +59,11 @@ class Reply:
 
     text: str
     calls: tuple[ToolCall, ...] = ()
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of the text and of the names of the tools."""
+        return tokens(self.text + "".join([wanted.name for wanted in self.calls]))
 
 
 def reply_to(call: StandInRequest, turn: PendingTurn) -> Reply:
@@ -115,14 +128,17 @@ def pieces(text: str) -> list[str]:
     return re.findall(r"\s*\S+|\s+$", text)
 
 
-def slices(text: str, length: int = 7) -> list[str]:
+def slices(text: str) -> list[str]:
     """The text in parts of equal length, as tool arguments are streamed."""
-    return [text[start : start + length] for start in range(0, len(text), length)]
+    return [text[start : start + 7] for start in range(0, len(text), 7)]
 
 
-def tokens(text: str) -> int:
-    """A count of tokens that grows with the text."""
-    return max(1, (len(text) + 3) // 4)
+def function_tools(body: JsonObject) -> tuple[Tool, ...]:
+    """The tools of a request that wraps each in a `function`."""
+    return tuple(
+        Tool(text_at(tool, "function", "name"), at(tool, "function", "parameters"))
+        for tool in objects_at(body, "tools")
+    )
 
 
 def vector(text: str, dimensions: int) -> list[float]:
@@ -166,16 +182,12 @@ class ToolResults:
         return tuple([text for text in self._results.values() if text is not None])
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 @dataclass(frozen=True, slots=True)
 class StandInState:
     """Random values, time, and what earlier calls created; a test fixes the first two."""
 
     token_hex: Callable[[int], str] = secrets.token_hex
-    now: Callable[[], datetime] = _utc_now
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
     documents: dict[str, JsonObject] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
 

@@ -60,6 +60,17 @@ def objects_at(value: object, *path: str | int) -> Iterator[JsonObject]:
             yield item
 
 
+def tokens(text: str) -> int:
+    """A count of tokens that grows with the text."""
+    return max(1, (len(text) + 3) // 4)
+
+
+def content_text(message: object) -> str:
+    """The text of a message whose `content` is a string or a list of parts."""
+    parts = [text_at(part, "text") for part in objects_at(message, "content")]
+    return text_at(message, "content") or "".join(parts)
+
+
 @dataclass(frozen=True, slots=True)
 class UploadedPart:
     """One field of a form; `filename` is empty for a plain value."""
@@ -89,6 +100,11 @@ class StandInRequest:
     def model(self) -> str:
         """The model that path or body names."""
         return self.params.get("model") or text_at(self.json, "model")
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of the body."""
+        return tokens(self.body.decode(errors="replace"))
 
     @property
     def requested_error(self) -> int | None:

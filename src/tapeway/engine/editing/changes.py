@@ -113,8 +113,7 @@ class Receipt:
 class IdempotencyReceipts:
     """The last calls by their idempotency keys, while the process lives."""
 
-    def __init__(self, most: int = MOST_KEYS) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._receipts: OrderedDict[tuple[str, str], Receipt] = OrderedDict()
 
     def of(self, name: str, key: str | None, digest: str) -> Receipt:
@@ -129,7 +128,7 @@ class IdempotencyReceipts:
                 status=422,
                 code="idempotency_key_reused",
             )
-        while len(self._receipts) > self._most:
+        while len(self._receipts) > MOST_KEYS:
             self._receipts.popitem(last=False)
         return receipt
 

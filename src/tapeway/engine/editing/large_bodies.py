@@ -35,14 +35,13 @@ def with_stored_bodies(item: AnyInteraction, found: Mapping[str, BodyFile]) -> A
 class UploadedBodies:
     """The last bodies that were uploaded, over all cassettes."""
 
-    def __init__(self, most: int = _MOST_BODIES) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._bodies: OrderedDict[tuple[str, str], BodyFile] = OrderedDict()
 
     def add(self, name: str, file: BodyFile) -> None:
         """Remember a body that is stored for a cassette."""
         self._bodies[name, file.digest] = file
-        while len(self._bodies) > self._most:
+        while len(self._bodies) > _MOST_BODIES:
             self._bodies.popitem(last=False)
 
     def of(self, name: str) -> dict[str, BodyFile]:

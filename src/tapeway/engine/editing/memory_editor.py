@@ -4,7 +4,7 @@ Every change is durable when it is answered, and the cassette in memory agrees w
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -47,6 +47,7 @@ from tapeway.engine.editing.lookup import (
 from tapeway.engine.editing.screening import Secrets
 from tapeway.errors import StoreError
 from tapeway.formats.native import document
+from tapeway.paging import each_of
 from tapeway.ports import CassetteStore
 
 T = TypeVar("T")
@@ -164,7 +165,7 @@ class MemoryEditor(Editor[CassetteStore]):
             self._seen.add(name, file)
         items = stored.interactions
         return CassetteContents(
-            stored.head, _each(items if after is None else after_index(name, items, after))
+            stored.head, each_of(items if after is None else after_index(name, items, after))
         )
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
@@ -402,8 +403,3 @@ class MemoryEditor(Editor[CassetteStore]):
 
 def _is_used(cassette: CassetteIndex) -> bool:
     return bool(cassette.take.touched or cassette.take.cursors)
-
-
-async def _each(items: Sequence[AnyInteraction]) -> AsyncGenerator[AnyInteraction]:
-    for item in items:
-        yield item

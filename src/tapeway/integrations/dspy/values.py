@@ -18,7 +18,6 @@ ALLOWED = ("litellm.types.", "openai.types.", "dspy.")
 """Prefixes of the classes that may be rebuilt."""
 
 MODEL, ARRAY, PLAIN = "pydantic", "numpy.ndarray", "json"
-_DICT = "dict"
 _COST = "response_cost"
 
 

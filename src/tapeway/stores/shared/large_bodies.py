@@ -36,8 +36,7 @@ def write_temporary(pieces: Iterable[bytes]) -> tuple[BodyFile, TemporaryFile]:
 class TemporaryFileCache:
     """Temporary files of bodies by their digest, those last used; for any thread."""
 
-    def __init__(self, max_bytes: int = _CACHED_BYTES, max_files: int | None = None) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self, max_files: int | None = None) -> None:
         self._max_files = max_files
         self._guard = threading.Lock()
         self._files: OrderedDict[str, tuple[TemporaryFile, int]] = OrderedDict()
@@ -63,7 +62,7 @@ class TemporaryFileCache:
     def _is_full(self) -> bool:
         if self._max_files is not None and len(self._files) > self._max_files:
             return True
-        return sum(size for _, size in self._files.values()) > self._max_bytes
+        return sum(size for _, size in self._files.values()) > _CACHED_BYTES
 
 
 class FetchedBody(TemporaryFile):

@@ -17,15 +17,22 @@ from tapeway.testing.reply import (
     PendingTurn,
     Reply,
     StandInState,
-    Tool,
     ToolCall,
     ToolResults,
+    function_tools,
     pieces,
     reply_to,
     slices,
-    tokens,
 )
-from tapeway.testing.request import JsonObject, StandInRequest, at, int_at, objects_at, text_at
+from tapeway.testing.request import (
+    JsonObject,
+    StandInRequest,
+    at,
+    content_text,
+    int_at,
+    objects_at,
+    text_at,
+)
 
 DONE = b"data: [DONE]\n\n"
 _WAITING = b": OPENROUTER PROCESSING\n\n"
@@ -83,27 +90,15 @@ def _turn(body: JsonObject) -> PendingTurn:
     prompt, results = "", ToolResults(_NO_CALL)
     for message in objects_at(body, "messages"):
         if text_at(message, "role") == "user":
-            prompt = _words(message)
+            prompt = content_text(message)
             results.clear()
         elif text_at(message, "role") == "tool":
-            results.answered(text_at(message, "tool_call_id"), _words(message))
+            results.answered(text_at(message, "tool_call_id"), content_text(message))
         for call in objects_at(message, "tool_calls"):
             results.called(text_at(call, "id"))
-    tools = () if at(body, "tool_choice") == "none" else _tools(body)
+    tools = () if at(body, "tool_choice") == "none" else function_tools(body)
     schema = at(body, "response_format", "json_schema", "schema")
     return PendingTurn(prompt, tools, results.texts, schema)
-
-
-def _tools(body: JsonObject) -> tuple[Tool, ...]:
-    return tuple(
-        Tool(text_at(tool, "function", "name"), at(tool, "function", "parameters"))
-        for tool in objects_at(body, "tools")
-    )
-
-
-def _words(message: JsonObject) -> str:
-    parts = [text_at(part, "text") for part in objects_at(message, "content")]
-    return text_at(message, "content") or "".join(parts)
 
 
 def _choice(index: int, reply: Reply, state: StandInState) -> JsonObject:
@@ -128,8 +123,8 @@ def _finish(reply: Reply) -> str:
 
 
 def _usage(call: StandInRequest, reply: Reply) -> JsonObject:
-    prompt = tokens(call.body.decode(errors="replace"))
-    completion = tokens(reply.text + "".join(wanted.name for wanted in reply.calls))
+    prompt = call.tokens
+    completion = reply.tokens
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,

@@ -14,7 +14,7 @@ from tapeway.testing.answer import (
     with_stream_fault,
 )
 from tapeway.testing.openai import envelope
-from tapeway.testing.reply import StandInState, pieces, tokens, vector
+from tapeway.testing.reply import StandInState, pieces, vector
 from tapeway.testing.request import (
     JsonObject,
     StandInRequest,
@@ -22,6 +22,7 @@ from tapeway.testing.request import (
     int_at,
     list_at,
     text_at,
+    tokens,
 )
 
 _DIMENSIONS = 1536

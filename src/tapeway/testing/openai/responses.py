@@ -24,9 +24,16 @@ from tapeway.testing.reply import (
     pieces,
     reply_to,
     slices,
-    tokens,
 )
-from tapeway.testing.request import JsonObject, StandInRequest, at, list_at, objects_at, text_at
+from tapeway.testing.request import (
+    JsonObject,
+    StandInRequest,
+    at,
+    content_text,
+    list_at,
+    objects_at,
+    text_at,
+)
 
 _NO_CALL = "No tool call found for function call output with call_id {}."
 _ERROR: JsonObject = {
@@ -80,8 +87,7 @@ def _turn(body: JsonObject, items: list[object], state: StandInState) -> Pending
     prompt, results = "", ToolResults(_NO_CALL)
     for item in objects_at({"items": items}, "items"):
         if text_at(item, "role") == "user":
-            parts = [text_at(part, "text") for part in objects_at(item, "content")]
-            prompt = text_at(item, "content") or "".join(parts)
+            prompt = content_text(item)
             results.clear()
         elif text_at(item, "type") == "function_call":
             results.called(text_at(item, "call_id"))
@@ -176,8 +182,8 @@ def _response(
 
 
 def _usage(call: StandInRequest, reply: Reply) -> JsonObject:
-    read = tokens(call.body.decode(errors="replace"))
-    written = tokens(reply.text + "".join(wanted.name for wanted in reply.calls))
+    read = call.tokens
+    written = reply.tokens
     return {
         "input_tokens": read,
         "input_tokens_details": {"cached_tokens": 0},
