@@ -61,7 +61,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "engine.large_bodies": ("ports", "body_files"),
     "engine.journal": ("core",),
     "engine.report": ("engine.journal",),
-    "engine.editing": ("formats", "paging", "body_files"),
+    "engine.editing": ("engine.memory_cassettes", "formats", "paging", "body_files"),
     "engine.decision": ("engine.large_bodies",),
     "engine.single_flight": ("engine.response_buffer",),
     "engine.cassette_context": (

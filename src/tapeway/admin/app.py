@@ -47,7 +47,6 @@ def make_application(
     version: str,
     hosts: Collection[str] = (),
     clock: Callable[[], float] = time.monotonic,
-    new_id: Callable[[], str] = lambda: f"tw-admin-{uuid.uuid4().hex[:12]}",
     heartbeat_s: float = 15.0,
     operations: Sequence[Operation] = TABLE,
 ) -> web.Application:
@@ -72,7 +71,7 @@ def make_application(
     )
     public = frozenset(each.path for each in operations if each.public)
     application = web.Application(
-        middlewares=[_guard_and_translate_errors(guard, public, new_id)], client_max_size=MAX_BODY
+        middlewares=[_guard_and_translate_errors(guard, public)], client_max_size=MAX_BODY
     )
     application[GUARD] = guard
     application.on_response_prepare.append(_add_security_headers)
@@ -81,9 +80,7 @@ def make_application(
     return application
 
 
-def _guard_and_translate_errors(
-    guard: AdminGuard, public: Collection[str], new_id: Callable[[], str]
-) -> Middleware:
+def _guard_and_translate_errors(guard: AdminGuard, public: Collection[str]) -> Middleware:
     @web.middleware
     async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
@@ -91,17 +88,21 @@ def _guard_and_translate_errors(
             _count_hop(request)
             return await handler(request)
         except web.HTTPException as exc:
-            return error_response(from_http_exception(exc), new_id(), allow_header(exc))
+            return error_response(from_http_exception(exc), _new_id(), allow_header(exc))
         except TapewayError as exc:
             # The response to a wrong token is always the same, whatever was wrong with it.
-            return error_response(exc, "" if exc.status == 401 else new_id())
+            return error_response(exc, "" if exc.status == 401 else _new_id())
         except ConnectionError:
             raise
         except Exception as exc:
             log.error("an admin call failed: %s", describe(exc))
-            return error_response(internal_error(), new_id())
+            return error_response(internal_error(), _new_id())
 
     return guarded
+
+
+def _new_id() -> str:
+    return f"tw-admin-{uuid.uuid4().hex[:12]}"
 
 
 def _count_hop(request: web.Request) -> None:

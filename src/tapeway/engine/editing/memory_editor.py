@@ -4,11 +4,10 @@ Every change is durable when it is answered, and the cassette in memory agrees w
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Protocol, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 from tapeway.body_files import check_body_file
@@ -19,10 +18,10 @@ from tapeway.core.http.routing import RouteTable, assign_routes
 from tapeway.core.matching import rules
 from tapeway.core.matching.key import request_key
 from tapeway.core.model.cassette import CassetteHead, Outline, Recording, StoredCassette
-from tapeway.core.model.control import Control
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
+from tapeway.engine.cassette_context import T
 from tapeway.engine.editing.changes import (
     ANY,
     Appended,
@@ -45,42 +44,11 @@ from tapeway.engine.editing.lookup import (
     sources_of,
 )
 from tapeway.engine.editing.screening import Secrets
+from tapeway.engine.memory_cassettes import Change, MemoryCassettes
 from tapeway.errors import StoreError
 from tapeway.formats.native import document
 from tapeway.paging import each_of
 from tapeway.ports import CassetteStore
-
-T = TypeVar("T")
-Work = Callable[[CassetteIndex], Awaitable[T]]
-Change = Callable[[CassetteIndex | None], Awaitable[tuple[T, CassetteIndex | None]]]
-
-
-class CassetteAccess(Protocol):
-    """The loaded cassettes, as far as editing needs them."""
-
-    control: Control
-    """Mode, active cassette and takes in force."""
-
-    def get(self, name: str) -> CassetteIndex | None:
-        """A loaded cassette, None where it is not loaded."""
-
-    async def while_claimed(self, name: str, work: Work[T]) -> T:
-        """Do something to a cassette that is loaded and claimed for writing.
-
-        It is served and recorded to meanwhile, but not unloaded.
-        """
-
-    async def change(self, name: str, work: Change[T]) -> T:
-        """Do something to a cassette, loaded or not, that nobody uses meanwhile.
-
-        It goes on as the one that is returned; None unloads it, and its next request loads it.
-        """
-
-    async def as_stored(self, name: str) -> StoredCassette | None:
-        """What the store holds of a cassette, in the store's order, without loading it."""
-
-    async def eject(self, name: str, *, prune: bool) -> object:
-        """Write the final form of a loaded cassette, and unload it."""
 
 
 class Numbering:
@@ -119,7 +87,7 @@ class MemoryEditor(Editor[CassetteStore]):
 
     def __init__(
         self,
-        cassettes: CassetteAccess,
+        cassettes: MemoryCassettes,
         store: CassetteStore,
         known: KnownValues,
         routes: RouteTable,
