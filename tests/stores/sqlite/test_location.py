@@ -334,5 +334,5 @@ async def test_without_a_write_ahead_log_recordings_are_kept_all_the_same(
         await append_recordings(store, 2)
         assert bodies(await other.load("x", writable=False)) == answers(0, 1, 2)
 
-    assert caplog.text.count("takes no write-ahead log") == 1
+    assert caplog.text.count("does not support a write-ahead log") == 1
     assert await recorded(file) == answers(0, 1, 2)

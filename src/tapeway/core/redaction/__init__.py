@@ -1,1 +1,1 @@
-"""What a secret is, taking it out, and the last check before anything is written."""
+"""What a secret is, how it is replaced, and the last check before anything is written."""

@@ -1,8 +1,8 @@
-"""Secrets in a body by the name of their field: JSON at any depth, forms, multipart, XML.
+"""Finds secrets in a body by the name of their field: JSON at any depth, forms, multipart, XML.
 
-JSON is not read but searched, so that it is found in event streams, in lines, in parts of forms and
-inside other JSON's strings alike, and what is cut short hides nothing. Only strings and numbers
-are values: a schema that has a property `password` keeps its description.
+JSON is searched, not parsed, so that it is found in event streams, in lines, in parts of forms and
+inside strings of other JSON, and truncated JSON hides nothing. Only strings and numbers are values:
+a schema with a property `password` keeps its description.
 """
 
 import json
@@ -32,7 +32,7 @@ _PART_NAME = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _PAIR = re.compile(rb"(?:\A|(?<=&))([^=&]+)=([^&]+)")
-# One-time secrets of OAuth, whose names say nothing elsewhere.
+# One-time secrets of OAuth, whose names mean nothing elsewhere.
 _OAUTH_NAMES = frozenset({"code", "code_verifier", "device_code", "token"})
 
 
@@ -40,7 +40,7 @@ def find(body: bytes, content_type: bytes, *, in_response: bool) -> list[Span]:
     """Each value whose field's name marks it as a secret."""
     media = media_type(content_type)
     if media == b"application/x-www-form-urlencoded":
-        # curl calls whatever it sends a form.
+        # curl labels every body a form.
         return [*_in_form(body, in_response=in_response), *_in_text(body, in_response=in_response)]
     found = list(_in_parts(body, content_type)) if media.startswith(b"multipart/") else []
     return found + list(_in_text(body, in_response=in_response))
@@ -84,7 +84,7 @@ def _in_member(body: bytes, name_end: int, value_at: int, *, in_response: bool) 
 def _value_spans(body: bytes, at: int, quote: bytes, depth: int) -> Iterator[Span]:
     if body.startswith(b"[", at):
         at = _skip_space(body, at + 1)
-        # A list of numbers is no list of credentials.
+        # A list of numbers is not a list of credentials.
         while (
             body.startswith(quote, at) and (span := _value_span(body, at, quote, depth)) is not None
         ):

@@ -1,4 +1,4 @@
-"""Where a request, a response or the environment carries a credential, and what its value is."""
+"""Credentials in requests, responses and the environment: their places and values."""
 
 import base64
 import binascii
@@ -56,7 +56,7 @@ OAUTH_QUERY = re.compile(
     r"(?:\A|[?&#])(?:client_id|client_secret|code_verifier|grant_type|redirect_uri|state"
     r"|token_type_hint)="
 )
-"""Tells a query or form of OAuth, where `code` is a secret; elsewhere it is any code."""
+"""Recognises a query or form of OAuth, where `code` is a secret; elsewhere it is any code."""
 
 URL_HEADERS = frozenset(
     {
@@ -68,7 +68,7 @@ URL_HEADERS = frozenset(
         b"x-goog-upload-url",
     }
 )
-"""Response fields that hold a URL: the client goes there next, so only its parameters are hidden."""
+"""Response fields with a URL: the client requests it next, so only its parameters are redacted."""
 
 LINK_URL = re.compile(rb"(?<=<)[^<>]*(?=>)")
 """A URL in a Link field."""
@@ -209,7 +209,7 @@ def value_credentials(label: str, value: bytes) -> list[Secret]:
     opaque = scheme.lower() in _OPAQUE_SCHEMES and len(words) == len(value.split())
     found = [] if opaque else _searchable(label, value)
     if opaque or KEY_LIKE.fullmatch(rest):
-        # Two words may be anything: the second alone is looked for only if it is no word.
+        # Two words may be anything: the second is only searched for if it is not a word.
         found += _searchable(label, rest)
     if scheme.lower() == b"basic":
         found += _basic_credentials(label, rest)
@@ -265,7 +265,7 @@ def _login_credentials(label: str, pair: bytes) -> list[Secret]:
 
 
 def _searchable(label: str, value: bytes) -> list[Secret]:
-    """The value, unless it is too short or too long to be looked for."""
+    """The value, unless it is too short or too long to be searched for."""
     return [Secret(label, value)] if MIN_VALUE <= len(value) <= MAX_VALUE else []
 
 

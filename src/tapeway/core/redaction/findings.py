@@ -16,7 +16,7 @@ ENCODED = frozenset({"body_b64", "__agenttape_bytes__"})
 
 _LONGEST_PREFIX = 4
 
-# They follow from what stands beside them.
+# They are computed from the fields beside them.
 _DERIVED = frozenset({"json_layout", "raw_b64", "match_key"})
 
 
@@ -39,7 +39,7 @@ class SecretMatch:
 
 
 def find_replaced(before: Json, after: Json, at: Pointer = ()) -> Iterator[Finding]:
-    """Each secret for which a placeholder stands in the document `after` and not in `before`."""
+    """Each secret that has a placeholder in the document `after` but not in `before`."""
     if before == after:
         return
     if isinstance(before, dict) and isinstance(after, dict):
@@ -70,7 +70,7 @@ def masked_prefix(secret: bytes) -> str:
 
 
 def decode_base64(text: str) -> bytes | None:
-    """The octets that a text in base64 stands for, None for what is not base64."""
+    """The octets of a text in base64, None for a text that is not base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -1,12 +1,12 @@
-"""Values known to be secret, found in a text however they are written there.
+"""Finds known secret values in a text, in every encoding they may have there.
 
 A key that a service echoes may come back percent-encoded, or escaped as some JSON writer does it:
 PHP escapes every slash, Go `<>&`, Gson also `='`, and JSON inside JSON doubles the backslashes. XML
 and HTML have entities. It may also be encoded as a whole: in base64, where it begins at any of
 three offsets, and in hex.
 
-Each encoded form is a regular expression, with a part that is the same in every spelling. A plain
-search for these constant parts comes first: nearly always none is there, and it costs a fraction.
+Each encoded form is a regular expression with a part that is the same in every spelling. A plain
+search for these constant parts comes first: nearly always there is none, and it is much cheaper.
 """
 
 import base64
@@ -20,24 +20,25 @@ from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.spans import PLACEHOLDER, Span
 
 MIN_ENCODED = 12
-"""Shorter values are not looked for in base64 and hex: too few characters are theirs alone."""
+"""Shorter values are not searched for in base64 and hex: too few characters depend on them alone.
+"""
 
-# Left as they are by all these writers.
+# Not escaped by any of these writers.
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 
-# A run of backslashes is one piece: its number may be anything, and none of them is looked for alone.
+# A run of backslashes of any length is one piece, and is never searched for alone.
 _PIECES = re.compile(r"\\+|[^\\]")
 _PADDING = "(?:%s){0,2}"
 _ALPHANUMERIC = re.compile("[A-Za-z0-9]+")
 _BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 _BACKSLASH, _SLASH = b"\\/"
 
-# Most values are nowhere to be found, and compiling takes longer than to see that.
+# Most values do not occur, and compiling takes longer than finding that out.
 _compiled = lru_cache(maxsize=1024)(re.compile)
 
 
 class KnownValues:
-    """A fixed set of secrets to look for."""
+    """A fixed set of secrets to search for."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         # A client that follows a recorded link sends a placeholder back: that is no secret.
@@ -59,7 +60,7 @@ class KnownValues:
         return False
 
     def find(self, text: bytes, start: int = 0) -> Iterator[Span]:
-        """Each place from `start` on that holds one of them, in no order; they may overlap."""
+        """Each occurrence of one of them from `start` on, in no order; they may overlap."""
         for secret in self.secrets:
             for form in encoded_forms(secret.value):
                 for first, end in form.find(text, start):
@@ -71,10 +72,10 @@ NO_KNOWN_VALUES = KnownValues()
 
 @dataclass(frozen=True, slots=True)
 class EncodedForm:
-    """One way a value is written: a part of it that is always there, and a pattern of the whole.
+    """One encoded form of a value: a part of it that never changes, and a pattern of the whole.
 
-    In base64 its first character may hold bits of what stands before the value; `shares_first`
-    says that this one is replaced too, since it depends on both.
+    In base64 its first character may contain bits of what precedes the value; `shares_first` means
+    that this one is replaced too, since it depends on both.
     """
 
     constant_part: bytes
@@ -82,7 +83,7 @@ class EncodedForm:
     shares_first: bool = False
 
     def find(self, text: bytes, start: int = 0) -> Iterator[tuple[int, int]]:
-        """Where the text has the value in this form, from `start` on."""
+        """The occurrences of the value in this form, from `start` on."""
         if self.constant_part in text:
             for match in _compiled(self.pattern).finditer(text, start):
                 yield self._start(text, match.start()), match.end()
@@ -101,7 +102,7 @@ class EncodedForm:
 
 @lru_cache(maxsize=1024)
 def encoded_forms(value: bytes) -> tuple[EncodedForm, ...]:
-    """Every way the value is looked for."""
+    """Every form in which the value is searched for."""
     forms = [EncodedForm(constant_part(value), value_pattern(value))]
     if len(value) >= MIN_ENCODED:
         forms += [_base64_form(value, offset) for offset in range(3)]
@@ -135,7 +136,7 @@ def constant_part(value: bytes) -> bytes:
 def _piece_pattern(piece: str) -> str:
     if _PLAIN.fullmatch(piece):
         return re.escape(piece)
-    # A plus may stand for a space and, where somebody forgot to encode it, for itself.
+    # A plus may mean a space or, if somebody forgot to encode it, itself.
     characters = (" ", "+") if piece in " +" else (piece,)
     return f"(?:{'|'.join([form for each in characters for form in _escaped_forms(each)])})"
 
@@ -164,7 +165,7 @@ def _entity(character: str) -> str:
 
 
 def _base64_form(value: bytes, offset: int) -> EncodedForm:
-    # What depends on the value alone; two zero bytes stand for whatever follows it.
+    # The part that depends on the value alone; two zero bytes replace whatever follows it.
     coded = base64.b64encode(bytes(offset) + value + bytes(2)).decode()
     own = coded[(offset * 8 + 5) // 6 : (offset + len(value)) * 8 // 6]
     pattern = "".join([_SIXTY_THIRD.get(each, each) for each in own])

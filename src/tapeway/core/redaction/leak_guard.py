@@ -1,6 +1,7 @@
-"""The last check of what is about to be written: no known credential may stand in it.
+"""The last check before anything is written: it must contain no known credential.
 
-Redaction goes to the places it knows; this knows none, and searches the very bytes to be written.
+Redaction covers the places it knows. This check knows no places, and searches the bytes that will
+be written.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,14 +17,14 @@ from tapeway.core.redaction.spans import json_safe_spans
 from tapeway.errors import StoreError
 
 HIDDEN_NAME = "…"
-"""Stands in a place for a name that holds a credential itself."""
+"""Replaces a name that contains a credential itself when a place is shown."""
 
-# How many characters may stand for one: `%25252525xx`, or a `\\u00xx` behind eight backslashes.
+# How many characters may encode one: `%25252525xx`, or a `\\u00xx` behind eight backslashes.
 _LONGEST_CHARACTER = 13
 
 
 class LeakFound(Exception):
-    """A credential stands in what was to be written."""
+    """What was to be written contains a credential."""
 
     def __init__(self, secret: Secret, place: Pointer = ()) -> None:
         super().__init__(secret.label)
@@ -32,7 +33,7 @@ class LeakFound(Exception):
 
 
 def leak_error(secret: Secret, place: str) -> StoreError:
-    """The error for a recording in which a credential would still stand."""
+    """The error for a recording that would still contain a credential."""
     return StoreError(
         f"nothing was recorded: the credential '{secret.label}' would still be in {place}; keep "
         "it out of there, or use mode passthrough, which records nothing"
@@ -40,7 +41,7 @@ def leak_error(secret: Secret, place: str) -> StoreError:
 
 
 class LeakGuard:
-    """Looks for the credentials of one request, and for the process's own, which are `known`."""
+    """Searches for the credentials of one request, and for the process's own, which are `known`."""
 
     def __init__(self, secrets: Iterable[Secret], known: KnownValues = NO_KNOWN_VALUES) -> None:
         self._from_request = KnownValues(secrets)
@@ -51,7 +52,7 @@ class LeakGuard:
     def check(self, interaction: AnyInteraction, document: Json, text: bytes) -> None:
         """Raise LeakFound for a credential in an interaction's document, written as this text.
 
-        A body whose content coding could not be taken off is looked into as far as it can be read.
+        A body whose content coding could not be decoded is searched as far as it can be read.
         """
         if (secret := self._first_secret(text)) is not None:
             raise LeakFound(secret, next(find_places(document, KnownValues([secret])), ()))
@@ -65,7 +66,9 @@ class LeakGuard:
                 raise LeakFound(secret, (place, "body"))
 
     def watched(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """The pieces of a large body as they come. Raises StoreError for a credential in the next."""
+        """Yield the pieces of a large body. Raises StoreError before a piece that contains a
+        credential.
+        """
         secrets = (*self._known.secrets, *self._from_request.secrets)
         longest = max([_LONGEST_CHARACTER * len(secret.value) for secret in secrets], default=0)
         before = b""
@@ -85,7 +88,7 @@ class LeakGuard:
 
 
 def find_places(value: Json, known: KnownValues, at: Pointer = ()) -> Iterator[Pointer]:
-    """Where in a document one of these values stands, in values and in names."""
+    """The place of one of these values in a document, in values and in names."""
     if isinstance(value, dict):
         for name, inner in value.items():
             hidden = _first_secret(name.encode(), known) is not None

@@ -1,11 +1,11 @@
-"""Secrets recognised by how they look, in whatever place they stand, and the prefilter.
+"""Recognises secrets by their pattern, in any place; and the prefilter.
 
-A pattern has to be so long and so odd that neither prose, nor an identifier of an API, nor base64
-has it: `task-management-for-everyone`, `toolu_…` and pictures stay as they are. In URLs, signed
-links, parameters named like a key and passwords count too; prose has such URLs as well, so only
-what looks like a key is one: `?api_key=YOUR_KEY` is not.
+A pattern must be so long and so unusual that neither prose, nor an identifier of an API, nor base64
+matches it: `task-management-for-everyone`, `toolu_…` and images are left alone. In URLs, signed
+links, parameters with the name of a key, and passwords count too. Prose has such URLs as well, so
+only a value that looks like a key is a secret: `?api_key=YOUR_KEY` is not.
 
-Nearly no text holds any secret, so the prefilter is what redaction costs: a single pass of RE2's
+Nearly no text contains a secret, so the prefilter is what redaction costs: a single pass of RE2's
 automaton, some 1.6 µs for each KiB, for all patterns, all names of fields and all known values.
 """
 
@@ -84,7 +84,7 @@ _PATTERNS: tuple[tuple[str, str, str], ...] = (
     (
         "private-key",
         _PEM_ENDS.format("BEGIN"),
-        # To its end, or as far as it was pasted; never beyond the string it stands in.
+        # To its end, or as far as it was pasted; never beyond the string it is in.
         rf'{_PEM_ENDS.format("BEGIN")}(?:(?:[^"-]|-(?!----)){{16,16384}}{_PEM_ENDS.format("END")}'
         rf"|{_PEM_LINES}{{64,16384}})",
     ),
@@ -93,7 +93,7 @@ _PATTERNS: tuple[tuple[str, str, str], ...] = (
 LABELS = frozenset([label for label, _, _ in _PATTERNS])
 """What the patterns are called in placeholders and reports."""
 
-# A letter before it makes it the end of a word, unless that belongs to an escape.
+# After a letter it is the end of a word, unless that letter belongs to an escape.
 _BEFORE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u[0-9A-Fa-f]{4}))"
 _CANDIDATE_BEFORE = r"(?:^|[^A-Za-z0-9_-]|\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4})"
 _BEGINNINGS = "|".join([begins for _, begins, _ in _PATTERNS])
@@ -122,16 +122,16 @@ _MAX_AUTOMATON = 64 * 1024 * 1024
 
 
 class Prefilter(Protocol):
-    """Finds the first place worth a closer look."""
+    """Finds the first place that may contain a secret."""
 
     def search(self, text: bytes) -> object | None: ...
 
 
 @lru_cache(maxsize=64)
 def secret_prefilter(constant_parts: tuple[bytes, ...]) -> Prefilter:
-    """Whatever may be a secret: these parts of known values, every pattern, every telling name.
+    """The prefilter for these parts of known values, every pattern, and every name of a secret.
 
-    It costs a millisecond to make, so it is for values that are the same for many texts.
+    It takes a millisecond to compile, so use it for values that are the same for many texts.
     """
     candidates = (f"{_CANDIDATE_BEFORE}(?:{_BEGINNINGS})", NAME_CANDIDATE, _URL_CANDIDATE)
     return _prefilter(*[each.encode() for each in candidates], *map(re.escape, constant_parts))
@@ -139,12 +139,12 @@ def secret_prefilter(constant_parts: tuple[bytes, ...]) -> Prefilter:
 
 @lru_cache(maxsize=64)
 def value_prefilter(constant_parts: tuple[bytes, ...]) -> Prefilter:
-    """The same for these parts of known values alone."""
+    """The prefilter for these parts of known values alone."""
     return _prefilter(*map(re.escape, constant_parts))
 
 
 def find_patterns(data: bytes, start: int = 0) -> Iterator[Span]:
-    """Every secret from `start` on that its pattern gives away."""
+    """Every secret from `start` on that matches a pattern."""
     at = max(0, start - _LONGEST_ESCAPE)
     while (candidate := _pattern_candidates().search(data, at)) is not None:
         begin = candidate.start(1)
@@ -171,7 +171,7 @@ def find_url_credentials(data: bytes, start: int = 0) -> Iterator[Span]:
 
 
 def compile_for_bytes(pattern: bytes, *, max_mem: int | None = None) -> Any:
-    """A pattern of RE2's that searches octets, whatever text they are."""
+    """An RE2 pattern that searches octets, in any encoding."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     if max_mem is not None:
@@ -199,7 +199,7 @@ def _exact_span(data: bytes, start: int) -> Span | None:
     for label, exact in _EXACT:
         found = exact.match(data, start)
         if found is not None:
-            # A placeholder next to it is no part of it.
+            # An adjacent placeholder is not part of it.
             hidden = data.find(_PLACEHOLDER_START, start, found.end() + 1)
             if hidden >= 0:
                 found = exact.match(data, start, hidden)

@@ -1,13 +1,13 @@
-"""Take credentials out of what is stored and matched.
+"""Replaces credentials in everything that is stored and matched.
 
-Both sides are redacted the same way before the key is taken: when recording, with the recording
-run's credentials; when replaying, with whatever the replaying run uses. A placeholder names the
-place and carries a short HMAC under the cassette's own salt, so that one secret has one placeholder
-within a cassette and none can be looked up in a table of hashes.
+Recorded and incoming requests are redacted in the same way before their keys are computed:
+recordings with the credentials of the recording run, incoming requests with those of the replaying
+run. A placeholder names the place and has a short HMAC under the cassette's own salt. So one secret
+has one placeholder within a cassette, and none can be looked up in a table of hashes.
 
 A secret is found in one of four ways: by its place (a header field, a parameter, a cookie), by the
-name of its field in a body, by its value where that is known, or by its pattern. A prefilter tells
-first whether a text may hold any, since nearly none does.
+name of its field in a body, by its known value, or by its pattern. A prefilter first decides
+whether a text may contain any, since nearly none does.
 """
 
 import hmac
@@ -52,7 +52,7 @@ from tapeway.core.redaction.spans import (
 from tapeway.core.streams import aws_frames
 
 _CONTEXT = 64
-"""What has already gone out and still tells whether a secret may begin behind it."""
+"""How much of the text already returned is needed to decide whether a secret begins after it."""
 _UNDECODED = re.compile("[\udc80-\udcff]")
 _PARAMETER = re.compile(r"(?<=[?&#])([^?=&#]*)=([^&#]+)")
 _JSON_LINES = b"application/x-ndjson"
@@ -66,8 +66,8 @@ _MOST_LEARNED = 64
 
 
 class Redactor:
-    """Replaces known values, what a pattern or a field's name gives away, and every credential in a
-    place known to hold one.
+    """Replaces known values, secrets recognised by pattern or field name, and every credential in a
+    known place.
 
     `known` are the process's own values, the same for every exchange; `secrets` those of this one.
     """
@@ -81,18 +81,18 @@ class Redactor:
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """The values it replaces wherever they stand."""
+        """The values that it replaces in any place."""
         return (*self._known.secrets, *self._of_exchange.secrets)
 
     def request(self, request: Request, credentials: CredentialHeaders = ()) -> Request:
-        """The request as a cassette may hold it: allowed fields only, no credential anywhere.
+        """The request as it may be stored: allowed fields only, no credential anywhere.
 
-        `credentials` are the headers that carried one, with placeholders, where the request does
-        not say so itself.
+        `credentials` are the headers that carried one, with placeholders, if the request does not
+        have them itself.
         """
         header = request_fields(request.headers)
         if header.content_encoding:
-            # Inside its coding nothing could be replaced.
+            # Nothing can be replaced inside a coded body.
             request = readable_request(request)
             header = request_fields(request.headers)
         suspect = self._is_suspect(
@@ -115,9 +115,9 @@ class Redactor:
         )
 
     def response(self, response: Response) -> Response:
-        """The response as a cassette may hold it, its chunk boundaries where they were.
+        """The response as it may be stored, with its chunk boundaries preserved.
 
-        Nothing is seen inside a content coding: take that off first.
+        Nothing is found inside a content coding: decode the body first.
         """
         content_type, body = find_header(response.headers, b"content-type") or b"", response.body
         if content_type.lower().startswith(aws_frames.MEDIA_TYPE) and body:
@@ -143,7 +143,8 @@ class Redactor:
     def message(self, data: bytes, *, in_response: bool) -> bytes:
         """One message or frame of a socket, text or binary, without its secrets.
 
-        `in_response` tells the upstream's from the client's: names mean more in what a client sends.
+        `in_response` distinguishes the upstream from the client: names mean more in what a client
+        sends.
         """
         if not self._is_suspect(data):
             return data
@@ -182,7 +183,7 @@ class Redactor:
         return self._replace(data, self._find(data)) if self._is_suspect(data) else data
 
     def placeholder(self, label: str, value: bytes) -> bytes:
-        """What stands for a secret in this cassette."""
+        """The placeholder of a secret in this cassette."""
         return placeholder(label, hmac.digest(self._salt, value, "sha256"))
 
     @cached_property
@@ -190,7 +191,7 @@ class Redactor:
         return secret_prefilter(self._known.constant_parts)
 
     def _is_suspect(self, data: bytes) -> bool:
-        """Whether it is worth looking closer."""
+        """Whether the prefilter finds anything."""
         return self._of_exchange.may_occur_in(data) or self._prefilter.search(data) is not None
 
     def _find(self, data: bytes, start: int = 0) -> Iterable[Span]:
@@ -209,7 +210,7 @@ class Redactor:
         return []
 
     def _with_learned(self, in_fields: Sequence[Span]) -> "Redactor":
-        """A redactor that also replaces, wherever they stand, the values found in fields."""
+        """A redactor that also replaces, in any place, the values found in fields."""
         learned = _learned(in_fields)
         if not learned:
             return self
@@ -314,7 +315,8 @@ class Redactor:
 
 
 class StreamRedactor:
-    """Redacts a text of any length piece by piece, at most `bound` bytes and one piece behind.
+    """Redacts a text of any length piece by piece, with at most `bound` bytes and one piece of
+    delay.
 
     The result is that of the whole text at once, as long as no secret is longer than the bound.
     """
@@ -326,22 +328,22 @@ class StreamRedactor:
         bound: int,
     ) -> None:
         self._find, self._replacement, self._bound = find, replacement, bound + _CONTEXT
-        # The window: what has come and may still be needed, of which `_sent` bytes have gone out.
+        # The window: the text received that may still be needed; `_sent` bytes of it were returned.
         self._window = b""
         self._sent = 0
         self._window_start = 0
         self.replaced: list[tuple[int, int, int]] = []
-        """Of each secret replaced: where it began and ended, and how much stands for it."""
+        """For each replaced secret: its start and end, and the length of its placeholder."""
 
     def feed(self, piece: bytes) -> bytes:
-        """What is certain after this piece; often nothing."""
+        """Add a piece; returns the text that is final now, often nothing."""
         self._window += piece
         limit = len(self._window) - self._bound
         # Only from twice the bound on, so that small pieces are not searched again and again.
         return self._release(limit) if limit - self._sent >= self._bound else b""
 
     def finish(self) -> bytes:
-        """The rest."""
+        """The rest of the text."""
         return self._release(len(self._window))
 
     def _release(self, end: int) -> bytes:
@@ -366,7 +368,7 @@ def _joined(first: bytes, headers: Headers, body: bytes) -> bytes:
 
 
 def _learned(in_fields: Sequence[Span]) -> list[Secret]:
-    """The values found in fields that are long enough to be looked for anywhere else."""
+    """The values found in fields that are long enough to be searched for anywhere else."""
     found: dict[Secret, None] = {}
     for span in in_fields:
         if span.secret is not None and len(found) < _MOST_LEARNED:

@@ -17,7 +17,7 @@ ISSUED = frozenset(
         "sessiontoken",
     }
 )
-"""What a service gives out under such a name is a secret in a response too, however it looks."""
+"""A value under such a name is a secret in a response too, whatever it looks like."""
 
 _SECRET = ISSUED | {
     "accountkey",
@@ -47,7 +47,7 @@ _SECRET = ISSUED | {
 # Prose has these too, but not without a space.
 _SECRET_WORDS = frozenset({"assertion", "secret"})
 
-# Said again, or one of several: `password2`, `password_confirmation`.
+# Repeated, or one of several: `password2`, `password_confirmation`.
 _REPEATED = frozenset({"confirm", "confirmation"})
 # A login has a scheme before its token or is a list of parameters; other texts of several words
 # tell about one: `"prior_authorization": "approved for 12 visits"`.
@@ -70,17 +70,19 @@ _STEMS = "|".join(
 _ESCAPED = r"\\+u00[2-7][0-9A-Fa-f]"
 _NAME = rf"(?:(?i:{_STEMS})(?:[-_. ]?(?i:confirm(?:ation)?|[0-9]{{1,2}}))?|{_ESCAPED}(?:[\w.-]|{_ESCAPED}){{0,40}})"
 NAME_CANDIDATE = rf'{_NAME}(?:\\*"(?:\s|\\+[nrt])*:|>)'
-"""Where such a name may stand, in RE2's syntax, for the prefilter and for the search in bodies."""
+"""Where such a name may occur, in RE2's syntax, for the prefilter and for the search in bodies."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _MOST_WORDS = 3
 KEY_LIKE = re.compile(rb"(?:(?:Bearer|Basic|Token) )?(?=[!-~]*[0-9])[!-~]{16,}")
-"""Tells a key in a response from a word about it: `"api_key": "is not valid"`."""
+"""Distinguishes a key in a response from words about it: `"api_key": "is not valid"`."""
 
 
 @lru_cache(maxsize=1024)
 def name_kind(name: str) -> str:
-    """What a name says of its value: `issued`, `secret`, `login`, `word`, or "" for no secret."""
+    """The kind of value that a name indicates: `issued`, `secret`, `login`, `word`, or "" for no
+    secret.
+    """
     words = [word.lower() for word in _WORD.findall(name)]
     while words and (words[-1] in _REPEATED or words[-1].isdigit()):
         words.pop()
@@ -101,7 +103,7 @@ def is_secret_field(name: str, value: bytes, *, in_response: bool) -> bool:
     """Whether a value under this name is a secret, in a request or in a response."""
     match name_kind(name):
         case "issued":
-            # What has spaces tells about one.
+            # A text with spaces is about a secret.
             return (
                 not in_response or len(value.split()) == 1 or KEY_LIKE.fullmatch(value) is not None
             )

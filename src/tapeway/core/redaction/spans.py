@@ -1,4 +1,4 @@
-"""Places in a text that hold a secret (spans), and the text with placeholders in those places."""
+"""Places of secrets in a text (spans), and the text with placeholders in those places."""
 
 import re
 from collections import deque
@@ -9,12 +9,14 @@ from itertools import accumulate, pairwise
 from tapeway.core.redaction.credentials import MIN_VALUE, Secret
 
 PLACEHOLDER = re.compile(rb"REDACTED\.[A-Za-z0-9_-]+\.[0-9a-p]{8}")
-"""Safe in JSON, URLs, header fields and cookies alike. What is made here has no digits, and so is no
-key to the scanners that people run over their repositories; earlier ones had them."""
+"""Safe in JSON, URLs, header fields and cookies. New placeholders have no digits, so that scanners
+of repositories do not take them for keys; earlier ones had digits.
+"""
 
 SHORT_PREFIX = "short-"
-"""Begins the label of a value too short to be a key for certain: its placeholder still tells
-requests apart in the match key, where that of a long one is left out."""
+"""Begins the label of a value too short to be a key for certain: its placeholder counts in the
+match key, unlike that of a long one.
+"""
 
 _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 _NOT_IN_LABEL = re.compile(r"[^A-Za-z_-]+")
@@ -26,8 +28,8 @@ _ESCAPED = re.compile(rb"\\.")
 class Span:
     """A secret from `start` to before `end`.
 
-    `quote` goes around its placeholder: where a number stood, JSON needs a string. Without a secret
-    the span is a further piece of the one before and is emptied.
+    `quote` goes around its placeholder: in place of a number, JSON needs a string. A span without a
+    secret continues the one before, and becomes empty.
     """
 
     start: int
@@ -37,18 +39,18 @@ class Span:
 
 
 def label_for(name: str, value: bytes) -> str:
-    """The label of a value that the name of its field or parameter says is a secret."""
+    """The label of a value that its field or parameter name marks as a secret."""
     return name.lower() if len(value) >= MIN_VALUE else f"{SHORT_PREFIX}{name.lower()}"
 
 
 def placeholder(label: str, digest: bytes) -> bytes:
-    """What stands for a secret seen in this place, of which the digest tells it from others."""
+    """The placeholder of a secret seen in this place; the digest distinguishes it from others."""
     letters = digest[:4].hex().translate(_LETTERS)
     return f"REDACTED.{_NOT_IN_LABEL.sub('-', label) or 'value'}.{letters}".encode()
 
 
 def merge_spans(spans: Iterable[Span]) -> list[Span]:
-    """The spans in order, overlapping ones made one that is named after the first and longest."""
+    """The spans in order; overlapping ones are merged, and named after the first and longest."""
     merged: list[Span] = []
     for span in sorted(spans, key=lambda each: (each.start, -each.end, each.secret is None)):
         if not merged or span.start >= merged[-1].end:
@@ -63,9 +65,9 @@ def merge_spans(spans: Iterable[Span]) -> list[Span]:
 def replace_spans(
     whole: bytes, lengths: Sequence[int], spans: Sequence[tuple[Span, bytes]]
 ) -> list[bytes]:
-    """The pieces of these lengths with each span replaced, every border where it was.
+    """The pieces of these lengths with each span replaced, their boundaries preserved.
 
-    A span that a border cut in two goes to the piece it began in.
+    A span across a boundary goes to the piece it began in.
     """
     borders = deque(accumulate(lengths))
     moved: list[int] = []
@@ -85,9 +87,9 @@ def replace_spans(
 
 
 def json_safe_spans(text: bytes, spans: Iterable[Span]) -> Iterator[Span]:
-    """The spans as they may be replaced where the text is JSON, which has to stay JSON.
+    """The spans to replace if the text is JSON, so that it stays JSON.
 
-    A number becomes a string, so its placeholder needs quotes. Behind a minus it is another number,
+    A number becomes a string, so its placeholder needs quotes. After a minus it is another number,
     and is left.
     """
     numbers = _NumberStarts(text)
@@ -104,7 +106,7 @@ def json_safe_spans(text: bytes, spans: Iterable[Span]) -> Iterator[Span]:
 
 
 class _NumberStarts:
-    """Tells, at one place after the other, whether a number of JSON's may begin there."""
+    """Decides, for increasing positions, whether a JSON number may begin there."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text

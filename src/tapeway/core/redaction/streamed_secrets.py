@@ -1,9 +1,9 @@
-"""Secrets that a response spreads over many events, lines or frames.
+"""Finds secrets that a response spreads over many events, lines or frames.
 
-A model types a key as it types anything: a few letters to each event, in the same place of each
-event's JSON. Read one after the other, the strings of that place (a column) hold the key; none of
-them does alone. So the strings of each column are put together and searched, and what is found is
-traced back to where its characters stand in the body.
+A model writes a key like any other text: a few letters in each event, in the same field of each
+event's JSON. The strings of that field (a column), joined in order, contain the key; none of them
+does alone. So the strings of each column are joined and searched, and what is found is mapped back
+to the places of its characters in the body.
 """
 
 import re
@@ -36,7 +36,7 @@ _STREAM_TYPES = (
 
 
 class _Document(NamedTuple):
-    """JSON that is one of many: where its text begins and ends, and which part of that it is."""
+    """One of many JSON documents: where its text begins and ends, and which part of it is meant."""
 
     start: int
     end: int
@@ -45,7 +45,7 @@ class _Document(NamedTuple):
 
 
 class _Column:
-    """One place of the documents: the strings that stand there, and the places inside it."""
+    """One place in the documents: its strings, and the places inside it."""
 
     __slots__ = ("inner", "strings")
 
@@ -60,7 +60,7 @@ _StringPlaces = dict[tuple[int, int], dict[Pointer, tuple[int, int]]]
 def find(
     body: bytes, content_type: bytes, search: Callable[[bytes], Iterable[Span]]
 ) -> Iterator[Span]:
-    """The spans of the body that together hold what `search` finds in strings put together.
+    """The spans of the body that together make up what `search` finds in joined strings.
 
     The first span of each has its secret, the further ones none.
     """
@@ -139,8 +139,8 @@ def _documents(body: bytes, content_type: bytes) -> Iterator[_Document]:
 
 
 def _add_strings(document: _Document, top: _Column) -> None:
-    # Not by recursion: what a service nests may be deeper than that goes. An event is small and
-    # there are hundreds, so strings, which most values are, take no turn of their own.
+    # Not recursive: services may nest deeper than that allows. An event is small and there are
+    # hundreds, so strings, which most values are, are handled without the stack.
     nodes: list[tuple[Json, _Column]] = [(document.value, top)]
     for value, column in nodes:
         if isinstance(value, dict):
@@ -163,7 +163,8 @@ def _changing_columns(top: _Column) -> Iterator[tuple[Pointer, list[tuple[str, _
     while columns:
         path, column = columns.pop()
         columns += [((*path, name), inner) for name, inner in column.inner.items()]
-        # What is the same in each event, as an id or a model's name is, holds no part of a key.
+        # A string that is the same in each event, such as an id or a model's name, is no part of a
+        # key.
         if len({text for text, _ in column.strings}) > 1:
             yield path, column.strings
 

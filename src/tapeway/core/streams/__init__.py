@@ -1,1 +1,1 @@
-"""Streamed responses: where they end, what they hold, when their pieces are due."""
+"""Streamed responses: where they end, their content, and when their chunks are due."""

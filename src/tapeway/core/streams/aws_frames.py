@@ -33,8 +33,8 @@ _MODEL_EVENT = re.compile(rb'(?<="bytes":)\s*"([A-Za-z0-9+/=]+)"')
 class AwsFrame:
     """A frame's place in the stream, its headers, and its payload with a model's event decoded.
 
-    `decoded` says how many bytes of the text stand before and after what was decoded. What is not a
-    whole frame has no headers.
+    `decoded` has the number of bytes of the text before and after the decoded part. Data that is
+    not a whole frame has no headers.
     """
 
     start: int
@@ -58,7 +58,7 @@ class AwsFrame:
 
 
 def parse_frames(body: bytes) -> list[AwsFrame]:
-    """All frames of a stream; what is no frame comes last, as one without headers."""
+    """All frames of a stream; data that is not a frame comes last, as one without headers."""
     frames: list[AwsFrame] = []
     at = 0
     while at < len(body):
@@ -88,7 +88,7 @@ class AwsFrameScanner:
         self._not_frames = False
 
     def feed(self, data: bytes) -> None:
-        """Look at the next piece."""
+        """Scan the next piece."""
         if self.mark:
             return
         self._pending += data
@@ -99,12 +99,14 @@ class AwsFrameScanner:
             self.releasable += size
             del self._pending[:size]
         if self._not_frames:
-            # What is no frame to us is passed on for the client to judge.
+            # Anything that is not a frame is passed on for the client to judge.
             self.releasable += len(self._pending)
             self._pending.clear()
 
     def finish(self) -> None:
-        """Take what has come for all there is; a client may not notice that half a frame is missing."""
+        """Treat what has arrived as the whole body; a client may not notice that half a frame is
+        missing.
+        """
         if not self.mark and (self._pending or self._not_frames):
             self.mark = "cut"
 
@@ -127,7 +129,7 @@ class AwsFrameScanner:
 
 
 def _layout(body: bytes | bytearray, at: int) -> tuple[int, int]:
-    """Where the payload of the frame at `at` begins, and where the frame ends, as it says itself."""
+    """Where the payload of the frame at `at` begins, and where the frame ends, by its own lengths."""
     size, headers = int.from_bytes(body[at : at + 4]), int.from_bytes(body[at + 4 : at + 8])
     return at + _PRELUDE + headers, at + size
 
@@ -137,7 +139,7 @@ def _checksum(data: bytes) -> bytes:
 
 
 def _text_headers(text: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The headers that hold text; what stands behind one of an unknown type is not read."""
+    """The headers with text values; nothing after one of an unknown type is read."""
     at = 0
     while at < len(text):
         name = text[at + 1 : at + 1 + text[at]]

@@ -13,9 +13,10 @@ _JSON_LINES = frozenset({b"application/x-ndjson", b"application/jsonl", b"applic
 
 
 def documents(response: Response) -> Iterator[bytes]:
-    """Each text in order, unparsed; nothing where the body's coding cannot be undone.
+    """Each text in order, unparsed; none if the body cannot be decoded.
 
-    What is not JSON (`[DONE]`) comes too, and an event that the end of the body cut short.
+    Texts that are not JSON (`[DONE]`) are included, and so is an event that was cut short by the
+    end of the body.
     """
     coding = find_header(response.headers, b"content-encoding") or b""
     body = decode(coding, response.body)

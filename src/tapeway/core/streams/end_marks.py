@@ -1,8 +1,8 @@
-"""Whether a streamed response came whole, and how much of it may go on before that is known.
+"""Whether a streamed response is complete, and how much of it may be sent before that is known.
 
-Clients take a protocol's end mark for the end and leave, whatever the transport still has to say,
-and most take a stream that lacks it for a whole one. So the mark is looked for as the bytes come:
-everything before it may go on, the mark itself and what follows it must wait.
+Clients take a protocol's end mark for the end and leave, whatever the transport sends after it, and
+most take a stream without the mark for a whole one. So the mark is searched for as the bytes
+arrive: everything before it may be sent; the mark itself and what follows it must wait.
 """
 
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ from tapeway.core.http.content_codings import Decoder
 from tapeway.core.model.messages import ResponseHead, Verdict
 
 EndMark = Literal["", "end", "error", "cut"]
-"""What a stream said about its end: nothing, that this is it, an error, half a frame."""
+"""The end of a stream: not seen, an end mark, an error, or half a frame."""
 
 MAX_EVENT = 4 * 1024 * 1024
-"""A longer event or line is not looked into: one may be as long as a body."""
+"""A longer event or line is not scanned: one may be as long as a body."""
 
 _BODILESS = frozenset({204, 205, 304})
 
 
 @dataclass(frozen=True, slots=True)
 class EndMarks:
-    """What ends a stream of server-sent events in one dialect.
+    """The end marks of server-sent events in one dialect.
 
-    `texts` are what the data of events begin with, `names` the names or JSON types of events,
-    `errors` the names of events that report one.
+    `texts` are beginnings of an event's data, `names` are names or JSON types of events, `errors`
+    the names of events that report an error.
     """
 
     texts: frozenset[bytes] = frozenset()
@@ -34,11 +34,13 @@ class EndMarks:
 
 
 class EndScanner(Protocol):
-    """Looks for the mark in a plain body. The same bytes give the same result however they are cut."""
+    """Searches for the mark in a decoded body. The same bytes give the same result however they are
+    split.
+    """
 
     @property
     def releasable(self) -> int:
-        """How many bytes from the beginning on may go before the end is known; it never shrinks."""
+        """How many bytes from the beginning may be sent before the end is known; it never shrinks."""
 
     @property
     def mark(self) -> EndMark: ...
@@ -46,15 +48,15 @@ class EndScanner(Protocol):
     def feed(self, data: bytes) -> None: ...
 
     def finish(self) -> None:
-        """Take what has come for all there is."""
+        """Treat what has arrived as the whole body."""
 
 
 class EndDetector:
     """Watches one response to its end.
 
-    `length` is the one that was announced: its last byte is an end too. A coded body is looked into
-    through `decoder`, and is held back from the piece on that holds the mark. `expected` says that
-    a stream without a mark was cut.
+    `length` is the announced one: its last byte is an end too. A coded body is scanned through
+    `decoder`, and held back from the piece with the mark. `expected` means that a stream without a
+    mark was truncated.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class EndDetector:
 
     @property
     def releasable(self) -> int:
-        """How many bytes from the beginning on may go before the recording is durable."""
+        """How many bytes from the beginning may be sent before the recording is durable."""
         if self._length is None:
             return self._releasable
         return min(self._releasable, max(0, self._length - 1))
@@ -91,7 +93,7 @@ class EndDetector:
             self._feed_decoded(self._scanner, self._decoder.feed(data))
 
     def finish(self) -> Verdict:
-        """How a response ended whose transport ended in good order."""
+        """The verdict on a response whose transport ended in good order."""
         if self._scanner is None or self._is_unreadable():
             return "complete"
         self._scanner.finish()
@@ -115,5 +117,5 @@ class EndDetector:
 
 
 def has_no_body(method: str, head: ResponseHead) -> bool:
-    """Whether no body follows, so that a response has ended when its head is out."""
+    """Whether no body follows, so that a response has ended with its head."""
     return method.upper() == "HEAD" or head.status in _BODILESS or head.length == 0

@@ -1,4 +1,4 @@
-"""The end mark in lines of JSON: nobody can use half a line, so each one goes on whole."""
+"""Finds the end mark in lines of JSON: half a line is useless, so each is sent whole."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ class JsonLineScanner:
         self._size = 0
 
     def feed(self, data: bytes) -> None:
-        """Look at the next piece."""
+        """Scan the next piece."""
         if self.mark:
             return
         *ends, rest = data.split(b"\n")
@@ -31,7 +31,7 @@ class JsonLineScanner:
         self._add_to_line(rest)
 
     def finish(self) -> None:
-        """Take what has come for all there is."""
+        """Treat what has arrived as the whole body."""
         if not self.mark and self._size:
             self._end_line()
 

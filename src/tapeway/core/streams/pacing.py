@@ -1,8 +1,8 @@
-"""The pace of a replay: when each piece of a recorded response is due, and the wait it asks for.
+"""The pace of a replay: when each chunk of a recorded response is due, and its Retry-After.
 
-A replayed response tells its client to wait for as long as the replay's own pace allows.
+A replayed response asks its client to wait only as long as the replay's own pace requires.
 Retry-After is in whole seconds, or a date (RFC 9110 section 10.2.3). `retry-after-ms` is OpenAI's
-and Azure's, and SDKs look at it first.
+and Azure's, and SDKs read it first.
 """
 
 import math
@@ -16,14 +16,14 @@ _SECONDS = b"retry-after"
 _MILLISECONDS = b"retry-after-ms"
 
 _SOON_MS = 1
-"""OpenAI's and Anthropic's clients take 0 for no wish at all and wait half a second."""
+"""OpenAI's and Anthropic's clients ignore a 0 and wait half a second."""
 
 _LONGEST = 1e9
-"""More of either unit says no more, and would not fit some client's clock."""
+"""Larger values of either unit change nothing, and would not fit some client's clock."""
 
 
 class Pace(float):
-    """How long a replay takes for a recorded second: 1 as recorded, a half for twice as fast."""
+    """Seconds of replay per recorded second: 1 as recorded, 0.5 for twice as fast."""
 
 
 AT_ONCE = Pace(0)
@@ -36,20 +36,20 @@ class Schedule:
     def __init__(self, response: Response, latency_ms: float, pace: Pace) -> None:
         times = [chunk.at_ms for chunk in response.chunks] or [at for at, _ in response.chunk_times]
         self._pace = pace
-        # A recording without times, as another tool's is, came when its call had ended.
+        # A recording without times, such as another tool's, arrived when its call had ended.
         self._earliest = 0.0 if any(times) else latency_ms
         self.head_s = self.due_s(times[0] if times else 0.0)
         self.end_s = self.due_s(max(latency_ms, times[-1] if times else 0.0))
 
     def due_s(self, at_ms: float) -> float:
-        """When to send what came at a recorded time."""
+        """When to send a chunk with this recorded time."""
         return max(at_ms, self._earliest) / 1000 * self._pace
 
 
 def scale_retry_after(head: ResponseHead, pace: Pace) -> ResponseHead:
-    """The head asking for the recorded wait at this pace.
+    """The head with its Retry-After scaled to this pace.
 
-    The very head that was given where it asks for no wait, or for one that cannot be scaled.
+    Returns the same head if it has none, or one that cannot be scaled.
     """
     if (
         find_header(head.headers, _SECONDS) is None
@@ -63,7 +63,7 @@ def scale_retry_after(head: ResponseHead, pace: Pace) -> ResponseHead:
 
 
 def _recorded_wait_s(headers: Headers) -> float | None:
-    """What the recorded fields asked for; a date counts from the one the response was made at."""
+    """The recorded wait; a date counts from that of the response."""
     if (milliseconds := _number(find_header(headers, _MILLISECONDS) or b"")) is not None:
         return milliseconds / 1000
     seconds = find_header(headers, _SECONDS) or b""
@@ -94,6 +94,6 @@ def _with_wait(headers: Headers, wait_s: float) -> Headers:
     scaled = tuple([(name, values.get(name.lower(), value)) for name, value in headers])
     if find_header(headers, _MILLISECONDS) is not None:
         return scaled
-    # Behind the other one, where a reader of the response sees both.
+    # After the other field, where a reader of the response sees both.
     at = max(index for index, (name, _) in enumerate(scaled) if name.lower() == _SECONDS) + 1
     return (*scaled[:at], (_MILLISECONDS, milliseconds), *scaled[at:])

@@ -13,13 +13,15 @@ MEDIA_TYPE = b"text/event-stream"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
 _BEGINNING = 64
-"""So much of an unfinished line tells whether it is an end mark; the rest of a long one is not read."""
+"""This much of an unfinished line shows whether it is an end mark; the rest of a long one is not
+read.
+"""
 _LINE_COST = 64
-"""What each line of an event costs in memory besides what it holds."""
+"""What each line of an event costs in memory besides its text."""
 
 
 def event_data(body: bytes) -> Iterator[bytes]:
-    """The data of each event of a whole body, also of a last one that was cut."""
+    """The data of each event of a whole body, including a truncated last one."""
     data: list[bytes] = []
     for line in _LINE_END.split(body.removeprefix(_BOM)):
         name, value = _field(line)
@@ -53,10 +55,10 @@ class SseScanner:
         self._data: list[bytes] = []
         self._room = MAX_EVENT
         self._event_start: int | None = None
-        """Where the event began that is held back until it is known whether it ends the stream."""
+        """The start of the event that is held back until it is known whether it ends the stream."""
 
     def feed(self, data: bytes) -> None:
-        """Look at the next piece."""
+        """Scan the next piece."""
         if self.mark or not data:
             return
         base, start = self._size, 0
@@ -75,7 +77,7 @@ class SseScanner:
         self._release()
 
     def finish(self) -> None:
-        """Take what has come for all there is: some end without the last line's end."""
+        """Treat what has arrived as the whole body: some end without the last line's end."""
         if not self.mark:
             self._end_line(self._size)
             self._end_event(whole=False)
@@ -108,7 +110,7 @@ class SseScanner:
             self._event_start = self._line_start
 
     def _end_event(self, *, whole: bool) -> None:
-        """Judge an event by its name and by what it holds; its last line may not have ended it."""
+        """Judge an event by its name and data; its last line may be unfinished."""
         data = b"\n".join(self._data)
         named = self._name in self._marks.names | self._marks.errors
         if data.startswith(self._texts) or (named and whole):
@@ -141,7 +143,7 @@ class SseScanner:
         self.releasable = max(self.releasable, start)
 
     def _may_end(self, line: bytes) -> bool:
-        """Whether this beginning of a line can become one that ends the stream."""
+        """Whether a line with this beginning can end the stream."""
         if not line:
             return False
         if line.startswith(b"data:"):
@@ -154,7 +156,7 @@ class SseScanner:
 
     @property
     def _undecided(self) -> bool:
-        """Whether only what an event holds will tell what it is."""
+        """Whether only the event's data shows what kind it is."""
         return bool(self._marks.names) and not self._name
 
     def _text(self, longest: int | None = None) -> bytes:
