@@ -1,1 +1,1 @@
-"""What tapeway costs, measured beside a yardstick in the same run."""
+"""What tapeway costs, measured beside a baseline in the same run."""

@@ -1,11 +1,11 @@
-"""The answers both sides of the comparison give, and the requests for them."""
+"""The requests of the comparison, and the answers that both servers send."""
 
 import json
 
 STREAM_PATH = "/v1/stream"
 JSON_PATH = "/v1/chat/completions"
 DIFFERENT = 2000
-"""More different requests than tapeway remembers having recognised."""
+"""More different requests than fit into tapeway's cache of match keys."""
 
 JSON_BODY = json.dumps(
     {

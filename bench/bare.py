@@ -1,4 +1,4 @@
-"""The yardstick: aiohttp's low-level server, handing out bytes it holds."""
+"""The baseline: aiohttp's low-level server, sending bytes that it has in memory."""
 
 import asyncio
 import json

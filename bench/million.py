@@ -1,8 +1,9 @@
-"""What a cassette of a million recordings costs to open and to be found in, beside one of a hundred.
+"""What it costs to open a cassette of a million recordings and to find one, beside a cassette of a
+hundred.
 
-    python -m bench.million [FOLDER] [COUNT]
+python -m bench.million [FOLDER] [COUNT]
 
-Each one is opened by a process of its own, so that its memory can be told.
+A separate process opens each cassette, so that its memory can be measured.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ BODY = b'{"choices":[{"message":{"role":"assistant","content":"%b"}}]}' % (b"wor
 
 
 def interaction(number: int) -> Interaction:
-    """One of many alike: a chat and its answer."""
+    """One of many similar recordings: a chat request and its answer."""
     asked = b'{"model":"m","messages":[{"role":"user","content":"question %d"}]}' % number
     request = Request("openai", "POST", "/v1/chat/completions", JSON, asked, "https://h")
     response = Response(ResponseHead(200, "OK", JSON), (ResponseChunk(BODY, 1.0),))
@@ -38,7 +39,7 @@ def interaction(number: int) -> Interaction:
 
 
 async def build(file: Path, count: int) -> None:
-    """A cassette of so many."""
+    """Write a cassette of this many recordings."""
     store = SqliteStore(file)
     await store.open()
     for start in range(0, count, BATCH):
@@ -48,7 +49,7 @@ async def build(file: Path, count: int) -> None:
 
 
 async def measure(file: Path, count: int) -> None:
-    """Print, as JSON, what a process that starts with this file sees."""
+    """Open this file, and print the times and memory that it took, as JSON."""
     started = time.perf_counter()
     store = SqliteStore(file)
     await store.open()

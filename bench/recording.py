@@ -1,10 +1,10 @@
-"""How long one recording takes, alone, when many were made before it.
+"""How long a single recording takes after many earlier ones.
 
-    python -m bench.recording [FOLDER]
+python -m bench.recording [FOLDER]
 
-The folder decides which disk is measured; without one it is the temporary folder's. What is
-measured is all that stands between an answer and its client: redaction, the look for credentials in
-what is to be written, and the write itself.
+The folder decides which disk is measured; by default it is the temporary folder's. Measured is
+everything between receiving an answer and sending it: redaction, the search for credentials in what
+will be written, and the write itself.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ STREAM = Response(
 
 
 def recording(index: int, answer: Response = WHOLE) -> Recording:
-    """The recording of an answer, made as a live call makes it."""
+    """The recording of an answer, made in the same way as for a live call."""
     fields = (*JSON, (b"Authorization", b"Bearer sk-bench-0123456789abcdef"))
     request = Request("openai", "POST", "/v1/x", fields, b'{"n":%d}' % index, "https://h")
     seen = REDACTION.redact(HEAD.run_id, request)
@@ -48,8 +48,8 @@ def recording(index: int, answer: Response = WHOLE) -> Recording:
 
 
 async def timed(store: FileStore, index: int, answer: Response) -> str:
-    """The time of some recordings of an answer, one after the other."""
-    # What was made before would slow down whatever is measured next.
+    """The times of some recordings of an answer, one after the other."""
+    # Garbage of earlier work would slow down what is measured next.
     gc.collect()
     times: list[float] = []
     for each in range(index, index + SAMPLES):
@@ -67,7 +67,7 @@ async def measure(root: Path) -> None:
     index = 0
     print(f"one recording of {len(BODY)} bytes, alone, on the disk of {root}")
     for mark in MARKS:
-        # Together, for speed: those that wait at once share one sync.
+        # Concurrently, for speed: those that wait at the same time share one sync.
         while index < mark - SAMPLES // 2:
             batch = range(index, min(index + TOGETHER, mark - SAMPLES // 2))
             await asyncio.gather(*[store.append("bench", HEAD, recording(each)) for each in batch])

@@ -68,7 +68,7 @@ def main() -> None:
                 record(server)
         measure(servers, f"a hit among {FEW}", hit, HITS)
         measure(servers, "a recording", record)
-        # In turns, or those that wait would be closed for being idle.
+        # Interleaved, or waiting connections would be closed as idle.
         for _ in range(MANY - FEW):
             for server in servers.values():
                 record(server)

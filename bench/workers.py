@@ -1,6 +1,6 @@
-"""What further workers bring: requests per second of one and of several, in one interleaved run.
+"""How much more workers serve: requests per second of one and of several, in one interleaved run.
 
-    python -m bench.workers [WORKERS]
+python -m bench.workers [WORKERS]
 
 Each server replays from its own SQLite file of the same content. Client and servers share the
 machine's processors: with two of them, two workers cannot reach twice the rate of one.
@@ -32,7 +32,7 @@ BLOCKS = 10
 
 
 class WorkerServer:
-    """Some processes behind one port, and connections to it."""
+    """The processes that serve one port, and connections to it."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         if process.stdout is None:
@@ -47,7 +47,7 @@ class WorkerServer:
             self._selector.register(made, selectors.EVENT_READ, (made, bytearray()))
 
     def rate(self, count: int, outcome: bytes = b"replayed") -> tuple[float, float]:
-        """Requests per second, and CPU microseconds of all processes for each."""
+        """Requests per second, and CPU microseconds of all processes per request."""
         before, begun = self._cpu_ns(), time.perf_counter()
         asked = 0
         for key in self._selector.get_map().values():
@@ -104,7 +104,7 @@ def started(folder: Path, *options: str) -> Iterator[WorkerServer]:
 
 
 def recorded(folder: Path, upstream: Server) -> Path:
-    """A store that answers all that is asked."""
+    """Record every request of the benchmark into a store."""
     folder.mkdir()
     with started(folder, "--mode", "record", "--upstream", upstream.url) as server:
         server.rate(DIFFERENT, b"recorded")

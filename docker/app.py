@@ -1,4 +1,4 @@
-"""Stands in for your application: one chat call, to whatever OPENAI_BASE_URL says."""
+"""An example of an application: one chat call, to the address in OPENAI_BASE_URL."""
 
 import json
 import os
@@ -13,7 +13,7 @@ BODY = {
 
 
 def main() -> None:
-    """Print where the answer came from and what it says."""
+    """Print the origin of the answer, and its text."""
     request = Request(
         f"{os.environ['OPENAI_BASE_URL']}/chat/completions",
         data=json.dumps(BODY).encode(),

@@ -1,6 +1,6 @@
-"""Ask the admin listener of this container whether tapeway is alive; exit 1 when it is not.
+"""Ask the admin listener of this container whether tapeway is alive; exit with 1 if it is not.
 
-Reads the same variables as tapeway. A listener set by a flag instead is not seen here.
+Reads the same variables as tapeway. A listener that is set by a flag is not seen here.
 """
 
 import os
@@ -29,7 +29,7 @@ def _ask(listen: str) -> None:
     request = Request(f"http://{host}:{port}/healthz")
     if token := os.environ.get("TAPEWAY_ADMIN_TOKEN"):
         request.add_header("Authorization", f"Bearer {token}")
-    # An HTTP_PROXY of the container is meant for the outside, not for its own loopback.
+    # An HTTP_PROXY of the container is for outside addresses, not for its own loopback.
     build_opener(ProxyHandler({})).open(request, timeout=TIMEOUT_S).close()
 
 

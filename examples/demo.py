@@ -1,7 +1,7 @@
-"""Record the OpenAI and Anthropic clients, take the upstream away, replay: is everything equal?
+"""Record calls of the OpenAI and Anthropic clients, stop the upstream, replay, and compare.
 
 Needs no key and no network: the upstream is the stand-in that ships with tapeway. `make demo` runs
-this. It ends with code 1 if anything that was replayed differs from what was recorded.
+this. It exits with 1 if anything that was replayed differs from what was recorded.
 """
 
 import asyncio
@@ -114,7 +114,7 @@ def anthropic_tools(url: str) -> Any:
 
 
 def wire(url: str) -> Any:
-    """The body of a stream as it stood on the wire, sizes of its HTTP chunks included."""
+    """The body of a stream as sent, with the sizes of its HTTP chunks."""
     body = json.dumps({"model": GPT, "messages": words("日本語"), "stream": True}).encode()
     parts = urlsplit(url)
     head = (
@@ -144,7 +144,7 @@ ROWS: list[tuple[str, str, Callable[[str], Any]]] = [
 
 @contextmanager
 def tapeway(mode: str, upstream: str, store: str) -> Iterator[dict[str, Any]]:
-    """A proxy in that mode, as its ready line describes it."""
+    """A running proxy in that mode, as its ready line describes it."""
     routes = ["--route", f"openai={upstream}", "--route", f"anthropic={upstream}"]
     listen = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--log-level", "warning"]
     program = str(Path(sys.executable).with_name("tapeway"))
@@ -174,7 +174,7 @@ def size(result: Any) -> str:
 
 
 def compare(before: list[Any], after: list[Any], opened: int) -> bool:
-    """Print a row for each call and say whether all rows are equal."""
+    """Print a row for each call; return whether all rows are equal."""
     print(f"{'client':<10} {'what was compared':<40} {'recorded':>12}  replayed")
     rows = [
         (client, what, size(old), old == new)

@@ -1,4 +1,4 @@
-"""Requests, answers and messages of conversations, in no provider's own terms."""
+"""Requests, answers and messages of conversations, independent of the provider."""
 
 import hashlib
 from base64 import b64decode

@@ -1,1 +1,1 @@
-"""Where other tools meet tapeway's stores from inside a Python program."""
+"""Integrations: tapeway's stores and recordings for other tools inside a Python program."""

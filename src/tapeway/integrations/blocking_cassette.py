@@ -102,7 +102,8 @@ class BlockingCassette:
             return self._head or self._open().run(self._claim())
 
     def add(self, items: Sequence[AnyInteraction]) -> list[int | TapewayError]:
-        """Add items in order, durable on return: for each its index, or why it was not stored.
+        """Add items in order, durable on return; returns for each its index, or why it was not
+        stored.
 
         Raises StoreError if the cassette cannot be recorded into at all.
         """
@@ -110,7 +111,7 @@ class BlockingCassette:
             return self._open().run(self._add([Recording(each) for each in items]))
 
     def put(self, item: AnyInteraction, supersedes: tuple[int, ...]) -> int:
-        """Add one that replaces others, and give its index. Raises StoreError."""
+        """Add one that replaces others, and return its index. Raises StoreError."""
         with self._lock:
             (done,) = self._open().run(self._add([Recording(item, supersedes)]))
         if isinstance(done, TapewayError):

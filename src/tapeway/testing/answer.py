@@ -20,7 +20,7 @@ from tapeway.testing.request import StandInRequest
 Headers = tuple[tuple[str, str], ...]
 
 End = Literal["cut", "reset", "stall", "end"]
-"""Close the connection, reset it, send nothing more, or end properly as if that were all."""
+"""Close the connection, reset it, send nothing more, or end as if the answer were complete."""
 _NAME = re.compile(r"(cut|reset|stall|end)(?:-after-(\d+))?(?:-.*)?")
 
 

@@ -97,7 +97,7 @@ def headers(state: StandInState, content_type: str) -> Headers:
 def failure(
     status: int, call: StandInRequest, state: StandInState, message: str = ""
 ) -> StandInAnswer:
-    """An error as AWS answers it: its type stands in a header field."""
+    """An error as AWS answers it: its type is in a header field."""
     kind, text = _FAILURES.get(status, ("InternalServerException", "Internal server error"))
     # A missing signature is 403 here, not 401.
     status = 403 if status == 401 else status

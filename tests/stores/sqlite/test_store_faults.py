@@ -294,7 +294,7 @@ async def test_replays_go_on_while_the_shared_file_cannot_grow(
         assert await other.unused_count("x", 1) > 0
         assert await one.unused("x", 1, 99) == []
         assert await one.unused_count("x", 1) == 0
-        assert caplog.text.count("replays go on") == 1
+        assert caplog.text.count("replays continue") == 1
 
         await full.release()
         turns = await one.turns("x", 1, [key(39)])

@@ -1,4 +1,4 @@
-"""Anthropic's Messages, at its own address and at those who host its models."""
+"""Anthropic's Messages, also at services that host its models."""
 
 from collections.abc import Iterable, Iterator
 

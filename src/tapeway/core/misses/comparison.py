@@ -1,6 +1,6 @@
-"""Two recordings of the same run compared: what differed, and the rules that make them equal.
+"""Compares two recordings of the same run: what differs, and the rules that make them equal.
 
-A value that differs because each run sends back what its own answers said is an echo: it needs no
+A value that differs because each run sends back text of its own answers is an echo: it needs no
 rule, since a replayed run gets the recorded answers.
 """
 
@@ -21,13 +21,13 @@ from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import Interaction
 
 _SHORTEST_PART = 8
-"""A shorter text stands in a long answer by chance, and is an echo only of a whole value."""
+"""A shorter text may be in a long answer by chance, and is an echo only of a whole value."""
 
 _MOST_PATHS = 50
 """Paths to ignore for a whole run."""
 
 _MOST_PAIRS_TRIED = 2500
-"""Of more possible pairs of calls to one endpoint, none is tried: they are paired in order."""
+"""With more possible pairs of calls to one endpoint, calls are paired in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class CallPair:
 class DifferingPath:
     """A path at which calls differed, the number of these calls, and one of them as an example.
 
-    `echoed` says that each run sent back what its own answers said.
+    `echoed` means that each run sent back text of its own answers.
     """
 
     path: str
@@ -54,10 +54,10 @@ class DifferingPath:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The calls of two runs compared.
+    """The comparison of the calls of two runs.
 
-    `rules` are to be added: under them the second run's requests are equal to the first's, but for
-    echoes and for the pairs that are `unexplained`.
+    `rules` are to be added: under them the requests of the second run equal those of the first,
+    except for echoes and the pairs that are `unexplained`.
     """
 
     equal: int
@@ -74,10 +74,10 @@ class Comparison:
 
 
 def compare(first: StoredCassette, second: StoredCassette, rules: Rules = NO_RULES) -> Comparison:
-    """What differed between two runs, and the rules to add to those in force.
+    """Compare two runs: what differed, and the rules to add to those in force.
 
-    Calls with the same key are equal, in whatever order they were made. Then those of one endpoint
-    are paired, the least different ones first.
+    Calls with the same key are equal, in any order. Then the calls of one endpoint are paired, the
+    least different ones first.
     """
     left, right = _calls(first), _calls(second)
     equal, left, right = _without_equal(left, right, rules)
@@ -96,7 +96,7 @@ def compare(first: StoredCassette, second: StoredCassette, rules: Rules = NO_RUL
 
 
 class _Echoes:
-    """Tells which differences are echoes: each run sent back what its own answers said."""
+    """Decides which differences are echoes: each run sent back text of its own answers."""
 
     def __init__(self, first: StoredCassette, second: StoredCassette) -> None:
         self._first = AnswerTexts(_calls(first))
@@ -114,7 +114,7 @@ class _Echoes:
         return [each for each in pair.differences if not self.covers(each, pair)]
 
     def explain(self, pair: CallPair, rules: Rules) -> bool:
-        """Whether nothing but echoes is left of a pair's differences under these rules."""
+        """Whether only echoes are left of a pair's differences under these rules."""
         left = request_differences(pair.first.request, pair.second.request, rules)
         return all(self.covers(each, pair) for each in left)
 

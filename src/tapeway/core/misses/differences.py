@@ -21,12 +21,13 @@ _SHOWN_BEFORE = 40
 """Characters of a text that are shown before the place where it differs."""
 
 _MOST_CELLS = 10_000
-"""Lists with a larger product of lengths are compared position by position: that product is the cost of
-finding out what was inserted."""
+"""Lists with a larger product of lengths are compared position by position: the product is the cost
+of aligning them.
+"""
 
 
 class MissingValue(Enum):
-    """Stands for a value where one document has none; null is a value."""
+    """Marks the side of a difference that has no value; null is a value."""
 
     ABSENT = "absent"
 

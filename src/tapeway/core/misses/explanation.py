@@ -1,4 +1,4 @@
-"""What explains a miss: the nearest recordings, and the rules that would make the first one match."""
+"""Explains a miss: the nearest recordings, and the rules that would make the first one match."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -26,7 +26,7 @@ def explain(
     rules: Rules,
     redact: Callable[[Request], Request],
 ) -> MissExplanation:
-    """What explains a miss among these recordings, their requests redacted before they are shown.
+    """Explain a miss by these recordings, their requests redacted before they are shown.
 
     Takes tens of milliseconds among ten thousand recordings.
     """

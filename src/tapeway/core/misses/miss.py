@@ -1,4 +1,4 @@
-"""A request that no recording answers, what explains it, and the message its client gets."""
+"""A miss: a request that no recording answers, its explanation, and the message for the client."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,14 +12,14 @@ from tapeway.core.model.messages import Request
 from tapeway.core.text import escape_surrogates
 
 _MOST_PATHS = 2
-"""Paths the message names; the document of the answer holds the others."""
+"""How many paths the message names; the body of the error response has the others."""
 _LONGEST_PATH = 120
 _MOST_INDEXES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class NearestRecording:
-    """A recording and how its request differs, as people are shown it.
+    """A recording and how its request differs, for people.
 
     Each of `differences` has a `path` and, where there is a value, `recorded` and `requested`;
     `more` counts the differences that are left out.
@@ -38,7 +38,7 @@ class NearestRecording:
 class MissExplanation:
     """The nearest recordings, and rules under which the first of them would match.
 
-    `note` says why no recording was compared.
+    `note` explains why no recording was compared.
     """
 
     nearest: tuple[NearestRecording, ...] = ()
@@ -50,7 +50,7 @@ NO_EXPLANATION = MissExplanation()
 
 
 class SearchedCassette(Protocol):
-    """What was searched, as far as it explains a miss; `generation` changes with what it holds."""
+    """The recordings to search for an explanation; `generation` changes with them."""
 
     head: CassetteHead
     rules: Rules
@@ -70,7 +70,7 @@ class Miss:
     used_up: tuple[int, ...] = ()
     explanation: MissExplanation = NO_EXPLANATION
     note: str | None = None
-    """Why a recording that holds what is asked for cannot answer."""
+    """Why a recording of the requested call cannot answer."""
     searched: SearchedCassette | None = field(default=None, compare=False, repr=False)
 
     @property

@@ -1,9 +1,9 @@
-"""The recordings that come nearest to a request that none of them answers.
+"""Finds the recordings that are nearest to a missed request.
 
-To read and compare documents is expensive, so the few worth it are chosen by their bytes, in three
+Reading and comparing documents is expensive, so a few candidates are chosen by their bytes, in
 steps. First come those with the same bytes at a few places, or else of about the same length. Of
-these, within a budget, those that share the most pieces are compared. The order of the result is by
-differences. All of it depends on the recordings and their order alone.
+these, within a budget, those that share the most pieces are compared. The result is ordered by
+differences. It depends only on the recordings and their order.
 """
 
 import re
@@ -19,7 +19,7 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange
 from tapeway.core.model.messages import Request
 
 MOST_DIFFERENCES = 200
-"""Further differences between two documents are not looked for."""
+"""Further differences between two documents are not searched for."""
 
 LARGEST = 4 * 1024 * 1024
 """Larger bodies are not compared: reading them would block the process."""
@@ -86,7 +86,7 @@ def distance(found: Sequence[Difference]) -> float:
 
 
 def path_of(request: Request, rules: Rules) -> str:
-    """The path as rules rewrite it, not decoded: good enough to tell endpoints apart."""
+    """The path after the rules' rewrites, not decoded: good enough to distinguish endpoints."""
     path = request.target.partition("?")[0]
     for old, new in rules.rewrite:
         path = path.replace(old, new)
@@ -141,9 +141,8 @@ def _worth_comparing(missed: Request, recordings: list[Interaction]) -> list[Int
 def _probed(missed: Request, texts: Sequence[bytes | str]) -> list[float]:
     """How much of the missed body (or target) each text has at four places, from 0 to 1.
 
-    Two places are counted from the beginning and two from the end: whatever one change inserted,
-    what stands before it or behind it kept its place. A place where most texts are equal counts
-    little.
+    Two places are counted from the beginning and two from the end: if there is one insertion, the
+    text before or after it kept its place. A place where most texts are equal counts little.
     """
     own: bytes | str = missed.body or missed.target
     equal = [[text[place] == own[place] for text in texts] for place in _places(len(own))]
@@ -180,7 +179,7 @@ def _within_budget(
 
 
 class _SharedPieces:
-    """Tells how many pieces of body and target other requests share with the missed one."""
+    """Measures how many pieces of body and target other requests share with the missed one."""
 
     def __init__(self, missed: Request) -> None:
         body = missed.body

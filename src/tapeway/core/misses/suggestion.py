@@ -1,7 +1,8 @@
-"""The rules that would make a request match a recording, as narrow as possible.
+"""Suggests rules that would make a request match a recording, as narrow as possible.
 
-Values of a known form (a UUID, a time) are normalised, a version in the path is rewritten, and other
-differences are ignored by their paths. A suggestion is made only if its rules make the keys equal.
+Values of a known form (a UUID, a time) are normalised, a version in the path is rewritten, and
+other differences are ignored by their paths. A suggestion is made only if its rules make the keys
+equal.
 """
 
 import json
@@ -39,7 +40,7 @@ def suggestion(recorded: Request, requested: Request, rules: Rules) -> Rules | N
 
 
 def candidate_rules(found: Sequence[Difference], rules: Rules, most: int = MOST_PATHS) -> Rules:
-    """Rules to add for these differences; only comparing keys tells whether they suffice."""
+    """Rules to add for these differences; the caller must compare keys to see whether they suffice."""
     names, left = _normalisers(found, rules)
     rewrites = [_rewrite(each) for each in left if each.steps == ("path",)]
     ignored = _ignoring([each for each in left if each.steps[0] in ROOTS], most)
@@ -76,7 +77,7 @@ def _normalisers(
     explained = _equal_under(names, found)
     if not explained:
         return (), list(found)
-    # The specific ones stand first in the table, so the general ones are the first to be left out.
+    # The specific ones come first in the table, so the general ones are the first to be left out.
     for name in reversed(tuple(names)):
         fewer = [each for each in names if each != name]
         if len(_equal_under(fewer, explained)) == len(explained):
@@ -114,7 +115,7 @@ def _rewrite(difference: Difference) -> tuple[str, str] | None:
 
 
 def _ignoring(found: Sequence[Difference], most: int = MOST_PATHS) -> Rules:
-    # With an element more or less it is another conversation; a whole body is never ignored.
+    # With an element added or removed it is another conversation; a whole body is never ignored.
     if any(
         each.steps[0] not in ROOTS or len(each.steps) == 1 or _is_element(each) for each in found
     ):

@@ -49,7 +49,7 @@ class CallSlots:
                 self.add(each.index, each.document)
 
     def add(self, index: int, document: _Document, *, used: bool = False) -> None:
-        """Take in a recording; `used` says that who made it was given it."""
+        """Add a recording; with `used`, its maker already got its result."""
         kind, at = str(document.get("kind")), document.get("boundary")
         boundary = at if isinstance(at, str) else kind
         stored = document.get("match_key")
@@ -61,7 +61,7 @@ class CallSlots:
             self._used[index] = 1
 
     def remove(self, indexes: Iterable[int]) -> None:
-        """Forget recordings that others took the place of."""
+        """Forget recordings that were replaced by others."""
         for index in indexes:
             del self._documents[index]
             for found in self._by_name.values():
@@ -69,11 +69,11 @@ class CallSlots:
                     found.remove(index)
 
     def rewind(self) -> None:
-        """Everything unused again."""
+        """Mark all recordings as unused."""
         self._used.clear()
 
     def next(self, kind: str, boundary: str, keys: Iterable[str]) -> _Document | None:
-        """The recording whose turn it is under one of these keys, used up from then on."""
+        """Take the next unused recording under one of these keys."""
         found = self.alike(kind, boundary, (*keys, ORDERED_KEY))
         unused = [index for index in found if index not in self._used]
         if not found or (not unused and self._repeats == "miss"):

@@ -26,11 +26,11 @@ _ATTRIBUTES = ("status_code", "code", "param", "type", "request_id", "retry_afte
 
 
 class NotRecordable(Exception):
-    """A value that no cassette can hold; the message says why."""
+    """A value that cannot be recorded; the message says why."""
 
 
 def value_to_json(value: object) -> Json:
-    """The value as a cassette holds it. Raises NotRecordable."""
+    """The value as it is recorded. Raises NotRecordable."""
     try:
         return _to_json(value, frozenset())
     except RecursionError:

@@ -19,7 +19,7 @@ Refusal = Callable[[str], Exception]
 
 @contextmanager
 def refuse_live_calls(refusal: Refusal) -> Iterator[None]:
-    """Refuse, until the end of the block, what would ask a live service without the cache."""
+    """Refuse calls that would reach a live service without the cache, until the end of the block."""
     with ExitStack() as patches:
         execution = _execution()
         if execution is not None and hasattr(execution, "_engine"):
@@ -70,7 +70,7 @@ def _guarded_call(before: Any, refusal: Refusal) -> Any:
 
 def _guarded_embedding(before: Any, refusal: Refusal) -> Any:
     def compute(model: Any, *args: Any, **kwargs: Any) -> Any:
-        # A function of the program is no service.
+        # A function of the program is not a service.
         if isinstance(model, str):
             raise refusal(f"the embedder {model} is asked with caching=False")
         return before(model, *args, **kwargs)

@@ -48,14 +48,14 @@ class StorageProvider:
         return self._history
 
     async def initialize(self) -> None:
-        """Open the store; a second time nothing. Raises StoreError."""
+        """Open the store; a second call does nothing. Raises StoreError."""
         if self._history is None:
             await self._store.open()
             check = None if self._keep_secrets else LeakGuard(_secrets()).check
             self._history = CassetteHistory(self._store, self._now, check)
 
     async def close(self) -> None:
-        """Bring every session into its final form; a second time nothing. Raises StoreError."""
+        """Write the final form of every session; a second call does nothing. Raises StoreError."""
         if (history := self._history) is not None:
             self._history = None
             try:

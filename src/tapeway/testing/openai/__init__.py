@@ -1,1 +1,1 @@
-"""OpenAI's APIs as the stand-in speaks them."""
+"""OpenAI's APIs in the stand-in."""

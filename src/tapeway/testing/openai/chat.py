@@ -70,7 +70,7 @@ def complete(call: StandInRequest, state: StandInState) -> StandInAnswer:
 
 def _as_provider_streams(call: StandInRequest, events: Sequence[bytes]) -> Sequence[bytes]:
     if call.path.startswith("/api/v1/"):
-        # OpenRouter says that it is still there while it waits for a provider.
+        # OpenRouter sends comments to keep the connection open while it waits for a provider.
         events = [_WAITING, *events[:1], _WAITING, *events[1:]]
     if call.model.startswith("crlf"):
         events = [event.replace(b"\n", b"\r\n") for event in events]

@@ -1,4 +1,4 @@
-"""What every OpenAI answer has around it: Cloudflare's and the platform's headers, and the error shape."""
+"""The headers of every OpenAI answer, Cloudflare's and the platform's, and the error shape."""
 
 from datetime import timedelta
 
@@ -58,7 +58,7 @@ _SERVER_FAILURE = (
 
 
 def error_body(status: int, message: str = "") -> JsonObject:
-    """The error object alone, as it also stands inside a failing stream."""
+    """The error object alone, as it also occurs inside a failing stream."""
     kind, param, code, text = _FAILURES.get(status, _SERVER_FAILURE)
     return {"error": {"message": message or text, "type": kind, "param": param, "code": code}}
 
