@@ -111,14 +111,12 @@ def linked(kind: str, url: str) -> ContentPart:
     return embedded(kind, url) if url.startswith("data:") else attachment(kind, url=url)
 
 
-def split_instructions(
-    turns: Iterable[ConversationTurn],
-) -> tuple[tuple[ConversationTurn, ...], tuple[ConversationTurn, ...]]:
-    """The instructions at the start, and the turns after them."""
+def split_instructions(turns: Iterable[ConversationTurn], previous: str = "") -> ParsedRequest:
+    """A request of these turns: the instructions at its start, and those after them."""
     joined = [replace(turn, parts=_joined(turn)) for turn in turns]
     found = tuple([turn for turn in joined if turn.parts])
     at = next((n for n, turn in enumerate(found) if turn.role not in INSTRUCTION_ROLES), len(found))
-    return found[:at], found[at:]
+    return ParsedRequest(found[:at], found[at:], previous)
 
 
 def merge_assistant_turns(turns: Iterable[ConversationTurn]) -> tuple[ConversationTurn, ...]:

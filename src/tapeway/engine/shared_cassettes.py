@@ -348,7 +348,9 @@ class SharedCassettes:
         return None if found is None else found.item
 
     async def _eject(self, name: str, *, prune: bool) -> CassetteReport:
-        if name not in self._context.tallies and not await self._in_use(name):
+        if name not in self._context.tallies and not await is_in_use(
+            self._store, self.control, name
+        ):
             raise not_loaded(name)
         await self._leases.ended(name)
         report = await self._report(name)
@@ -360,9 +362,6 @@ class SharedCassettes:
         laggards = await self.steer(lambda now: with_take(now, name))
         self._context.tallies.pop(name, None)
         return replace(report, laggards=tuple(laggards))
-
-    async def _in_use(self, name: str) -> bool:
-        return await is_in_use(self._store, self.control, name)
 
     async def _add_rules(self, name: str, rules: Rules) -> Rules:
         info = await self._info(name)
@@ -465,16 +464,13 @@ class SharedCassettes:
         turns: Mapping[bytes, CursorState],
     ) -> View:
         take, found = self.control.take_of(name), list(found)
-        items = [self._routed(each.item) for each in found]
+        items = [assign_route(each.item, self._context.routes) for each in found]
         stored = StoredCassette(info.head, tuple(items))
         cassette = CassetteIndex(name, stored, take=take, other_routes=info.routes)
         cassette.set_takes({each.item.index: each.take for each in found})
         for key, turn in turns.items():
             cassette.take.restore_key(key, turn.state)
         return View(cassette, turns)
-
-    def _routed(self, item: AnyInteraction) -> AnyInteraction:
-        return assign_route(item, self._context.routes)
 
     async def _nearby(self, name: str, asked: Request, rules: Rules) -> Sequence[TakenRecording]:
         return await self._store.near(name, asked.method, path_of(asked, rules), MOST_NEAR)

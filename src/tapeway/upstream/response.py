@@ -64,7 +64,9 @@ class UpstreamAnswer:
         size = pending = 0
         parts: list[bytes] = []
         try:
-            async for piece, ended in self._read(self._chunk if chunked else self._any):
+            async for piece, ended in self._read(
+                self._response.content.readchunk if chunked else self._any
+            ):
                 size += len(piece)
                 if size > max_bytes:
                     raise too_large(max_bytes)
@@ -82,9 +84,6 @@ class UpstreamAnswer:
 
     async def _any(self) -> tuple[bytes, bool]:
         return await self._response.content.readany(), False
-
-    async def _chunk(self) -> tuple[bytes, bool]:
-        return await self._response.content.readchunk()
 
     async def _read(
         self, read: Callable[[], Awaitable[tuple[bytes, bool]]]

@@ -61,7 +61,7 @@ def parse_request(body: dict[str, Json]) -> ParsedRequest:
     """The system prompt and the messages; results of tools are turns of their own."""
     system = ConversationTurn(SYSTEM, tuple(_parts(body.get("system"))))
     turns = [turn for message in objects(body.get("messages")) for turn in _turns(message)]
-    return ParsedRequest(*split_instructions([system, *turns]))
+    return split_instructions([system, *turns])
 
 
 def parse_answer(values: Iterable[dict[str, Json]]) -> ParsedAnswer:

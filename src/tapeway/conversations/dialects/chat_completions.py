@@ -42,10 +42,7 @@ def parse_request(body: dict[str, Json]) -> ParsedRequest:
         return ParsedRequest(
             (), (ConversationTurn(USER, tuple([text(string(each)) for each in prompts])),)
         )
-    system, turns = split_instructions(
-        [parse_message(message) for message in objects(body.get("messages"))]
-    )
-    return ParsedRequest(system, turns)
+    return split_instructions(map(parse_message, objects(body.get("messages"))))
 
 
 def parse_message(message: dict[str, Json]) -> ConversationTurn:
@@ -149,7 +146,7 @@ class _Choice:
         self._whole: tuple[ContentPart, ...] = ()
         self._texts: list[str] = []
         self._thinking: list[str] = []
-        self._calls: dict[int, dict[str, str]] = {}
+        self._calls = StreamedCalls()
 
     def add(self, choice: dict[str, Json]) -> None:
         self.stop_reason = string(choice.get("finish_reason")) or self.stop_reason
@@ -162,24 +159,33 @@ class _Choice:
         self._thinking.append(thinking_text(delta))
         # Some services leave out the index of a single call, some that of calls sent whole.
         for at, each in enumerate(objects(delta.get("tool_calls"))):
-            self._add_call(position(each.get("index", at)), each)
+            self._calls.add(position(each.get("index", at)), each)
         if old := fields(delta.get("function_call")):
-            self._add_call(0, {"function": old})
+            self._calls.add(0, {"function": old})
 
     def parts(self) -> tuple[ContentPart, ...]:
-        calls = [
-            tool_call(each["name"], each["arguments"], each["id"]) for each in self._calls.values()
-        ]
         return (
             *self._whole,
             thinking("".join(self._thinking)),
             text("".join(self._texts)),
-            *calls,
+            *self._calls.parts(),
         )
 
-    def _add_call(self, at: int, delta: dict[str, Json]) -> None:
+
+class StreamedCalls:
+    """The tool calls of a stream, put together from their deltas."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, dict[str, str]] = {}
+
+    def add(self, at: int, delta: dict[str, Json]) -> None:
         call = self._calls.setdefault(at, {"id": "", "name": "", "arguments": ""})
         function = fields(delta.get("function"))
         call["id"] = string(delta.get("id")) or call["id"]
         call["name"] = string(function.get("name")) or call["name"]
         call["arguments"] += string(function.get("arguments"))
+
+    def parts(self) -> list[ContentPart]:
+        return [
+            tool_call(each["name"], each["arguments"], each["id"]) for each in self._calls.values()
+        ]

@@ -12,7 +12,6 @@ from tapeway.conversations.model import (
     ParsedRequest,
     text,
     thinking,
-    tool_call,
 )
 from tapeway.core.json_text import Json
 
@@ -29,7 +28,7 @@ def parse_answer(values: Iterable[dict[str, Json]]) -> ParsedAnswer:
     parts: list[ContentPart] = []
     texts: list[str] = []
     reasoning: list[str] = []
-    calls: dict[int, list[str]] = {}
+    calls = chat_completions.StreamedCalls()
     stop_reason = error = ""
     for value in values:
         delta = fields(value.get("delta"))
@@ -46,16 +45,8 @@ def parse_answer(values: Iterable[dict[str, Json]]) -> ParsedAnswer:
         texts.append(string(content.get("text")))
         reasoning += [string(content.get("thinking")), string(message.get("tool_plan"))]
         if delta_call := fields(message.get("tool_calls")):
-            _extend(calls.setdefault(position(value.get("index")), ["", "", ""]), delta_call)
-    tool_calls = [tool_call(name, arguments, at) for at, name, arguments in calls.values()]
-    turn = (*parts, thinking("".join(reasoning)), text("".join(texts)), *tool_calls)
+            calls.add(position(value.get("index")), delta_call)
+    turn = (*parts, thinking("".join(reasoning)), text("".join(texts)), *calls.parts())
     return ParsedAnswer(
         ConversationTurn(ASSISTANT, turn), "" if stop_reason in _COMPLETE else stop_reason, error
     )
-
-
-def _extend(known: list[str], delta_call: dict[str, Json]) -> None:
-    function = fields(delta_call.get("function"))
-    known[0] = string(delta_call.get("id")) or known[0]
-    known[1] = string(function.get("name")) or known[1]
-    known[2] += string(function.get("arguments"))

@@ -29,9 +29,8 @@ def parse_request(body: dict[str, Json]) -> ParsedRequest:
     """The system instruction and the contents; results of functions are turns of their own."""
     instruction = fields(either(body, "systemInstruction", "system_instruction"))
     contents = [turn for content in objects(body.get("contents")) for turn in _turns(content)]
-    return ParsedRequest(
-        *split_instructions([ConversationTurn(SYSTEM, tuple(_parts(instruction))), *contents])
-    )
+    system = ConversationTurn(SYSTEM, tuple(_parts(instruction)))
+    return split_instructions([system, *contents])
 
 
 def parse_answer(values: Iterable[dict[str, Json]]) -> ParsedAnswer:

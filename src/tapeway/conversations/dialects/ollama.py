@@ -25,13 +25,10 @@ _COMPLETE = frozenset({"", "stop"})
 def parse_request(body: dict[str, Json]) -> ParsedRequest:
     """The messages of a chat, or the prompt of a generation."""
     if "messages" in body:
-        return ParsedRequest(
-            *split_instructions([_turn(each) for each in objects(body["messages"])])
-        )
+        return split_instructions(map(_turn, objects(body["messages"])))
     prompt = (text(string(body.get("prompt"))), *_images(body))
     system = ConversationTurn(SYSTEM, (text(string(body.get("system"))),))
-    instructed = [system] if body.get("system") else []
-    return ParsedRequest(*split_instructions([*instructed, ConversationTurn(USER, prompt)]))
+    return split_instructions([system, ConversationTurn(USER, prompt)])
 
 
 def parse_answer(values: Iterable[dict[str, Json]]) -> ParsedAnswer:

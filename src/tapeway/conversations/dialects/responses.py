@@ -52,8 +52,7 @@ def parse_request(body: dict[str, Json]) -> ParsedRequest:
     )
     conversation = body.get("conversation")
     previous = string(body.get("previous_response_id")) or _conversation(conversation)
-    instructed = [system] if body.get("instructions") else []
-    return ParsedRequest(*split_instructions([*instructed, *turns]), previous)
+    return split_instructions([system, *turns], previous)
 
 
 def parse_answer(values: Iterable[dict[str, Json]]) -> ParsedAnswer:

@@ -95,7 +95,7 @@ class RequestRedaction:
 
     def __init__(self, known: Sequence[Secret] = ()) -> None:
         self._values = KnownValues(known)
-        self._cached_redactor = lru_cache(maxsize=256)(self._new_redactor)
+        self._cached_redactor = lru_cache(maxsize=256)(partial(Redactor, known=self._values))
         self._cached_guard = lru_cache(maxsize=256)(partial(LeakGuard, known=self._values))
         self._cached_redact = lru_cache(maxsize=CACHED_REQUESTS)(self._redact)
 
@@ -126,9 +126,6 @@ class RequestRedaction:
     def _secrets(self, request: Request) -> tuple[Secret, ...]:
         head = _head_secrets(request)
         return (*head, *self._cached_redactor("", head).body_secrets(request))
-
-    def _new_redactor(self, salt: str, secrets: tuple[Secret, ...]) -> Redactor:
-        return Redactor(salt, secrets, self._values)
 
 
 def _canonical_body(request: Request) -> tuple[bytes, bytes]:
