@@ -5,23 +5,23 @@ FROM python:3.12-slim AS build
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src src
-# Through the environment the pins reach the build backend too; newer versions of pip ask for that
-# under the second name.
+# As environment variables, the pins apply to the build backend too; newer versions of pip read the
+# second name.
 RUN python -m venv /opt/tapeway && \
     PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
     /opt/tapeway/bin/python -m pip install --no-cache-dir --disable-pip-version-check --quiet '.[postgres]'
 
 FROM python:3.12-slim
-# A number known beforehand: whoever mounts a folder on /cassettes has to give it to this one.
+# A fixed number, so that a folder mounted on /cassettes can be given to this user.
 RUN groupadd --gid 10001 tapeway && \
     useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent tapeway && \
     install --directory --owner=10001 --group=10001 --mode=0700 /cassettes
 COPY --from=build /opt/tapeway /opt/tapeway
 COPY docker/healthcheck.py /opt/tapeway/healthcheck.py
 
-# The proxy has to be reached from other containers. The admin listener stays on the container's
-# own loopback until it is given both an address and a token, because whoever reaches it can read
-# and change every recording: TAPEWAY_ADMIN_LISTEN=0.0.0.0:8081 and TAPEWAY_ADMIN_TOKEN=…
+# Other containers must reach the proxy. The admin listener stays on the container's own loopback,
+# because its callers can read and change every recording. To open it, set both
+# TAPEWAY_ADMIN_LISTEN=0.0.0.0:8081 and TAPEWAY_ADMIN_TOKEN=…
 ENV PATH=/opt/tapeway/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \

@@ -1,16 +1,16 @@
-# Every chore of the project, and the only set-up it needs: python3 (3.11 or newer) and make.
+# All tasks of the project. They need only python3 (3.11 or newer) and make.
 .DEFAULT_GOAL := help
 
 # The interpreter the environments are made from.
 PYTHON ?= python3
-# The default upstream of `make run`; without one every provider's route is open.
+# The default upstream of `make run`; without one, the built-in routes are used.
 UPSTREAM ?=
 # Further options of `make run`, `make test` and `make demo`.
 ARGS ?=
 
 BIN := .venv/bin
-# Through the environment the pins reach the build backend too; newer versions of pip ask for that
-# under the second name.
+# As environment variables, the pins apply to the build backend too; newer versions of pip read the
+# second name.
 pinned = PIP_CONSTRAINT=$(1) PIP_BUILD_CONSTRAINT=$(1) PIP_DISABLE_PIP_VERSION_CHECK=1
 
 .PHONY: help

@@ -168,7 +168,7 @@ def _compare_runs(settings: Settings, wrapped: Sequence[str]) -> tuple[list[Diag
     takes: list[Mapping[str, StoredCassette]] = []
     failures: list[str] = []
     for run in ("first", "second"):
-        # Standard output is for the diagnosis alone.
+        # Standard output is only for the diagnosis.
         finished = run_wrapped(settings, wrapped, os.environ, stdout=sys.stderr)
         takes.append(finished.cassettes)
         if finished.code:

@@ -90,7 +90,7 @@ def load(flags: Mapping[str, object]) -> LoadedSettings:
 
 
 def prepare(flags: Mapping[str, object]) -> Settings:
-    """The same for a command that serves: logging is set up, and hides known secrets."""
+    """The settings for a command that serves; also sets up logging, which masks known secrets."""
     loaded = load(flags)
     settings = loaded.settings
     credentials = [value for _, value in environment_credentials(os.environ)]
@@ -107,7 +107,7 @@ def syntax_of(field: FieldInfo) -> OptionSyntax:
 
 def _flags(names: tuple[str, ...], but: str | None = None) -> list[click.Parameter]:
     if "store" in names:
-        # Another tapeway, as a store, asks for these.
+        # Another tapeway as the store needs these.
         names += ("store_token", "store_ca")
     return [
         _flag(name, field)

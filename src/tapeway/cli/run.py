@@ -41,7 +41,7 @@ _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _FAILURE = 1
 
 _MISSED = 3
-"""The exit code if the command succeeded, but recordings were missed or could not be kept."""
+"""The exit code if the command succeeded, but requests were missed or responses not stored."""
 
 
 @command(but="workers", cls=WrappingCommand)
@@ -86,8 +86,8 @@ def run(context: click.Context, /, *, report: str | None, **flags: object) -> in
 class FinishedCommand:
     """How a command ended, and the cassettes it used.
 
-    `code` is its exit code, or 128 and the number of the signal that ended it. `failures` say why
-    answers or cassettes could not be kept.
+    `code` is its exit code, or 128 and the number of the signal that ended it. `failures` are the
+    reasons why answers or cassettes could not be stored.
     """
 
     code: int

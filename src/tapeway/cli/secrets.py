@@ -1,8 +1,8 @@
-"""Secrets in cassettes: found wherever they are stored, replaced, and reported without their value.
+"""Finds secrets in cassettes, replaces them, and reports them without their values.
 
-A `CassetteScan` takes one cassette in order, its head and then every interaction with its large
-bodies. It gives each document without its secrets, and notes what it found. Files, stores and
-conversions differ only in where interactions come from and where the redacted ones go.
+A `CassetteScan` goes through one cassette in order, its head and then every interaction with its
+large bodies. It returns each document without its secrets, and notes what it found. Files, stores
+and conversions differ only in where interactions come from and where the redacted ones are written.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ def scan(target: Target, known: KnownValues) -> list[FoundSecret]:
 
 
 def redact(target: Target, known: KnownValues) -> list[FoundSecret]:
-    """Replace the secrets of a cassette in place; what it gives are those replaced, then those left.
+    """Replace the secrets of a cassette in place; yields those replaced, then those left.
 
     Raises StoreError, ConfigError, CassetteLocked.
     """
@@ -108,7 +108,7 @@ class CassetteScan:
         read: Callable[[BodyFile], Iterable[bytes]] = body_pieces,
     ) -> None:
         self.found: list[FoundSecret] = []
-        """Secrets in the cassette as it stands, each place once."""
+        """The secrets in the unchanged cassette, each place once."""
         self.outcomes: list[FoundSecret] = []
         """What redaction replaced, and what it could not reach."""
         self._shown = shown

@@ -1,7 +1,9 @@
-"""What a conversion to or from another tool's format loses, and what it keeps in a field of ours.
+"""What a conversion to or from another tool's format loses, and what tapeway's extension field
+keeps.
 
-What the other format has no field for goes into one extension field that its tool ignores. When a
-file is read back, the format's own fields come first: an edit with the other tool, or by hand, wins.
+Whatever the other format has no field for goes into one extension field that its tool ignores. When
+a file is read back, the format's own fields take precedence: an edit with the other tool, or by
+hand, wins.
 """
 
 from collections.abc import Collection, Iterator
@@ -82,7 +84,7 @@ def reason_unfit(item: AnyInteraction, tool: str, *, failures: bool = False) -> 
 
 @dataclass(frozen=True, slots=True)
 class ExtensionField:
-    """The field of ours in another format, which holds what the format's own fields do not.
+    """tapeway's extension field in another format: the data that the format's own fields lack.
 
     `request` and `response` name the fields of a cassette's document that the format has itself;
     `host` says whether its requests have a host.

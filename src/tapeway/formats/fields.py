@@ -70,7 +70,7 @@ class Fields:
         return tuple(self._texts(name))
 
     def choice(self, name: str, known: Mapping[str, T], default: str = "") -> T:
-        """The value that a text stands for, the default text where the field is missing."""
+        """The value in `known` of the field's text, or of `default` if the field is missing."""
         written = self.text(name, default)
         if written not in known:
             raise self.fault(name, f"must be one of {', '.join(known)}, not '{written}'")

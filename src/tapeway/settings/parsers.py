@@ -258,6 +258,6 @@ def _is_host(name: str | None) -> bool:
 
 def _quoted(value: object) -> str:
     text = ascii(str(value)) if not isinstance(value, str) or not value.isprintable() else value
-    # It may be a URL in the wrong place: whatever may be a password is left out.
+    # It may be a URL in the wrong place: anything that may be a password is left out.
     before, at, rest = text.strip("'").rpartition("@")
     return f"'{'…' if before else ''}{at}{rest[:200]}'"

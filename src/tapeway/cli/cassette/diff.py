@@ -109,9 +109,9 @@ class CassetteDiff:
 
 @dataclass(frozen=True, slots=True)
 class DiffSource:
-    """A cassette that is read once and then looked up by index, its recordings with their routes.
+    """A cassette that is read once and then looked up by index, with a route for each recording.
 
-    It is in memory only if its store cannot look up a single recording.
+    It is loaded into memory only if its store cannot look up a single recording.
     """
 
     head: CassetteHead
@@ -137,7 +137,7 @@ class DiffSource:
             yield assign_route(each, self.table)
 
     async def get(self, index: int) -> AnyInteraction:
-        """One of those that `items` gave. Raises StoreError if it was removed since."""
+        """An interaction that `items` returned before. Raises StoreError if it was removed since."""
         item = await self.place.get(index) if self.loaded is None else self.loaded[index]
         if item is None:
             raise StoreError(f"{self.place.shown} was changed while it was read: try again")

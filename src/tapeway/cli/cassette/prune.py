@@ -87,14 +87,14 @@ class ReportedRecording(BaseModel):
 
 
 class CassetteUse(BaseModel):
-    """What a report says about the use of one cassette."""
+    """The part of a report about one cassette."""
 
     name: str
     unused: list[ReportedRecording]
 
 
 class UseReport(BaseModel):
-    """The part of a report that says what went unused."""
+    """The part of a report that lists unused recordings."""
 
     cassettes: list[CassetteUse]
 
@@ -168,7 +168,7 @@ async def _prune_one(place: CassettePlace, options: _PruneOptions) -> PruneResul
         for each in result.dropped if not options.dry_run else ():
             await editor.edit(place.name, each.index, None)
         return result
-    # Claimed before it is read, so that nobody changes it in between.
+    # Claimed before it is read, so that no other process changes it in between.
     stored = await place.load(writable=not options.dry_run)
     result = await _select(place, walk_over(stored), options)
     if result.dropped and not options.dry_run:
@@ -279,7 +279,7 @@ class EarlierAnswers:
 
     def add(self, item: AnyInteraction) -> DroppedRecording | None:
         """The earlier recording that the next interaction makes superfluous."""
-        # A recording that answers by its position, whatever is asked, repeats nothing.
+        # A recording that answers by its position is no repeat of another.
         if not isinstance(item, Interaction) or lookup.answers_in_order(item):
             return None
         request = item.request

@@ -106,7 +106,7 @@ async def _names(names: Sequence[str], store: str) -> AsyncIterator[str]:
 
 
 async def _verify_one(argument: str, store: str) -> VerifyResult:
-    # A store's address may hold a password.
+    # A store's address may contain a password.
     shown = f"{argument.partition(':')[0]}:…" if is_address(argument) else argument
     try:
         shown = locate(argument, store).shown
@@ -162,7 +162,7 @@ def _check_body(file: BodyFile) -> Iterator[str]:
 
 
 def _check_key(item: Interaction) -> Iterator[str]:
-    # Another tool's recording has the key of a request that nobody has seen.
+    # Another tool computed its key from a request that is not in the cassette.
     if item.stored_keys or not item.match_key:
         return
     computed = key.http_key(item.request)
@@ -210,7 +210,7 @@ class IndexCheck:
         self._expected: dict[bytes, set[int]] = {}
 
     async def problems(self, item: AnyInteraction) -> list[Problem]:
-        """Whether the store finds this one by its request. Raises StoreError."""
+        """Check that the store finds this interaction by its request. Raises StoreError."""
         exchange = exchange_of(item)
         if exchange is None:
             return []
@@ -226,7 +226,9 @@ class IndexCheck:
         return []
 
     def left_over(self) -> list[Problem]:
-        """Those found under a key that is not theirs, once all interactions were taken."""
+        """Interactions that the store finds by a key that is not theirs; call it after all were
+        checked.
+        """
         left = sorted({index for indexes in self._expected.values() for index in indexes})
         return [
             Problem(index, "the store finds it by a request it does not have") for index in left

@@ -131,7 +131,7 @@ async def read_back(wanted: CassetteDigest, to: CassettePlace) -> CassetteDigest
 async def compare_beginning(wanted: CassetteWalk, present: CassetteWalk) -> CassetteDigest | None:
     """The digest of what is present if the wanted cassette begins with all of it, otherwise None.
 
-    Afterwards the walk over the wanted one stands behind that beginning.
+    Afterwards the iterator over the wanted one is just after that beginning.
     """
     if without_mark(present.head) != wanted.head:
         return None

@@ -28,7 +28,7 @@ from tapeway.paging import CassetteWalk, walk_cassette, walk_over
 
 @dataclass(slots=True)
 class ConversionResult:
-    """What a conversion wrote and where, what the format could not hold, and secrets on the way."""
+    """The result of a conversion: what was written and where, losses, and secrets."""
 
     shown: str
     total: int = 0
@@ -124,7 +124,7 @@ async def _transfer(
         if known is None:
             return walk
         scanned = CassetteScan(source.shown, walk.head, known)
-        # Each walk finds them anew.
+        # Each pass finds them again.
         result.secrets = scanned.outcomes
         return replace(
             walk, head=scanned.head, items=_redacted(scanned, walk.items, foreign=foreign)

@@ -47,7 +47,7 @@ def source(argument: str, format_name: str | None) -> Endpoint:
         return Endpoint(argument, TAPEWAY)
     file_format = _detect(path)
     if file_format is None and path.suffix in TAPEWAY.suffixes:
-        # The store that reads cassettes says what is wrong with it.
+        # The store reports what is wrong with it.
         file_format = TAPEWAY
     if file_format is None:
         raise ConfigError(f"{argument}: its format is not recognised; {_choice('--from')}")
@@ -100,7 +100,7 @@ def serialize(file_format: Format, cassette: StoredCassette) -> ExportedCassette
 
 
 def write_file(path: Path, text: bytes, check: Callable[[bytes], None], *, force: bool) -> None:
-    """Write a file that only its owner can read, after `check` has seen what the disk gives back.
+    """Write a file that only its owner can read, after `check` has accepted what was read back.
 
     Raises ConfigError if it exists and `force` is not set, StoreError, and what `check` raises.
     """

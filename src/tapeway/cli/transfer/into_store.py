@@ -35,7 +35,7 @@ _MAX_NAME = 128
 async def copy_into_store(
     source: TransferSource, to: CassettePlace, *, force: bool
 ) -> CassetteDigest:
-    """Copy a cassette and give the digest of what was read back.
+    """Copy a cassette and return the digest of what was read back.
 
     Raises ConfigError if another cassette is there and `force` is not set, StoreError.
     """

@@ -34,7 +34,7 @@ FetchAsset = Callable[[str], bytes | None]
 """Returns the content of the asset with a digest `sha256:…`, None where there is none."""
 
 BYTES_NAME = "__agenttape_bytes__"
-"""The only name in an object that stands for bytes, in base64: how AgentTape writes small ones."""
+"""The only name in an object that represents bytes, in base64: how AgentTape writes small ones."""
 _ASSET = "__agenttape_asset__"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 KINDS = ("llm", "tool", "retrieval", "memory_read", "memory_write", "http")
@@ -90,7 +90,7 @@ class Serializer:
         self, text: bytes, parsed: ParsedFile, fetch: FetchAsset
     ) -> list[AnyInteraction]:
         """The interactions of a file. Raises FormatFault with line, place and reason."""
-        # Looking for references takes time: most cassettes have none.
+        # Searching for references takes time: most cassettes have none.
         assets = fetch if _ASSET.encode() in text else None
         try:
             return [

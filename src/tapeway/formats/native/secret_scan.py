@@ -45,7 +45,7 @@ _GROUPS = (bodies.NAMES, header_map.NAMES, chunk_times.NAMES)
 
 _UNBOUNDED = 1 << 62
 
-# The most characters that stand for one: an escape behind eight backslashes.
+# The most characters that encode one: an escape after eight backslashes.
 _ESCAPED_LENGTH = 13
 _BASE64 = ENCODED | {"raw_b64"}
 

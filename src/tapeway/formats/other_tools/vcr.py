@@ -247,7 +247,7 @@ def _with_placeholders(value: Json, binary: dict[str, str]) -> Json:
         return [_with_placeholders(inner, binary) for inner in value]
     if isinstance(value, str) and not is_utf8(value):
         raw = value.encode("utf-8", "surrogateescape")
-        # No recording can contain the hash of the bytes that it stands for.
+        # A text cannot contain its own hash, so this placeholder is unique.
         placeholder = f"binary_{hashlib.sha256(raw).hexdigest()}"
         binary[placeholder] = f'!!binary "{base64.b64encode(raw).decode("ascii")}"'
         return placeholder
