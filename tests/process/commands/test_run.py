@@ -139,7 +139,7 @@ def test_each_form_of_the_report_goes_by_its_suffix(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--report", "report.pdf", "--", "true"], "ends in none of .json, .xml, .md, .txt"),
+        (["--report", "report.pdf", "--", "true"], "does not end in .json, .xml, .md, .txt"),
         (["--report", "nowhere/report.md", "--", "true"], "there is no folder nowhere"),
         (["--"], "there is no command behind --"),
         ([], "give a command behind --"),

@@ -64,7 +64,7 @@ async def test_the_log_is_text_on_a_terminal_and_the_ready_line_stays_json(tmp_p
         shown = os.read(ours, 65536).decode()
     os.close(ours)
 
-    assert re.match(r"\d\d:\d\d:\d\d info +cassettes in file:", shown)
+    assert re.match(r"\d\d:\d\d:\d\d info +store: file:", shown)
     assert tapeway.ready["event"] == "ready"
 
 
