@@ -8,13 +8,13 @@ from tapeway.core.model.cassette import CassetteStat
 from tapeway.ports import CassetteStore
 
 EVERY_S = 1.0
-"""Often enough for a person who edits a file and asks again."""
+"""Often enough for a person who edits a file and repeats a request."""
 
 
 async def watch(
     store: CassetteStore, name: str, since: CassetteStat | None, every_s: float = EVERY_S
 ) -> AsyncIterator[CassetteStat | None]:
-    """What a cassette has become, each time anybody has changed it; None when it was removed.
+    """Yields the state of a cassette after each change, None when it was removed.
 
     `since` is its last known state: a change before the first check counts too. Changes within
     `every_s` seconds are reported as one. Raises StoreError.
@@ -29,7 +29,7 @@ async def watch(
 
 
 def changed(before: CassetteStat | None, now: CassetteStat | None) -> bool:
-    """Whether a cassette is not what it was."""
+    """Whether a cassette has changed."""
     if before is None or now is None:
         return before is not now
     return before.mark != now.mark
@@ -44,7 +44,7 @@ class _Known:
 
 
 class Watched:
-    """Tells which of the cassettes that were loaded for replay have changed since."""
+    """Finds which of the cassettes loaded for replay have changed since."""
 
     def __init__(self, store: CassetteStore) -> None:
         self._store = store
@@ -60,9 +60,9 @@ class Watched:
         self._known.pop(name, None)
 
     async def look(self) -> list[str]:
-        """The cassettes that have changed, but not since the call before.
+        """The cassettes that have changed, but not since the previous call.
 
-        So a file that is half written is left alone until it is whole. Raises StoreError.
+        So a half-written file is left alone until it is complete. Raises StoreError.
         """
         settled: list[str] = []
         for name, known in list(self._known.items()):

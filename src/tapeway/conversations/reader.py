@@ -62,20 +62,20 @@ _BY_MODEL = frozenset({"invoke", "invoke-with-response-stream"})
 """Endpoints of Bedrock where each model has its own dialect; only Anthropic's is parsed."""
 
 _UNREADABLE = frozenset({"fim.completions"})
-"""Endpoints that hold conversations in dialects without a parser."""
+"""Endpoints with conversations in dialects that have no parser."""
 
 _CUT_OFF = "the answer was cut off here"
 
 
 class UnreadableCall(Exception):
-    """A call that holds a conversation and cannot be parsed; the message says why."""
+    """A call with a conversation that cannot be parsed; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedCall:
-    """One call: its request and answer, when and by which model it was answered.
+    """One call: its request and answer, and when and by which model it was answered.
 
-    `notes` are remarks about the answer; `error` says why there is none, or not all of one.
+    `notes` are remarks about the answer; `error` explains why it is missing or incomplete.
     """
 
     index: int
@@ -94,7 +94,7 @@ def may_hold_a_conversation(request: Request) -> bool:
 
 
 def parse_call(interaction: Interaction) -> ParsedCall | None:
-    """The call, or None for one that holds no conversation. Raises UnreadableCall."""
+    """The call, or None for one without a conversation. Raises UnreadableCall."""
     request, response = interaction.request, interaction.response
     call = describe_call(request.route, request)
     if call is None or request.method.upper() != "POST":
@@ -207,7 +207,7 @@ def _incomplete(answer: ParsedAnswer) -> Iterator[str]:
 
 
 def _error(interaction: Interaction, call: ApiCall, answer: ParsedAnswer) -> str:
-    """Why there is no answer, or not all of one; empty where there is."""
+    """Why the answer is missing or incomplete; empty if it is complete."""
     response, failure = interaction.response, interaction.failure
     if failure is not None and response.status == 0:
         return f"no answer came: {failure.message}"

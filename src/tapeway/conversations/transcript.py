@@ -1,8 +1,8 @@
 """The messages of a cassette's LLM calls as conversations, each message once, in order.
 
-An agent sends its whole history with each call. What an earlier call already had is not repeated;
-what it left out, changed or inserted is noted where it did so. The history that a program appended
-itself (`tapeway.integrations.history`) is one conversation after the others.
+An agent sends its whole history with each call. Messages of earlier calls are not repeated; what a
+call left out, changed or inserted is noted there. The history that a program appended itself
+(`tapeway.integrations.history`) is one conversation after the others.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ MAX_TOTAL_SIZE = 64 * MIB
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A call that holds a conversation and could not be parsed."""
+    """A call with a conversation that could not be parsed."""
 
     interaction: int
     reason: str
@@ -110,7 +110,7 @@ def _history(items: Iterable[AnyInteraction], conversation: int) -> Iterator[Con
 def _appended_messages(
     item: ForeignInteraction, conversation: int
 ) -> Iterator[ConversationMessage]:
-    """The messages of one append to a history; none for any other interaction."""
+    """The messages of one append to a history; empty for any other interaction."""
     match item.document:
         case {
             "kind": "memory_write",

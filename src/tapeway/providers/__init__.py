@@ -1,1 +1,1 @@
-"""What differs between LLM providers: routes, paths, ends of streams, token usage; pure."""
+"""The differences between LLM providers: routes, paths, ends of streams, token usage; pure."""

@@ -109,7 +109,7 @@ PREFIXES: Mapping[str, tuple[Prefix, ...]] = {
 
 
 def repair_address(address: RequestAddress, table: RouteTable) -> RequestAddress:
-    """The address that was meant; the very one that was given where it needs no repair."""
+    """The corrected address; the same object if it needs no correction."""
     route = address.route
     if route.name == DEFAULT_ROUTE:
         provider = _provider_meant(address.target) if address.guessed else None
@@ -125,7 +125,7 @@ def repair_address(address: RequestAddress, table: RouteTable) -> RequestAddress
 
 
 def repair_target(provider: str, target: str, base: str = "") -> RepairedTarget | None:
-    """The target that was meant by a raw one below a provider's route; None to leave it as it is.
+    """The corrected form of a raw target below a provider's route; None to leave it as it is.
 
     `base` is the path of the route's URL. If that is not part of the API's own prefix, the service
     may have other paths, and only a doubled prefix counts as an error.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Dialect = Literal["openai", "anthropic", "gemini", "bedrock", "cohere", "ollama"]
-"""Whose request, stream and error shapes a provider speaks."""
+"""The API whose requests, streams and errors a provider uses."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Cassettes that live and die with the process: the smallest store there is.
+"""Cassettes in the memory of the process: the smallest store there is.
 
-It shows all a store has to do: keep what is appended, put a recording where the ones it supersedes
-were, number by position on `save` and `release`, and never hand out its own live objects.
+It shows all that a store has to do: keep what is appended, put a recording in the place of those it
+supersedes, number by position on `save` and `release`, and never return its own live objects.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class _Kept:
 
 
 class MemoryStore:
-    """A store that forgets everything at the end of the process."""
+    """A store whose cassettes end with the process."""
 
     url = "memory:"
     durability = "process"
@@ -67,7 +67,7 @@ class MemoryStore:
         self._keep(name, copy.deepcopy(head) if found is None else found.head, items)
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
-        """In a temporary file that goes when no recording refers to it any more."""
+        """Stored in a temporary file, which is deleted when no recording refers to it any more."""
         self._found(name)
         file, _ = await asyncio.to_thread(write_temporary, pieces)
         return file

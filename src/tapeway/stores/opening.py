@@ -20,7 +20,7 @@ _FORMAT_OPTION = "?format="
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
-    """An address as it was given, and what follows its scheme; how to call another tapeway."""
+    """An address, the part after its scheme, and how to call another tapeway."""
 
     url: str
     rest: str
@@ -40,9 +40,9 @@ _CREDENTIALS: ContextVar[_Credentials] = ContextVar("credentials", default=_NO_C
 
 
 def set_credentials(store: str, token: str | None, ca: str | None) -> None:
-    """Call another tapeway with these from now on in this context, before the environment's.
+    """Use these for calls to another tapeway from now on in this context, before the environment's.
 
-    The token goes to `store` and, where `store` is no other tapeway, to any; never elsewhere.
+    The token goes to `store` and, if `store` is not another tapeway, to any; never elsewhere.
     """
     _CREDENTIALS.set(_Credentials(store, token, ca))
 
@@ -122,7 +122,7 @@ def _may_get_token(url: str, store: str) -> bool:
 
 def _postgres(address: StoreAddress) -> CassetteStore:
     try:
-        # Only here: not everybody has the driver.
+        # Only here: the driver is optional.
         from tapeway.stores.postgres.store import PostgresStore
     except ModuleNotFoundError as exc:
         if exc.name != "asyncpg":

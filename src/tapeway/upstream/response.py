@@ -16,7 +16,7 @@ Clock = Callable[[], float]
 """Seconds from an arbitrary start, never going back."""
 
 _LONGEST_BODY = 2**63
-"""aiohttp's parser takes its largest number for no length at all."""
+"""aiohttp's parser treats its largest number as no length."""
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
@@ -128,7 +128,7 @@ def _head(response: aiohttp.ClientResponse) -> ResponseHead:
 
 
 def _check(response: aiohttp.ClientResponse, raw: Headers) -> None:
-    """Raise UpstreamError for what aiohttp accepts but no client could be sent."""
+    """Raise UpstreamError for a response that aiohttp accepts but that cannot be sent to a client."""
     if not 200 <= response.status <= 599:
         raise not_http(response.url, f"status {response.status}")
     if response.version is None or response.version.major != 1:

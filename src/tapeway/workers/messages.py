@@ -28,7 +28,7 @@ Value = (
     | list["Value"]
     | dict[str, "Value"]
 )
-"""What a frame can hold."""
+"""The types that a frame can contain."""
 EncodedError = tuple[str, str, int]
 """Message, code and status of an error."""
 _LENGTH_BYTES = 4
@@ -51,7 +51,7 @@ class WorkerConfig:
 
 
 def decode_config(data: bytes) -> WorkerConfig:
-    """What WorkerConfig.encode made in the supervisor."""
+    """The inverse of `encode`, called in the worker."""
     return cast("WorkerConfig", pickle.loads(data))  # noqa: S301 - it comes from our own parent
 
 
@@ -88,7 +88,7 @@ def encode_report(report: WorkerReport) -> Value:
 
 
 def decode_report(value: Value) -> WorkerReport:
-    """What encode_report made."""
+    """The inverse of `encode_report`."""
     at, fields, nearest, connections = cast(
         "tuple[float, tuple[object, ...], tuple[_EncodedNearest, ...], int]", value
     )

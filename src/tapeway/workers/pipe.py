@@ -1,9 +1,9 @@
-"""How workers and the supervisor talk: a pipe for reports of served requests, and a channel.
+"""How workers and the supervisor communicate: a pipe for reports of served requests, and a channel.
 
-What a worker reports is in its pipe when `PipeWriter.add` returns: it survives the worker, however
-that ends, and is there before the client has its response. The reader is not woken for each report:
-at most twenty times a second the worker sends a hint that there is something to read, and whoever
-needs it earlier reads the pipe without one.
+A worker's report is in its pipe when `PipeWriter.add` returns: it survives the worker, however that
+ends, and is there before the client has its response. The reader is not woken for each report: at
+most twenty times a second the worker sends a hint that there is something to read, and a caller
+that needs it earlier reads the pipe without one.
 
 The channel carries everything else in both directions.
 """
@@ -115,7 +115,7 @@ class PipeWriter:
             except BlockingIOError:
                 break
             except OSError:
-                # The reader is gone for good.
+                # The reader has closed the pipe.
                 buffer.clear()
                 break
             del buffer[:count]

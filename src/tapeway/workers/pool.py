@@ -157,7 +157,7 @@ class WorkerPool:
             if self._stopping.is_set():
                 return
             if code == 0:
-                # Somebody told this one worker to stop.
+                # This worker alone received a SIGTERM.
                 log.info("worker %d ended: starting another one", number)
             elif not self._record_failure(f"worker {number} {describe_exit(code)}"):
                 return

@@ -18,7 +18,7 @@ from tapeway.workers.pipe import Channel, PipeReader
 MODULE = "tapeway.workers"
 
 _RESPONSE_S = 2.0
-"""A worker that does not respond for this long is taken to serve nobody either."""
+"""A worker that does not respond for this long is assumed to serve no client either."""
 _UNRESPONSIVE_S = 0.1
 
 
@@ -108,7 +108,7 @@ class WorkerProcess:
     async def update_status(self) -> None:
         """Ask for its status. Afterwards, all it served before is in its pipe."""
         try:
-            # It was waited for in full once: callers after that need not wait as long.
+            # The full wait was done once: later callers need not wait as long.
             async with asyncio.timeout(
                 _UNRESPONSIVE_S if self.status.unresponsive else _RESPONSE_S
             ):

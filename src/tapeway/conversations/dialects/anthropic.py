@@ -118,5 +118,5 @@ def _extend(block: dict[str, Json], delta: dict[str, Json]) -> None:
 
 
 def _closed(block: dict[str, Json]) -> dict[str, Json]:
-    """The block with the input of a tool that came in parts."""
+    """The block with a tool's input, joined from its parts."""
     return block | {"input": block["partial_json"]} if "partial_json" in block else block

@@ -62,7 +62,7 @@ async def lock(session: Session, name: str, *, exclusive: bool = False) -> tuple
 
 
 async def set_head(session: Session, name: str, head: CassetteHead) -> Rules:
-    """Put another head in force. Raises StoreError for rules that cannot be used."""
+    """Replace the head. Raises StoreError for rules that cannot be used."""
     stored = rows.head_values(head)
     rules = columns.rules_of(stored[-1].decode())
     await session.run(_RESTATE, name, *stored)
@@ -106,7 +106,7 @@ async def remove(session: Session, name: str) -> bool:
 
 
 async def replace_cassette(session: Session, name: str, by: str) -> None:
-    """Put the cassette `by` in the place of `name`, whose indexes are not given out again."""
+    """Replace the cassette `name` by the cassette `by`; indexes of the old one are not reused."""
     found = await lock(session, by, exclusive=True)
     if found is None:
         return

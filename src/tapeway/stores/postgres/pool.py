@@ -33,7 +33,7 @@ _ATTEMPTS = 4
 _PAUSE_S = 0.1
 
 _RECONNECT_S = 0.25
-"""After a failed connection, further ones fail at once for so long."""
+"""For this many seconds after a failed connection, further ones fail at once."""
 _IDLE_S = 5
 _LONG_IDLE_S = 30
 
@@ -53,7 +53,7 @@ class DriverRow(Protocol):
 
 
 class DriverConnection(Protocol):
-    """What is used of the driver's connection."""
+    """The part of the driver's connection that is used."""
 
     async def execute(self, query: str, *args: object, timeout: float) -> str: ...  # noqa: ASYNC109
 
@@ -109,7 +109,7 @@ async def connect(address: PostgresAddress, *, prepares: bool) -> DriverConnecti
 
 
 class Session:
-    """A connection that is lent out."""
+    """A connection in use by a caller."""
 
     def __init__(
         self, connection: DriverConnection, schema: str, limit_s: float = COMMAND_S
@@ -177,7 +177,7 @@ class Pool:
         await self.close_idle()
 
     async def close_idle(self) -> None:
-        """Close the connections that are not lent out."""
+        """Close the connections that are not in use."""
         while self._free:
             await close_connection(self._free.pop())
 

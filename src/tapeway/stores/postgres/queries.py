@@ -144,7 +144,7 @@ async def duplicates(session: Session, name: str, limit: int) -> Sequence[Sequen
 
 
 async def check(session: Session) -> Sequence[str]:
-    """What is wrong, one sentence each."""
+    """The damage found, one sentence each."""
     return [
         *[
             f"cassette '{row['name']}' counts {row['counted']} interactions and has "

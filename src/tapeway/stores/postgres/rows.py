@@ -10,10 +10,10 @@ from tapeway.stores.postgres.pool import DriverRow
 from tapeway.stores.shared import columns
 
 SELECT_RECORDING = "SELECT number, take, document, sha256 FROM @interaction "
-"""What `recordings_of` takes."""
+"""The columns that `recordings_of` takes."""
 
 SELECT_TITLE = "SELECT number, method, path, query FROM @interaction "
-"""What `titles_of` takes."""
+"""The columns that `titles_of` takes."""
 
 INSERT = """
 INSERT INTO @interaction (cassette, number, place, take, exchange, route, base, method, path, query,

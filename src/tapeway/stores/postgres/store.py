@@ -97,7 +97,9 @@ class PostgresStore:
     # Whole cassettes.
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
-        """All of it, as of one moment. `writable` changes nothing: instances record side by side."""
+        """The whole cassette, as of one moment. `writable` changes nothing, as instances record
+        concurrently.
+        """
 
         async def whole(session: Session) -> tuple[Outline | None, Sequence[DriverRow]]:
             outline = await cassettes.outline(session, name, self._where(name))

@@ -1,7 +1,7 @@
 """Changes of the recordings in PostgreSQL, each inside a transaction that its caller began.
 
-Every change updates the counts of its cassette. A transaction whose connection was lost may be run
-again after its commit: its `attempt` tells whether it took place.
+Every change updates the counts of its cassette. A transaction whose connection was lost may run
+again after its commit: its `attempt` shows whether it was committed.
 """
 
 import secrets
@@ -172,7 +172,7 @@ async def save(session: Session, name: str, stored: StoredCassette) -> None:
 
 
 async def replace_head(session: Session, name: str, head: CassetteHead, where: str) -> None:
-    """Put another head in force, and index all recordings anew where its rules differ."""
+    """Replace the head, and index all recordings again if its rules differ."""
     cassette, before = await cassettes.lock_or_create(session, name, head, exclusive=True)
     rules = await cassettes.set_head(session, name, head)
     if rules == before:
@@ -192,7 +192,7 @@ async def replace_head(session: Session, name: str, head: CassetteHead, where: s
 
 
 async def edit(session: Session, name: str, index: int, changed: AnyInteraction | None) -> bool:
-    """Put another interaction in the place of one, or remove it; False where there is none."""
+    """Replace one interaction, or remove it; False if there is none of that index."""
     found = await cassettes.lock(session, name)
     if found is None or (old := await session.row(_EDITED, found[0], index)) is None:
         return False
@@ -220,7 +220,7 @@ async def attempted(session: Session, attempt: UUID) -> bool:
 
 
 async def forget_attempt(session: Session, attempt: UUID) -> None:
-    """Forget an attempt that changed nothing."""
+    """Delete an attempt that changed nothing."""
     await session.run("DELETE FROM @attempt WHERE id = $1", attempt)
 
 

@@ -1,6 +1,6 @@
-"""Connections to a SQLite file on which a commit that returned is on the disk; SQLite's errors as ours.
+"""Connections to a SQLite file whose commits are durable on return; SQLite's errors as StoreErrors.
 
-Each setting is read back: SQLite ignores one it does not take without an error.
+Each setting is read back: SQLite ignores an unsupported one without an error.
 """
 
 import errno
@@ -93,14 +93,14 @@ def set_and_check(connection: apsw.Connection, setting: str, value: int) -> None
 
 @contextmanager
 def snapshot(connection: apsw.Connection) -> Iterator[None]:
-    """All that is read inside comes from one moment."""
+    """A read transaction: everything read inside is of one moment."""
     with connection:
         yield
 
 
 @contextmanager
 def immediate_transaction(connection: apsw.Connection) -> Iterator[None]:
-    """A transaction that locks the file at once; rolled back where the block raises."""
+    """A transaction that locks the file at once; rolled back if the block raises."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -155,7 +155,7 @@ def store_error(exc: apsw.Error, path: str, action: str, number: int = 0) -> Sto
 
 
 def leaves_disk_in_doubt(exc: StoreError) -> bool:
-    """Whether SQLite raised it and what is on the disk is unknown now."""
+    """Whether SQLite raised it and the state of the disk is now unknown."""
     return isinstance(exc.__cause__, apsw.Error) and isinstance(
         exc, StorePoisoned | CassetteCorrupt
     )

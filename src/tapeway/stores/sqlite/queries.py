@@ -176,7 +176,7 @@ class CassetteQueries:
         return [RecordingTitle(*row) for row in connection.execute(_UNUSED, (name, take, limit))]
 
     def unused_count(self, name: str, take: int, connection: apsw.Connection) -> int:
-        """How many those are."""
+        """The number of exchanges that a take has not touched."""
         return connection.execute(_UNUSED_COUNT, (name, take)).get or 0
 
     def duplicates(
@@ -194,7 +194,7 @@ class CassetteQueries:
             ]
 
     def next_number(self, name: str, connection: apsw.Connection) -> int:
-        """A number above all that the cassette ever had."""
+        """An index above all that the cassette ever had."""
         return connection.execute("SELECT next FROM cassette WHERE name = ?", (name,)).get or 0
 
     def is_changing(self, name: str, connection: apsw.Connection) -> bool:
@@ -229,7 +229,7 @@ class CassetteQueries:
         return connection.execute("SELECT max(fence) FROM fence").get or 0
 
     def check(self, connection: apsw.Connection) -> list[str]:
-        """What SQLite finds wrong in the whole file."""
+        """The damage that SQLite finds in the whole file."""
         try:
             found = [str(problem) for (problem,) in connection.execute("PRAGMA integrity_check")]
             if found == ["ok"]:
@@ -244,7 +244,7 @@ class CassetteQueries:
         return TakenRecording(self.body_cache.with_bodies(item), take)
 
     def _found_cached(self, name: str, number: int, take: int, text: str) -> TakenRecording:
-        """The same; the same object again where it was found lately, so that callers can cache by it."""
+        """The same; a recording found recently is the same object, so callers can cache by it."""
         if len(text) > CACHED_TEXT:
             return self._found(name, number, take, text)
         item = _held(text, number, self._where(name))

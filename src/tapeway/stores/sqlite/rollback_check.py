@@ -1,8 +1,8 @@
-"""Detect a SQLite file that lacks acknowledged recordings.
+"""Detects a SQLite file that lacks acknowledged recordings.
 
-The number of the last acknowledged change is kept in `FILE.lock`. It is written without a sync, so
-it may be behind the file. Where it is ahead, recordings are lost: somebody removed the `-wal`, or
-put an old copy in the place of the file.
+The number of the last acknowledged change is stored in `FILE.lock`. It is written without a sync,
+so it may be behind the file. If it is ahead, recordings are lost: the `-wal` was removed, or the
+file was replaced by an old copy.
 """
 
 import os

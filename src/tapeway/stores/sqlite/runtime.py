@@ -104,7 +104,7 @@ class Runtime:
     async def cursors_and_recordings(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
     ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
-        """Cursors, then recordings: the two in one call to one thread."""
+        """Cursors, then recordings, in one call to one thread."""
         if not self._shared_thread.connected:
             await self.run_shared(lambda _: None)
 

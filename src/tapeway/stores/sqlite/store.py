@@ -157,7 +157,7 @@ class SqliteStore:
             await self._remove_rows(before)
 
     async def release(self, name: str) -> None:
-        """Recordings are in their final form at once: only what is left over is removed."""
+        """Recordings are always in their final form: this only removes leftovers."""
         runtime = self._for_cassette(name)
         await runtime.writer.recover()
         await runtime.sweep()
@@ -316,7 +316,7 @@ class SqliteStore:
             return None
         lease, taken_over = claimed
         if taken_over:
-            # From now on its former owner can record nothing under it.
+            # From now on its former owner cannot record under it.
             try:
                 await runtime.write(
                     lambda transaction: writes.fence(transaction, name, key, lease.fence)
@@ -388,7 +388,7 @@ class SqliteStore:
         )
 
     async def _rekey(self, row: CassetteRow, generation: int, head: CassetteHead) -> bool:
-        """Find the recordings under the head's rules; False where another change came in between."""
+        """Index the recordings by the head's rules; False if another change came in between."""
         runtime = self._opened
         after = -1
         while True:

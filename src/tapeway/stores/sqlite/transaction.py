@@ -64,7 +64,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class WriteTransaction:
-    """A transaction under way; `change` numbers it among all there ever were."""
+    """An open transaction; `change` is its number among all there ever were."""
 
     connection: apsw.Connection
     path: str
@@ -78,7 +78,7 @@ class WriteTransaction:
 
     @property
     def timestamp(self) -> str:
-        """The time as `modified_at` holds it."""
+        """The time in the form of `modified_at`."""
         return self.at.isoformat(timespec="microseconds")
 
     def timestamp_before(self, seconds: int) -> str:
@@ -102,7 +102,7 @@ class WriteTransaction:
     def put(
         self, cassette: CassetteRow, position: Position, item: AnyInteraction, text: str
     ) -> None:
-        """Add an interaction with its keys, by the rules in force and by those to come."""
+        """Add an interaction with its keys, by the rules in force and by those being introduced."""
         columns = columns_of(item, text, rules_of(cassette.meta))
         placed = (cassette.id, position.number, position.place, position.take, columns.exchange)
         asked = (columns.route, columns.base, columns.method, columns.path, columns.query)
@@ -150,7 +150,9 @@ class WriteTransaction:
         self.connection.execute(_UNUSED_BODIES, (self.seconds, id_, id_))
 
     def free_number(self, cassette: CassetteRow, wanted: int, text: str) -> tuple[int, str]:
-        """The wanted number, or the next free one where it is taken, and the document under it."""
+        """The wanted number, or the next free one if it is taken, and the document with that
+        number.
+        """
         taken = self.connection.execute(
             "SELECT 1 FROM interaction WHERE cassette = ? AND number = ?", (cassette.id, wanted)
         ).fetchone()

@@ -147,7 +147,7 @@ class RecordingWriter:
                     writes.append(transaction, each.name, each.head, each.recording, text)
                 )
             except TapewayError as exc:
-                # Refused for what it is, not for what the disk did: the others go on.
+                # The recording itself was refused, not by the disk: the others continue.
                 transaction.connection.execute("ROLLBACK TO one")
                 results.append(exc)
             transaction.connection.execute("RELEASE one")

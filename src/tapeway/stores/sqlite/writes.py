@@ -13,7 +13,7 @@ from tapeway.stores.sqlite.connection import rows
 from tapeway.stores.sqlite.transaction import GRACE_S, CassetteRow, Position, WriteTransaction
 
 BATCH = 200
-"""Recordings that one transaction goes through: some milliseconds, so that other writers get theirs."""
+"""Recordings per transaction: it takes some milliseconds, so that other writers are not held up."""
 
 
 _LEFTOVER = "SELECT id FROM cassette WHERE name IS NULL AND modified_at < ? LIMIT 1"
@@ -22,7 +22,7 @@ _LEFTOVER = "SELECT id FROM cassette WHERE name IS NULL AND modified_at < ? LIMI
 def append(
     transaction: WriteTransaction, name: str, head: CassetteHead, recording: Recording, text: str
 ) -> int:
-    """One recording in the place of those it supersedes, or at the end; its index.
+    """Write a recording in the place of those it supersedes, or at the end; returns its index.
 
     Raises Fenced, CassetteCorrupt.
     """
@@ -45,7 +45,7 @@ def extend(
     items: Sequence[tuple[AnyInteraction, str]],
     first: int,
 ) -> None:
-    """Interactions at the end, under the next numbers from `first` on."""
+    """Append interactions with the next numbers from `first` on."""
     add_at_end(
         transaction,
         transaction.cassette(name) or transaction.add_cassette(name, head),
@@ -76,7 +76,7 @@ def add_at_end(
 def edit(
     transaction: WriteTransaction, name: str, index: int, changed: AnyInteraction | None, text: str
 ) -> bool:
-    """Put another interaction in the place of one, or remove it; False where there is none."""
+    """Replace one interaction, or remove it; False if there is none of that number."""
     cassette = transaction.cassette(name)
     position = None if cassette is None else transaction.remove(cassette.id, index)
     if cassette is None or position is None:
@@ -87,7 +87,7 @@ def edit(
 
 
 def fence(transaction: WriteTransaction, name: str, key: bytes, number: int) -> None:
-    """Refuse from now on what earlier owners of a lease record."""
+    """From now on, refuse recordings by earlier owners of a lease."""
     transaction.connection.execute(
         "INSERT INTO fence VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET fence = max(fence, ?)",
         (name, key, number, number),
@@ -157,9 +157,10 @@ def needs_sweep(connection: apsw.Connection) -> bool:
 def begin_rekey(
     transaction: WriteTransaction, name: str, head: CassetteHead
 ) -> tuple[CassetteRow, int] | None:
-    """Begin to index a cassette by the rules of a new head; the row, and the generation of its keys.
+    """Begin to index a cassette by the rules of a new head; the row, and the generation of its
+    keys.
 
-    None where nothing is left to do: there is no cassette, or its rules stay the same.
+    None if nothing is left to do: there is no cassette, or its rules stay the same.
     """
     cassette = transaction.cassette(name)
     if cassette is None:
@@ -179,10 +180,10 @@ def begin_rekey(
 def rekey(
     transaction: WriteTransaction, cassette_id: int, generation: int, head: CassetteHead, after: int
 ) -> int | None:
-    """Index a batch of recordings by the rules to come; the number of the last one.
+    """Index a batch of recordings by the new rules; returns the number of the last one.
 
-    After the last batch those rules are in force, and the result is -1. None where another change
-    of the rules came in between: then this one is given up.
+    After the last batch the new rules are in force, and the result is -1. None if another change of
+    the rules came in between: then this change is abandoned.
     """
     connection, under = transaction.connection, rules_of(head_text(head))
     coming = connection.execute(

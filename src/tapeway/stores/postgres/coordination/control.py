@@ -18,7 +18,7 @@ from tapeway.stores.shared.control_document import decode_control, encode_contro
 log = logging.getLogger(__name__)
 
 OUT_OF_TOUCH_S = 5.0
-"""After so long without the database, an instance no longer knows what is in force."""
+"""After this many seconds without the database, an instance no longer knows the state in force."""
 
 _GRACE = 1.2
 """An instance silent for this multiple of OUT_OF_TOUCH_S is not waited for: it refuses requests."""
@@ -55,7 +55,7 @@ class Member:
         return clock() - self._last_heard < self._touch_s
 
     async def join(self, session: Session, wanted: Control, attempt: UUID) -> Control:
-        """Join the instances; what is in force, or `wanted` where no other one is alive."""
+        """Join the instances; returns the state in force, or `wanted` if no other one is alive."""
         asked_at, row = clock(), await _locked(session)
         now = _read(row)
         if now is None or (row["attempt"] != attempt and not await self._others(session)):
@@ -70,7 +70,7 @@ class Member:
         return now
 
     async def beat(self, session: Session) -> bool:
-        """Report that it is alive, and apply a change in force; False where there was one."""
+        """Report that this instance is alive, and apply a pending change; False if there was one."""
         asked_at = clock()
         await session.run(_BEAT, self._id, self._name, self._applied)
         now = await in_force(session)
@@ -106,7 +106,7 @@ class Member:
 async def change_control(
     session: Session, change: Callable[[Control], Control], attempt: UUID
 ) -> Control:
-    """Change what is in force; run again with the same `attempt`, it changes nothing more."""
+    """Change the state in force; a repeated run with the same `attempt` changes nothing more."""
     row = await _locked(session)
     now = _read(row)
     if now is None:

@@ -1,4 +1,4 @@
-"""The heartbeat of an instance: renews its leases, reports it alive, and hears notifications.
+"""The heartbeat of an instance: renews its leases, reports it alive, and receives notifications.
 
 It has its own connection, so that a busy pool delays none of these.
 """

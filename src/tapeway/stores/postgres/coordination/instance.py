@@ -1,7 +1,7 @@
 """One instance of a PostgreSQL store: its pool, leases, heartbeat and background tasks.
 
-Work in `BackgroundTasks` goes on when its caller is cancelled. One instance at a time sweeps what
-nobody needs any more.
+Work in `BackgroundTasks` continues when its caller is cancelled. One instance at a time removes
+unused data.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class PostgresInstance:
     async def close(self) -> None:
         self.background.stop()
         with suppress(StoreError, TimeoutError):
-            # Where this fails, the others find out by the lack of a heartbeat.
+            # If this fails, the others notice the missing heartbeat.
             async with asyncio.timeout(_LEAVE_S):
                 await self._leave()
         await self._end()
@@ -215,7 +215,7 @@ class BackgroundTasks:
             self._endless.pop().cancel()
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
-        """Run something nobody waits for."""
+        """Run something that no caller waits for."""
         self.tasks.create_task(_settled(work))
 
     async def run(
@@ -246,7 +246,7 @@ async def sweep_periodically(pool: Pool) -> None:
 
 
 async def sweep(session: Session) -> None:
-    """Remove what nobody needs any more, unless another instance does so now."""
+    """Remove unused data, unless another instance is doing so."""
     name = f"tapeway sweep {session.schema}".encode()
     lock = int.from_bytes(hashlib.sha256(name).digest()[:8], signed=True)
     found = await session.row("SELECT pg_try_advisory_xact_lock($1) AS mine", lock)

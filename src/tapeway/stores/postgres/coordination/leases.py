@@ -1,7 +1,8 @@
-"""Leases: the right of one instance to call the upstream for all. A row with fence and expiry.
+"""Leases: the right of one instance to call the upstream for all. A lease is a row with fence and
+expiry.
 
 All times are the server's. An instance that was suspended until its lease expired finds its fence
-gone, whatever its own clock says.
+gone, whatever its own clock shows.
 """
 
 from uuid import UUID
@@ -62,7 +63,7 @@ class HeldLeases:
             await session.run(_RENEW, self.instance, fences, self.expiry_s)
 
     async def leave(self, session: Session) -> None:
-        """Give all leases back."""
+        """Release all leases."""
         self._held.clear()
         await session.run("DELETE FROM @lease WHERE instance = $1", self.instance)
 

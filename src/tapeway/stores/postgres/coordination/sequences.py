@@ -20,7 +20,7 @@ _Waiting = dict[str, list[tuple[int, "asyncio.Future[int]"]]]
 
 
 class Sequences:
-    """Gives them out in the order of the calls."""
+    """Hands them out in the order of the calls."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool

@@ -16,7 +16,8 @@ from tapeway.stores.sqlite.coordination.members import ProcessMember
 def join(
     instance: ProcessMember, wanted: Control, takes: int, now: float, connection: apsw.Connection
 ) -> Control:
-    """Join the processes that apply changes; what is in force, or `wanted` where no other has joined.
+    """Join the processes that apply changes; returns the state in force, `wanted` if no other has
+    joined.
 
     `takes` is how many ever began, as stored with the recordings.
     """
@@ -42,7 +43,7 @@ def join(
 
 
 def steer(change: Callable[[Control], Control], connection: apsw.Connection) -> Control:
-    """Change what is in force for all processes; the result."""
+    """Change the state in force for all processes; returns the new state."""
     with immediate_transaction(connection):
         before = read(connection)
         if before is None:
@@ -54,7 +55,7 @@ def steer(change: Callable[[Control], Control], connection: apsw.Connection) -> 
 
 
 def read(connection: apsw.Connection) -> Control | None:
-    """What is in force; None as long as no process joined."""
+    """The state in force; None as long as no process joined."""
     found = connection.execute("SELECT document, takes, generation FROM control").fetchone()
     if found is None:
         return None

@@ -1,7 +1,7 @@
 """The cursors of keys per take, and the recordings a take used, in the shared file.
 
-A replay must go on while the disk is full. Cursors that the shared file has no room for then stay
-in this process (`DiskFullCursors`), and other processes may replay the same recordings meanwhile.
+Replays continue while the disk is full. Cursors that the shared file has no room for then stay in
+this process (`DiskFullCursors`), and other processes may replay the same recordings meanwhile.
 """
 
 import logging
@@ -91,7 +91,7 @@ def forget_before(control: Control, connection: apsw.Connection) -> None:
 
 
 def reserve(name: str, above: int, count: int, connection: apsw.Connection) -> int:
-    """The first of `count` indexes that no other process gets, at least `above`."""
+    """Reserve `count` consecutive indexes for this process, at least `above`; returns the first."""
     end = connection.execute(
         "INSERT INTO numbering VALUES (?1, ?2 + ?3) "
         "ON CONFLICT DO UPDATE SET next = max(next, ?2) + ?3 RETURNING next",
@@ -180,7 +180,7 @@ class DiskFullCursors:
 
 
 def _put(connection: apsw.Connection, name: str, take: int, key: bytes, state: bytes) -> None:
-    # A version is never given twice, so that a reset cursor differs from the one before.
+    # A version is never used twice, so that a reset cursor differs from the one before.
     version = connection.execute("UPDATE counter SET version = version + 1 RETURNING version").get
     connection.execute(
         "INSERT INTO turn VALUES (?1, ?2, ?3, ?4, ?5) "

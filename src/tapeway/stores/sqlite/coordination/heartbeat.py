@@ -17,8 +17,9 @@ from tapeway.stores.sqlite.worker_thread import WorkerThread
 log = logging.getLogger(__name__)
 
 LOST_S = 5.0
-"""After so long without the shared file, a process no longer knows what is in force. It is well
-below `members.STALE_S`, after which others take it for dead."""
+"""After this many seconds without the shared file, a process no longer knows the state in force. It
+is well below `members.STALE_S`, after which others consider it dead.
+"""
 
 _POLL_S = 0.05
 _BEAT_S = 1.0
@@ -44,7 +45,7 @@ class HeartbeatThread:
 
     @property
     def in_touch(self) -> bool:
-        """Whether this process knows what is in force."""
+        """Whether this process knows the state in force."""
         return self._clock() - self._last_heard <= LOST_S
 
     def start(self) -> None:
@@ -89,7 +90,7 @@ class HeartbeatThread:
         now = self._clock()
         if now - self._last_beat >= _BEAT_S:
             if not members.beat(self._instance, now, connection) and self._loop is not None:
-                # This process was suspended for so long that it was taken for dead.
+                # This process was suspended so long that others considered it dead.
                 control.applied(self._instance, self._applied, now, connection)
             self._last_beat = now
         # It changes with each write of another connection, not with those of this one.

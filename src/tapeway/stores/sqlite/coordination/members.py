@@ -16,7 +16,9 @@ from tapeway.core.model.cassette import Lease
 from tapeway.stores.sqlite.connection import immediate_transaction, rows
 
 STALE_S = 15.0
-"""A process without a heartbeat for so long is taken for dead, and its leases have ended."""
+"""After this many seconds without a heartbeat a process is considered dead, and its leases have
+ended.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class ProcessMember:
 
     @classmethod
     def of_this_process(cls, suffix: str) -> "ProcessMember":
-        """This process; `suffix` tells several stores in it apart."""
+        """This process; `suffix` distinguishes several stores in it."""
         pid = os.getpid()
         return cls(f"{socket.gethostname()}:{pid}-{suffix}", pid, _pid_namespace())
 
