@@ -150,6 +150,13 @@ def closed(place: str) -> StoreError:
     return StoreError(f"the store {place} is closed: open it first", status=503)
 
 
+def copy_of(exc: BaseException) -> BaseException:
+    """An error to raise in one more task: a single one would mix up the tracebacks of several."""
+    if isinstance(exc, TapewayError):
+        return type(exc)(exc.message, status=exc.status, code=exc.code)
+    return exc
+
+
 def describe(exc: BaseException) -> str:
     """The type of an unexpected error and where it was raised, without its text: that may hold secrets."""
     trace = exc.__traceback__

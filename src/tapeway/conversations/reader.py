@@ -44,7 +44,7 @@ _OLLAMA = DialectParser(ollama.parse_request, ollama.parse_answer)
 DIALECTS: Mapping[str, DialectParser] = {
     "api.chat": _OLLAMA,
     "api.generate": _OLLAMA,
-    "chat": DialectParser(cohere.parse_request, cohere.parse_answer),
+    "chat": DialectParser(chat_completions.parse_request, cohere.parse_answer),
     "chat.completions": _CHAT,
     "completions": _CHAT,
     "converse": _CONVERSE,

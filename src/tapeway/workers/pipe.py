@@ -101,13 +101,10 @@ class PipeWriter:
         if not self._hint_scheduled:
             self._hint_scheduled = True
             self._loop.call_later(_HINT_S, self._send_hint)
-        self._write()
+        self.flush()
 
     def flush(self) -> None:
         """Write what is buffered, as far as the pipe has room."""
-        self._write()
-
-    def _write(self) -> None:
         buffer = self._buffer
         while buffer:
             try:
@@ -143,7 +140,7 @@ class PipeWriter:
             return
         self._waits_for_room = wanted
         if wanted:
-            self._loop.add_writer(self._fd, self._write)
+            self._loop.add_writer(self._fd, self.flush)
         else:
             self._loop.remove_writer(self._fd)
 

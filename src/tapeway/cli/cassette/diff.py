@@ -8,7 +8,7 @@ differ are read again and compared.
 import asyncio
 import hashlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
@@ -75,19 +75,11 @@ def diff(
 
 
 @dataclass(frozen=True, slots=True)
-class NamedRecording:
-    """A recording as it is shown to people."""
-
-    index: int
-    summary: str
-
-
-@dataclass(frozen=True, slots=True)
 class RecordingPair:
     """Two recordings of one call and their first differences; `more` if there are others."""
 
-    first: NamedRecording
-    second: NamedRecording
+    first: render.NamedRecording
+    second: render.NamedRecording
     differences: tuple[Difference, ...]
     more: bool = False
 
@@ -99,8 +91,8 @@ class CassetteDiff:
     names: tuple[str, str]
     equal: int
     different: tuple[RecordingPair, ...]
-    only_first: tuple[NamedRecording, ...]
-    only_second: tuple[NamedRecording, ...]
+    only_first: tuple[render.NamedRecording, ...]
+    only_second: tuple[render.NamedRecording, ...]
 
     @property
     def same(self) -> bool:
@@ -143,9 +135,9 @@ class DiffSource:
             raise StoreError(f"{self.place.shown} was changed while it was read: try again")
         return assign_route(item, self.table)
 
-    async def named(self, digests: Sequence["_Digests"]) -> tuple[NamedRecording, ...]:
+    async def named(self, digests: Sequence["_Digests"]) -> tuple[render.NamedRecording, ...]:
         """These recordings as they are shown."""
-        return tuple([_named(await self.get(each.number)) for each in digests])
+        return tuple([render.named(await self.get(each.number)) for each in digests])
 
 
 class _Digests(NamedTuple):
@@ -236,11 +228,9 @@ def _compare_pair(
 ) -> RecordingPair:
     found = list(islice(_differences(first, second, rules, headers=headers), _MAX_DIFFERENCES + 1))
     more = len(found) > _MAX_DIFFERENCES
-    return RecordingPair(_named(first), _named(second), tuple(found[:_MAX_DIFFERENCES]), more)
-
-
-def _named(item: AnyInteraction) -> NamedRecording:
-    return NamedRecording(item.index, render.summary(item))
+    return RecordingPair(
+        render.named(first), render.named(second), tuple(found[:_MAX_DIFFERENCES]), more
+    )
 
 
 def _differences(
@@ -326,8 +316,8 @@ def _as_json(found: CassetteDiff) -> dict[str, Json]:
     return {
         "equal": found.equal,
         "different": [_pair_as_json(each) for each in found.different],
-        "only_first": _named_as_json(found.only_first),
-        "only_second": _named_as_json(found.only_second),
+        "only_first": render.listed(found.only_first),
+        "only_second": render.listed(found.only_second),
     }
 
 
@@ -344,7 +334,3 @@ def _pair_as_json(pair: RecordingPair) -> Json:
         "differences": found,
         "more": pair.more,
     }
-
-
-def _named_as_json(items: Iterable[NamedRecording]) -> list[Json]:
-    return [{"index": each.index, "summary": each.summary} for each in items]

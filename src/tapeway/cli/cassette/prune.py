@@ -120,19 +120,11 @@ class _PruneOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class DroppedRecording:
-    """A recording to drop, and its line for people."""
-
-    index: int
-    summary: str
-
-
-@dataclass(frozen=True, slots=True)
 class PruneResult:
     """What is dropped from a cassette, in order, and of how many interactions."""
 
     shown: str
-    dropped: tuple[DroppedRecording, ...]
+    dropped: tuple[render.NamedRecording, ...]
     total: int
 
     @property
@@ -182,7 +174,7 @@ async def _select(place: CassettePlace, walk: CassetteWalk, options: _PruneOptio
     """What to drop by either option. Raises ConfigError, StoreError."""
     unused = _unused(place, options)
     earlier = _earlier(place, walk.head, options)
-    dropped: dict[int, DroppedRecording] = {}
+    dropped: dict[int, render.NamedRecording] = {}
     total = 0
     async for item in walk.items:
         total += 1
@@ -234,22 +226,22 @@ class UnusedRecordings:
         for each in reported:
             if each.mark is not None:
                 self._by_mark[each.mark].append(each)
-        self._found_by_index: list[DroppedRecording] = []
-        self._found_by_mark: dict[str, list[DroppedRecording]] = defaultdict(list)
+        self._found_by_index: list[render.NamedRecording] = []
+        self._found_by_mark: dict[str, list[render.NamedRecording]] = defaultdict(list)
 
     def add(self, item: AnyInteraction) -> None:
         """Compare the next interaction. Raises ConfigError if its index means another one by now."""
         if not isinstance(item, Interaction):
             return
         if self._by_mark and (mark := fingerprint(item)) in self._by_mark:
-            self._found_by_mark[mark].append(_dropped(item))
+            self._found_by_mark[mark].append(render.named(item))
         if (reported := self._by_index.get(item.index)) is not None:
             request = item.request.method, escape_surrogates(item.request.target)
             if request != (reported.method, reported.path):
                 raise self._changed(reported)
-            self._found_by_index.append(_dropped(item))
+            self._found_by_index.append(render.named(item))
 
-    def found(self) -> list[DroppedRecording]:
+    def found(self) -> list[render.NamedRecording]:
         """Those to drop, after all interactions. Raises ConfigError if some are missing."""
         found = [*self._found_by_index]
         for mark, reported in self._by_mark.items():
@@ -275,9 +267,9 @@ class EarlierAnswers:
     def __init__(self, keep: int, rules: Rules) -> None:
         self._keep = keep
         self._rules = rules
-        self._last: dict[tuple[str, bytes], deque[DroppedRecording]] = defaultdict(deque)
+        self._last: dict[tuple[str, bytes], deque[render.NamedRecording]] = defaultdict(deque)
 
-    def add(self, item: AnyInteraction) -> DroppedRecording | None:
+    def add(self, item: AnyInteraction) -> render.NamedRecording | None:
         """The earlier recording that the next interaction makes superfluous."""
         # A recording that answers by its position is no repeat of another.
         if not isinstance(item, Interaction) or lookup.answers_in_order(item):
@@ -285,12 +277,8 @@ class EarlierAnswers:
         request = item.request
         route = request.route or origin(request.base)
         last = self._last[route, key_digest(request_key(request, self._rules))]
-        last.append(_dropped(item))
+        last.append(render.named(item))
         return last.popleft() if len(last) > self._keep else None
-
-
-def _dropped(item: Interaction) -> DroppedRecording:
-    return DroppedRecording(item.index, render.summary(item))
 
 
 def _print(result: PruneResult, *, dry_run: bool) -> None:
@@ -303,13 +291,10 @@ def _print(result: PruneResult, *, dry_run: bool) -> None:
 
 
 def _as_json(result: PruneResult, *, dry_run: bool) -> Json:
-    dropped: list[Json] = [
-        {"index": each.index, "summary": each.summary} for each in result.dropped
-    ]
     return {
         "name": result.shown,
         "interactions": result.total,
         "left": result.left,
-        "dropped": dropped,
+        "dropped": render.listed(result.dropped),
         "dry_run": dry_run,
     }

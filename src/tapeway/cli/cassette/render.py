@@ -1,6 +1,7 @@
 """Interactions and conversations as text for people."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from tapeway.cli import terminal
 from tapeway.conversations.model import ConversationMessage, document
@@ -9,6 +10,24 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, I
 from tapeway.core.model.messages import Headers, Request, Response
 from tapeway.core.text import decode_utf8
 from tapeway.formats.native.document import encode
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRecording:
+    """A recording as it is shown to people."""
+
+    index: int
+    summary: str
+
+
+def named(item: AnyInteraction) -> NamedRecording:
+    """An interaction by its index and its line."""
+    return NamedRecording(item.index, summary(item))
+
+
+def listed(items: Iterable[NamedRecording]) -> list[Json]:
+    """These recordings as JSON."""
+    return [{"index": each.index, "summary": each.summary} for each in items]
 
 
 def summary(item: AnyInteraction) -> str:

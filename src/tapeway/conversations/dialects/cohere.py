@@ -1,4 +1,4 @@
-"""Cohere's Chat, version 2; its requests are like those of OpenAI."""
+"""The answers of Cohere's Chat, version 2; its requests are like those of OpenAI."""
 
 from collections.abc import Iterable
 
@@ -9,18 +9,12 @@ from tapeway.conversations.model import (
     ContentPart,
     ConversationTurn,
     ParsedAnswer,
-    ParsedRequest,
     text,
     thinking,
 )
 from tapeway.core.json_text import Json
 
 _COMPLETE = frozenset({"", "COMPLETE", "STOP_SEQUENCE", "TOOL_CALL"})
-
-
-def parse_request(body: dict[str, Json]) -> ParsedRequest:
-    """The messages of a request."""
-    return chat_completions.parse_request(body)
 
 
 def parse_answer(values: Iterable[dict[str, Json]]) -> ParsedAnswer:

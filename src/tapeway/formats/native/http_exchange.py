@@ -176,7 +176,7 @@ def _encode_request(request: Request, url: str, *, foreign: bool) -> dict[str, J
     if request.file is not None:
         fields |= _encode_body_file(request.file)
     else:
-        fields |= bodies.encode(request.body, _content_type(request.headers))
+        fields |= bodies.encode(request.body, content_type(request.headers))
     if request.credentials:
         fields["credentials"] = dict(request.credentials)
     # Only recordings of tapeway have a route.
@@ -220,7 +220,7 @@ def _encode_response(response: Response, method: str) -> dict[str, Json]:
     if response.file is not None:
         fields |= _encode_body_file(response.file)
     else:
-        fields |= bodies.encode(response.body, _content_type(stored))
+        fields |= bodies.encode(response.body, content_type(stored))
     fields |= chunk_times.encode(response) | headers
     if response.verdict:
         fields["verdict"] = response.verdict
@@ -267,7 +267,7 @@ def _decode_response(fields: Fields, method: str) -> Response:
         bodies.decode(fields)
         times = chunk_times.decode_of_file(fields, file.size)
         return Response(head, file=file, chunk_times=times, verdict=verdict)
-    chunks = chunk_times.decode(fields, bodies.decode(fields), _content_type(headers))
+    chunks = chunk_times.decode(fields, bodies.decode(fields), content_type(headers))
     return Response(head, chunks, verdict=verdict)
 
 
@@ -298,7 +298,8 @@ def _stored_headers(headers: Headers, method: str, status: int) -> Headers:
     return end_to_end(headers, drop=OWN if bodyless else OWN | {b"content-length"})
 
 
-def _content_type(headers: Headers) -> str:
+def content_type(headers: Headers) -> str:
+    """The Content-Type, empty where there is none."""
     return (find_header(headers, b"content-type") or b"").decode("latin-1")
 
 

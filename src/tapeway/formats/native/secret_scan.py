@@ -273,10 +273,11 @@ def patched(
         old, own = before.get(name), document.get(name)
         if name not in document or old == new:
             continue
-        if name in _MESSAGES and all(isinstance(each, dict) for each in (old, new, own)):
-            result[name] = _patch_message(_object(own), _object(old), _object(new))
-        else:
-            result[name] = new
+        match (own, old, new):
+            case (dict(), dict(), dict()) if name in _MESSAGES:
+                result[name] = _patch_message(own, old, new)
+            case _:
+                result[name] = new
     return result
 
 
@@ -300,7 +301,3 @@ def _replace_group(
         # The whole group in the position of its first field.
         result |= new if name in group else {name: value}
     return result | new
-
-
-def _object(value: Json) -> dict[str, Json]:
-    return value if isinstance(value, dict) else {}

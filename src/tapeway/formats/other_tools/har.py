@@ -8,11 +8,9 @@ import base64
 from collections.abc import Iterable, Iterator
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
-from tapeway.core.model.messages import Headers
 from tapeway.core.text import decode_utf8, is_utf8
 from tapeway.formats import conversion_loss
 from tapeway.formats.conversion_loss import ExtensionField, Loss, reason_unfit
@@ -138,7 +136,7 @@ def _request(item: Interaction, document: Document) -> Document:
         "bodySize": len(request.body),
     }
     if request.body:
-        posted: Document = {"mimeType": _content_type(request.headers)}
+        posted: Document = {"mimeType": http_exchange.content_type(request.headers)}
         text = decode_utf8(request.body)
         posted["text"] = _base64(request.body) if text is None else text
         if text is None:
@@ -149,7 +147,10 @@ def _request(item: Interaction, document: Document) -> Document:
 
 def _response(item: Interaction, document: Document) -> Document:
     response = item.response
-    content: Document = {"size": len(response.body), "mimeType": _content_type(response.headers)}
+    content: Document = {
+        "size": len(response.body),
+        "mimeType": http_exchange.content_type(response.headers),
+    }
     text = decode_utf8(response.body)
     content["text"] = _base64(response.body) if text is None else text
     if text is None:
@@ -260,10 +261,6 @@ def _query(url: str) -> str:
         return urlsplit(url).query
     except ValueError:
         return ""
-
-
-def _content_type(headers: Headers) -> str:
-    return (find_header(headers, b"content-type") or b"").decode("latin-1")
 
 
 def _base64(content: bytes) -> str:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from tapeway.core.model.cassette import CassetteHead, CassetteStat, Recording, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile
-from tapeway.errors import StoreError, TapewayError, closed
+from tapeway.errors import StoreError, closed, copy_of
 from tapeway.formats.cassette_file import JSON, Serializer
 from tapeway.ports import Capabilities
 from tapeway.stores.file.cassette import FileCassette
@@ -188,17 +188,10 @@ class _OpenCassette:
             self.cassette.append(head, payloads)
         except BaseException as exc:
             for done in accepted:
-                done.set_exception(_copy_of(exc))
+                done.set_exception(copy_of(exc))
         else:
             for done in accepted:
                 done.set_result(None)
-
-
-def _copy_of(exc: BaseException) -> BaseException:
-    # One exception raised in several tasks would mix up their tracebacks.
-    if isinstance(exc, TapewayError):
-        return type(exc)(exc.message, status=exc.status, code=exc.code)
-    return exc
 
 
 def _stat(paths: Paths) -> CassetteStat | None:

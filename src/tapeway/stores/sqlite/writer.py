@@ -11,7 +11,14 @@ from typing import TypeVar
 import apsw
 
 from tapeway.core.model.cassette import CassetteHead, Recording
-from tapeway.errors import CassetteEdited, StoreError, StoreFull, StorePoisoned, TapewayError
+from tapeway.errors import (
+    CassetteEdited,
+    StoreError,
+    StoreFull,
+    StorePoisoned,
+    TapewayError,
+    copy_of,
+)
 from tapeway.stores.shared.columns import recording_text
 from tapeway.stores.shared.serial_executor import result_of
 from tapeway.stores.sqlite import schema, writes
@@ -126,7 +133,7 @@ class RecordingWriter:
             results = self._write(partial(self._append_all, taken))
         except BaseException as exc:
             for each, _ in taken:
-                each.done.set_exception(_copied(exc))
+                each.done.set_exception(copy_of(exc))
             return
         outcomes = [(each, result) for (each, _), result in zip(taken, results, strict=True)]
         self._recorded([(e.name, n, e.recording) for e, n in outcomes if isinstance(n, int)])
@@ -216,10 +223,3 @@ class RecordingWriter:
 
         self._thread.run_here(checkpoint)
         self.poisoned = False
-
-
-def _copied(exc: BaseException) -> BaseException:
-    # One exception raised in several tasks would mix up their tracebacks.
-    if isinstance(exc, TapewayError):
-        return type(exc)(exc.message, status=exc.status, code=exc.code)
-    return exc
