@@ -153,7 +153,10 @@ def closed(place: str) -> StoreError:
 def copy_of(exc: BaseException) -> BaseException:
     """An error to raise in one more task: a single one would mix up the tracebacks of several."""
     if isinstance(exc, TapewayError):
-        return type(exc)(exc.message, status=exc.status, code=exc.code)
+        another = type(exc).__new__(type(exc))
+        another.__dict__.update(exc.__dict__)
+        another.args, another.__cause__ = exc.args, exc.__cause__
+        return another
     return exc
 
 

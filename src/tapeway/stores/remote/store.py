@@ -18,7 +18,6 @@ from tapeway.core.model.cassette import (
     StoredCassette,
     TakenRecording,
 )
-from tapeway.core.model.interaction import AnyInteraction, large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteEdited, ConfigError, StoreError, closed
 from tapeway.formats import jsonl
@@ -321,7 +320,7 @@ class RemoteStore:
             if exc.remote_code != "body_missing":
                 raise
             for item in cassette.interactions:
-                await self._upload_bodies(name, item)
+                await self._bodies.upload_all(name, item)
             answer = await put()
         except CassetteEdited:
             # Perhaps by an earlier try of this call, whose answer was lost.
@@ -335,10 +334,6 @@ class RemoteStore:
         if answer.get("sha256") != reread.digest:
             raise unexpected(self.url)
         return reread.digests
-
-    async def _upload_bodies(self, name: str, item: AnyInteraction) -> None:
-        for file in large_bodies(item):
-            await self._bodies.upload(name, file)
 
     def _known_of(self, name: str) -> KnownCassette:
         path_of(name)

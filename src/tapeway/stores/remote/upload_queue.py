@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.interaction import AnyInteraction, large_bodies
-from tapeway.errors import StoreError, TapewayError, describe
+from tapeway.errors import StoreError, TapewayError, copy_of, describe
 from tapeway.formats.native import document
 from tapeway.formats.native.document import decode, encode, interaction_digest
 from tapeway.stores.remote.bodies import RemoteBodies, RemoteBodyFile
@@ -156,7 +156,7 @@ class UploadQueue:
                 raise
             # The remote tapeway was restarted, and forgot the bodies it was sent before.
             for each in batch:
-                await self._send_bodies(each.recording.interaction)
+                await self._bodies.upload_all(self._name, each.recording.interaction)
             answer = await self._post(uuid.uuid4().hex, sent)
         self._note(batch, answer)
 
@@ -206,10 +206,6 @@ class UploadQueue:
                 if isinstance(file.handle, RemoteBodyFile):
                     file.handle.release()
 
-    async def _send_bodies(self, item: AnyInteraction) -> None:
-        for file in large_bodies(item):
-            await self._bodies.upload(self._name, file)
-
 
 def _remote_recording(answer: Json) -> RemoteRecording | None:
     match answer:
@@ -230,9 +226,4 @@ def _has_digest(item: AnyInteraction, digest: str) -> bool:
 def _fail(batch: Sequence[QueuedRecording], exc: TapewayError) -> None:
     for each in batch:
         if not each.done.done():
-            # One exception raised in several tasks would mix up their tracebacks.
-            another = type(exc).__new__(type(exc))
-            another.__dict__.update(exc.__dict__)
-            another.args = exc.args
-            another.__cause__ = exc.__cause__
-            each.done.set_exception(another)
+            each.done.set_exception(copy_of(exc))
