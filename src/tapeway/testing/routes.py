@@ -11,6 +11,8 @@ from tapeway.testing.openai import chat, envelope, resources, responses
 from tapeway.testing.reply import InvalidToolResult, StandInState
 from tapeway.testing.request import StandInRequest
 
+_Answer = Callable[[StandInRequest, StandInState], StandInAnswer]
+
 
 class _Failure(Protocol):
     def __call__(
@@ -22,7 +24,7 @@ class _Failure(Protocol):
 class _Route:
     method: str
     path: re.Pattern[str]
-    answer: Callable[[StandInRequest, StandInState], StandInAnswer]
+    answer: _Answer
     failure: _Failure
     header: str = ""
     keyed: bool = True
@@ -36,36 +38,26 @@ class _Route:
         return found.groupdict()
 
 
-def _openai(
-    method: str, path: str, answer: Callable[[StandInRequest, StandInState], StandInAnswer]
-) -> _Route:
+def _openai(method: str, path: str, answer: _Answer) -> _Route:
     # Groq, OpenRouter and Azure have the same endpoints below another prefix.
     return _Route(method, re.compile(_OPENAI_PREFIX + path), answer, envelope.failure)
 
 
-def _anthropic(
-    method: str, path: str, answer: Callable[[StandInRequest, StandInState], StandInAnswer]
-) -> _Route:
+def _anthropic(method: str, path: str, answer: _Answer) -> _Route:
     return _Route(method, re.compile(path), answer, anthropic.failure)
 
 
-def _gemini(
-    method: str, path: str, answer: Callable[[StandInRequest, StandInState], StandInAnswer]
-) -> _Route:
+def _gemini(method: str, path: str, answer: _Answer) -> _Route:
     # Vertex has the same methods below /v1/projects/…/publishers/google.
     return _Route(method, re.compile(_GEMINI_PREFIX + path), answer, gemini.failure)
 
 
-def _bedrock(
-    action: str, answer: Callable[[StandInRequest, StandInState], StandInAnswer]
-) -> _Route:
+def _bedrock(action: str, answer: _Answer) -> _Route:
     path = re.compile("/model/(?P<model>.+)/" + action)
     return _Route("POST", path, answer, bedrock.failure)
 
 
-def _ollama(
-    method: str, path: str, answer: Callable[[StandInRequest, StandInState], StandInAnswer]
-) -> _Route:
+def _ollama(method: str, path: str, answer: _Answer) -> _Route:
     return _Route(method, re.compile(path), answer, ollama.failure, keyed=False)
 
 

@@ -167,7 +167,11 @@ class Editor(ABC, Generic[Store]):
         moved = await moved_to_files(self._store, name, screened.items)
         return replace(screened, items=moved)
 
-    async def _keep_body(self, name: str, file: BodyFile) -> None:
+    async def keep(self, name: str, file: BodyFile) -> None:
+        """Store a large body that an interaction to come refers to; durable on return.
+
+        Its digest is checked while it is written. Raises StoreError.
+        """
         if (keeper := self._store.capabilities.bodies) is None:
             raise StoreError(f"the store {self._store.url} takes no large bodies")
         self._bodies.add(name, await keeper.keep(name, body_pieces(file)))

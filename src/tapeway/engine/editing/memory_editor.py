@@ -266,13 +266,11 @@ class MemoryEditor(Editor[CassetteStore]):
         return await self._cassettes.change(name, partial(self._released_on_error, name, work))
 
     async def keep(self, name: str, file: BodyFile) -> None:
-        """Store a large body that an interaction to come refers to; durable on return.
-
-        Its digest is checked while it is written. Raises StoreError.
-        """
+        """Store a large body in a cassette that is claimed for it."""
+        keep = super().keep
 
         async def work(cassette: CassetteIndex) -> None:
-            await self._keep_body(name, file)
+            await keep(name, file)
 
         await self.claim(name)
         await self._cassettes.while_claimed(name, work)

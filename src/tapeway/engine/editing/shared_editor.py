@@ -146,10 +146,6 @@ class SharedEditor(Editor[SharedStore]):
             else Appended(index, document.interaction_digest(replacement))
         )
 
-    async def keep(self, name: str, file: BodyFile) -> None:
-        """Store a large body that an interaction to come refers to; durable on return."""
-        await self._keep_body(name, file)
-
     async def _append(self, name: str, call: AppendCall) -> None:
         outline = await self._store.outline(name)
         head = outline.head if outline is not None else call.head or self._new_head()
