@@ -141,7 +141,7 @@ def store_error(exc: apsw.Error, path: str, action: str, number: int = 0) -> Sto
     if isinstance(exc, _DAMAGED):
         return CassetteCorrupt(
             f"{path} is no SQLite file, or damaged ({reason}); it was left as it is: restore it, or "
-            "move it away to record anew"
+            "move it away to record again"
         )
     if isinstance(exc, _FORBIDDEN) or number in (errno.EROFS, errno.EACCES, errno.EPERM):
         return StoreError(
