@@ -232,7 +232,6 @@ def test_whichever_call_fails_nothing_acknowledged_is_lost_or_doubled(
     pytest.fail("the store never came to its end")
 
 
-@pytest.mark.xfail(reason="the fold of a journal that could not be synced leaves no commit in it")
 def test_a_fold_that_fails_after_a_sync_that_failed_brings_nothing_back(
     root: Path, disk: FaultyDisk
 ) -> None:

@@ -28,6 +28,7 @@ from tapeway.stores.shared.durable_files import (
     FILE_MODE,
     create_file,
     open_file,
+    read_file,
     signature_of,
     store_error,
     sync_data,
@@ -272,8 +273,35 @@ class CassetteWriter:
 
     def _commit(self, digest: str) -> None:
         journal = self._journal
-        if journal is not None and not journal.poisoned:
-            journal.append(lines([payload(Commit(digest))], journal.lines))
+        if journal is None:
+            return
+        commit = lines([payload(Commit(digest))], journal.lines)
+        if journal.poisoned:
+            self._renew_journal(journal, commit)
+        else:
+            journal.append(commit)
+
+    def _renew_journal(self, journal: AppendLog, commit: Sequence[bytes]) -> None:
+        """Put a new journal in the place of one whose sync failed: what was acknowledged, and `commit`.
+
+        Without a commit in it, the old one would be applied again to the file it is folded into.
+        """
+        place = self._paths.shown(self._paths.journal)
+        found = read_file(self.folder, self._paths.journal, place)
+        if found is None or not journal.size:
+            return
+        temporary = self._paths.temporary(secrets.token_hex(4))
+        try:
+            _write_new(self.folder, temporary, found.data[: journal.size] + b"".join(commit))
+            os.rename(
+                temporary, self._paths.journal, src_dir_fd=self.folder, dst_dir_fd=self.folder
+            )
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=self.folder)
+            raise
+        # Before the file is renamed: after a crash no file may be there with the old journal.
+        sync_folder(self.folder)
 
     def _refuse_if_edited_since(self, now: Snapshot) -> None:
         before = now.file.signature if now.file else None
