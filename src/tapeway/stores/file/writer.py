@@ -1,8 +1,9 @@
 """The right to write one cassette: its lock, its journal, and the replacement of its file.
 
 A fold (file + journal ─► a new file, then no journal) may be broken off after each of its steps:
-write the new file under another name and sync it; say its digest in the journal; rename it; sync
-the folder; remove the journal.
+write the new file under another name and sync it; append its digest to the journal as a commit, so
+that the journal is never applied to it again; rename it; sync the folder; remove the journal. A
+journal whose sync failed takes no more lines: a new one that holds the commit takes its place.
 
 One writer a cassette: a lock the kernel lets go of when its holder dies.
 """
