@@ -2,32 +2,22 @@
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from hypothesis import given
-from hypothesis import strategies as st
 
 from tapeway.core import json_text
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
-from tapeway.core.model.messages import (
-    Framing,
-    Headers,
-    Request,
-    Response,
-    ResponseChunk,
-    ResponseHead,
-)
 from tapeway.formats import cassette_file
 from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, SERIALIZERS, YAML, Serializer
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
-from tests.support.exchanges import headers, interaction, media, times, typed
+from tests.support.exchanges import made_up_interactions
 
 DATA = Path(__file__).parent / "data"
 HEAD = CassetteHead("2026-11-21T20:35:14Z", "run-1", {"tags": ["no", "1e5"], "n": 1e-05})
@@ -37,28 +27,8 @@ RESULT: Json = {
 }
 
 
-@given(
-    fields=headers,
-    request_type=media,
-    response_type=media,
-    request_body=st.binary(max_size=60) | st.text().map(str.encode),
-    pieces=st.lists(st.tuples(st.binary(min_size=1, max_size=30), times), max_size=5),
-    framing=st.sampled_from(["length", "chunked", "close"]),
-)
-def test_a_cassette_comes_back_as_it_was_from_yaml_as_from_json(
-    fields: Headers,
-    request_type: bytes,
-    response_type: bytes,
-    request_body: bytes,
-    pieces: list[tuple[bytes, float]],
-    framing: Framing,
-) -> None:
-    chunks = tuple(ResponseChunk(data, at_ms) for data, at_ms in pieces)
-    if framing == "length":
-        chunks = tuple([ResponseChunk(b"".join([c.data for c in chunks]), 1.5)] if chunks else [])
-    head = ResponseHead(200, "", typed(fields, response_type), framing)
-    request = Request("r", "PUT", "/x?y=1", typed(fields, request_type), request_body, "http://h:1")
-    given_one = replace(interaction(), request=request, response=Response(head, chunks))
+@given(given_one=made_up_interactions())
+def test_a_cassette_comes_back_as_it_was_from_yaml_as_from_json(given_one: Interaction) -> None:
     cassette = StoredCassette(HEAD, (given_one,))
 
     as_json, as_yaml = JSON.save(cassette), YAML.save(cassette)

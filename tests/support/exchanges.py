@@ -1,5 +1,7 @@
 """Exchanges to write and read: what hypothesis may make up, and one plain example."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from tapeway.core.agenttape import key
@@ -77,3 +79,18 @@ def interaction(
         tags=("smoke",),
         metadata={"provider": "openai", "model": "m"},
     )
+
+
+@st.composite
+def made_up_interactions(draw: st.DrawFn) -> Interaction:
+    """Recordings with any bodies, headers and chunks, as a cassette may hold them."""
+    framing: Framing = draw(st.sampled_from(["length", "chunked", "close"]))
+    pieces = draw(st.lists(st.tuples(st.binary(min_size=1, max_size=30), times), max_size=5))
+    chunks = tuple(ResponseChunk(data, at_ms) for data, at_ms in pieces)
+    if framing == "length" and chunks:
+        chunks = (ResponseChunk(b"".join(each.data for each in chunks), 1.5),)
+    request_body = draw(st.binary(max_size=60) | st.text().map(str.encode))
+    request_headers = typed(draw(headers), draw(media))
+    head = ResponseHead(200, "", typed(draw(headers), draw(media)), framing)
+    request = Request("r", "PUT", "/x?y=1", request_headers, request_body, "http://h:1")
+    return replace(interaction(), request=request, response=Response(head, chunks))

@@ -14,16 +14,12 @@ from tapeway.core.json_text import MAX_DEPTH, Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import (
-    Framing,
-    Headers,
-    Request,
-    Response,
     ResponseChunk,
     ResponseHead,
 )
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native.document import JSON, inline_assets, load, save, write
-from tests.support.exchanges import headers, interaction, json_like, media, times, typed
+from tests.support.exchanges import interaction, json_like, made_up_interactions
 
 DATA = Path(__file__).parents[1] / "data"
 HEAD = CassetteHead("2026-11-21T20:35:14.904097", "run-1", {"agenttape_version": "0.1.8"})
@@ -37,29 +33,8 @@ REFERENCE: dict[str, Any] = {
 }
 
 
-@given(
-    fields=headers,
-    request_type=media,
-    response_type=media,
-    request_body=st.binary(max_size=60),
-    pieces=st.lists(st.tuples(st.binary(min_size=1, max_size=30), times), max_size=5),
-    framing=st.sampled_from(["length", "chunked", "close"]),
-)
-def test_every_body_header_and_chunk_comes_back(
-    fields: Headers,
-    request_type: bytes,
-    response_type: bytes,
-    request_body: bytes,
-    pieces: list[tuple[bytes, float]],
-    framing: Framing,
-) -> None:
-    chunks = tuple(ResponseChunk(data, at_ms) for data, at_ms in pieces)
-    if framing == "length":
-        chunks = tuple([ResponseChunk(b"".join([c.data for c in chunks]), 1.5)] if chunks else [])
-    head = ResponseHead(200, "", typed(fields, response_type), framing)
-    request = Request("r", "PUT", "/x?y=1", typed(fields, request_type), request_body, "http://h:1")
-    given_one = replace(interaction(), request=request, response=Response(head, chunks))
-
+@given(given_one=made_up_interactions())
+def test_every_body_header_and_chunk_comes_back(given_one: Interaction) -> None:
     (found,) = load(save(StoredCassette(HEAD, (given_one,)))).interactions
 
     assert isinstance(found, Interaction)
