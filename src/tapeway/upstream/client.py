@@ -26,7 +26,6 @@ from tapeway.body_files import stream_body
 from tapeway.core.http.headers import CASSETTE_HEADER, end_to_end, find_header
 from tapeway.core.http.location import without_userinfo
 from tapeway.core.model.messages import BodyFile, Request
-from tapeway.errors import UpstreamError
 from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.faults import translated_errors
 from tapeway.upstream.response import Clock, UpstreamAnswer, WatchedResponse

@@ -47,6 +47,7 @@ TARGETS = (
     "/a?" + "b=" + "c" * 8000,
 )
 
+
 def target_of(request: bytes) -> str:
     """What stands between method and version."""
     return request.partition(b"\r\n")[0].split(b" ")[1].decode()
