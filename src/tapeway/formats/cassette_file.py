@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-from tapeway.core import json_text
-from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
@@ -12,18 +10,6 @@ from tapeway.formats.native.document import Serializer as Serializer
 from tapeway.formats.native.document import numbered, root_fields
 from tapeway.formats.yaml import parser, writer
 from tapeway.formats.yaml.parser import MAX_SIZE
-from tapeway.formats.yaml.scalars import resolve
-
-_NON_FINITE = {".nan": "NaN", ".inf": "Infinity", "+.inf": "Infinity", "-.inf": "-Infinity"}
-
-
-def _parse_yaml(text: bytes) -> Json:
-    return parser.parse(text, meaning=_meaning)
-
-
-def _meaning(text: str) -> Json:
-    name = _NON_FINITE.get(text.lower())
-    return resolve(text) if name is None else json_text.non_finite_object(name)
 
 
 def _write_yaml(head: CassetteHead, documents: Iterable[Document]) -> bytes:
@@ -37,7 +23,7 @@ def _write_yaml(head: CassetteHead, documents: Iterable[Document]) -> bytes:
     return text
 
 
-YAML = Serializer("yaml", (".yaml", ".yml"), _parse_yaml, parser.line_of, _write_yaml)
+YAML = Serializer("yaml", (".yaml", ".yml"), parser.parse, parser.line_of, _write_yaml)
 
 SERIALIZERS = {each.name: each for each in (JSON, YAML)}
 SERIALIZER_BY_SUFFIX = {suffix: each for each in (JSON, YAML) for suffix in each.suffixes}

@@ -87,9 +87,13 @@ def test_a_coded_body_is_read_plain_whether_or_not_vcr_decoded_it(*, coded: bool
 
 
 def test_an_answer_as_older_versions_stored_it_is_read() -> None:
-    old = {"status_code": 404, "http_version": "HTTP/1.1", "content": "gone", "status": None}
+    written = json.loads(document())
+    written["interactions"][0]["response"] = {
+        **{"status_code": 404, "http_version": "HTTP/1.1", "content": "gone"},
+        "headers": {},
+    }
 
-    (one,) = calls(load("vcr-json", document(**old)))
+    (one,) = calls(load("vcr-json", json.dumps(written).encode()))
 
     assert (one.response.status, one.response.body) == (404, b"gone")
 
@@ -110,6 +114,7 @@ def test_a_status_that_is_no_answer_is_left_out() -> None:
         ({"headers": {"a": [1]}}, "response.headers.a: must be text or a list of texts"),
         ({"body": {"string": 1}}, "response.body.string: must be text, not a number"),
         ({"body": {"base64_string": "="}}, "response.body.base64_string: is not valid base64"),
+        ({"body": {"text": "x"}}, "response.body: must have one of string, base64_string"),
     ],
 )
 def test_a_broken_file_is_named_with_line_and_place(response: dict[str, Any], said: str) -> None:
@@ -120,14 +125,96 @@ def test_a_broken_file_is_named_with_line_and_place(response: dict[str, Any], sa
 
 
 def test_fields_without_a_place_in_a_cassette_are_named() -> None:
-    written = json.loads(document())
+    written = json.loads(document(body={"string": "x", "encoding": "UTF-8"}, url="http://h/b"))
     written["interactions"][0]["recorded_at"] = "Sun, 22 Nov 2026"
+    written["interactions"][0]["request"]["cookies"] = {"a": "1"}
     written["metadata"] = {"a": 1}
 
     assert losses(load("vcr-json", json.dumps(written).encode())) == [
         "interactions[0].recorded_at: is not kept",
+        "interactions[0].request.cookies: is not kept",
+        "interactions[0].response.url: is not kept",
+        "interactions[0].response.body.encoding: is not kept",
         "metadata: is not kept",
     ]
+
+
+def test_the_url_that_aiohttp_answers_once_repeated_is_not_named() -> None:
+    assert losses(load("vcr-json", document(url="http://h/a?b=1"))) == []
+
+
+PARSED = """\
+version: 1
+interactions:
+- request:
+    headers: {content-type: [application/json]}
+    method: POST
+    parsed_body:
+      messages:
+      - {content: "Grüße", role: user}
+      temperature: 1.0e-05
+    uri: https://api.openai.com/v1/chat/completions
+  response:
+    headers: {content-type: [application/json]}
+    parsed_body: {a: "Grüße\U0001f600", b: [1, 2.0, .nan, null, true], c: 1e5, d: '2'}
+    status: {code: 200, message: OK}
+"""
+
+
+def test_a_body_that_a_serializer_parsed_is_the_text_it_hands_to_the_client() -> None:
+    loaded = load("vcr", PARSED.encode())
+    (one,) = calls(loaded)
+
+    assert one.request.body == (
+        b'{"messages": [{"content": "Gr\\u00fc\\u00dfe", "role": "user"}], "temperature": 1e-05}'
+    )
+    assert one.response.body == (
+        b'{"a": "Gr\\u00fc\\u00dfe\\ud83d\\ude00", "b": [1, 2.0, NaN, null, true],'
+        b' "c": "1e5", "d": "2"}'
+    )
+    assert losses(loaded) == []
+
+
+@pytest.mark.parametrize("side", ["request", "response"])
+def test_a_side_without_any_field_for_a_body_is_refused(side: str) -> None:
+    written = json.loads(document())
+    del written["interactions"][0][side]["body"]
+
+    told, line = fault("vcr-json", json.dumps(written, indent=1).encode())
+
+    assert told.startswith(f"interactions[0].{side}: there is no body: one of body, ")
+    assert told.endswith("parsed_body must be there, null for an empty one")
+    assert line == {"request": 5, "response": 11}[side]
+
+
+@pytest.mark.parametrize("side", ["request", "response"])
+def test_a_body_that_is_there_twice_is_refused(side: str) -> None:
+    written = json.loads(document())
+    written["interactions"][0][side] |= {"body": "{}", "parsed_body": {"a": 1}}
+
+    told, _ = fault("vcr-json", json.dumps(written).encode())
+
+    assert told == (
+        f"interactions[0].{side}.parsed_body: "
+        "the body is there twice, as 'body' and 'parsed_body': keep one"
+    )
+
+
+@pytest.mark.parametrize("body", [None, "", {"string": ""}, {}])
+def test_an_empty_body_stays_empty(body: object) -> None:
+    (one,) = calls(load("vcr-json", document(body=body)))
+
+    assert one.response.body == b""
+
+
+@pytest.mark.parametrize("value", [None, "", 0, [], {}])
+def test_a_parsed_body_is_never_taken_for_an_empty_one(value: object) -> None:
+    written = json.loads(document(body=None, parsed_body=value))
+    del written["interactions"][0]["response"]["body"]
+
+    (one,) = calls(load("vcr-json", json.dumps(written).encode()))
+
+    assert one.response.body == json.dumps(value).encode()
 
 
 def test_another_version_is_refused() -> None:

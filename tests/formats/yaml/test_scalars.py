@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import NON_FINITE_KEY, Json
 from tapeway.formats.yaml.scalars import number, resolve
 
 
@@ -38,7 +38,15 @@ def test_anything_else_is_text(text: str) -> None:
     assert resolve(text) == text
 
 
-@pytest.mark.parametrize("text", [".nan", ".NaN", ".inf", "-.inf", "+.Inf", "1e999", "9" * 5000])
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [(".nan", "NaN"), (".NaN", "NaN"), ("+.Inf", "Infinity"), ("-.inf", "-Infinity")],
+)
+def test_a_number_that_is_not_finite_is_the_object_that_represents_it(text: str, name: str) -> None:
+    assert resolve(text) == {NON_FINITE_KEY: name}
+
+
+@pytest.mark.parametrize("text", ["1e999", "9" * 5000])
 def test_a_number_json_cannot_hold_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"number|digits"):
         resolve(text)

@@ -2,14 +2,20 @@
 
 A body that is not UTF-8 is a string with lone surrogates in the document: `!!binary` in YAML, and
 not possible in JSON. VCR.py replays each recording once.
+
+Some projects give VCR.py a serializer that writes a JSON body as its value, in `parsed_body`, and
+hands the client the text that `json.dumps` makes of it (pydantic-ai, tests/json_body_serializer.py).
 """
 
 import base64
 import binascii
 import hashlib
+import json
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from tapeway.core import json_text
 from tapeway.core.cassette import cursors
 from tapeway.core.json_text import Json, Pointer
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
@@ -40,6 +46,12 @@ EXTENSION_NAME = "tapeway"
 VERSION = 1
 _ROOT = ("version", "interactions", EXTENSION_NAME)
 _INTERACTION = ("request", "response", EXTENSION_NAME)
+_PARSED_BODY = "parsed_body"
+_REQUEST = ("method", "uri", "headers", "body", _PARSED_BODY)
+# `content`, `status_code` and `http_version` are how VCR.py once stored what httpx had got.
+_RESPONSE_BODY = ("body", "content", _PARSED_BODY)
+_RESPONSE = ("status", "status_code", "http_version", "headers", *_RESPONSE_BODY)
+_CONTENT = ("string", "base64_string")
 
 ONCE = "VCR.py answers each recording once, and then fails unless allow_playback_repeats is set"
 """The loss for a cassette that replays a recording more than once."""
@@ -85,7 +97,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
             what = f"has the status {status}, which is no answer by itself: left out"
             losses.append(Loss(fields.at, what, left_out=True))
             continue
-        losses += unknown_fields(fields, _INTERACTION)
+        losses += _unread_fields(fields)
         found.append(_read_interaction(len(found), fields, status))
     losses += unknown_fields(root, _ROOT)
     fresh = replace(fresh, meta=cursors.meta_with_repeats(fresh.meta, "miss"))
@@ -184,12 +196,12 @@ def _read_interaction(index: int, fields: Fields, status: int) -> Interaction:
         method=request.text("method"),
         url=request.text("uri"),
         request_headers=header_bytes(header_pairs(request.object("headers"))),
-        request_body=_content(request, "body"),
+        request_body=_body(request, ("body", _PARSED_BODY)),
         status=status,
         reason=_status(response)[1],
         version=response.text("http_version"),
         headers=header_bytes(header_pairs(response.object("headers"))),
-        chunks=single_chunk(_content(response, "content" if "content" in response else "body")),
+        chunks=single_chunk(_body(response, _RESPONSE_BODY)),
         metadata={_METADATA: {_EMPTY_BODY: True}} if request.values.get("body") == "" else {},
     )
     plain = call.interaction(index, fields.at)
@@ -220,16 +232,53 @@ def _refuse_if_bytes(text: str, at: Pointer) -> None:
 def _status(response: Fields) -> tuple[int, str]:
     if "status_code" in response:  # as VCR.py once stored what httpx had got
         return response.integer("status_code", low=0, high=999), ""
+    response.require("status")
     status = response.object("status")
     return status.integer("code", low=0, high=999), status.text("message")
 
 
+def _unread_fields(fields: Fields) -> Iterator[Loss]:
+    """A loss for each field of an interaction that is not understood, or says what another does."""
+    yield from unknown_fields(fields, _INTERACTION)
+    request, response = fields.object("request"), fields.object("response")
+    # aiohttp's answers once had their URL, which differs from the request's after a redirection.
+    own_url = ("url",) if response.values.get("url") == request.values.get("uri") else ()
+    yield from unknown_fields(request, _REQUEST)
+    yield from unknown_fields(response, (*_RESPONSE, *own_url))
+    for side in (request, response):
+        for name in ("body", "content"):
+            if isinstance(side.values.get(name), dict):
+                yield from unknown_fields(side.object(name), _CONTENT)
+
+
+def _body(fields: Fields, names: Sequence[str]) -> bytes:
+    """The body in the one of these fields that holds it. Raises FormatFault if there is none.
+
+    VCR.py always writes the field, null for no body, so one that is missing was not understood.
+    """
+    present = [name for name in names if name in fields.values]
+    if not present:
+        reason = f"there is no body: one of {', '.join(names)} must be there, null for an empty one"
+        raise FormatFault(reason, fields.at)
+    filled = [name for name in present if fields.values[name] not in (None, "", {"string": ""})]
+    if len(filled) > 1:
+        reason = f"the body is there twice, as '{filled[0]}' and '{filled[1]}': keep one"
+        raise fields.fault(filled[1], reason)
+    name = (filled or present)[0]
+    if name == _PARSED_BODY:
+        # As those serializers write it for the client.
+        return json.dumps(json_text.restore_non_finite(fields.values[name])).encode()
+    return _content(fields, name)
+
+
 def _content(fields: Fields, name: str) -> bytes:
     value = fields.values.get(name)
-    if isinstance(value, dict):
-        inner = fields.object(name)
-        return _base64(inner) if "base64_string" in inner else _content(inner, "string")
-    return fields.text(name).encode("utf-8", "surrogateescape")
+    if not isinstance(value, dict):
+        return fields.text(name).encode("utf-8", "surrogateescape")
+    inner = fields.object(name)
+    if value and not any(each in value for each in _CONTENT):
+        raise fields.fault(name, f"must have one of {', '.join(_CONTENT)}")
+    return _base64(inner) if "base64_string" in inner else _content(inner, "string")
 
 
 def _base64(fields: Fields) -> bytes:

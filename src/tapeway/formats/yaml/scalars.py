@@ -7,7 +7,7 @@ in its own way, so the writer quotes whatever any of them could misread.
 import math
 import re
 
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, non_finite_object
 
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -17,11 +17,18 @@ _WORDS: dict[str, bool | None] = {
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)")
 # AgentTape writes 0.00001 as `1e-05`, as JSON may.
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_NO_NUMBER = re.compile(r"[+-]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_NON_FINITE = {
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), "NaN"),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), "Infinity"),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), "-Infinity"),
+}
 
 
 def resolve(text: str) -> Json:
-    """The value of a text without quotes. Raises ValueError for a number that JSON cannot hold."""
+    """The value of a text without quotes; a number that is not finite is an object (`json_text`).
+
+    Raises ValueError for a number too large to be read.
+    """
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "-+.0123456789":
@@ -33,9 +40,7 @@ def resolve(text: str) -> Json:
         if not math.isfinite(number):
             raise ValueError(f"{text} does not fit a number")
         return number
-    if _NO_NUMBER.fullmatch(text):
-        raise ValueError(f"{text} is no number that JSON can hold; a text is put in quotes")
-    return text
+    return non_finite_object(_NON_FINITE[text]) if text in _NON_FINITE else text
 
 
 def number(value: float) -> str:
