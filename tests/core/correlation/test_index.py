@@ -232,6 +232,80 @@ def test_references_within_a_conversation_may_differ(conversation: str) -> None:
     assert found(CorrelationIndex(turns), sent) == [1]
 
 
+TIES = [
+    '{"messages":[{"tool_calls":[{"id":"A"}]},{"role":"tool","tool_call_id":"A"}]}',
+    '{"messages":[{"content":[{"type":"tool_use","id":"A"}]},'
+    '{"content":[{"type":"tool_result","tool_use_id":"A"}]}]}',
+    '{"messages":[{"content":[{"toolUse":{"toolUseId":"A"}}]},'
+    '{"content":[{"toolResult":{"toolUseId":"A"}}]}]}',
+    '{"contents":[{"parts":[{"functionCall":{"id":"A"}}]},'
+    '{"parts":[{"functionResponse":{"id":"A","response":{"id":"7"}}}]}]}',
+    '{"input":[{"type":"function_call","call_id":"A"},'
+    '{"type":"function_call_output","call_id":"A"}]}',
+]
+
+
+@pytest.mark.parametrize("conversation", TIES)
+def test_names_that_the_app_drew_for_a_call_and_its_result_may_differ(conversation: str) -> None:
+    held, sent = [json.loads(conversation.replace("A", name)) for name in ("pyd_ai_1a2b", "mine")]
+    index = CorrelationIndex([exchange(0, asked(held), {})])
+
+    assert found(index, sent) == [0]
+    index = CorrelationIndex([])
+    index.add(exchange(0, asked(held), {}))
+    assert found(index, sent) == [0]
+
+
+@pytest.mark.parametrize("conversation", TIES)
+def test_a_drawn_name_that_ties_nothing_in_the_other_request_is_another_object(
+    conversation: str,
+) -> None:
+    index = CorrelationIndex([exchange(0, asked(json.loads(conversation)), {})])
+
+    loose = [conversation.replace("A", "mine", 1), conversation[::-1].replace("A", "enim", 1)[::-1]]
+    assert [found(index, json.loads(each)) for each in loose] == [[], []]
+
+
+@pytest.mark.parametrize(
+    "conversation",
+    [
+        '{"messages":[{"role":"tool","tool_call_id":"A"}]}',
+        '{"messages":[{"role":"user","id":"A"},{"role":"user","id":"A"}]}',
+        '{"input":[{"type":"item_reference","id":"A"},{"type":"item_reference","id":"A"}]}',
+        '{"previous_response_id":"A","input":[]}',
+        '{"contents":[{"parts":[{"functionCall":{"args":{"id":"A"}}},{"functionResponse":{"response":{"id":"A"}}}]}]}',
+    ],
+)
+def test_a_drawn_name_that_ties_nothing_is_an_object(conversation: str) -> None:
+    held, sent = [json.loads(conversation.replace("A", name)) for name in ("own_1a2b", "own_3c4d")]
+
+    assert found(CorrelationIndex([exchange(0, asked(held), {})]), sent) == []
+
+
+def drawn(*names: str, results: tuple[str, str] = ("sun", "snow")) -> Json:
+    calls: list[Json] = [tool_call(each, city) for each, city in zip(names, "RO", strict=True)]
+    told: list[Json] = [
+        {"role": "tool", "tool_call_id": each, "content": result}
+        for each, result in zip(names, results, strict=True)
+    ]
+    return {**first(), "messages": [{"role": "assistant", "tool_calls": calls}, *told]}
+
+
+def test_drawn_names_obey_the_rules_of_issued_ones() -> None:
+    index = CorrelationIndex(
+        [
+            exchange(0, asked(drawn("own_1", "own_2")), {"id": "resp_1a2b3c4d"}),
+            exchange(1, asked(drawn("own_3", "own_4")), {}),
+        ]
+    )
+
+    assert found(index, drawn("x", "y")) == [0, 1]
+    assert found(index, drawn("own_2", "own_1")) == [0, 1]
+    assert found(index, drawn("x", "x")) == []
+    assert found(index, drawn("x", "resp_1a2b3c4d")) == []
+    assert found(index, drawn("x", "y", results=("snow", "sun"))) == []
+
+
 def test_two_calls_cannot_share_an_identifier_where_only_one_was_issued() -> None:
     turns = [
         exchange(0, asked(first()), {"id": CALLS[0]}),

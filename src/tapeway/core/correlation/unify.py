@@ -5,6 +5,10 @@ turn and the one before. Such a field is called a reference here. A path, a quer
 names an object of the service, such as a file or a user: another identifier there means another
 object.
 
+Who drew an identifier does not matter, only that it is one: an answer issued it, or it ties two
+kinds of parts of its request together, such as a call and its result. A name that only one kind of
+part bears, and that no answer issued, names an object.
+
 Identifiers correspond one to one, in both directions. So a request in which the results of two
 calls have changed places is another request.
 """
@@ -12,6 +16,7 @@ calls have changed places is another request.
 import re
 from collections.abc import Container, Iterator, Mapping
 from enum import Enum
+from functools import cached_property
 from typing import NamedTuple, Self
 
 from tapeway.core.json_text import Json
@@ -44,6 +49,10 @@ _NAME, _BACK = b"name ", b"back "
 """Prefixes of the keys of shared bindings, by direction."""
 
 
+_Kind = tuple[str, str, str | None]
+"""A kind of part that bears an identifier: the field it is in, the identifier's field, its type."""
+
+
 class _Context(Enum):
     """The context of a value in a request."""
 
@@ -65,20 +74,30 @@ def body_texts(document: Mapping[str, Json]) -> Iterator[BodyText]:
     return _texts(document.get("body"), "body", _Context.ANYWHERE)
 
 
+def tying_names(document: Mapping[str, Json]) -> set[str]:
+    """The identifiers that tie parts of different kinds in the body of a request's document."""
+    kinds: dict[str, set[_Kind]] = {}
+    for name, kind in _references(document.get("body"), "body", _Context.ANYWHERE):
+        kinds.setdefault(name, set()).add(kind)
+    return {name for name, borne_by in kinds.items() if len(borne_by) > 1}
+
+
 class IdUnifier:
-    """Maps identifiers of a recorded request to those of another request.
+    """Maps identifiers of one recorded request to those of another request.
 
     `issued` are the identifiers that the cassette's answers issued.
     """
 
     def __init__(self, issued: Container[str]) -> None:
         self._issued = issued
+        self._document: Mapping[str, Json] = {}
         self.id_map: dict[str, str] = {}
         """For each recorded identifier the one that was sent."""
         self._recorded_of: dict[str, str] = {}
 
     def unify(self, recorded: Mapping[str, Json], sent: Mapping[str, Json]) -> bool:
         """Whether nothing but references differs between two documents; fills `id_map`."""
+        self._document = recorded
         return recorded.keys() == sent.keys() and all(
             self._unify(
                 value, sent[key], key, _Context.ANYWHERE if key == "body" else _Context.DATA
@@ -104,10 +123,17 @@ class IdUnifier:
         return recorded == sent
 
     def _unify_references(self, recorded: str, sent: str) -> bool:
-        if recorded != sent and not (recorded in self._issued and self._may_replace(sent)):
+        if recorded != sent and not (self._is_identifier(recorded) and self._may_replace(sent)):
             return False
         known = self.id_map.setdefault(recorded, sent)
         return known == sent and self._recorded_of.setdefault(sent, recorded) == recorded
+
+    def _is_identifier(self, recorded: str) -> bool:
+        return recorded in self._issued or recorded in self._tying
+
+    @cached_property
+    def _tying(self) -> set[str]:
+        return tying_names(self._document)
 
     def _may_replace(self, sent: str) -> bool:
         # An identifier of this cassette matches only itself.
@@ -168,6 +194,20 @@ def _texts(value: Json, field: str, context: _Context) -> Iterator[BodyText]:
     elif isinstance(value, list):
         for inner in value:
             yield from _texts(inner, field, context)
+
+
+def _references(value: Json, field: str, context: _Context) -> Iterator[tuple[str, _Kind]]:
+    """Every reference, with the kind of the part that bears it."""
+    if isinstance(value, dict):
+        kind = value.get("type")
+        for key, inner in value.items():
+            if isinstance(inner, str) and _is_reference(context, key):
+                yield inner, (field, key, kind if isinstance(kind, str) else None)
+            else:
+                yield from _references(inner, key, _context_in(context, key, inner))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _references(inner, field, context)
 
 
 def _context_in(context: _Context, field: str, value: Json) -> _Context:
