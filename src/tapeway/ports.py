@@ -20,6 +20,7 @@ from tapeway.core.model.cassette import (
     StoredCassette,
     TakenRecording,
 )
+from tapeway.core.model.condition import ANY, Condition
 from tapeway.core.model.control import Control, CursorState
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile, Request, ResponseChunk, ResponseHead
@@ -98,6 +99,7 @@ class Capabilities:
     body_finder: "BodyFinder | None" = None
     paged: "Paged | None" = None
     head_editor: "HeadEditor | None" = None
+    conditional_remover: "ConditionalRemover | None" = None
     cassette_editor: "CassetteEditor | None" = None
     batch_writer: "BatchWriter | None" = None
     replacer: "CassetteReplacer | None" = None
@@ -153,11 +155,24 @@ class HeadEditor(Protocol):
         """Replace the head, and index every recording by its key under the new rules."""
 
 
+class ConditionalRemover(Protocol):
+    """Removes a cassette of which somebody else may have made another since it was loaded."""
+
+    async def remove_unchanged(self, name: str) -> bool:
+        """`remove`, if the cassette is what `load` returned last. Raises CassetteEdited."""
+
+
 class CassetteEditor(HeadEditor, Protocol):
     """Changes single recordings in place; all others keep their index."""
 
-    async def edit(self, name: str, index: int, changed: AnyInteraction | None) -> bool:
-        """Replace one interaction, or remove it; False if there is none of that index."""
+    async def edit(
+        self, name: str, index: int, changed: AnyInteraction | None, condition: Condition = ANY
+    ) -> bool:
+        """Replace one interaction, or remove it; False if there is none of that index.
+
+        The condition is checked against the digest of the interaction in the same step. Raises
+        AdminError (412).
+        """
 
 
 class BatchWriter(Protocol):
@@ -302,6 +317,14 @@ class SharedStore(
     `append` of a recording with a lease advances the cursor of its key in the same step, and raises
     `Fenced` if another instance holds the lease by now.
     """
+
+    async def replace_if(
+        self, name: str, mark: str | None, cassette: StoredCassette | None
+    ) -> bool:
+        """Save the cassette, or remove it (None), if its mark is still this one, in one step.
+
+        A mark of None stands for no cassette. False if somebody changed it meanwhile.
+        """
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]

@@ -4,7 +4,7 @@ import re
 
 from aiohttp import web
 
-from tapeway.engine.editing.changes import Condition
+from tapeway.core.model.condition import Condition
 from tapeway.errors import AdminError
 
 _OWN_TAG = re.compile(r'"([0-9a-f]{64})"')

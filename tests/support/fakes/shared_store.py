@@ -14,8 +14,10 @@ from tapeway.core.model.cassette import (
     StoredCassette,
     TakenRecording,
 )
+from tapeway.core.model.condition import ANY, Condition
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.errors import StoreAway
+from tapeway.formats.native.document import interaction_digest
 from tapeway.ports import Capabilities
 from tapeway.stores.memory import MemoryStore
 
@@ -98,11 +100,14 @@ class BitByBitStore(MemoryStore):
     async def replace_head(self, name: str, head: CassetteHead) -> None:
         self.heads[name] = head
 
-    async def edit(self, name: str, index: int, changed: AnyInteraction | None) -> bool:
+    async def edit(
+        self, name: str, index: int, changed: AnyInteraction | None, condition: Condition = ANY
+    ) -> bool:
         items = self.held[name]
         at = next((at for at, each in enumerate(items) if each.index == index), None)
         if at is None:
             return False
+        condition.check(interaction_digest(items[at]))
         items[at : at + 1] = [] if changed is None else [changed]
         return True
 

@@ -13,6 +13,7 @@ from tapeway.core.model.cassette import (
     Lease,
     Recording,
     RecordingTitle,
+    StoredCassette,
     TakenRecording,
 )
 from tapeway.core.model.control import Control, CursorState
@@ -105,6 +106,15 @@ class InstanceStore(BitByBitStore):
 
     async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
         return []
+
+    async def replace_if(
+        self, name: str, mark: str | None, cassette: StoredCassette | None
+    ) -> bool:
+        stat = await self.stat(name)
+        if mark != (None if stat is None else stat.mark):
+            return False
+        await (self.remove(name) if cassette is None else self.save(name, cassette))
+        return True
 
     async def reserve(self, name: str) -> int:
         self.common.numbers[name] += 1

@@ -1,7 +1,6 @@
-"""What an editor is asked and what it answers: additions, conditions, receipts, digests.
+"""What an editor is asked and what it answers: additions, receipts, digests.
 
-A condition (If-Match, If-None-Match; RFC 9110 section 13) keeps two editors from overwriting each
-other. A receipt makes an append idempotent: repeated with the same key, it is done once.
+A receipt makes an append idempotent: repeated with the same key, it is done once.
 """
 
 import asyncio
@@ -49,39 +48,6 @@ class CassetteContents:
 
     head: CassetteHead
     items: AsyncGenerator[AnyInteraction]
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """What must hold for a change: the digests in `match` (None for any), `present`, or `absent`."""
-
-    match: frozenset[str] | None = None
-    present: bool = False
-    absent: bool = False
-
-    @property
-    def given(self) -> bool:
-        return self.match is not None or self.present or self.absent
-
-    def check(self, digest: str | None) -> None:
-        """Raises AdminError (412) where the current digest, None for nothing, does not fulfil it."""
-        if self.absent and digest is not None:
-            raise _failed("it is there already")
-        if self.present and digest is None:
-            raise _failed("it is not there")
-        if self.match is not None and digest not in self.match:
-            raise _failed("it is not there" if digest is None else "it was changed meanwhile")
-
-
-ANY = Condition()
-
-
-def _failed(why: str) -> AdminError:
-    return AdminError(
-        f"{why}, so nothing was changed: read it again, and send what you want with its ETag",
-        status=412,
-        code="precondition_failed",
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Iterator, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
@@ -121,8 +121,12 @@ class Editor(ABC, Generic[Store]):
         before: Sequence[AnyInteraction] = (),
         *,
         as_sent: bool,
+        save: Callable[[StoredCassette], Awaitable[None]] | None = None,
     ) -> tuple[StoredCassette, int]:
-        """Replace a whole cassette: what was stored, and how many secrets were replaced in it."""
+        """Replace a whole cassette: what was stored, and how many secrets were replaced in it.
+
+        `save` stores it otherwise than the store's own does.
+        """
         found = await self._prepare(
             name,
             cassette.head,
@@ -133,7 +137,7 @@ class Editor(ABC, Generic[Store]):
             move=not as_sent,
         )
         after = StoredCassette(found.head, found.items)
-        await self._store.save(name, after)
+        await (self._store.save(name, after) if save is None else save(after))
         await self._store.release(name)
         self._bodies.forget(name)
         return after, found.replaced

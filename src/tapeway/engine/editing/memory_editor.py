@@ -4,8 +4,8 @@ Every change is durable when it is answered, and the cassette in memory agrees w
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence, Set
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from weakref import WeakKeyDictionary, WeakSet
@@ -18,16 +18,15 @@ from tapeway.core.http.routing import RouteTable, assign_routes
 from tapeway.core.matching import rules
 from tapeway.core.matching.key import request_key
 from tapeway.core.model.cassette import CassetteHead, Outline, Recording, StoredCassette
+from tapeway.core.model.condition import ANY, Condition, changed_meanwhile
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.cassette_context import T
 from tapeway.engine.editing.changes import (
-    ANY,
     Appended,
     CassetteContents,
     Changed,
-    Condition,
     digest_of,
 )
 from tapeway.engine.editing.editor import AppendCall, Editor, finish_all
@@ -45,7 +44,7 @@ from tapeway.engine.editing.lookup import (
 )
 from tapeway.engine.editing.screening import Secrets
 from tapeway.engine.memory_cassettes import Change, MemoryCassettes
-from tapeway.errors import StoreError
+from tapeway.errors import CassetteEdited, StoreError
 from tapeway.formats.native import document
 from tapeway.paging import each_of
 from tapeway.ports import CassetteStore
@@ -180,13 +179,14 @@ class MemoryEditor(Editor[CassetteStore]):
             if condition.given:
                 before = await self._store.load(name, writable=True)
                 condition.check(await digest_of(before))
-            after, replaced = await self._save(
-                name,
-                cassette,
-                secrets,
-                before.interactions if before is not None else (),
-                as_sent=as_sent,
-            )
+            with _condition_at_save(condition):
+                after, replaced = await self._save(
+                    name,
+                    cassette,
+                    secrets,
+                    before.interactions if before is not None else (),
+                    as_sent=as_sent,
+                )
             return Changed(await digest_of(after) or "", replaced), None
 
         return await self._cassettes.change(name, partial(self._released_on_error, name, work))
@@ -211,9 +211,14 @@ class MemoryEditor(Editor[CassetteStore]):
         """Delete a cassette. Raises AdminError (404), CassetteLocked."""
 
         async def work(loaded: CassetteIndex | None) -> tuple[None, None]:
+            remove = self._store.remove
             if condition.given:
                 condition.check(await digest_of(await self._store.load(name, writable=True)))
-            if not await self._store.remove(name) and loaded is None:
+                if (remover := self._store.capabilities.conditional_remover) is not None:
+                    remove = remover.remove_unchanged
+            with _condition_at_save(condition):
+                removed = await remove(name)
+            if not removed and loaded is None:
                 raise no_cassette(name)
             self._bodies.forget(name)
             self._receipts.forget(name)
@@ -254,7 +259,8 @@ class MemoryEditor(Editor[CassetteStore]):
                 *replacement,
                 *before.interactions[place + 1 :],
             )
-            await self._store.save(name, replace(before, interactions=kept))
+            with _condition_at_save(condition):
+                await self._store.save(name, replace(before, interactions=kept))
             appended_at = None
             if replacement:
                 appended_at = Appended(place, document.interaction_digest(replacement[0]))
@@ -365,6 +371,17 @@ class MemoryEditor(Editor[CassetteStore]):
                 with suppress(StoreError):
                     await self._store.release(name)
             raise
+
+
+@contextmanager
+def _condition_at_save(condition: Condition) -> Iterator[None]:
+    """Where somebody else changes the same cassette from elsewhere, the store notices as it saves."""
+    try:
+        yield
+    except CassetteEdited as exc:
+        if not condition.given:
+            raise
+        raise changed_meanwhile() from exc
 
 
 def _is_used(cassette: CassetteIndex) -> bool:

@@ -4,21 +4,21 @@ from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import replace
 
 from tapeway.core.model.cassette import CassetteHead, Outline, Recording, StoredCassette
+from tapeway.core.model.condition import ANY, Condition, changed_meanwhile
 from tapeway.core.model.interaction import AnyInteraction, large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.editing.changes import (
-    ANY,
     Appended,
     CassetteContents,
     Changed,
-    Condition,
     Reference,
     digest_of,
 )
 from tapeway.engine.editing.editor import AppendCall, Editor, finish_all
 from tapeway.engine.editing.lookup import find_identical, no_cassette, no_interaction
 from tapeway.engine.editing.screening import Secrets
+from tapeway.errors import CassetteEdited
 from tapeway.formats.native import document
 from tapeway.paging import pages_after
 from tapeway.ports import SharedStore
@@ -87,13 +87,13 @@ class SharedEditor(Editor[SharedStore]):
         *,
         as_sent: bool = False,
     ) -> Changed:
-        """Replace a whole cassette for all instances.
+        """Replace a whole cassette for all instances, if the condition holds in that moment."""
+        mark = await self._checked_mark(name, condition)
 
-        The condition is checked before, not in one step with the change.
-        """
-        if condition.given:
-            condition.check(await self._digest(name))
-        after, replaced = await self._save(name, cassette, secrets, as_sent=as_sent)
+        async def save(after: StoredCassette) -> None:
+            await self._replace(name, mark, after, condition)
+
+        after, replaced = await self._save(name, cassette, secrets, as_sent=as_sent, save=save)
         await self._changed()
         return Changed(await digest_of(after) or "", replaced)
 
@@ -109,12 +109,14 @@ class SharedEditor(Editor[SharedStore]):
         return Changed(document.head_digest(found.head), found.replaced)
 
     async def remove(self, name: str, condition: Condition = ANY) -> None:
-        """Delete a cassette for all instances. Raises AdminError (404)."""
-        if condition.given:
-            if (digest := await self._digest(name)) is None:
-                raise no_cassette(name)
-            condition.check(digest)
-        if not await self._store.remove(name):
+        """Delete a cassette for all instances, if the condition holds in that moment.
+
+        Raises AdminError (404, 412).
+        """
+        if condition.given and await self._store.stat(name) is not None:
+            mark = await self._checked_mark(name, condition)
+            await self._replace(name, mark, None, condition)
+        elif not await self._store.remove(name):
             raise no_cassette(name)
         self._bodies.forget(name)
         self._receipts.forget(name)
@@ -138,7 +140,7 @@ class SharedEditor(Editor[SharedStore]):
         if changed is not None:
             found = await self._prepare(name, outline.head, [changed], secrets, [before.item])
             replacement = replace(found.items[0], index=index)
-        if not await self._store.edit(name, index, replacement):
+        if not await self._store.edit(name, index, replacement, condition):
             raise no_interaction(name, index)
         return (
             None
@@ -173,6 +175,31 @@ class SharedEditor(Editor[SharedStore]):
     async def _find_bodies(self, name: str, digests: Set[str]) -> Mapping[str, BodyFile]:
         found = {digest: await self.body(name, digest) for digest in digests}
         return {digest: file for digest, file in found.items() if file is not None}
+
+    async def _replace(
+        self, name: str, mark: str | None, after: StoredCassette | None, condition: Condition
+    ) -> None:
+        if not condition.given and after is not None:
+            await self._store.save(name, after)
+            return
+        while not await self._store.replace_if(name, mark, after):
+            # Perhaps only its times, or there and back: the digest decides.
+            mark = await self._checked_mark(name, condition)
+
+    async def _checked_mark(self, name: str, condition: Condition) -> str | None:
+        """The mark of a cassette that fulfils a condition. Raises AdminError (412).
+
+        Read before the digest: a change in between makes the mark outdated.
+        """
+        if not condition.given or (stat := await self._store.stat(name)) is None:
+            condition.check(None)
+            return None
+        try:
+            digest = "" if condition.match is None else await self._digest(name)
+        except CassetteEdited:
+            raise changed_meanwhile() from None
+        condition.check(digest)
+        return stat.mark
 
     async def _digest(self, name: str) -> str | None:
         outline = await self._store.outline(name)

@@ -51,8 +51,13 @@ async def lock_or_create(
     transaction that has the shared lock must not ask for the exclusive one: two would deadlock.
     """
     while (found := await lock(session, name, exclusive=exclusive)) is None:
-        await session.run(_INSERT, name, *rows.head_values(head))
+        await create(session, name, head)
     return found
+
+
+async def create(session: Session, name: str, head: CassetteHead) -> bool:
+    """Create an empty cassette, locked until the commit; False if there is one."""
+    return bool(await session.run(_INSERT, name, *rows.head_values(head)))
 
 
 async def lock(session: Session, name: str, *, exclusive: bool = False) -> tuple[int, Rules] | None:

@@ -22,6 +22,7 @@ from tapeway.core.model.cassette import (
     StoredCassette,
     TakenRecording,
 )
+from tapeway.core.model.condition import ANY, Condition
 from tapeway.core.model.control import Control, CursorState
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
@@ -246,18 +247,22 @@ class PostgresStore:
             limit=pool.LONG_S,
         )
 
-    async def edit(self, name: str, index: int, changed: AnyInteraction | None) -> bool:
-        attempt = uuid4()
+    async def edit(
+        self, name: str, index: int, changed: AnyInteraction | None, condition: Condition = ANY
+    ) -> bool:
+        where = self._where(name)
+        return await self._write_once(
+            *(name, "edit", pool.COMMAND_S),
+            lambda session: writes.edit(session, name, index, changed, condition, where),
+        )
 
-        async def edit(session: Session) -> bool:
-            if await writes.attempted(session, attempt):
-                return True
-            done = await writes.edit(session, name, index, changed)
-            if not done:
-                await writes.forget_attempt(session, attempt)
-            return done
-
-        return await self._write(name, "edit", edit)
+    async def replace_if(
+        self, name: str, mark: str | None, cassette: StoredCassette | None
+    ) -> bool:
+        return await self._write_once(
+            *(name, "replace", pool.LONG_S),
+            lambda session: writes.replace_if(session, name, mark, cassette),
+        )
 
     async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
         instance = self._for_cassette(name)
@@ -368,6 +373,20 @@ class PostgresStore:
         return await instance.background.run(
             instance.pool.write(f"{action} '{name}'", work, limit=limit)
         )
+
+    async def _write_once(self, name: str, action: str, limit: float, work: "Work[bool]") -> bool:
+        """Whether `work` did it, also if the connection was lost after it had."""
+        attempt = uuid4()
+
+        async def once(session: Session) -> bool:
+            if await writes.attempted(session, attempt):
+                return True
+            done = await work(session)
+            if not done:
+                await writes.forget_attempt(session, attempt)
+            return done
+
+        return await self._write(name, action, once, limit=limit)
 
     async def _recordings(
         self, name: str, query: Work[Sequence[DriverRow]], *, requests: bool = True

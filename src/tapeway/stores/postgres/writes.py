@@ -11,8 +11,10 @@ from uuid import UUID
 
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
+from tapeway.core.model.condition import Condition
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import Fenced, StoreError
+from tapeway.formats.native.document import interaction_digest
 from tapeway.stores.postgres import cassettes, rows
 from tapeway.stores.postgres.coordination.cursors import step, touch
 from tapeway.stores.postgres.pool import Session
@@ -44,8 +46,8 @@ ON CONFLICT (name) DO UPDATE SET next = greatest(numbering.next, $2),
 """
 
 _EDITED = """
-SELECT place, take, exchange, route, base, length(document) AS size FROM @interaction
-WHERE cassette = $1 AND number = $2 FOR UPDATE
+SELECT number, document, sha256, place, take, exchange, route, base, length(document) AS size
+FROM @interaction WHERE cassette = $1 AND number = $2 FOR UPDATE
 """
 
 Numbered = tuple[int, AnyInteraction, str]
@@ -171,6 +173,25 @@ async def save(session: Session, name: str, stored: StoredCassette) -> None:
     await session.run(_COUNT, name, len(items))
 
 
+async def replace_if(
+    session: Session, name: str, mark: str | None, stored: StoredCassette | None
+) -> bool:
+    """Save or remove a cassette that still has this mark; None for no cassette."""
+    if mark is None:
+        if stored is None or not await cassettes.create(session, name, stored.head):
+            return False
+    else:
+        # Recordings under way have to end first: afterwards nobody else changes it.
+        await cassettes.lock(session, name, exclusive=True)
+        found = await cassettes.stat(session, name)
+        if found is None or found.mark != mark:
+            return False
+    if stored is None:
+        return await cassettes.remove(session, name)
+    await save(session, name, stored)
+    return True
+
+
 async def replace_head(session: Session, name: str, head: CassetteHead, where: str) -> None:
     """Replace the head, and index all recordings again if its rules differ."""
     cassette, before = await cassettes.lock_or_create(session, name, head, exclusive=True)
@@ -191,11 +212,24 @@ async def replace_head(session: Session, name: str, head: CassetteHead, where: s
         after = items[-1].index
 
 
-async def edit(session: Session, name: str, index: int, changed: AnyInteraction | None) -> bool:
-    """Replace one interaction, or remove it; False if there is none of that index."""
+async def edit(
+    session: Session,
+    name: str,
+    index: int,
+    changed: AnyInteraction | None,
+    condition: Condition,
+    where: str,
+) -> bool:
+    """Replace one interaction, or remove it; False if there is none of that index.
+
+    Raises AdminError (412) where it is not what the condition demands.
+    """
     found = await cassettes.lock(session, name)
     if found is None or (old := await session.row(_EDITED, found[0], index)) is None:
         return False
+    if condition.given:
+        (held,) = rows.recordings_of([old], where)
+        condition.check(interaction_digest(held.item))
     (cassette, rules), change = found, CountChange()
     change.remove(rows.RecordingSource(old["exchange"], old["route"], old["base"]), old["size"])
     for table in ("interaction",) if changed is None else ("key", "usage"):

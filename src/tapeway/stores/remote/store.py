@@ -54,7 +54,9 @@ class RemoteStore:
     ) -> None:
         self.url = address.shown
         self.durability = "remote"
-        self.capabilities = Capabilities(bodies=self, paged=self, head_editor=self)
+        self.capabilities = Capabilities(
+            bodies=self, paged=self, head_editor=self, conditional_remover=self
+        )
         self._client = RemoteClient(address, patience_s, silence_s)
         self._bodies = RemoteBodies(self._client)
         self._copies = CassetteCopies(self._client, self._bodies)
@@ -142,12 +144,7 @@ class RemoteStore:
         serialize_cassette(JSON, cassette.head, documents)
         if (queue := self._queues.get(name)) is not None:
             await queue.idle.wait()
-        before = None
-        if known.loaded:
-            before = {"If-None-Match": "*"}
-            if (digest := known.digest) is not None:
-                before = {"If-Match": f'"{digest}"'}
-        digests = await self._put(name, cassette, before or {})
+        digests = await self._put(name, cassette, _as_known(known))
         known.set_loaded(
             document.head_digest(cassette.head),
             [RemoteRecording(at, digest) for at, digest in enumerate(digests)],
@@ -163,12 +160,18 @@ class RemoteStore:
             await self._client.ask("POST", f"{path_of(name)}/release")
 
     async def remove(self, name: str) -> bool:
+        return await self._remove(name, {})
+
+    async def remove_unchanged(self, name: str) -> bool:
+        return await self._remove(name, _as_known(self._known_of(name)))
+
+    async def _remove(self, name: str, condition: dict[str, str]) -> bool:
         existed = await self.stat(name) is not None
         if (queue := self._queues.pop(name, None)) is not None:
             await queue.idle.wait()
         self._known.pop(name, None)
         try:
-            await self._client.ask("DELETE", path_of(name))
+            await self._client.ask("DELETE", path_of(name), headers=condition)
         except RemoteRefused as exc:
             if exc.remote_code != "no_cassette":
                 raise
@@ -344,6 +347,14 @@ class RemoteStore:
         if self._tasks is None:
             raise closed(self.url)
         return self._tasks
+
+
+def _as_known(known: KnownCassette) -> dict[str, str]:
+    """The condition that a cassette is still what was loaded."""
+    if not known.loaded:
+        return {}
+    digest = known.digest
+    return {"If-None-Match": "*"} if digest is None else {"If-Match": f'"{digest}"'}
 
 
 def _reread(cassette: StoredCassette) -> jsonl.CopyWriter:

@@ -211,14 +211,12 @@ class CassetteQueries:
 
     def stat(self, name: str, connection: apsw.Connection) -> CassetteStat | None:
         """A cassette's size, time of change and version."""
-        row = connection.execute(
-            "SELECT size, modified_at, state.id, changed FROM cassette, state WHERE name = ?",
-            (name,),
-        ).fetchone()
-        if row is None:
-            return None
-        size, modified_at, store, changed = row
-        return CassetteStat(size, modified_at, f"{store}-{changed}")
+        with snapshot(connection):
+            row = connection.execute(
+                "SELECT size, modified_at FROM cassette WHERE name = ?", (name,)
+            ).fetchone()
+            mark = mark_of(connection, name)
+        return None if row is None or mark is None else CassetteStat(row[0], row[1], mark)
 
     def takes(self, connection: apsw.Connection) -> int:
         """How many takes ever began."""
@@ -252,6 +250,14 @@ class CassetteQueries:
 
     def _where(self, name: str) -> str:
         return f"{self.path}, cassette '{name}'"
+
+
+def mark_of(connection: apsw.Connection, name: str) -> str | None:
+    """What differs after every change of a cassette, None where there is none."""
+    found = connection.execute(
+        "SELECT state.id, changed FROM cassette, state WHERE name = ?", (name,)
+    ).fetchone()
+    return None if found is None else f"{found[0]}-{found[1]}"
 
 
 _held = lru_cache(maxsize=CACHED)(interaction_of)

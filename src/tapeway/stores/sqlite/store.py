@@ -26,6 +26,7 @@ from tapeway.core.model.cassette import (
     StoredCassette,
     TakenRecording,
 )
+from tapeway.core.model.condition import ANY, Condition
 from tapeway.core.model.control import Control, CursorState
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
@@ -37,7 +38,7 @@ from tapeway.stores.sqlite import bodies, writes
 from tapeway.stores.sqlite.coordination import control, cursors, members
 from tapeway.stores.sqlite.location import StoreLocation
 from tapeway.stores.sqlite.runtime import Runtime
-from tapeway.stores.sqlite.transaction import CassetteRow
+from tapeway.stores.sqlite.transaction import CassetteRow, WriteTransaction
 
 APPLIED_WITHIN_S = 2.0
 """How long a change waits for the other processes to apply it."""
@@ -121,6 +122,21 @@ class SqliteStore:
         )
 
     async def save(self, name: str, cassette: StoredCassette) -> None:
+        await self._replace(name, cassette, lambda _: True)
+
+    async def replace_if(
+        self, name: str, mark: str | None, cassette: StoredCassette | None
+    ) -> bool:
+        def unchanged(transaction: WriteTransaction) -> bool:
+            return writes.still_marked(transaction, name, mark)
+
+        if cassette is None:
+            return await self._remove(name, unchanged)
+        return await self._replace(name, cassette, unchanged)
+
+    async def _replace(
+        self, name: str, cassette: StoredCassette, may: Callable[[WriteTransaction], bool]
+    ) -> bool:
         runtime = self._for_cassette(name)
         row = await runtime.write(lambda transaction: transaction.add_cassette(None, cassette.head))
         try:
@@ -137,12 +153,18 @@ class SqliteStore:
         except BaseException:
             await self._remove_rows(row.id)
             raise
-        before = await runtime.write(
-            lambda transaction: writes.give_name(transaction, name, row.id)
+        done, before = await runtime.write(
+            lambda transaction: (
+                (True, writes.give_name(transaction, name, row.id))
+                if may(transaction)
+                else (False, row.id)
+            )
         )
-        await runtime.run_shared(partial(cursors.forget, name))
+        if done:
+            await runtime.run_shared(partial(cursors.forget, name))
         if before is not None:
             await self._remove_rows(before)
+        return done
 
     async def replace_cassette(self, name: str, by: str) -> None:
         runtime = self._for_cassette(name)
@@ -163,10 +185,15 @@ class SqliteStore:
         await runtime.sweep()
 
     async def remove(self, name: str) -> bool:
+        return await self._remove(name, lambda _: True)
+
+    async def _remove(self, name: str, may: Callable[[WriteTransaction], bool]) -> bool:
         runtime = self._for_cassette(name)
         if await runtime.read(partial(runtime.queries.outline, name), None) is None:
             return False
-        left = await runtime.write(lambda transaction: writes.take_name(transaction, name))
+        left = await runtime.write(
+            lambda transaction: writes.take_name(transaction, name) if may(transaction) else None
+        )
         if left is None:
             return False
         await runtime.run_shared(partial(cursors.forget, name))
@@ -240,14 +267,16 @@ class SqliteStore:
         self._for_cassette(name)
         return await self._reserve(name, 1)
 
-    async def edit(self, name: str, index: int, changed: AnyInteraction | None) -> bool:
+    async def edit(
+        self, name: str, index: int, changed: AnyInteraction | None, condition: Condition = ANY
+    ) -> bool:
         runtime = self._for_cassette(name)
         if await runtime.read(partial(runtime.queries.outline, name), None) is None:
             return False
         item = None if changed is None else replace(changed, index=index)
         text = "" if item is None else imported_text(item)
         return await runtime.write(
-            lambda transaction: writes.edit(transaction, name, index, item, text)
+            lambda transaction: writes.edit(transaction, name, index, item, text, condition)
         )
 
     async def replace_head(self, name: str, head: CassetteHead) -> None:

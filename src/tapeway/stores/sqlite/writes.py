@@ -6,10 +6,13 @@ import apsw
 
 from tapeway.core.cassette.index import index_keys
 from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.condition import Condition
 from tapeway.core.model.interaction import AnyInteraction, exchange_of
 from tapeway.errors import Fenced
+from tapeway.formats.native.document import interaction_digest
 from tapeway.stores.shared.columns import head_text, interaction_of, rules_of, text_with_index
 from tapeway.stores.sqlite.connection import rows
+from tapeway.stores.sqlite.queries import mark_of
 from tapeway.stores.sqlite.transaction import GRACE_S, CassetteRow, Position, WriteTransaction
 
 BATCH = 200
@@ -74,16 +77,31 @@ def add_at_end(
 
 
 def edit(
-    transaction: WriteTransaction, name: str, index: int, changed: AnyInteraction | None, text: str
+    transaction: WriteTransaction,
+    name: str,
+    index: int,
+    changed: AnyInteraction | None,
+    text: str,
+    condition: Condition,
 ) -> bool:
-    """Replace one interaction, or remove it; False if there is none of that number."""
+    """Replace one interaction, or remove it; False if there is none of that number.
+
+    Raises AdminError (412) where it is not what the condition demands.
+    """
     cassette = transaction.cassette(name)
+    if cassette is not None and condition.given:
+        _check_condition(transaction, cassette.id, index, condition)
     position = None if cassette is None else transaction.remove(cassette.id, index)
     if cassette is None or position is None:
         return False
     if changed is not None:
         transaction.put(cassette, position, changed, text)
     return True
+
+
+def still_marked(transaction: WriteTransaction, name: str, mark: str | None) -> bool:
+    """Whether nobody has changed a cassette since it had this mark; None for no cassette."""
+    return mark_of(transaction.connection, name) == mark
 
 
 def fence(transaction: WriteTransaction, name: str, key: bytes, number: int) -> None:
@@ -234,6 +252,16 @@ def _put_in_force(transaction: WriteTransaction, cassette_id: int, head: Cassett
         (head.created_at, head.run_id, head_text(head), cassette_id),
     )
     transaction.touch(cassette_id)
+
+
+def _check_condition(
+    transaction: WriteTransaction, cassette_id: int, number: int, condition: Condition
+) -> None:
+    text = transaction.connection.execute(
+        "SELECT document FROM interaction WHERE cassette = ? AND number = ?", (cassette_id, number)
+    ).get
+    if text is not None:
+        condition.check(interaction_digest(interaction_of(text, number, transaction.path)))
 
 
 def _refuse_fenced(transaction: WriteTransaction, name: str, recording: Recording) -> None:
