@@ -10,12 +10,20 @@ from types import TracebackType
 from typing import Self
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Incoming, Plan, Replay
-from tapeway.core.http.routing import RouteTable
+from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
+from tapeway.core.http.routing import RouteTable, on_other_routes
 from tapeway.core.matching.key import RequestRedaction
 from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.core.model.control import Control, Mode, with_active, with_mode, with_take
+from tapeway.core.model.control import (
+    MODE_POLICIES,
+    Control,
+    Mode,
+    with_active,
+    with_mode,
+    with_take,
+)
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import KnownValues
@@ -132,12 +140,28 @@ class Broker:
         memory = self._memory
         cassette = None if memory is None else memory.loaded.get(name)
         if memory is None or cassette is None or incoming.request.file is not None:
-            return await self.cassettes.decide(name, incoming, mode)
-        # Most requests: a cassette in memory is decided on without waiting.
-        plan = self._planner.plan(cassette, incoming, mode)
-        if isinstance(plan, Replay):
+            plan = await self.cassettes.decide(name, incoming, mode)
+        else:
+            # Most requests: a cassette in memory is decided on without waiting.
+            plan = self._planner.plan(cassette, incoming, mode)
+            if not isinstance(plan, Replay):
+                plan = await memory.reconsider(cassette, incoming, mode, plan)
+        if isinstance(plan, Replay) or not MODE_POLICIES[mode].replays:
             return plan
-        return await memory.reconsider(cassette, incoming, mode, plan)
+        return await self._decide_on_other_routes(name, incoming, mode, plan)
+
+    async def _decide_on_other_routes(
+        self, name: str, incoming: Incoming, mode: Mode, plan: Ask | Miss
+    ) -> Plan:
+        """The plan, or the replay of what was recorded on another route to the same origin."""
+        for request in on_other_routes(incoming.request, self.routes):
+            other = await self.cassettes.decide(name, Incoming(request, mode=mode), mode)
+            if isinstance(other, Replay):
+                return other
+            if isinstance(plan, Miss) and not _has_own_route(plan):
+                # The nearest recording is to be one of those that could have answered.
+                plan = other
+        return plan
 
     # Steering. What is returned are the instances that have not applied the change in time.
 
@@ -245,3 +269,7 @@ class Broker:
     def cancel(self) -> None:
         """Cancel the live calls under way; whoever waits for one gets Draining."""
         self._calls.cancel()
+
+
+def _has_own_route(miss: Miss) -> bool:
+    return miss.searched is not None and miss.searched.has_route(miss.request.route)

@@ -9,7 +9,7 @@ recordings of other tools get the route that their origin belongs to.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 from urllib.parse import unquote, urlsplit
@@ -45,6 +45,11 @@ class RouteTable:
 
     routes: Mapping[str, Route] = field(default_factory=dict)
     default: Route | None = None
+
+    def __iter__(self) -> Iterator[Route]:
+        yield from self.routes.values()
+        if self.default is not None:
+            yield self.default
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +159,9 @@ def assign_route(item: AnyInteraction, table: RouteTable) -> AnyInteraction:
 
 def with_route(request: Request, table: RouteTable) -> Request:
     """A recorded request that names no route, with the one its origin has."""
-    routes = [*table.routes.values(), *([table.default] if table.default else [])]
     bases = [
         (urlsplit(route.url).path.rstrip("/"), route.name)
-        for route in routes
+        for route in table
         if route.url is not None and same_origin(request.base, route.url)
     ]
     # The longest base path is the most specific.
@@ -166,6 +170,21 @@ def with_route(request: Request, table: RouteTable) -> Request:
             target = request.target[len(base) :]
             return replace(request, route=name, base=request.base + base, target=target)
     return replace(request, route=DEFAULT_ROUTE)
+
+
+def on_other_routes(request: Request, table: RouteTable) -> Iterator[Request]:
+    """A client's request as each other route to the same origin would have it.
+
+    Which of several routes to one service an app uses, or a recording of another tool got, is no
+    difference between requests.
+    """
+    whole = urlsplit(request.base).path.rstrip("/") + request.target
+    for route in table:
+        if route.url is None or route.name == request.route:
+            continue
+        base = urlsplit(route.url).path.rstrip("/")
+        if same_origin(request.base, route.url) and whole.startswith(base + "/"):
+            yield replace(request, route=route.name, target=whole[len(base) :], base=route.url)
 
 
 def _cut_cassette(target: str) -> tuple[str | None, str, str]:

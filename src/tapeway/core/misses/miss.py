@@ -58,6 +58,8 @@ class SearchedCassette(Protocol):
 
     def snapshot(self) -> Sequence[AnyInteraction]: ...
 
+    def has_route(self, route: str) -> bool: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Miss:
