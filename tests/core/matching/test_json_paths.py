@@ -94,6 +94,25 @@ def test_the_given_value_is_not_changed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "changed"),
+    [
+        ("a", {"a": "!", "b": [{"a": 2}, [3]]}),
+        ("b[0].a", {"a": 1, "b": [{"a": "!"}, [3]]}),
+        ("b[*]", {"a": 1, "b": ["!", "!"]}),
+        ("*", {"a": "!", "b": "!"}),
+        ("b[7]", {"a": 1, "b": [{"a": 2}, [3]]}),
+        ("a.a", {"a": 1, "b": [{"a": 2}, [3]]}),
+        ("**.a", {"a": "!", "b": [{"a": "!"}, [3]]}),
+    ],
+)
+def test_what_a_path_leads_to_is_changed(path: str, changed: Json) -> None:
+    value: Json = {"a": 1, "b": [{"a": 2}, [3]]}
+
+    assert json_paths.changed_at(value, json_paths.parse_path(path), lambda _: "!") == changed
+    assert value == {"a": 1, "b": [{"a": 2}, [3]]}
+
+
+@pytest.mark.parametrize(
     ("rule", "place", "covered"),
     [
         ("body.id", ("body", "id"), True),

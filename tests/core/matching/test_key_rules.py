@@ -241,3 +241,22 @@ def test_an_ignored_leaf_never_counts_and_every_other_does(
 
     assert equal(rules, value, changed_at(value, ignored, "another"))
     assert equal(rules, value, changed_at(value, other, "another")) is (ignored == other)
+
+
+def test_what_is_ignored_in_texts_counts_everywhere_else() -> None:
+    rules = Rules(ignore_in=(("body.system", (r"(?m)^Today is .*\n?",)),))
+    one, other = "Be kind.\nToday is Monday\n", "Be kind.\nToday is Friday\n"
+
+    assert not equal(NO_RULES, {"system": one}, {"system": other})
+    assert equal(rules, {"system": one}, {"system": other})
+    assert equal(rules, {"system": [{"text": one}]}, {"system": [{"text": other}]})
+    assert equal(rules, {"system": one}, {"system": "Be kind.\n"})
+    assert not equal(rules, {"system": one}, {"system": other.replace("kind", "rude")})
+    assert not equal(rules, {"user": one}, {"user": other})
+    assert not equal(rules, {"system": one}, {"system": [other]})
+
+
+def test_what_is_ignored_in_texts_goes_before_normalisers_see_it() -> None:
+    rules = Rules(ignore_in=(("query.q", ("-[a-z]+",)),), normalise=("date",))
+
+    assert key(rules, target="/?q=2026-11-22-x") == key(rules, target="/?q=2026-11-23-y")

@@ -9,16 +9,21 @@ from hypothesis import strategies as st
 from tapeway.core.json_text import Json
 from tapeway.core.matching import rules
 from tapeway.core.matching.normalisers import NORMALISERS
+from tapeway.core.matching.presets import PRESETS
 from tapeway.core.matching.rules import NO_RULES, Rules, RulesFault
 
 WRITTEN = """
+presets = ["codex"]
 ignore = ["body.messages[*].id", "query.ts"]
 normalise = ["uuid", "iso8601"]
 match = ["Anthropic-Beta"]
 patterns = { salt = "salt-[0-9a-f]{12}" }
 rewrite = { "/v1beta/" = "/v1/" }
+ignore_in = { "body.system" = ['(?m)^Today: .*$', "run [0-9]+"] }
 """
 READ = Rules(
+    presets=("codex",),
+    ignore_in=(("body.system", ("(?m)^Today: .*$", "run [0-9]+")),),
     ignore=("body.messages[*].id", "query.ts"),
     normalise=("uuid", "iso8601"),
     patterns=(("salt", "salt-[0-9a-f]{12}"),),
@@ -27,6 +32,11 @@ READ = Rules(
 )
 ANY = st.builds(
     Rules,
+    presets=st.lists(st.sampled_from(sorted(PRESETS)), unique=True).map(tuple),
+    ignore_in=st.dictionaries(
+        st.sampled_from(["body.system", "query.q"]),
+        st.lists(st.sampled_from(["a+", "b"]), unique=True).map(tuple),
+    ).map(lambda found: tuple(found.items())),
     ignore=st.lists(
         st.sampled_from(["body.a", "body.b[*].c", "query.page", 'body["odd key"]']), unique=True
     ).map(tuple),
@@ -90,6 +100,36 @@ def test_merged_rules_are_those_of_both_and_the_second_defines_a_shared_name() -
     )
 
 
+def test_patterns_for_one_path_are_those_of_both() -> None:
+    first = Rules(presets=("codex",), ignore_in=(("body.a", ("x", "y")),))
+    second = Rules(
+        presets=("claude-code", "codex"), ignore_in=(("body.b", ("z",)), ("body.a", ("w", "x")))
+    )
+
+    assert rules.merged_rules(first, second) == Rules(
+        presets=("codex", "claude-code"),
+        ignore_in=(("body.a", ("x", "y", "w")), ("body.b", ("z",))),
+    )
+
+
+def test_presets_are_written_out_beside_the_rules_that_are_there() -> None:
+    own = Rules(presets=("codex",), ignore=("body.user",), match=("accept",))
+
+    written = rules.with_presets(own)
+
+    assert not written.presets
+    assert written.match == own.match
+    assert {*PRESETS["codex"].ignore, "body.user"} == {*written.ignore}
+    assert written.ignore_in == PRESETS["codex"].ignore_in
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_made_of_rules_that_people_could_write(name: str) -> None:
+    written = rules.with_presets(Rules(presets=(name,)))
+
+    assert rules.parse_rules(rules.rules_document(written)) == written
+
+
 @pytest.mark.parametrize(
     ("document", "where", "says"),
     [
@@ -108,6 +148,13 @@ def test_merged_rules_are_those_of_both_and_the_second_defines_a_shared_name() -
         ({"patterns": {"x": "a*"}}, "rules.patterns.x", "match everywhere"),
         ({"patterns": {"no name": "a"}}, 'rules.patterns["no name"]', "<name>"),
         ({"patterns": {"x": 1}}, "rules.patterns.x", "must be a string"),
+        ({"presets": ["claude-cod"]}, "rules.presets[0]", "did you mean 'claude-code'?"),
+        ({"presets": "codex"}, "rules.presets", "must be a list"),
+        ({"ignore_in": ["a"]}, "rules.ignore_in", "must be a table"),
+        ({"ignore_in": {"system": ["a"]}}, "rules.ignore_in.system", "does not begin with body"),
+        ({"ignore_in": {"body.a": "x"}}, 'rules.ignore_in["body.a"]', "must be a list"),
+        ({"ignore_in": {"body.a": [1]}}, 'rules.ignore_in["body.a"][0]', "must be a string"),
+        ({"ignore_in": {"body.a": ["x", "a*"]}}, 'rules.ignore_in["body.a"][1]', "everywhere"),
         ({"match": ["bad header"]}, "rules.match[0]", "is not a header name"),
         ({"match": ["Authorization"]}, "rules.match[0]", "no cassette holds"),
         ({"match": ["cookie"]}, "rules.match[0]", "no cassette holds"),

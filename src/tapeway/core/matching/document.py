@@ -25,7 +25,7 @@ from tapeway.core.matching.body_digest import (
     largest_in_memory,
 )
 from tapeway.core.matching.normalisers import HexText, NormaliserSet
-from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.matching.rules import NO_RULES, Rules, with_presets
 from tapeway.core.model.messages import LARGE_BODY, Headers, Request
 from tapeway.core.redaction.credentials import MIN_VALUE, is_credential_parameter
 from tapeway.core.redaction.spans import SHORT_PREFIX
@@ -252,7 +252,12 @@ class _CompiledRules:
     """Rules with their paths parsed and their patterns compiled."""
 
     def __init__(self, rules: Rules) -> None:
+        rules = with_presets(rules)
         self._paths = [json_paths.parse_path(text) for text in rules.ignore]
+        self._removals = [
+            (json_paths.parse_path(text), NormaliserSet(removed=patterns))
+            for text, patterns in rules.ignore_in
+        ]
         self._rewrite = rules.rewrite
         self._normalisers = NormaliserSet(rules.normalise, rules.patterns)
         self._normalise = bool(rules.normalise or rules.patterns)
@@ -264,6 +269,8 @@ class _CompiledRules:
 
     def apply(self, document: dict[str, Json]) -> dict[str, Json]:
         left = json_paths.without_paths(document, self._paths)
+        for path, removal in self._removals:
+            left = json_paths.changed_at(left, path, removal.value)
         assert isinstance(left, dict)  # noqa: S101 - no path leads to the document itself
         if "body" not in left:
             del left["content"]

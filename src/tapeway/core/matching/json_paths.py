@@ -6,7 +6,7 @@ and `**` for any number of levels.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, TypeAlias
 
@@ -77,6 +77,26 @@ def without_paths(value: Json, paths: Sequence[Path]) -> Json:
         if (rest := _behind(expanded, index)) is not None:
             left.append(without_paths(each, rest))
     return left
+
+
+def changed_at(value: Json, path: Path, change: Callable[[Json], Json]) -> Json:
+    """A copy of the value with what is at a path changed."""
+    if not path:
+        return change(value)
+    head, rest = path[0], path[1:]
+    if head is ANY_DEPTH:
+        value, rest = changed_at(value, rest, change), path
+    if isinstance(value, dict):
+        return {
+            key: changed_at(each, rest, change) if isinstance(head, Wild) or head == key else each
+            for key, each in value.items()
+        }
+    if isinstance(value, list):
+        return [
+            changed_at(each, rest, change) if isinstance(head, Wild) or head == index else each
+            for index, each in enumerate(value)
+        ]
+    return value
 
 
 def _expanded(paths: Sequence[Path]) -> list[Path]:

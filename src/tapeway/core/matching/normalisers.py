@@ -160,12 +160,22 @@ def _replacement(name: str, normaliser: Normaliser) -> str:
 
 
 class NormaliserSet:
-    """Applies some normalisers, and custom patterns by name, to values."""
+    """Applies some normalisers, and custom patterns by name, to values.
 
-    def __init__(self, names: Sequence[str], patterns: Sequence[tuple[str, str]] = ()) -> None:
+    What the patterns `removed` match is left out of the texts.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str] = (),
+        patterns: Sequence[tuple[str, str]] = (),
+        *,
+        removed: Sequence[str] = (),
+    ) -> None:
         named = [(name, each) for name, each in NORMALISERS.items() if name in names]
         # Custom patterns come first: they are more specific.
         self._texts = [(compile_pattern(text), f"<{name}>") for name, text in patterns]
+        self._texts += [(compile_pattern(text), "") for text in removed]
         self._texts += [
             (compile_pattern(each.pattern), _replacement(name, each)) for name, each in named
         ]

@@ -5,13 +5,14 @@ They are written alike below `[rules]` in tapeway.toml and in a cassette's `meta
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from tapeway.core.json_text import Json
 from tapeway.core.matching import json_paths, normalisers
 from tapeway.core.matching.json_paths import ANY_DEPTH, PathFault, Wild
 from tapeway.core.matching.normalisers import NORMALISERS, PatternFault
+from tapeway.core.matching.presets import PRESETS
 from tapeway.core.redaction.credentials import is_credential_header
 
 ROOTS = ("body", "query", "headers")
@@ -42,13 +43,16 @@ class RulesFault(ValueError):
 class Rules:
     """Matching rules, as they were written.
 
-    `ignore` are paths into the request document, `normalise` names built-in normalisers, `patterns`
-    are people's own by name, `match` names request headers that count, and `rewrite` replaces parts
-    of the URL path. `agenttape_ignore` are the names that AgentTape left out of the keys it stored,
+    `ignore` are paths into the request document, `ignore_in` are patterns of what is left out of the
+    texts at a path, `normalise` names built-in normalisers, `patterns` are people's own by name,
+    `match` names request headers that count, `rewrite` replaces parts of the URL path, and `presets`
+    names rules of `core/matching/presets.py`. `agenttape_ignore` are the names that AgentTape left out of the keys it stored,
     None for its defaults; tapeway's keys do not depend on it.
     """
 
+    presets: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    ignore_in: tuple[tuple[str, tuple[str, ...]], ...] = ()
     normalise: tuple[str, ...] = ()
     patterns: tuple[tuple[str, str], ...] = ()
     match: tuple[str, ...] = ()
@@ -57,7 +61,7 @@ class Rules:
 
     def __bool__(self) -> bool:
         """Whether any rule changes tapeway's keys."""
-        return bool(self.ignore or self.normalise or self.patterns or self.match or self.rewrite)
+        return any(getattr(self, key) for key in RULE_NAMES if key != "agenttape_ignore")
 
 
 NO_RULES = Rules()
@@ -75,7 +79,9 @@ def parse_rules(document: Json) -> Rules:
         if key not in RULE_NAMES:
             raise RulesFault(f"rules.{key}", "there is no such rule", _nearest(key, RULE_NAMES))
     return Rules(
+        presets=_strings(document, "presets", _check_preset),
         ignore=_strings(document, "ignore", _check_ignore),
+        ignore_in=tuple(_ignored_texts(document)),
         normalise=_strings(document, "normalise", _check_normaliser),
         patterns=_pairs(document, "patterns", _check_pattern),
         match=_strings(document, "match", _check_header),
@@ -89,7 +95,9 @@ def parse_rules(document: Json) -> Rules:
 def rules_document(rules: Rules) -> dict[str, Json]:
     """The document of these rules; `parse_rules` reads it back."""
     document: dict[str, Json] = {
+        "presets": list(rules.presets),
         "ignore": list(rules.ignore),
+        "ignore_in": {path: list(patterns) for path, patterns in rules.ignore_in},
         "normalise": list(rules.normalise),
         "patterns": dict(rules.patterns),
         "match": list(rules.match),
@@ -114,8 +122,13 @@ def meta_with_rules(meta: Mapping[str, Json], rules: Rules) -> dict[str, Json]:
 
 def merged_rules(first: Rules, second: Rules) -> Rules:
     """The rules of both; where both define one pattern or rewrite, the second's counts."""
+    ignore_in = dict(first.ignore_in)
+    for path, patterns in second.ignore_in:
+        ignore_in[path] = _union(ignore_in.get(path, ()), patterns)
     return Rules(
+        presets=_union(first.presets, second.presets),
         ignore=_union(first.ignore, second.ignore),
+        ignore_in=tuple(ignore_in.items()),
         normalise=_union(first.normalise, second.normalise),
         patterns=tuple((dict(first.patterns) | dict(second.patterns)).items()),
         match=_union(first.match, second.match),
@@ -124,6 +137,15 @@ def merged_rules(first: Rules, second: Rules) -> Rules:
         if second.agenttape_ignore is None
         else second.agenttape_ignore,
     )
+
+
+def with_presets(rules: Rules) -> Rules:
+    """The same rules with those of their presets written out."""
+    written = replace(rules, presets=())
+    for name in rules.presets:
+        preset = PRESETS[name]
+        written = merged_rules(Rules(ignore=preset.ignore, ignore_in=preset.ignore_in), written)
+    return written
 
 
 def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
@@ -143,6 +165,28 @@ def _strings(
             raise RulesFault(where, "must be a string", "put it in quotes")
         found.append(checked(where, each))
     return _union(tuple(found), ())
+
+
+def _ignored_texts(document: Mapping[str, Json]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    value = document.get("ignore_in", {})
+    if not isinstance(value, dict):
+        remedy = 'write ignore_in = { "body.system" = ["…"] }'
+        raise RulesFault("rules.ignore_in", "must be a table", remedy)
+    for path in value:
+        where = json_paths.path_text(("rules", "ignore_in", path))
+        _check_ignore(where, path)
+        found = value[path]
+        if not isinstance(found, list):
+            raise RulesFault(where, "must be a list of patterns", 'write ["…"]')
+        yield path, tuple(_ignored_patterns(where, found))
+
+
+def _ignored_patterns(where: str, found: list[Json]) -> Iterator[str]:
+    for index, each in enumerate(found):
+        if not isinstance(each, str):
+            raise RulesFault(f"{where}[{index}]", "must be a string", "put it in quotes")
+        _compile(f"{where}[{index}]", each)
+        yield each
 
 
 def _pairs(
@@ -185,6 +229,12 @@ def _check_normaliser(where: str, text: str) -> str:
     return text
 
 
+def _check_preset(where: str, text: str) -> str:
+    if text not in PRESETS:
+        raise RulesFault(where, f"there is no preset '{text}'", _nearest(text, PRESETS))
+    return text
+
+
 def _check_header(where: str, text: str) -> str:
     name = text.lower()
     if not _TOKEN.fullmatch(name):
@@ -206,6 +256,10 @@ def _check_pattern(where: str, name: str, text: str) -> None:
     if not _NAME.fullmatch(name):
         remedy = "use letters, digits, '_' and '-': <name> replaces what matches"
         raise RulesFault(where, "is not a valid pattern name", remedy)
+    _compile(where, text)
+
+
+def _compile(where: str, text: str) -> None:
     try:
         normalisers.compile_pattern(text)
     except PatternFault as exc:

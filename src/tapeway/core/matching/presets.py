@@ -1,0 +1,94 @@
+r"""Presets: matching rules by name for agents that put their surroundings into every request.
+
+A coding agent tells the model where it runs: home folder, working directory, platform, date, git
+status, and an id for each session. Nothing of it is asked for, and without rules a recording would
+answer on one machine, in one folder, on one day only. A preset names these parts and no others: what
+the user, the model and the tools say still counts.
+
+A cassette gets a preset with the first recording of its client, which the User-Agent header names.
+Stores index recordings by keys that were made under the presets. So a preset whose rules change
+needs new keys in databases, as a change of the keys themselves does.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """The rules for the requests of one client, and what its User-Agent begins with."""
+
+    user_agent: str
+    ignore: tuple[str, ...]
+    ignore_in: tuple[tuple[str, tuple[str, ...]], ...]
+    explanation: str
+    """What the rules leave out, for the log."""
+
+
+_CLAUDE_CODE_SYSTEM = (
+    r"^x-anthropic-billing-header: [^\n]*",
+    # Folders of this user, this project and this session, always in backquotes.
+    r"`[^`\n]*[/\\]\.claude[/\\]projects[/\\][^`\n]*`",
+    r"`[^`\n]*[/\\]claude-[0-9]+[/\\][^`\n]*`",
+    # A list in recent versions; plain lines between <env> tags in older ones.
+    r"(?m)^(?: - )?(?:(?:Primary w|W)orking directory|Is (?:a git repository|directory a git repo)"
+    r"|Platform|Shell|OS Version|Today's date): .*\n?",
+    r"(?m)^ - This is a git worktree .*\n?",
+    r"(?m)^(?: - )?Additional working directories:.*\n?(?:^  +- .*\n?)*",
+    r"\n*gitStatus: This is the git status at the start of the conversation\.(?s:.*?)\n"
+    r"Recent commits:(?:\n[0-9a-f]{4,64} .*)*",
+)
+_CLAUDE_CODE_MESSAGES = (
+    r"# currentDate\nToday's date is [^\n]*",
+    r"The date has changed\. Today's date is now [0-9-]+",
+    r"# userEmail\nThe user's email address is [^\n]*",
+    # What the file says counts.
+    r"Contents of [^\n]*[/\\](?:CLAUDE|CLAUDE\.local|MEMORY)\.md\b",
+)
+
+_CODEX_INPUT = (
+    r"<cwd>[^<]*</cwd>",
+    r"<shell>[^<]*</shell>",
+    r"<current_date>[^<]*</current_date>",
+    r"<timezone>[^<]*</timezone>",
+    r"<workspace_roots>(?s:.*?)</workspace_roots>",
+    # Where the skills of this user are.
+    r"(?m)^- `r[0-9]+` = `[^`\n]*`",
+    r"# AGENTS\.md instructions for [^\n]*",
+    # How a command went, which its output follows.
+    r"(?m)^Chunk ID: [0-9a-z]+$",
+    r"(?m)^Wall time: [0-9.]+ seconds$",
+)
+
+PRESETS: Mapping[str, Preset] = {
+    "claude-code": Preset(
+        "claude-cli/",
+        ignore=("body.metadata.user_id",),
+        ignore_in=(
+            ("body.system", _CLAUDE_CODE_SYSTEM),
+            ("body.messages", _CLAUDE_CODE_MESSAGES),
+            ("body.tools", (r"The current month is [A-Z][a-z]+ [0-9]{4}",)),
+        ),
+        explanation="its session, folders, platform, date and git status",
+    ),
+    "codex": Preset(
+        "codex",
+        ignore=(
+            *("body.client_metadata", "body.prompt_cache_key"),
+            # Drawn anew for each item; a call and its result are tied by `call_id`, which counts.
+            "body.input[*].id",
+        ),
+        ignore_in=(("body.input", _CODEX_INPUT),),
+        explanation="its session, folders, shell and date, and how long commands took",
+    ),
+}
+"""By their names in rules."""
+
+_USER_AGENT = re.compile("|".join(f"({re.escape(each.user_agent)})" for each in PRESETS.values()))
+
+
+def preset_of(user_agent: str) -> str | None:
+    """The name of the preset for a client, None where there is none."""
+    found = _USER_AGENT.match(user_agent)
+    return None if found is None else tuple(PRESETS)[(found.lastindex or 1) - 1]
