@@ -63,6 +63,12 @@ class UpstreamError(TapewayError):
     code = "upstream_error"
 
 
+class UnprovenEnd(UpstreamError):
+    """The connection ended as a cut one does: only a mark inside the body can show that it is whole."""
+
+    code = "upstream_truncated"
+
+
 class StoreError(TapewayError):
     """The cassette could not be read or written; the message names the file or address."""
 

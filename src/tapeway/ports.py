@@ -345,11 +345,11 @@ class LiveAnswer(Protocol):
         """The body in the upstream's own chunks, ending only where the upstream ended it.
 
         Raises UpstreamError after the last received chunk if the body is cut, or if it grows beyond
-        `max_bytes`.
+        `max_bytes`, and UnprovenEnd where only the body itself can show that it is whole.
         """
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """The body in whatever pieces arrive. Raises UpstreamError when it is cut."""
+        """The body in whatever pieces arrive. Raises like `chunks` when it is cut."""
 
     def elapsed_ms(self) -> float:
         """Milliseconds since the request was sent."""

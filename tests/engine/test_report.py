@@ -188,6 +188,7 @@ BUSY = report(
     misses=("GET /v1/a?b=<c>&d", 'POST /"x"'),
     unused=(RecordingSummary(7, "GET", "/v1/z"),),
     usage={"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 1200},
+    unmarked=(RecordingSummary(4, "POST", "/v1/chat<"),),
 )
 
 
@@ -198,6 +199,7 @@ def test_text_leaves_out_counts_of_0() -> None:
         "  missed: GET /v1/a?b=<c>&d",
         '  missed: POST /"x"',
         "  unused: #7 GET /v1/z",
+        "  without its protocol's end mark: #4 POST /v1/chat<",
         "quiet: no requests",
         "good: 5 replayed",
     ]
@@ -215,6 +217,10 @@ def test_markdown_is_a_table_with_the_misses_below() -> None:
         "",
         "- `GET /v1/a?b=<c>&d`",
         '- `POST /"x"`',
+        "",
+        "Streams without their protocol's end mark in suite/one:",
+        "",
+        "- `#4 POST /v1/chat<`",
     ]
 
 
@@ -239,12 +245,24 @@ def test_junit_has_a_suite_a_cassette_and_a_failure_a_miss() -> None:
         },
         {"name": "tapeway.quiet", "tests": "1", "failures": "0", "errors": "0", "skipped": "0"},
     ]
-    assert [case.get("name") for case in root[0]] == [
+    assert [case.get("name") for case in root[0].iter("testcase")] == [
         "6 calls answered",
         "GET /v1/a?b=<c>&d",
         'POST /"x"',
     ]
     assert [failure.get("message") for failure in root.iter("failure")] == list(BUSY.misses)
+    assert root[0].findtext("system-out") == "without its protocol's end mark: #4 POST /v1/chat<"
+    assert root[1].find("system-out") is None
+
+
+def test_a_recording_without_its_end_mark_is_named_once_however_often_it_is_used() -> None:
+    tally = Tally()
+    for index in (4, 4, 2, 3):
+        entry = served("replayed", f"/{index}")
+        tally.add(entry._replace(interaction=index, unmarked=index != 3))
+
+    found = report_of_index(make_cassette(), tally).unmarked
+    assert found == (RecordingSummary(2, "GET", "/2"), RecordingSummary(4, "GET", "/4"))
 
 
 def test_characters_that_xml_does_not_allow_are_replaced() -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.model.messages import Headers, ResponseHead, Verdict
+from tapeway.core.model.messages import Framing, Headers, ResponseHead, Verdict
+from tapeway.core.streams.aws_frames import parse_frames
 from tapeway.core.streams.end_marks import MAX_EVENT, EndDetector
 from tapeway.providers.api_call import ApiCall
 from tapeway.providers.stream_end import end_detector
@@ -20,12 +21,16 @@ MIB = 1024 * 1024
 
 
 def watch(
-    endpoint: str, media: bytes, *more: tuple[bytes, bytes], status: int = 200
+    endpoint: str,
+    media: bytes,
+    *more: tuple[bytes, bytes],
+    status: int = 200,
+    framing: Framing = "chunked",
 ) -> EndDetector:
     headers: Headers = ((b"Content-Type", media), *more)
     model = "eu.anthropic.claude" if endpoint.startswith("invoke") else "m"
     call = ApiCall("any", endpoint, model, stream=True)
-    return end_detector(call, ResponseHead(status, headers=headers, framing="chunked"))
+    return end_detector(call, ResponseHead(status, headers=headers, framing=framing))
 
 
 def fed(made: EndDetector, *pieces: bytes) -> tuple[int, Verdict]:
@@ -52,15 +57,21 @@ def test_everything_before_the_end_mark_is_released_and_the_mark_held_back(name:
     assert fed(watch(endpoint, media), first + last, b"\n\n: more\n\n") == held
 
 
+@pytest.mark.parametrize("framing", ["chunked", "length", "close"])
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_stream_that_ends_before_its_mark_is_truncated(name: str) -> None:
+def test_a_stream_without_its_mark_is_whole_only_if_its_framing_says_so(
+    name: str, framing: Framing
+) -> None:
     endpoint, media, first, last = STREAMS[name]
     needed = last if media == FRAMES else last.rstrip()
     needed = needed.removesuffix(b"\n\ndata: [DONE]")
+    frame_ends = {0, *[each.end for each in parse_frames(first + last)]}
     for end in range(len(first) + len(needed)):
-        free, verdict = fed(watch(endpoint, media), (first + last)[:end])
+        free, verdict = fed(watch(endpoint, media, framing=framing), (first + last)[:end])
 
-        assert verdict == "truncated", (first + last)[:end]
+        half_a_frame = media == FRAMES and end not in frame_ends
+        expected = "truncated" if framing == "close" or half_a_frame else "unmarked"
+        assert verdict == expected, (first + last)[:end]
         assert free <= len(first)
 
 
@@ -202,11 +213,15 @@ def test_a_stream_that_cannot_be_decoded_ends_with_its_transport(coding: bytes) 
     assert fed(made, b"not in that coding, and no end") == (30, "complete")
 
 
-def test_a_coded_stream_without_its_mark_is_truncated() -> None:
+@pytest.mark.parametrize(
+    ("framing", "verdict"),
+    [("chunked", "unmarked"), ("length", "unmarked"), ("close", "truncated")],
+)
+def test_a_coded_stream_without_its_mark(framing: Framing, verdict: Verdict) -> None:
     body = gzip.compress(CHAT)
-    made = watch("chat.completions", SSE, (b"Content-Encoding", b"gzip"))
+    made = watch("chat.completions", SSE, (b"Content-Encoding", b"gzip"), framing=framing)
 
-    assert fed(made, body) == (len(body), "truncated")
+    assert fed(made, body) == (len(body), verdict)
 
 
 @pytest.mark.parametrize(

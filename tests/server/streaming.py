@@ -39,6 +39,16 @@ def head(media: bytes, *fields: bytes) -> bytes:
     return b"\r\n".join([*lines, b"", b""])
 
 
+def sized_head(media: bytes, size: int) -> bytes:
+    """The head of a stream with a length."""
+    return b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n" % (media, size)
+
+
+def closed_head(media: bytes) -> bytes:
+    """The head of a stream that the end of its connection ends."""
+    return b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\n\r\n" % media
+
+
 def chunk(data: bytes) -> bytes:
     """One HTTP chunk."""
     return b"%x\r\n%b\r\n" % (len(data), data)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 import struct
@@ -9,8 +10,9 @@ from typing import Literal, Self
 
 from tests.support.listening import Listening
 
-Step = bytes | asyncio.Event | Literal["close", "reset", "stall"]
-"""Send these bytes in a write of their own, wait for an event, or close, reset, say no more."""
+Step = bytes | asyncio.Event | Literal["close", "cut", "reset", "stall"]
+"""Send these bytes in a write of their own, wait for an event, or close, reset, say no more; `cut`
+closes below TLS, which is not told."""
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -81,6 +83,11 @@ async def _end(how: str, reader: asyncio.StreamReader, writer: asyncio.StreamWri
     if how == "stall":
         with contextlib.suppress(ConnectionError):
             await reader.read()
+    if how == "cut":
+        below: socket.socket = writer.get_extra_info("socket")
+        with socket.socket(fileno=os.dup(below.fileno())) as own:
+            own.shutdown(socket.SHUT_WR)
+        writer.transport.abort()
     if how == "reset":
         found: socket.socket = writer.get_extra_info("socket")
         found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

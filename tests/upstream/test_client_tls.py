@@ -4,6 +4,9 @@ import ssl
 
 import pytest
 
+from tapeway.core.model.control import Delivery, Mode
+from tapeway.engine.recorder import Policy
+from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import running_proxy
 from tests.support.socket_upstream import Peer, Step
 from tests.upstream.certificate_authority import client, server
@@ -96,3 +99,108 @@ async def test_a_handshake_that_breaks_off_is_an_error(steps: tuple[Step, ...]) 
 
         assert answer.status == 502
         assert b'"code":"upstream_' in answer.body
+
+
+CLOSED = b"HTTP/1.1 200 OK\r\n\r\n"
+EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+EVENT = b'data: {"a":1}\n\n'
+DONE = b"data: [DONE]\n\n"
+FAILED = b'event: error\ndata: {"error":{"message":"overloaded"}}\n\n'
+CHAT = b"POST /v1/chat/completions"
+
+UNPROVEN: dict[str, tuple[Step, ...]] = {
+    "nothing": (CLOSED,),
+    "a text": (CLOSED, b"hello"),
+    "a JSON document": (CLOSED, b'{"whole":true}'),
+    "a stream without its mark": (EVENTS, EVENT),
+    "a stream with half its mark": (EVENTS, EVENT, DONE[:9]),
+}
+
+
+@pytest.mark.parametrize("mode", ["record", "auto"])
+@pytest.mark.parametrize("delivery", ["buffer", "stream"])
+@pytest.mark.parametrize("body", UNPROVEN)
+async def test_a_body_that_only_a_cut_connection_ends_is_an_error_and_not_stored(
+    body: str, delivery: Delivery, mode: Mode
+) -> None:
+    options = ProxyOptions(max_body=2**20, body_idle_s=10, delivery=delivery)
+    async with (
+        Peer(*UNPROVEN[body], "cut", tls=server("good")) as peer,
+        running_proxy(peer.url, tls=client(), mode=mode, options=options) as proxy,
+    ):
+        answer = await proxy.ask(CHAT)
+
+        assert await proxy.recorded() == []
+        [entry] = proxy.journal
+        assert (entry.outcome, entry.status) == ("error", 502)
+        assert "upstream_truncated" in (entry.message or "")
+        assert "close_notify" in (entry.message or "")
+        assert answer.status == 502 if delivery == "buffer" else not answer.complete
+        peer.then(*UNPROVEN[body], "close")
+        if body in ("nothing", "a text", "a JSON document"):
+            assert (await proxy.ask(CHAT)).outcome == b"recorded"
+
+
+@pytest.mark.parametrize("mode", ["record", "auto", "passthrough"])
+@pytest.mark.parametrize("delivery", ["buffer", "stream"])
+async def test_a_stream_s_own_mark_shows_that_it_is_whole(delivery: Delivery, mode: Mode) -> None:
+    options = ProxyOptions(max_body=2**20, body_idle_s=10, delivery=delivery)
+    async with (
+        Peer(EVENTS, EVENT + DONE[:7], DONE[7:], "cut", tls=server("good")) as peer,
+        running_proxy(peer.url, tls=client(), mode=mode, options=options) as proxy,
+    ):
+        answer = await proxy.ask(CHAT)
+
+        assert (answer.body, answer.complete) == (EVENT + DONE, True)
+        verdicts = [each.response.verdict for each in await proxy.recorded()]
+        assert verdicts == ([] if mode == "passthrough" else ["marked"])
+
+
+async def test_an_error_that_a_stream_reports_ends_it_too() -> None:
+    async with (
+        Peer(EVENTS, FAILED, "cut", tls=server("good")) as peer,
+        running_proxy(peer.url, tls=client()) as proxy,
+    ):
+        assert (await proxy.ask(CHAT)).body == FAILED
+        [recorded] = await proxy.recorded()
+        assert recorded.response.verdict == "error"
+
+
+@pytest.mark.parametrize("end", ["close", "cut"])
+async def test_a_body_passed_on_ends_as_its_connection_did(end: str) -> None:
+    last: Step = "close" if end == "close" else "cut"
+    async with (
+        Peer(CLOSED, b"hello", last, tls=server("good")) as peer,
+        running_proxy(peer.url, tls=client(), mode="passthrough") as proxy,
+    ):
+        answer = await proxy.ask()
+
+        assert (answer.body, answer.complete) == (b"hello", end == "close")
+
+
+@pytest.mark.parametrize("end", ["close", "cut"])
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+async def test_a_framed_body_needs_no_closing_message(framing: str, end: str) -> None:
+    last: Step = "close" if end == "close" else "cut"
+    body = {
+        "length": b"Content-Length: 5\r\n\r\nhello",
+        "chunked": b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    }[framing]
+    async with (
+        Peer(b"HTTP/1.1 200 OK\r\nConnection: close\r\n" + body, last, tls=server("good")) as peer,
+        running_proxy(peer.url, tls=client()) as proxy,
+    ):
+        assert (await proxy.ask()).body == b"hello"
+        assert len(await proxy.recorded()) == 1
+
+
+async def test_what_a_cut_connection_ended_is_recorded_as_a_failure_where_failures_are() -> None:
+    policy = Policy(record_failures=True)
+    async with (
+        Peer(CLOSED, b"hello", "cut", tls=server("good")) as peer,
+        running_proxy(peer.url, tls=client(), policy=policy) as proxy,
+    ):
+        assert (await proxy.ask()).status == 502
+        [recorded] = await proxy.recorded()
+        assert recorded.failure is not None
+        assert (recorded.failure.kind, recorded.response.body) == ("cut", b"hello")

@@ -53,6 +53,8 @@ class ServedRequest(NamedTuple):
     suggestion: str | None = None
     attempt: int | None = None
     tokens: tuple[int, ...] = ()
+    unmarked: bool = False
+    """Whether its recording is a stream without its protocol's end mark."""
 
     @property
     def match_key(self) -> str | None:
@@ -111,6 +113,8 @@ class Tally:
     misses: list[str] = field(default_factory=list)
     tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOKENS, 0))
     attempts: Attempts = field(default_factory=Attempts)
+    unmarked: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """Method and path of each recording, replayed or made, that lacks its protocol's end mark."""
 
     def add(self, served: ServedRequest) -> None:
         """Count a request, and for a replay the tokens the upstream would have charged for it."""
@@ -125,6 +129,8 @@ class Tally:
         self.outcomes[outcome] += 1
         if outcome == "miss" and before != "miss" and len(self.misses) < MOST_MISSES:
             self.misses.append(f"{served.method} {served.path}")
+        if served.unmarked and served.interaction is not None and len(self.unmarked) < MOST_MISSES:
+            self.unmarked[served.interaction] = (served.method, served.path)
         for name, count in zip(TOKENS, served.tokens, strict=False):
             self.tokens[name] += count
 

@@ -6,6 +6,7 @@ The whole answer is received, redacted and stored before the client gets its end
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
 
@@ -31,6 +32,7 @@ from tapeway.errors import (
     Fenced,
     StoreAway,
     TapewayError,
+    UnprovenEnd,
     UpstreamError,
     describe,
     too_large,
@@ -43,11 +45,21 @@ from tapeway.providers.usage import token_usage
 log = logging.getLogger(__name__)
 
 MIB = 1024 * 1024
+_PROVEN: tuple[Verdict, ...] = ("marked", "error")
+"""Of a stream that was received to its own last event."""
 _READ_AT_ONCE = 128 * 1024
 """Larger answers are decoded and redacted in a thread."""
 TRUNCATED = (
     "the stream ended without the mark its protocol ends with: it was passed on as it came, and not "
     "stored; --record-failures stores such streams"
+)
+UNMARKED = (
+    "the stream ended in good order, but without the mark its protocol ends with: it may be "
+    "incomplete; --require-marks leaves such streams unrecorded"
+)
+NOT_RECORDED_UNMARKED = (
+    "the stream ended in good order, but without the mark its protocol ends with: it was passed on "
+    "as it came, and not stored, as --require-marks says"
 )
 ERROR_IN_STREAM = (
     "the stream reported an error although its status is a success: it was passed on, and not "
@@ -64,6 +76,7 @@ class Policy:
     record_statuses: frozenset[int] = frozenset(range(200, 300))
     max_body: int = 64 * MIB
     record_failures: bool = False
+    require_marks: bool = False
 
 
 class Recorder:
@@ -103,6 +116,21 @@ class Recorder:
         """The live answer as it comes, not recorded. Raises Draining."""
         self._calls.refuse_when_draining()
         return self.responder.ask(ask.request)
+
+    async def pieces(self, ask: Ask, live: LiveAnswer) -> AsyncIterator[bytes]:
+        """The body of a relayed answer. Raises UpstreamError where it is cut."""
+        if live.head.framing != "close":
+            async for piece in live.pieces():
+                yield piece
+            return
+        ending = end_detector(describe_call(ask.request.route, ask.redacted), live.head)
+        try:
+            async for piece in live.pieces():
+                ending.feed(piece)
+                yield piece
+        except UnprovenEnd:
+            if ending.finish() not in _PROVEN:
+                raise
 
     def _join(self, ask: Ask, reader: ResponseReader | None) -> Pending:
         if (pending := self._calls.join(ask)) is not None:
@@ -201,13 +229,17 @@ class LiveCall:
         self._buffer = buffer = ResponseBuffer(live.head, scratch_of(self._store))
         ending = end_detector(self._call, live.head)
         reader = self._send_head(buffer)
-        async for chunk in live.chunks(self._policy.max_body):
-            buffer.add(chunk)
-            if buffer.heavy:
-                await buffer.spill()
-            ending.feed(chunk.data)
-            if reader is not None:
-                reader.release(ending.releasable)
+        try:
+            async for chunk in live.chunks(self._policy.max_body):
+                buffer.add(chunk)
+                if buffer.heavy:
+                    await buffer.spill()
+                ending.feed(chunk.data)
+                if reader is not None:
+                    reader.release(ending.releasable)
+        except UnprovenEnd:
+            if ending.finish() not in _PROVEN:
+                raise
         return buffer.finish(live.elapsed_ms(), ending.finish())
 
     def _send_head(self, buffer: ResponseBuffer) -> ResponseReader | None:
@@ -230,7 +262,14 @@ class LiveCall:
             # The upstream has answered, and may have charged for it: say that this is lost.
             lost = f"{exc.message}; the live answer was not given out and is lost"
             raise StoreAway(lost, code="recording_failed") from exc
-        return replace(self._answer("recorded", response, kept.index), recorded=kept)
+        note = UNMARKED if response.verdict == "unmarked" else None
+        if note is not None:
+            log.warning(
+                "cassette '%s' #%d, %s %s: %s",
+                *(self._ask.cassette.name, kept.index, kept.request.method, kept.request.target),
+                note,
+            )
+        return replace(self._answer("recorded", response, kept.index, note=note), recorded=kept)
 
     def _is_recorded(self, status: int) -> bool:
         policy = self._ask.policy
@@ -243,6 +282,8 @@ class LiveCall:
             return None
         if verdict == "truncated" and not self._policy.record_failures:
             return TRUNCATED
+        if verdict == "unmarked" and self._policy.require_marks:
+            return NOT_RECORDED_UNMARKED
         return ERROR_IN_STREAM if verdict == "error" and policy.replays else None
 
     def _failure_to_record(self, error: UpstreamError) -> Failure | None:

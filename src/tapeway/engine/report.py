@@ -38,6 +38,8 @@ class RecordingSummary:
 class CassetteReport:
     """One cassette's part of the report; `unused` and `duplicates` are those of the current take.
 
+    `unmarked` are the recordings, made or replayed in this run, that are streams without their
+    protocol's end mark: they may be incomplete.
     After an eject, `laggards` are the instances that have not left the take that ended.
     """
 
@@ -50,6 +52,7 @@ class CassetteReport:
     unused: tuple[RecordingSummary, ...]
     duplicates: tuple[tuple[RecordingSummary, ...], ...]
     usage: dict[str, int]
+    unmarked: tuple[RecordingSummary, ...] = ()
     laggards: tuple[str, ...] = ()
 
 
@@ -86,6 +89,9 @@ def report_of_counts(
         unused=tuple(unused),
         duplicates=tuple(tuple(group) for group in duplicates),
         usage=dict(tally.tokens),
+        unmarked=tuple(
+            RecordingSummary(index, *which) for index, which in sorted(tally.unmarked.items())
+        ),
     )
 
 
@@ -107,6 +113,10 @@ def markdown_report(reports: Sequence[CassetteReport]) -> str:
             lines += ["", f"Missed in {each.name}:", ""]
             lines += [f"- {_code_span(miss)}" for miss in each.misses[:_MOST_NAMED]]
             lines += [f"- {more}" for more in _more(each.misses)]
+        if each.unmarked:
+            lines += ["", f"Streams without their protocol's end mark in {each.name}:", ""]
+            lines += [f"- {_code_span(_title(item))}" for item in each.unmarked[:_MOST_NAMED]]
+            lines += [f"- {more}" for more in _more(each.unmarked)]
     return "\n".join(lines) + "\n"
 
 
@@ -141,7 +151,10 @@ def _text_lines(report: CassetteReport) -> Iterator[str]:
     yield from (f"  missed: {_printable(miss)}" for miss in report.misses[:_MOST_NAMED])
     yield from (f"  missed: {more}" for more in _more(report.misses))
     for each in report.unused[:_MOST_NAMED]:
-        yield f"  unused: #{each.index} {_printable(f'{each.method} {each.path}')}"
+        yield f"  unused: {_printable(_title(each))}"
+    for each in report.unmarked[:_MOST_NAMED]:
+        yield f"  without its protocol's end mark: {_printable(_title(each))}"
+    yield from (f"  without its protocol's end mark: {more}" for more in _more(report.unmarked))
 
 
 def _table_row(report: CassetteReport) -> tuple[str | int, ...]:
@@ -173,10 +186,17 @@ def _add_suite(root: ElementTree.Element, report: CassetteReport) -> None:
     for miss in map(_printable, report.misses):
         case = ElementTree.SubElement(suite, "testcase", classname=name, name=miss)
         ElementTree.SubElement(case, "failure", type="replay_miss", message=miss)
+    if report.unmarked:
+        lines = [f"without its protocol's end mark: {_title(each)}" for each in report.unmarked]
+        ElementTree.SubElement(suite, "system-out").text = _printable("\n".join(lines))
 
 
-def _more(misses: Sequence[str]) -> Iterator[str]:
-    if (count := len(misses) - _MOST_NAMED) > 0:
+def _title(item: RecordingSummary) -> str:
+    return f"#{item.index} {item.method} {item.path}"
+
+
+def _more(listed: Sequence[object]) -> Iterator[str]:
+    if (count := len(listed) - _MOST_NAMED) > 0:
         yield f"{count} more"
 
 

@@ -63,11 +63,12 @@ def end_detector(call: ApiCall | None, head: ResponseHead) -> EndDetector:
     decoder = content_codings.decoder(coding) if scanner is not None and coding else None
     if scanner is None or (coding and decoder is None):
         return EndDetector(length=head.length)
-    return EndDetector(scanner, decoder, expected=expected, length=head.length)
+    closed = head.framing == "close"
+    return EndDetector(scanner, decoder, expected=expected, length=head.length, closed=closed)
 
 
 def _scanner(call: ApiCall | None, head: ResponseHead) -> tuple[EndScanner | None, bool]:
-    """The scanner for the end mark, and whether a stream without the mark is truncated."""
+    """The scanner for the end mark, and whether the protocol ends every stream with one."""
     content_type = find_header(head.headers, b"content-type") or b""
     media = media_type(content_type)
     endpoint = call.endpoint if call is not None else ""

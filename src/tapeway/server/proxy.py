@@ -33,6 +33,7 @@ from tapeway.core.model.messages import (
     Request,
     Response,
     ResponseHead,
+    Verdict,
 )
 from tapeway.core.streams.pacing import AT_ONCE, Pace, Schedule, scale_retry_after
 from tapeway.engine.broker import Broker
@@ -287,10 +288,12 @@ class Proxy:
         return self._answer(exchange, ask, await self._recorder.perform(ask))
 
     def _answer(self, exchange: Exchange, ask: Ask, answer: Answer) -> WireResponse:
-        self._ended(exchange, answer.outcome, answer.response.status, answer.index, answer.note)
-        return self._write(
-            exchange, answer.response, answer.outcome, answer.index, base=ask.request.base
+        response = answer.response
+        self._ended(
+            *(exchange, answer.outcome, response.status, answer.index, answer.note),
+            verdict=response.verdict,
         )
+        return self._write(exchange, response, answer.outcome, answer.index, base=ask.request.base)
 
     async def _relay(self, exchange: Exchange, ask: Ask) -> WireResponse:
         """Pass on an answer that is not recorded."""
@@ -301,7 +304,7 @@ class Proxy:
                 headers = outcome_headers("live", exchange.cassette, None)
                 outgoing = self._outgoing(exchange, head, headers, ask)
                 await outgoing.begin()
-                async for piece in live.pieces():
+                async for piece in self._recorder.pieces(ask, live):
                     await outgoing.send(piece)
         except TapewayError as error:
             if head is None:
@@ -333,7 +336,8 @@ class Proxy:
         except TapewayError as error:
             return self._abort(exchange, error)
         self._ended(
-            exchange, answer.outcome, head.status, answer.index, disconnected or answer.note
+            *(exchange, answer.outcome, head.status, answer.index, disconnected or answer.note),
+            verdict=answer.response.verdict,
         )
         return abort(exchange.raw) if disconnected else outgoing.end()
 
@@ -398,6 +402,7 @@ class Proxy:
         *,
         explanation: MissExplanation = NO_EXPLANATION,
         interaction: Interaction | None = None,
+        verdict: Verdict = "",
     ) -> None:
         """Report how a request ended to the journal, from which counts and reports are made."""
         address = exchange.address
@@ -405,7 +410,9 @@ class Proxy:
             message = address.base_url_fault.message
         if exchange.note is not None:
             message = f"{message}; {exchange.note}" if message else exchange.note
-        usage = None if interaction is None else interaction.usage
+        usage = None
+        if interaction is not None:
+            usage, verdict = interaction.usage, interaction.response.verdict
         self._journal.add(
             ServedRequest(
                 id=exchange.id,
@@ -424,6 +431,7 @@ class Proxy:
                 suggestion=explanation.suggestion,
                 attempt=(address.attempt or None) if address else None,
                 tokens=() if usage is None else tokens_of(usage),
+                unmarked=verdict == "unmarked",
             )
         )
 

@@ -82,6 +82,7 @@ def make_broker(
             record_statuses=settings.record_statuses,
             max_body=settings.max_body,
             record_failures=settings.record_failures,
+            require_marks=settings.require_marks,
         ),
         new_head=_new_head,
         known=process_secrets(settings, os.environ),

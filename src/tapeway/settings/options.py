@@ -186,6 +186,11 @@ class Settings(BaseModel):
         "false",
         "Also record truncated responses, connection resets and timeouts, and replay them as such.",
     )
+    require_marks: Flag = _option(
+        "false",
+        "Do not record a stream that lacks its protocol's end mark, such as `data: [DONE]`, even if "
+        "its framing is complete; it is passed on.",
+    )
     record_statuses: Statuses = _option(
         "200-299", "The statuses that mode `auto` records, such as 200-299,404."
     )

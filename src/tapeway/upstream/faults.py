@@ -8,7 +8,7 @@ import asyncio
 import aiohttp
 from yarl import URL
 
-from tapeway.errors import UpstreamError
+from tapeway.errors import UnprovenEnd, UpstreamError
 
 
 class translated_errors:
@@ -47,6 +47,11 @@ def truncated(url: URL) -> UpstreamError:
     return UpstreamError(f"upstream {url.host}:{url.port} {_TRUNCATED}", code="upstream_truncated")
 
 
+def unproven_end(url: URL) -> UnprovenEnd:
+    """The error for a body that an attacker or a fault on the way may have cut (RFC 9112 section 9.8)."""
+    return UnprovenEnd(f"upstream {url.host}:{url.port} {_NO_CLOSE_NOTIFY}")
+
+
 def not_http(url: URL, what: str) -> UpstreamError:
     """The error for a response that cannot be passed on."""
     return UpstreamError(
@@ -59,6 +64,10 @@ def not_http(url: URL, what: str) -> UpstreamError:
 _OVERSIZE = ("Got more than ", "Too many headers")
 _NO_TLS = "failed in the TLS handshake; check the URL's scheme"
 _TRUNCATED = "broke off in the middle of its response; nothing was stored"
+_NO_CLOSE_NOTIFY = (
+    "sent a response without a length and closed its TLS connection without saying so "
+    "(close_notify), so that nothing shows whether it is whole; nothing was stored"
+)
 _ERRORS: tuple[tuple[type[BaseException], int, str, str], ...] = (
     (
         aiohttp.ClientConnectorCertificateError,

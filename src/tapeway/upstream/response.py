@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import aiohttp
@@ -10,7 +11,7 @@ from aiohttp.connector import Connection
 from tapeway.core.http.headers import OWN, end_to_end, find_header
 from tapeway.core.model.messages import LARGE_BODY, Framing, Headers, ResponseChunk, ResponseHead
 from tapeway.errors import UpstreamError, too_large
-from tapeway.upstream.faults import not_http, translated_errors, truncated
+from tapeway.upstream.faults import not_http, translated_errors, truncated, unproven_end
 
 Clock = Callable[[], float]
 """Seconds from an arbitrary start, never going back."""
@@ -21,12 +22,14 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class WatchedResponse(aiohttp.ClientResponse):
-    """A response that knows whether its connection was reset.
+    """A response that knows how its connection ended.
 
-    aiohttp ends a body without a length at a reset as it does at a close.
+    aiohttp ends a body without a length at a reset, and at a TLS connection that is cut, as it does
+    at a close.
     """
 
     _lost: "asyncio.Future[None] | None" = None
+    _tls: ssl.SSLObject | None = None
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
         if connection.protocol is not None and (lost := connection.protocol.closed) is not None:
@@ -34,12 +37,27 @@ class WatchedResponse(aiohttp.ClientResponse):
             # One callback per connection, however many requests it carries.
             lost.remove_done_callback(_lost_by_error)
             lost.add_done_callback(_lost_by_error)
+        if connection.transport is not None:
+            self._tls = connection.transport.get_extra_info("ssl_object")
         return await super().start(connection)
 
     @property
     def was_reset(self) -> bool:
         lost = self._lost
         return lost is not None and lost.done() and _lost_by_error(lost)
+
+    @property
+    def lacks_close_notify(self) -> bool:
+        """Whether TLS has not said that no more data follows (RFC 8446 section 6.1)."""
+        if self._tls is None:
+            return False
+        try:
+            # Once close_notify has arrived, there is an end to be read, otherwise more is wanted.
+            return self._tls.read(1) != b""
+        except ssl.SSLZeroReturnError:
+            return False
+        except ssl.SSLError:
+            return True
 
 
 class UpstreamAnswer:
@@ -101,8 +119,11 @@ class UpstreamAnswer:
             while content._buffer:
                 yield await read()
             raise
-        if self.head.framing == "close" and self._response.was_reset:
-            raise truncated(self._response.url)
+        if self.head.framing == "close":
+            if self._response.was_reset:
+                raise truncated(self._response.url)
+            if self._response.lacks_close_notify:
+                raise unproven_end(self._response.url)
 
 
 def _lost_by_error(lost: "asyncio.Future[None]") -> bool:

@@ -112,6 +112,7 @@ async def test_an_eject_reports_what_the_run_got(open_world: World) -> None:
                 "misses": ["GET /v1/c?page=2"],
                 "unused": [{"index": 1, "method": "GET", "path": "/v1/b"}],
                 "duplicates": [],
+                "unmarked": [],
                 "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
                 "saved": {"calls": 2, "tokens": 0, "usd": None},
                 "retries": 0,

@@ -6,13 +6,22 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tapeway.core.model.control import Mode
+from tapeway.core.model.control import Delivery, Mode
 from tapeway.engine.recorder import Policy
 from tapeway.errors import StoreFull
 from tapeway.server.proxy import ProxyOptions
 from tapeway.upstream.client import Limits
 from tests.server.in_process_proxy import RunningProxy, running_proxy
-from tests.server.streaming import LAST, chunk, head, line, routes, streaming
+from tests.server.streaming import (
+    LAST,
+    chunk,
+    closed_head,
+    head,
+    line,
+    routes,
+    sized_head,
+    streaming,
+)
 from tests.support.fakes.broker import until
 from tests.support.fakes.failing_store import FakeStore
 from tests.support.socket_upstream import OK, Peer, Step
@@ -45,6 +54,11 @@ async def streams(
         ) as proxy,
     ):
         yield peer, proxy, store
+
+
+def delivered(how: Delivery) -> ProxyOptions | None:
+    """The options with this delivery; `streams` streams without any."""
+    return None if how == "stream" else ProxyOptions(max_body=2**20, body_idle_s=10)
 
 
 async def test_each_chunk_goes_out_while_the_rest_is_still_to_come() -> None:
@@ -257,17 +271,62 @@ async def test_stopping_the_process_aborts_a_stream(how: str) -> None:
 # Streams that end otherwise than their protocol says.
 
 
+UNMARKED: dict[str, tuple[Step, ...]] = {
+    "last chunk": (head(SSE), chunk(CHAT), LAST),
+    "length": (sized_head(SSE, len(CHAT)), CHAT),
+    "connection": (closed_head(SSE), CHAT, "close"),
+}
+"""A stream without its end mark, by what ends it."""
+
+
 @pytest.mark.parametrize("mode", ["record", "auto"])
 @pytest.mark.parametrize("delivery", ["buffer", "stream"])
-async def test_a_stream_without_its_end_mark_is_passed_on_and_not_stored(
-    delivery: str, mode: Mode
+@pytest.mark.parametrize("end", ["last chunk", "length"])
+async def test_a_stream_whose_framing_alone_is_whole_is_recorded_and_named(
+    end: str, delivery: Delivery, mode: Mode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    options = None if delivery == "stream" else ProxyOptions(max_body=2**20, body_idle_s=10)
-    steps = (head(SSE), chunk(CHAT), LAST)
-    async with streams(*steps, mode=mode, options=options) as (_, proxy, store):
+    async with streams(*UNMARKED[end], mode=mode, options=delivered(delivery)) as (_, proxy, _):
+        first = await proxy.ask(ASK, body=BODY)
+        await proxy.broker.set_mode("replay")
+        second = await proxy.ask(ASK, body=BODY)
+
+        assert (first.outcome, second.outcome) == (b"recorded", b"replayed")
+        assert first.body == second.body == CHAT
+        assert first.complete
+        assert second.complete
+        [recorded] = await proxy.recorded()
+        assert recorded.response.verdict == "unmarked"
+        replayed, entry = proxy.journal
+        assert (entry.outcome, entry.interaction) == ("recorded", 0)
+        assert "without the mark its protocol ends with" in (entry.message or "")
+        assert replayed.message is None
+        [warning] = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+        assert "'default' #0, POST /v1/chat/completions: the stream ended" in warning
+        for report in await proxy.broker.reports():
+            [named] = report.unmarked
+            assert (named.index, named.method, named.path) == (0, "POST", "/v1/chat/completions")
+
+
+@pytest.mark.parametrize("mode", ["record", "auto"])
+@pytest.mark.parametrize("delivery", ["buffer", "stream"])
+@pytest.mark.parametrize(
+    ("end", "policy"),
+    [
+        ("connection", Policy()),
+        ("last chunk", Policy(require_marks=True)),
+        ("length", Policy(require_marks=True)),
+        ("last chunk", Policy(require_marks=True, record_failures=True)),
+    ],
+)
+async def test_a_stream_that_may_be_cut_is_passed_on_and_not_stored(
+    end: str, policy: Policy, delivery: Delivery, mode: Mode
+) -> None:
+    options = delivered(delivery)
+    async with streams(*UNMARKED[end], mode=mode, policy=policy, options=options) as served:
+        _, proxy, store = served
         answer = await proxy.ask(ASK, body=BODY)
 
-        assert (answer.chunks, answer.complete) == ([CHAT], True)
+        assert (answer.body, answer.complete) == (CHAT, True)
         assert answer.outcome == (b"recorded" if delivery == "stream" else b"live")
         assert "append default" not in store.calls
         [entry] = proxy.journal
@@ -276,7 +335,7 @@ async def test_a_stream_without_its_end_mark_is_passed_on_and_not_stored(
 
 
 async def test_a_stream_without_its_end_mark_is_recorded_as_a_failure() -> None:
-    steps = (head(SSE), chunk(CHAT), LAST)
+    steps = UNMARKED["connection"]
     async with streams(*steps, policy=Policy(record_failures=True)) as (_, proxy, _):
         first, second = [await proxy.ask(ASK, body=BODY) for _ in range(2)]
 

@@ -95,6 +95,7 @@ def reported_cassette(found: CassetteReport) -> ReportedCassette:
         misses=[escape_surrogates(each) for each in found.misses],
         unused=[_unused(each) for each in found.unused],
         duplicates=[[_recorded(each) for each in group] for group in found.duplicates],
+        unmarked=[_recorded(each) for each in found.unmarked],
         usage=Tokens.model_validate(found.usage),
         saved=Saved(calls=found.replayed, tokens=found.usage["total_tokens"], usd=None),
     )

@@ -144,6 +144,10 @@ class ReportedCassette(ResponseModel):
     duplicates: list[list[Recorded]] = Field(
         description="Groups of recordings of the same request."
     )
+    unmarked: list[Recorded] = Field(
+        description="Recordings that the run made or replayed and that are streams without their "
+        "protocol's end mark: they may be incomplete."
+    )
     usage: Tokens = Field(description="Tokens the upstream would have charged for the replays.")
     saved: Saved
     retries: int = Field(description="Further tries of calls that SDKs retried.")

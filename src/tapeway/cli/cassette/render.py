@@ -40,7 +40,7 @@ def summary(item: AnyInteraction) -> str:
         f"#{item.index} {item.request.method} {item.request.url}",
         str(item.response.status) if item.response.status else "",
         item.failure.kind if item.failure else "",
-        item.response.verdict if item.response.verdict == "truncated" else "",
+        item.response.verdict if item.response.verdict in ("truncated", "unmarked") else "",
         " ".join(
             [str(item.metadata[each]) for each in ("endpoint", "model") if each in item.metadata]
         ),

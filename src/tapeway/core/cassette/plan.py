@@ -87,7 +87,7 @@ Plan = Replay | Ask | Miss
 class Answer:
     """A whole answer and its origin; `index` names the recording, if there is one.
 
-    `note` explains why a successful answer was not recorded.
+    `note` explains why a successful answer was not recorded, or why its recording is in doubt.
     """
 
     outcome: Outcome

@@ -19,9 +19,10 @@ CredentialHeaders = tuple[tuple[str, str], ...]
 Framing = Literal["length", "chunked", "close"]
 """How the upstream marked the end of its body (RFC 9112 section 6.3); `close` cannot show a cut."""
 
-Verdict = Literal["", "complete", "marked", "error", "truncated"]
-"""How a response ended: whole by its framing, by its protocol's end mark too, whole but reporting
-an error inside a success, or cut; empty where that is not known (another tool's recording)."""
+Verdict = Literal["", "complete", "marked", "unmarked", "error", "truncated"]
+"""How a response ended: whole by its framing, by its protocol's end mark too, by its framing but
+without the mark that its protocol has, whole but reporting an error inside a success, or cut; empty
+where that is not known (another tool's recording)."""
 
 FailureKind = Literal["cut", "reset", "timeout"]
 """Ended in the middle, broken off without any response, or silent for too long."""

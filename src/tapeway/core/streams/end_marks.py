@@ -55,8 +55,8 @@ class EndDetector:
     """Watches one response to its end.
 
     `length` is the announced one: its last byte is an end too. A coded body is scanned through
-    `decoder`, and held back from the piece with the mark. `expected` means that a stream without a
-    mark was truncated.
+    `decoder`, and held back from the piece with the mark. `expected` means that the protocol ends
+    every stream with a mark. `closed` means that only the end of the connection ends the body.
     """
 
     def __init__(
@@ -66,11 +66,13 @@ class EndDetector:
         *,
         expected: bool = False,
         length: int | None = None,
+        closed: bool = False,
     ) -> None:
         self._scanner = scanner
         self._decoder = decoder
         self._expected = expected
         self._length = length
+        self._closed = closed
         self._size = self._plain_size = 0
         self._releasable = 0
 
@@ -104,7 +106,9 @@ class EndDetector:
                 return "error"
             case "cut":
                 return "truncated"
-        return "truncated" if self._expected else "complete"
+        if not self._expected:
+            return "complete"
+        return "truncated" if self._closed else "unmarked"
 
     def _feed_decoded(self, scanner: EndScanner, plain: bytes) -> None:
         scanner.feed(plain)

@@ -66,7 +66,7 @@ RESPONSE = (
 _ANNOUNCED = "length"
 """The Content-Length of a response whose body is shorter than that."""
 _VERDICTS: Mapping[str, Verdict] = {
-    each: each for each in ("complete", "marked", "error", "truncated")
+    each: each for each in ("complete", "marked", "unmarked", "error", "truncated")
 }
 _STATUSES = range(200, 600)
 _MAX_LENGTH = 2**63
