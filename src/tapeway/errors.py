@@ -3,7 +3,9 @@
     TapewayError                 status, code, message: what happened and what to do
     ├── ConfigError              a flag, variable or file key is invalid; exit code 2
     ├── RequestError             the app's request cannot be served as sent (4xx)
-    │   └── NoRoute              404  no route matches this path
+    │   ├── WebSocketUnsupported 426  an upgrade to WebSocket; clients fall back to HTTP
+    │   ├── NoRoute              404  no route matches this path
+    │   └── NoSlot               404  the slot points at no cassette
     ├── UpstreamError            the upstream failed (502, 504, 508)
     ├── StoreError               the cassette cannot be read or written (500, 502, 503, 507)
     │   ├── CassetteCorrupt      500  the stored cassette is invalid; with file, line and reason
@@ -49,11 +51,28 @@ class RequestError(TapewayError):
     code = "bad_request"
 
 
+class WebSocketUnsupported(RequestError):
+    """A request to become a WebSocket connection: 426 alone makes clients fall back to HTTP at once."""
+
+    status = 426
+    code = "websocket_unsupported"
+
+    def __init__(self) -> None:
+        super().__init__("WebSocket connections are not recorded: use the API over HTTP")
+
+
 class NoRoute(RequestError):
     """No route matches this path; the message names the routes."""
 
     status = 404
     code = "no_route"
+
+
+class NoSlot(RequestError):
+    """The slot was never set, or was removed."""
+
+    status = 404
+    code = "no_slot"
 
 
 class UpstreamError(TapewayError):

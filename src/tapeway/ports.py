@@ -225,11 +225,11 @@ class RecordingIndex(Protocol):
         At most `limit` of them, with at most 8 MiB of bodies, and without large bodies.
         """
 
-    async def unused(self, name: str, take: int, limit: int) -> Sequence[RecordingTitle]:
-        """The first recordings that a take has not touched."""
+    async def unused(self, name: str, takes: Sequence[int], limit: int) -> Sequence[RecordingTitle]:
+        """The first recordings that none of these takes has touched."""
 
-    async def unused_count(self, name: str, take: int) -> int:
-        """The number of recordings that a take has not touched."""
+    async def unused_count(self, name: str, takes: Sequence[int]) -> int:
+        """The number of recordings that none of these takes has touched."""
 
     async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
         """Groups of two or more recordings that share a key and a route."""

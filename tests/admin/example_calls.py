@@ -23,7 +23,7 @@ _CASSETTE: dict[str, object] = {
     "interactions": [],
 }
 
-ABSENT = frozenset({"accept", "get_body"})
+ABSENT = frozenset({"accept", "get_body", "get_slot", "delete_slot"})
 """What these are about is not there in a world where one thing was asked for."""
 
 
@@ -42,7 +42,13 @@ def example(each: Operation) -> Example:
 
 def filled(path: str) -> str:
     """A path of the table with what is there put in."""
-    for name, value in {"name": "default", "index": "0", "id": "x", "sha256": DIGEST}.items():
+    for name, value in {
+        "name": "default",
+        "index": "0",
+        "id": "x",
+        "slot": "w0",
+        "sha256": DIGEST,
+    }.items():
         path = path.replace(f"{{{name}}}", value)
     return path
 
@@ -62,6 +68,7 @@ _EXAMPLES = {
     "insert": _json({"cassette": "other"}),
     "eject": _json({}),
     "rewind": _json({}),
+    "put_slot": _json({"cassette": "other"}),
     "put_cassette": _json(_CASSETTE),
     "append_interactions": _json({"interactions": [INTERACTION]}),
     "put_interaction": _json(INTERACTION),

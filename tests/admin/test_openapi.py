@@ -107,6 +107,7 @@ def test_only_calls_with_fields_have_a_body(described: Any) -> None:
         "/api/v1/insert": True,
         "/api/v1/eject": False,
         "/api/v1/rewind": False,
+        "/api/v1/slots/{slot}": True,
         "/api/v1/journal/{id}/accept": False,
         "/api/v1/cassettes/{name}/head": True,
         "/api/v1/cassettes/{name}": True,

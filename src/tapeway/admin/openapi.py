@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from tapeway.admin.models.control import InForce
-from tapeway.admin.models.schema import MAX_INDEX, NAME_PATTERN, Error, Nothing
+from tapeway.admin.models.schema import MAX_INDEX, NAME_PATTERN, SLOT_PATTERN, Error, Nothing
 from tapeway.admin.operation import Media, Operation
 from tapeway.core.json_text import Json
 
@@ -19,12 +19,14 @@ _PATH_PARAMETERS: dict[str, Json] = {
     "name": {"type": "string", "pattern": NAME_PATTERN},
     "index": {"type": "integer", "minimum": 0, "maximum": MAX_INDEX},
     "id": {"type": "string"},
+    "slot": {"type": "string", "pattern": SLOT_PATTERN},
     "sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
 }
 _PATH_PARAMETER_DESCRIPTIONS = {
     "name": "The cassette's name, URL-encoded: `a/b` is `a%2Fb`.",
     "index": "The interaction's index.",
     "id": "The journal entry's id.",
+    "slot": "The slot's name.",
     "sha256": "The SHA-256 of the body, in hex.",
 }
 _ERROR_DESCRIPTIONS = {

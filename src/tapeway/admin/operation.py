@@ -12,7 +12,7 @@ from tapeway.admin.models.control import InForce
 from tapeway.admin.models.schema import MAX_INDEX, Nothing
 from tapeway.admin.request_body import read_body, read_query
 from tapeway.admin.responses import json_response
-from tapeway.core.http.routing import check_cassette_name
+from tapeway.core.http.routing import check_cassette_name, check_slot_name
 from tapeway.errors import AdminError
 
 Query = TypeVar("Query", bound=BaseModel)
@@ -35,6 +35,11 @@ class OperationCall(Generic[Query, Body]):
     def cassette(self) -> str:
         """The cassette name in the path, decoded once. Raises RequestError if it is invalid."""
         return check_cassette_name(self.request.match_info["name"])
+
+    @property
+    def slot(self) -> str:
+        """The slot's name in the path. Raises RequestError if it is invalid."""
+        return check_slot_name(self.request.match_info["slot"])
 
     @property
     def index(self) -> int:

@@ -21,6 +21,7 @@ from tapeway.admin.handlers.interactions import (
     release,
 )
 from tapeway.admin.handlers.journal import accept, delete_journal, events, get_journal
+from tapeway.admin.handlers.slots import delete_slot, get_slot, put_slot
 from tapeway.admin.handlers.status import healthz, index, metrics, openapi, readyz, status
 from tapeway.admin.models.cassettes import (
     CassettePage,
@@ -65,6 +66,7 @@ from tapeway.admin.models.interactions import (
 )
 from tapeway.admin.models.journal import Acceptance, Accepted, Cleared, JournalPage, JournalQuery
 from tapeway.admin.models.schema import Nothing
+from tapeway.admin.models.slots import RemovedSlot, SlotChange, SlotInForce
 from tapeway.admin.operation import Media, Operation, RawBody, route
 from tapeway.admin.request_body import JSON_TYPES
 
@@ -86,6 +88,7 @@ _SENT_BODY = RawBody(tuple(BODY_TYPES), "The bytes of the body")
 _CHANGE_ERRORS = (404, 409, 412, 422, 500, 503, 507)
 
 _API = "/api/v1"
+_SLOT = f"{_API}/slots/{{slot}}"
 _NAMED = f"{_API}/cassettes/{{name}}"
 
 TABLE: tuple[Operation, ...] = (
@@ -100,6 +103,9 @@ TABLE: tuple[Operation, ...] = (
     route("POST", f"{_API}/insert", insert, Nothing, Insertion, Inserted, errors=(500, 503)),
     route("POST", f"{_API}/eject", eject, Nothing, Ejection, Ejected, errors=(409, 503, 507)),
     route("POST", f"{_API}/rewind", rewind, Nothing, Rewinding, Takes),
+    route("GET", _SLOT, get_slot, Nothing, Nothing, SlotInForce, errors=(404,)),
+    route("PUT", _SLOT, put_slot, Nothing, SlotChange, SlotInForce, errors=(500, 503)),
+    route("DELETE", _SLOT, delete_slot, Nothing, Nothing, RemovedSlot, errors=(404,)),
     route("GET", f"{_API}/cassettes", list_cassettes, CassetteQuery, Nothing, CassettePage),
     route("GET", _NAMED, get_cassette, ExportQuery, Nothing, _CASSETTE, errors=(404, 422, 500)),
     route(

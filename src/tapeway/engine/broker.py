@@ -20,9 +20,12 @@ from tapeway.core.model.control import (
     MODE_POLICIES,
     Control,
     Mode,
+    Slot,
     with_active,
     with_mode,
+    with_slot,
     with_take,
+    without_slot,
 )
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.redaction.credentials import Secret
@@ -38,6 +41,7 @@ from tapeway.engine.recorder import Policy, Recorder, scratch_of
 from tapeway.engine.report import CassetteReport
 from tapeway.engine.shared_cassettes import SharedCassettes
 from tapeway.engine.single_flight import LiveCalls
+from tapeway.errors import NoSlot
 from tapeway.ports import CassetteStore, LiveResponder
 
 
@@ -124,11 +128,19 @@ class Broker:
 
     # Deciding.
 
-    def in_force(self, cassette: str | None) -> tuple[str, Mode]:
-        """The cassette of a request that names this one, or none, and the mode it is served in."""
+    def in_force(
+        self, cassette: str | None, slot: str | None = None
+    ) -> tuple[str, Mode, int | None]:
+        """The cassette of a request that names this one, a slot, or none, and the mode it is served in.
+
+        For a slot also the take it has of its own. Raises NoSlot.
+        """
         control = self.cassettes.control
+        if slot is not None:
+            found = self.slot(slot)
+            return found.cassette, found.mode or control.mode_of(found.cassette), found.take
         name = cassette or control.active
-        return name, control.modes.get(name, control.mode)
+        return name, control.modes.get(name, control.mode), None
 
     async def decide(self, name: str, incoming: Incoming) -> Plan:
         """What is to be done with a request.
@@ -193,12 +205,31 @@ class Broker:
 
     async def insert(self, name: str, mode: Mode | None = None) -> Sequence[str]:
         """Make a cassette the active one, in a new take. Raises StoreError if it cannot be read."""
-        if self._memory is not None:
-            # In the new mode: a cassette that will be recorded to is claimed now, or not inserted.
-            await self._memory.load(name, mode or self.mode_of(name))
-        else:
-            await self.cassettes.prepare(name)
+        await self._prepare(name, mode)
         return await self.cassettes.steer(lambda now: with_active(now, name, mode))
+
+    def slot(self, name: str) -> Slot:
+        """Where a slot points. Raises NoSlot."""
+        if (found := self.cassettes.control.slots.get(name)) is None:
+            raise NoSlot(
+                f"slot '{name}' points at no cassette: PUT /api/v1/slots/{name} of the admin API "
+                'with {"cassette": NAME} sets it'
+            )
+        return found
+
+    async def set_slot(self, name: str, cassette: str, mode: Mode | None = None) -> Sequence[str]:
+        """Point a slot at a cassette, in a new take of its own.
+
+        Without a mode its requests are served in the cassette's. Raises StoreError if it cannot be
+        read.
+        """
+        await self._prepare(cassette, mode)
+        return await self.cassettes.steer(lambda now: with_slot(now, name, cassette, mode))
+
+    async def remove_slot(self, name: str) -> Sequence[str]:
+        """Remove a slot; its cassette stays loaded. Raises NoSlot."""
+        self.slot(name)
+        return await self.cassettes.steer(lambda now: without_slot(now, name))
 
     async def rewind(self, cassette: str | None = None) -> Sequence[str]:
         """Start a new take for one cassette, or for all."""
@@ -246,6 +277,13 @@ class Broker:
     async def interaction(self, name: str, index: int) -> AnyInteraction | None:
         """One interaction of a cassette, without loading it. Raises StoreError."""
         return await self.cassettes.interaction(name, index)
+
+    async def _prepare(self, name: str, mode: Mode | None) -> None:
+        if self._memory is not None:
+            # In the new mode: a cassette that will be recorded to is claimed now, or not inserted.
+            await self._memory.load(name, mode or self.mode_of(name))
+        else:
+            await self.cassettes.prepare(name)
 
     # Stopping.
 

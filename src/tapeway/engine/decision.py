@@ -34,6 +34,9 @@ class Planner:
 
     def plan(self, cassette: CassetteIndex, incoming: Incoming, mode: Mode) -> Plan:
         """Decide, without waiting. Raises NoRoute if no recording answers and no route has a URL."""
+        if incoming.take is not None and incoming.take != cassette.take.number:
+            with cassette.in_take(incoming.take):
+                return self.plan(cassette, incoming, mode)
         request, policy = incoming.request, MODE_POLICIES[mode]
         digested = request if incoming.large_body is None else _with_digest(incoming)
         keyed = self._redaction.redact(cassette.head.run_id, digested, cassette.rules)

@@ -35,6 +35,7 @@ class ServedRequest(NamedTuple):
 
     `tokens` are those that the upstream would have charged for a replay, in the order of `TOKENS`.
     `attempt` counts the attempts of one call from 1, None where the SDK does not number them.
+    `slot` is the one it came through, and `take` that slot's.
     """
 
     id: str
@@ -55,6 +56,8 @@ class ServedRequest(NamedTuple):
     tokens: tuple[int, ...] = ()
     unmarked: bool = False
     """Whether its recording is a stream without its protocol's end mark."""
+    slot: str | None = None
+    take: int | None = None
 
     @property
     def match_key(self) -> str | None:

@@ -131,7 +131,10 @@ class MemoryCassettes:
             if isinstance(again, Replay):
                 return again
             plan = again
-        return correlation.settle(cassette, plan, seen)
+        if incoming.take is None:
+            return correlation.settle(cassette, plan, seen)
+        with cassette.in_take(incoming.take):
+            return correlation.settle(cassette, plan, seen)
 
     @asynccontextmanager
     async def asking(self, ask: Ask) -> AsyncIterator[Ask | Replay]:
@@ -148,9 +151,11 @@ class MemoryCassettes:
     async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
         """Change what is in force, at once."""
         self.control = change(self.control)
+        running = {each.take for each in self.control.slots.values()}
         for name, cassette in self.loaded.items():
             if cassette.take.number != (number := self.control.take_of(name)):
                 cassette.start_take(number)
+            cassette.end_slot_takes(running)
         return ()
 
     async def eject(self, name: str, *, prune: bool) -> CassetteReport:

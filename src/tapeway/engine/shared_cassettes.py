@@ -81,7 +81,7 @@ async def report_of(
     store: SharedStore, control: Control, name: str, tally: Tally
 ) -> CassetteReport:
     """The counts of this instance, and what no instance has used."""
-    unused = await store.unused(name, control.take_of(name), MOST_LISTED)
+    unused = await store.unused(name, control.takes_of(name), MOST_LISTED)
     duplicates = await store.duplicates(name, MOST_LISTED)
     return report_of_counts(
         name,
@@ -98,7 +98,7 @@ async def counts_of(store: SharedStore, control: Control, name: str) -> Cassette
     """How many recordings there are, and how many of them no instance has used."""
     if (outline := await store.outline(name)) is None:
         return CassetteCounts(name, 0, 0)
-    unused = await store.unused_count(name, control.take_of(name))
+    unused = await store.unused_count(name, control.takes_of(name))
     return CassetteCounts(name, outline.count, unused)
 
 
@@ -184,7 +184,7 @@ class SharedCassettes:
         info = await self._info(name)
         incoming = await self._context.planner.with_body_digest(info.head, incoming)
         if not (MODE_POLICIES[mode].replays or MODE_POLICIES[mode].records):
-            return self._plan(self._view_of(name, info, (), {}), incoming, mode)
+            return self._plan(self._view_of(name, info, (), {}, incoming.take), incoming, mode)
         keys = list(self._context.planner.keys(info.head, info.rules, incoming))
         async with self._lock(name, keys[0]):
             for _ in range(_MOST_TRIES):
@@ -213,7 +213,7 @@ class SharedCassettes:
         planner, store = self._context.planner, self._store
         names = planner.aliases(info.head, info.rules, incoming, info.origins)
         if names and (found := await store.find(name, names)):
-            others = self._view_of(name, info, found, {}).cassette
+            others = self._view_of(name, info, found, {}, incoming.take).cassette
             keys = [*keys, *[others.key_of(each.item.index) for each in found]]
             view = await self._look_up(name, info, keys, incoming, names)
             plan = self._plan(view, incoming, mode)
@@ -229,13 +229,14 @@ class SharedCassettes:
         ):
             return plan
         near = await self._nearby(name, asked, info.rules)
-        wide = self._view_of(name, info, merged_view(view, near), view.turns)
+        take = incoming.take
+        wide = self._view_of(name, info, merged_view(view, near), view.turns, take)
         plan = replace(plan, cassette=wide.cassette) if isinstance(plan, Ask) else plan
         seen = await self._context.correlation.search(wide.cassette, incoming, plan)
         keys = {wide.cassette.key_of(match.interaction.index) for match in seen.matches}
         for _ in range(_MOST_TRIES):
-            other = await self._look_up(name, info, sorted(keys)) if keys else wide
-            both = self._view_of(name, info, merged_view(wide, items(other)), other.turns)
+            other = await self._look_up(name, info, sorted(keys), take=take) if keys else wide
+            both = self._view_of(name, info, merged_view(wide, items(other)), other.turns, take)
             named = await load_bindings(self._store, both.cassette, seen)
             settled = self._context.correlation.settle(both.cassette, plan, seen)
             if not isinstance(settled, Replay):
@@ -355,7 +356,8 @@ class SharedCassettes:
         await self._leases.ended(name)
         report = await self._report(name)
         if prune:
-            while unused := await self._store.unused(name, self.control.take_of(name), MOST_LISTED):
+            takes = self.control.takes_of(name)
+            while unused := await self._store.unused(name, takes, MOST_LISTED):
                 for each in unused:
                     await self._store.edit(name, each.index, None)
         await self._store.release(name)
@@ -446,15 +448,19 @@ class SharedCassettes:
         keys: Sequence[bytes],
         incoming: Incoming | None = None,
         names: Sequence[bytes] = (),
+        *,
+        take: int | None = None,
     ) -> View:
+        if incoming is not None:
+            take = incoming.take
         wanted = dict.fromkeys([*map(key_digest, keys), *names])
         if incoming is not None and info.has_unrouted:
             # A recording without a route is found by its whole path.
             whole = self._context.planner.whole_path_key(info.head, info.rules, incoming)
             wanted[key_digest(whole)] = None
-        take = self.control.take_of(name)
-        turns, found = await self._store.look(name, take, keys, list(wanted))
-        return self._view_of(name, info, found, turns)
+        number = self.control.take_of(name) if take is None else take
+        turns, found = await self._store.look(name, number, keys, list(wanted))
+        return self._view_of(name, info, found, turns, number)
 
     def _view_of(
         self,
@@ -462,8 +468,10 @@ class SharedCassettes:
         info: CassetteInfo,
         found: Iterable[TakenRecording],
         turns: Mapping[bytes, CursorState],
+        take: int | None,
     ) -> View:
-        take, found = self.control.take_of(name), list(found)
+        """`take` is that of a slot; None for the cassette's own."""
+        take, found = self.control.take_of(name) if take is None else take, list(found)
         items = [assign_route(each.item, self._context.routes) for each in found]
         stored = StoredCassette(info.head, tuple(items))
         cassette = CassetteIndex(name, stored, take=take, other_routes=info.routes)

@@ -13,6 +13,8 @@ from tapeway.core.model.messages import Headers, Response, ResponseChunk, Respon
 from tapeway.errors import StoreError, TapewayError
 from tapeway.server.wire import WireResponse, serialise
 
+_USE_HTTP: Headers = ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade"))
+"""A 426 names the protocol to use instead (RFC 9110 section 15.5.22)."""
 _DO_NOT_RETRY: Headers = ((b"x-should-retry", b"false"),)
 
 
@@ -31,6 +33,8 @@ def error_response(
     body = _body(error.code, error.message, request_id, tapeway, ollama=ollama)
     # The upstream was paid for a response that could not be stored: a retry would pay again.
     more = _DO_NOT_RETRY if isinstance(error, StoreError) else ()
+    if error.status == HTTPStatus.UPGRADE_REQUIRED:
+        more = _USE_HTTP
     return _response(error.status, request_id, body, more)
 
 

@@ -19,6 +19,8 @@ class Exchange:
     """Seconds since the epoch; `started` is on the monotonic clock."""
     started: float
     cassette: str = ""
+    take: int | None = None
+    """The take of the slot it came through."""
     address: RequestAddress | None = None
     path: str | None = None
     """The redacted target, None until it is computed."""

@@ -12,7 +12,7 @@ from aiohttp import web
 from tapeway.body_files import check_body_file
 from tapeway.core.cassette.plan import Answer, Ask, Incoming, Replay
 from tapeway.core.http.location import with_proxy_location
-from tapeway.core.http.request_line import origin_form, own_path
+from tapeway.core.http.request_line import asks_for_websocket, origin_form, own_path
 from tapeway.core.http.routing import (
     DEFAULT_ROUTE,
     BaseUrlFault,
@@ -39,7 +39,7 @@ from tapeway.core.streams.pacing import AT_ONCE, Pace, Schedule, scale_retry_aft
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import ServedRequest, ServedRequests, tokens_of
 from tapeway.engine.response_buffer import ResponseReader
-from tapeway.errors import RequestError, TapewayError, UpstreamError
+from tapeway.errors import NoSlot, RequestError, TapewayError, UpstreamError, WebSocketUnsupported
 from tapeway.providers.base_url_repair import repair_address
 from tapeway.server.delivery import LargeAnswer, Outgoing, Playback, abort
 from tapeway.server.drain import OpenWaits
@@ -159,7 +159,9 @@ class Proxy:
     async def _serve(self, exchange: Exchange) -> WireResponse:
         broker, raw = self._broker, exchange.raw
         address = self._address(exchange)
-        exchange.cassette, mode = broker.in_force(address.cassette)
+        if address.websocket:
+            raise WebSocketUnsupported
+        exchange.cassette, mode, exchange.take = broker.in_force(address.cassette, address.slot)
         body: bytes | BodyFile | None = buffered_body(raw, self._options.max_body)
         if body is None:
             body = await self._read(raw)
@@ -174,9 +176,8 @@ class Proxy:
         )
         fault = address.base_url_fault
         sent_target = None if fault is None else fault.written
-        plan = await broker.decide(
-            exchange.cassette, Incoming(request, address.guessed, mode, sent_target)
-        )
+        incoming = Incoming(request, address.guessed, mode, sent_target, take=exchange.take)
+        plan = await broker.decide(exchange.cassette, incoming)
         exchange.key, exchange.path = plan.key, plan.target
         if isinstance(plan, Replay):
             exchange.note = plan.note
@@ -204,6 +205,8 @@ class Proxy:
         path = origin_form(method, target, version, headers)
         routes = self._broker.routes
         address = repair_address(resolve(routes, self._owner, path, headers), routes)
+        if asks_for_websocket(headers):
+            address = replace(address, websocket=True)
         attempt = attempt_number(headers)
         return replace(address, attempt=attempt) if attempt else address
 
@@ -362,11 +365,23 @@ class Proxy:
         if not content.is_eof() and exchange.raw.protocol is not None:
             cast(ClientConnection, exchange.raw.protocol).unread = content
         if not exchange.cassette:
-            exchange.cassette, _ = self._broker.in_force(None)
+            exchange.cassette = self._named_cassette(exchange)
         response = self._error_response(exchange, error)
         message = f"{error.code}: {error.message}"
         self._ended(exchange, "error", response.status, message=message)
         return self._write(exchange, response, "error", None)
+
+    def _named_cassette(self, exchange: Exchange) -> str:
+        """The cassette a refused request would have gone to."""
+        address = exchange.address
+        try:
+            named = self._broker.in_force(address.cassette, address.slot) if address else None
+        except NoSlot:
+            named = None
+        if named is None:
+            return self._broker.active
+        exchange.take = named[2]
+        return named[0]
 
     def _abort(self, exchange: Exchange, error: TapewayError) -> WireResponse:
         """Break off an answer that has begun."""
@@ -432,6 +447,8 @@ class Proxy:
                 attempt=(address.attempt or None) if address else None,
                 tokens=() if usage is None else tokens_of(usage),
                 unmarked=verdict == "unmarked",
+                slot=address.slot if address else None,
+                take=exchange.take,
             )
         )
 
@@ -450,8 +467,9 @@ class Proxy:
         base: str | None = None,
     ) -> WireResponse:
         """A whole answer; a Location below `base`, the route's URL, is rewritten to the proxy's URL."""
-        raw = exchange.raw
-        keep_alive = self._keeps_alive(raw)
+        raw, address = exchange.raw, exchange.address
+        # What follows on a connection that was to become a WebSocket would be no HTTP.
+        keep_alive = self._keeps_alive(raw) and not (address and address.websocket)
         if base is not None and (head := self._with_location(exchange, response.head, base)):
             response = replace(response, head=head)
         headers = outcome_headers(outcome, exchange.cassette, index)

@@ -18,7 +18,7 @@ from tests.admin.admin_and_proxy import World, world
 
 KEYS = [
     *("id", "at", "cassette", "route", "method", "path", "outcome", "status", "interaction"),
-    *("duration_ms", "match_key", "message", "nearest", "suggestion", "attempt"),
+    *("duration_ms", "match_key", "message", "nearest", "suggestion", "attempt", "slot", "take"),
 ]
 
 
@@ -46,6 +46,8 @@ async def test_an_entry_says_what_became_of_a_request_and_why(open_world: World)
         "nearest": [],
         "suggestion": None,
         "attempt": None,
+        "slot": None,
+        "take": None,
     }
     assert hit["match_key"].startswith("v1:")
     assert (miss["outcome"], miss["status"], miss["interaction"]) == ("miss", 424, None)

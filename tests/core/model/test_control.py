@@ -1,8 +1,18 @@
 """What is in force changes by small steps, the same for one process and for many."""
 
+from collections.abc import Callable
+
 import pytest
 
-from tapeway.core.model.control import Control, with_active, with_mode, with_take
+from tapeway.core.model.control import (
+    Control,
+    Slot,
+    with_active,
+    with_mode,
+    with_slot,
+    with_take,
+    without_slot,
+)
 
 START = Control("auto", "default", takes=1, since=1)
 
@@ -60,3 +70,47 @@ def test_inserting_with_a_mode_takes_away_the_cassettes_own() -> None:
     now = with_active(own, "mine", "replay")
 
     assert (now.modes, now.mode_of("mine"), now.mode) == ({}, "replay", "replay")
+
+
+def test_a_slot_has_a_take_of_its_own_in_its_cassette() -> None:
+    now = with_slot(with_slot(START, "w0", "mine"), "w1", "mine", "replay")
+
+    assert now.slots == {"w0": Slot("mine", None, 2), "w1": Slot("mine", "replay", 3)}
+    assert (now.take_of("mine"), now.takes_of("mine"), now.takes) == (1, (1, 2, 3), 3)
+
+
+def test_what_a_slot_used_stays_used_when_it_points_elsewhere_or_is_removed() -> None:
+    now = with_slot(with_slot(START, "w0", "mine"), "w0", "other")
+    assert (now.takes_of("mine"), now.takes_of("other")) == ((1, 2), (1, 3))
+
+    now = without_slot(now, "w0")
+    assert (now.slots, now.takes_of("other")) == ({}, (1, 3))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda now: with_take(now, "mine"),
+        with_take,
+        lambda now: with_mode(now, "replay"),
+        lambda now: with_mode(now, "replay", "mine"),
+        lambda now: with_active(now, "mine"),
+        lambda now: with_active(now, "mine", "replay"),
+    ],
+)
+def test_with_the_take_of_a_cassette_those_of_its_slots_begin_anew(
+    change: Callable[[Control], Control],
+) -> None:
+    now = change(with_slot(START, "w0", "mine", "record"))
+
+    own, of_slot = now.takes_of("mine")
+    assert 2 < own < of_slot == now.slots["w0"].take <= now.takes
+    assert now.slots["w0"].mode == "record"
+
+
+def test_a_slot_of_a_cassette_with_a_mode_of_its_own_goes_on_in_its_take() -> None:
+    before = with_slot(with_mode(START, "replay", "mine"), "w0", "mine")
+
+    now = with_mode(before, "passthrough")
+
+    assert now.takes_of("mine") == before.takes_of("mine") == (2, 3)

@@ -64,6 +64,35 @@ async def test_equal_misses_ask_once_and_everything_is_told_by_one(tmp_path: Pat
     assert (stopped, rest) == (0, b"")
 
 
+async def test_a_slot_points_to_the_same_cassette_and_take_on_all(tmp_path: Path) -> None:
+    options = ("--mode", "record", "--repeats", "miss")
+    async with serving(tmp_path, *options, workers=2) as (_, crew):
+        await crew.ask_all(["/@shared/turn"] * 8)
+        takes = []
+        for slot in ("w0", "w1"):
+            said = await crew.done("PUT", f"slots/{slot}", {"cassette": "shared", "mode": "replay"})
+            takes.append(said["take"])
+        answers = await crew.ask_all(["/@~w0/turn"] * 10)
+        await crew.ask_all(["/@~w1/turn"] * 6)
+        entries, others = [
+            await crew.journal(f"slot={slot}&take={take}")
+            for slot, take in zip(("w0", "w1"), takes, strict=True)
+        ]
+        (cassette,) = [
+            each for each in (await crew.done("GET", "report"))["cassettes"] if each["misses"]
+        ]
+        await crew.done("DELETE", "slots/w0")
+        gone = await crew.ask_all(["/@~w0/turn"] * 4)
+
+    assert Counter(each.status for each in answers) == {200: 8, 424: 2}
+    hits = [each["interaction"] for each in entries if each["outcome"] == "replayed"]
+    assert sorted(hits) == list(range(8))
+    assert sorted(each["interaction"] for each in others) == list(range(6))
+    assert len(makers(entries)) == 2
+    assert (cassette["name"], cassette["unused"]) == ("shared", [])
+    assert {each.status for each in gone} == {404}
+
+
 async def test_repeats_are_given_out_once_each_whoever_is_asked(tmp_path: Path) -> None:
     count = 40
     async with serving(tmp_path, "--mode", "record", "--repeats", "miss") as (upstream, crew):

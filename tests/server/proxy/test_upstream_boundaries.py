@@ -1,7 +1,10 @@
 """Nothing a client writes leads the proxy anywhere but to its configured upstreams."""
 
+import json
+
 import pytest
 
+from tapeway.core.model.control import MODE_POLICIES, Mode
 from tests.server.http.test_targets import target_of
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.socket_upstream import Peer
@@ -131,11 +134,37 @@ async def test_bytes_sent_after_connect_reach_nobody() -> None:
         assert peer.connections == proxy.client.connections == 0
 
 
-async def test_a_web_socket_is_refused_and_the_connection_goes_on() -> None:
+@pytest.mark.parametrize("mode", MODE_POLICIES)
+async def test_a_web_socket_is_refused_with_the_status_at_which_clients_use_http(
+    mode: Mode,
+) -> None:
     fields = (b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Version: 13")
-    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
-        await app.send(proxy.request(b"GET /ws", *fields) + proxy.request(b"GET /next"))
+    async with Peer() as peer, running_proxy(peer.url, mode=mode) as proxy, proxy.connect() as app:
+        answer = await app.ask(proxy.request(b"GET /@runs%2Fone/v1/responses", *fields))
 
-        assert (await app.answer()).status == 501
-        assert (await app.answer()).status == 200
-        assert [target_of(request) for request in peer.requests] == ["/next"]
+        assert (answer.status, json.loads(answer.body)["error"]["code"]) == (
+            426,
+            "websocket_unsupported",
+        )
+        assert (b"upgrade", b"HTTP/1.1") in answer.fields
+        assert (b"Connection", b"close") in answer.fields
+        assert peer.requests == []
+        (entry,) = proxy.journal
+        assert (entry.cassette, entry.path, entry.outcome, entry.status) == (
+            *("runs/one", "/v1/responses"),
+            *("error", 426),
+        )
+        assert proxy.journal.counts["miss"] == 0
+
+
+async def test_a_web_socket_through_a_slot_is_noted_with_the_slot() -> None:
+    fields = (b"Connection: Upgrade", b"Upgrade: websocket")
+    async with running_proxy("http://up.invalid") as proxy:
+        await proxy.broker.set_slot("w0", "runs/one")
+
+        await proxy.ask(b"GET /@~w0/v1/responses", *fields)
+        await proxy.ask(b"GET /@~w1/v1/responses", *fields)
+
+        last, first = proxy.journal
+        assert (first.slot, first.cassette, first.take) == ("w0", "runs/one", 2)
+        assert (last.slot, last.cassette, last.take) == ("w1", "default", None)

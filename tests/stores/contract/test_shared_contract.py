@@ -172,12 +172,14 @@ async def test_unused_are_those_a_take_has_not_touched(pair: list[SharedStore]) 
     assert await one.advance("x", 2, key(2), None, b"1", 2)
     assert await one.advance("x", 1, key(9), None, b"1", 99)
 
-    assert [each.index for each in await other.unused("x", 1, 10)] == [0, 2, 3]
-    assert [each.index for each in await other.unused("x", 1, 2)] == [0, 2]
-    assert await other.unused_count("x", 1) == 3
-    assert await other.unused_count("x", 3) == 4
-    assert await other.unused_count("y", 1) == 0
-    (first, *_) = await other.unused("x", 2, 1)
+    assert [each.index for each in await other.unused("x", [1], 10)] == [0, 2, 3]
+    assert [each.index for each in await other.unused("x", [1], 2)] == [0, 2]
+    assert await other.unused_count("x", [1]) == 3
+    assert await other.unused_count("x", [3]) == 4
+    assert [each.index for each in await other.unused("x", [1, 2, 7], 10)] == [0, 3]
+    assert await other.unused_count("x", [1, 2, 7]) == 2
+    assert await other.unused_count("y", [1]) == 0
+    (first, *_) = await other.unused("x", [2], 1)
     assert (first.index, first.method, first.target) == (0, "POST", "/v1/0")
 
 

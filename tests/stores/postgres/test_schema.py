@@ -91,8 +91,8 @@ async def test_an_older_store_is_upgraded_and_keeps_what_it_holds(
         assert outline.count == 3
         assert outline.sources == {("openai", "https://api.openai.com")}
         assert (await store.turns("x", 1, [key(0)]))[key(0)].state == b"1"
-        assert await store.unused_count("x", 1) == 2
-        assert [each.index for each in await store.unused("x", 1, 9)] == [2, 3]
+        assert await store.unused_count("x", [1]) == 2
+        assert [each.index for each in await store.unused("x", [1], 9)] == [2, 3]
         assert found_bodies(await store.near("x", "POST", "/v1/2", 1)) == answers(2)
         assert await store.check() == []
     finally:

@@ -4,10 +4,17 @@ import json
 
 import pytest
 
-from tapeway.core.model.control import Control
+from tapeway.core.model.control import Control, Slot
 from tapeway.stores.shared.control_document import decode_control, encode_control
 
-CONTROL = Control("auto", "smoke", 7, 5, {"a": "replay"}, {"a": 6, "b": 3}, generation=9)
+CONTROL = Control(
+    *("auto", "smoke", 7, 5),
+    {"a": "replay"},
+    {"a": 6, "b": 3},
+    generation=9,
+    slots={"w0": Slot("a", None, 8), "w1": Slot("b", "record", 9)},
+    slot_takes={"a": (7, 8), "b": (9,)},
+)
 
 
 def test_what_was_written_is_read() -> None:

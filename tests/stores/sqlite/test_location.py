@@ -268,7 +268,7 @@ async def test_what_cannot_be_written_can_be_replayed(tmp_path: Path) -> None:
             assert len(await store.find("x", [key(0)])) == 1
             assert await store.advance("x", 1, key(0), None, b"1", 0)
             assert not await other.advance("x", 1, key(0), None, b"1", 0)
-            assert await other.unused_count("x", 1) == 0
+            assert await other.unused_count("x", [1]) == 0
             assert store.scratch is None
             with pytest.raises(StoreError, match="permissions") as caught:
                 await append_recordings(store, 1)

@@ -291,17 +291,17 @@ async def test_replays_go_on_while_the_shared_file_cannot_grow(
             assert await one.advance("x", 1, key(number), seen[number], b"2" * 400, number)
             turns, _ = await one.look("x", 1, [key(number)], [])
             assert turns[key(number)].state == b"2" * 400
-        assert await other.unused_count("x", 1) > 0
-        assert await one.unused("x", 1, 99) == []
-        assert await one.unused_count("x", 1) == 0
+        assert await other.unused_count("x", [1]) > 0
+        assert await one.unused("x", [1], 99) == []
+        assert await one.unused_count("x", [1]) == 0
         assert caplog.text.count("replays continue") == 1
 
         await full.release()
         turns = await one.turns("x", 1, [key(39)])
         assert await one.advance("x", 1, key(39), turns[key(39)], b"3", 39)
-        assert await one.unused_count("x", 1) == 0
+        assert await one.unused_count("x", [1]) == 0
         assert (await other.turns("x", 1, [key(39)]))[key(39)].state == b"3"
-        assert await other.unused_count("x", 1) == 0
+        assert await other.unused_count("x", [1]) == 0
     finally:
         await one.close()
         await other.close()

@@ -93,16 +93,16 @@ class InstanceStore(BitByBitStore):
         found = [each for each in self.held.get(name, []) if each.index == index]
         return self._dated(name, found[0]) if found else None
 
-    async def unused(self, name: str, take: int, limit: int) -> Sequence[RecordingTitle]:
-        touched = self.common.touched.get((name, take), set())
+    async def unused(self, name: str, takes: Sequence[int], limit: int) -> Sequence[RecordingTitle]:
+        touched = set[int]().union(*[self.common.touched.get((name, each), ()) for each in takes])
         return [
             RecordingTitle(each.index, each.request.method, each.request.target)
             for each in self.held.get(name, [])
             if isinstance(each, Interaction) and each.index not in touched
         ][:limit]
 
-    async def unused_count(self, name: str, take: int) -> int:
-        return len(await self.unused(name, take, 1 << 30))
+    async def unused_count(self, name: str, takes: Sequence[int]) -> int:
+        return len(await self.unused(name, takes, 1 << 30))
 
     async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
         return []

@@ -89,7 +89,12 @@ def _matching(context: HandlerContext, query: JournalQuery) -> Iterator[ServedRe
         # If that entry has left the journal, so have all older ones.
         entries = islice(dropwhile(lambda entry: entry.id != query.after, entries), 1, None)
     for entry in entries:
-        if query.outcome in (None, entry.outcome) and query.cassette in (None, entry.cassette):
+        if (
+            query.outcome in (None, entry.outcome)
+            and query.cassette in (None, entry.cassette)
+            and query.slot in (None, entry.slot)
+            and query.take in (None, entry.take)
+        ):
             yield entry
 
 
@@ -113,6 +118,8 @@ def _journal_entry(entry: ServedRequest) -> JournalEntry:
             for each in entry.nearest
         ],
         suggestion=None if entry.suggestion is None else escape_surrogates(entry.suggestion),
+        slot=entry.slot,
+        take=entry.take,
     )
 
 

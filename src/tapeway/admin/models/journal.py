@@ -4,13 +4,15 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from tapeway.admin.models.schema import Limit, Name, RequestModel, ResponseModel
+from tapeway.admin.models.schema import Limit, Name, RequestModel, ResponseModel, SlotName
 from tapeway.core.model.control import Outcome
 
 
 class JournalQuery(RequestModel):
     outcome: Outcome | None = None
     cassette: Name | None = None
+    slot: SlotName | None = Field(None, description="Only requests that came through this slot.")
+    take: int | None = Field(None, description="Only requests of this take of a slot.")
     after: str | None = Field(
         None, description="The id after which the page begins: `next` of the page before."
     )
@@ -61,6 +63,8 @@ class JournalEntry(ResponseModel):
     attempt: int | None = Field(
         description="The number of the try within its call, if the SDK sends it."
     )
+    slot: str | None = Field(description="The slot it came through, if any.")
+    take: int | None = Field(description="The take of that slot.")
 
 
 class JournalPage(ResponseModel):

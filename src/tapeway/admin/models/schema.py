@@ -5,13 +5,17 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from tapeway.core.http.routing import check_cassette_name
+from tapeway.core.http.routing import check_cassette_name, check_slot_name
 
 _SEGMENT = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 MAX_INDEX = 10**15 - 1
 NAME_PATTERN = rf"^{_SEGMENT}(/{_SEGMENT}){{0,7}}$"
 Name = Annotated[
     str, AfterValidator(check_cassette_name), Field(json_schema_extra={"pattern": NAME_PATTERN})
+]
+SLOT_PATTERN = rf"^{_SEGMENT}$"
+SlotName = Annotated[
+    str, AfterValidator(check_slot_name), Field(json_schema_extra={"pattern": SLOT_PATTERN})
 ]
 Limit = Annotated[int, Field(ge=1, le=1000, description="The page's maximum number of entries.")]
 

@@ -15,6 +15,7 @@ one with the nearest headers comes first.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from tapeway.core.agenttape.lookup import (
@@ -84,6 +85,9 @@ class CassetteIndex:
         self.take = Take(take)
         self.correlation: CorrelationIndex | None = None
         """Created by the first search for correlated recordings, and kept up to date afterwards."""
+        self._slot_takes: dict[int, Take] = {}
+        self._used_by_slots: set[int] = set()
+        """What takes of slots that ended have used."""
         self.generation = 0
         """Changes with the recordings and with their keys."""
         self._other_routes = other_routes
@@ -210,9 +214,10 @@ class CassetteIndex:
         for index in recording.supersedes:
             self._remove(index)
         interaction = recording.exchange
-        if take is not self.take and take.number == self.take.number:
+        now = self._slot_takes.get(take.number, self.take)
+        if take is not now and take.number == now.number:
             # The rules changed while the upstream was called.
-            take, key = self.take, recording_key(interaction, self.rules)
+            take, key = now, recording_key(interaction, self.rules)
         self._place(interaction, key)
         self._take_of[interaction.index] = take.number
         if self.correlation is not None:
@@ -243,14 +248,30 @@ class CassetteIndex:
         self._build(list(self))
         # Recordings of several old keys may share a new one, so the used ones need not come first.
         self._merged_keys = {key for key, each in self._by_key.items() if len(each.all) > 1}
-        before, self.take = self.take, Take(self.take.number, touched=self.take.touched)
-        for index in sorted(before.touched & self._key_of.keys()):
-            self._restore_use(index, recorded=self._take_of.get(index) == before.number)
+        self.take = self._rekeyed(self.take)
+        self._slot_takes = {each: self._rekeyed(take) for each, take in self._slot_takes.items()}
 
     def start_take(self, number: int) -> None:
         """Begin a new take: all cursors at 0, everything unused."""
         self.take = Take(number)
+        self._slot_takes.clear()
+        self._used_by_slots.clear()
         self._merged_keys.clear()
+
+    @contextmanager
+    def in_take(self, number: int) -> Iterator[None]:
+        """Look up and count in the take of a slot inside the block, in which nothing is awaited."""
+        own = self.take
+        self.take = self._slot_takes.setdefault(number, Take(number))
+        try:
+            yield
+        finally:
+            self.take = own
+
+    def end_slot_takes(self, running: Collection[int]) -> None:
+        """Forget the takes of slots but those `running`; what they used stays used."""
+        for number in self._slot_takes.keys() - running:
+            self._used_by_slots |= self._slot_takes.pop(number).touched
 
     def set_takes(self, takes: Mapping[int, int]) -> None:
         """Set in which takes recordings were made, by index, as other instances have noted."""
@@ -279,11 +300,11 @@ class CassetteIndex:
 
     def unused(self) -> list[int]:
         """Indexes of the recordings this take has not used."""
-        return sorted(self._key_of.keys() - self.take.touched)
+        return sorted(self._key_of.keys() - self._used())
 
     def unused_count(self) -> int:
         """The number of unused recordings; the cost grows with the used ones only."""
-        return len(self._key_of) - len(self._key_of.keys() & self.take.touched)
+        return len(self._key_of) - len(self._key_of.keys() & self._used())
 
     def duplicates(self) -> list[list[int]]:
         """Groups of recordings, by index, that answer the same request."""
@@ -293,12 +314,20 @@ class CassetteIndex:
 
     def stored(self, *, touched_only: bool = False) -> StoredCassette:
         """The cassette as it is stored, optionally without the recordings unused in this take."""
+        used = self._used()
         kept = [
             each
             for each in self
-            if not touched_only or exchange_of(each) is None or each.index in self.take.touched
+            if not touched_only or exchange_of(each) is None or each.index in used
         ]
         return StoredCassette(self.head, tuple(kept))
+
+    def _used(self) -> set[int]:
+        """What this take and those of slots have used."""
+        if not self._slot_takes and not self._used_by_slots:
+            return self.take.touched
+        running = [each.touched for each in self._slot_takes.values()]
+        return self.take.touched.union(self._used_by_slots, *running)
 
     def _choose(
         self,
@@ -349,6 +378,15 @@ class CassetteIndex:
         self.take.count_request(_cursor(key, variant, self._by_key[key]), variant)
         return key, variant
 
+    def _rekeyed(self, before: Take) -> Take:
+        """A take whose cursors count by the new keys what it used."""
+        take = Take(before.number, touched=before.touched)
+        own, self.take = self.take, take
+        for index in sorted(before.touched & self._key_of.keys()):
+            self._restore_use(index, recorded=self._take_of.get(index) == before.number)
+        self.take = own
+        return take
+
     def _restore_use(self, index: int, *, recorded: bool) -> None:
         exchange = exchange_of(self._interactions[index])
         if exchange is not None:
@@ -374,7 +412,9 @@ class CassetteIndex:
             at: replace(self._interactions[index], index=at) for index, at in positions.items()
         }
         self._take_of = {positions[index]: take for index, take in self._take_of.items()}
-        self.take.touched = {positions[index] for index in self.take.touched & positions.keys()}
+        for used in (self.take, *self._slot_takes.values()):
+            used.touched = {positions[index] for index in used.touched & positions.keys()}
+        self._used_by_slots = {positions[index] for index in self._used_by_slots & positions.keys()}
         self._next_index = len(positions)
 
     def _place(self, interaction: Interaction, key: bytes) -> None:

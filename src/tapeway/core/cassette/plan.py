@@ -30,6 +30,8 @@ class Incoming(NamedTuple):
     """The target as it was sent, where a mistake in it was corrected."""
     large_body: BodyFile | None = None
     """The digests of a large body, without its secrets, once they are known."""
+    take: int | None = None
+    """The take of the slot it came through, where that is one of its own."""
 
 
 class Replay(NamedTuple):

@@ -29,12 +29,6 @@ def origin_form(method: str, target: str, version: tuple[int, int], headers: Hea
             code="method_not_allowed",
         )
     header = request_fields(headers)
-    if header.upgrade is not None and b"websocket" in header.upgrade.lower():
-        raise RequestError(
-            "WebSocket connections are not recorded by this version",
-            status=501,
-            code="websocket_unsupported",
-        )
     _check_host(header.host, version)
     _check_framing(header, version)
     if header.unreadable:
@@ -44,6 +38,12 @@ def origin_form(method: str, target: str, version: tuple[int, int], headers: Hea
             code="bad_header",
         )
     return _origin_form(method, target)
+
+
+def asks_for_websocket(headers: Headers) -> bool:
+    """Whether a request asks to become a WebSocket connection."""
+    upgrade = request_fields(headers).upgrade
+    return upgrade is not None and b"websocket" in upgrade.lower()
 
 
 def own_path(target: str, authorities: Collection[str]) -> str:

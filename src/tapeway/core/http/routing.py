@@ -1,7 +1,7 @@
 """Routing: from the path an app asked for to the cassette, the route and the target below it.
 
-    /@smoke/openai/v1/models?limit=2
-     └cassette  └route  └──target────┘
+    /@smoke/openai/v1/models?limit=2        /@~worker-1/openai/v1/models
+     └cassette  └route  └──target────┘         └slot
 
 The target is cut out of the raw request line and never re-encoded: signatures cover it. The way
 back: a `Location` in a response is rewritten so that the client does not go around the proxy, and
@@ -87,6 +87,10 @@ class RequestAddress:
     guessed: bool = False
     base_url_fault: BaseUrlFault | None = None
     attempt: int = 0
+    slot: str | None = None
+    """The slot that names the cassette, where no cassette is named."""
+    websocket: bool = False
+    """Whether it asks to become a WebSocket connection."""
 
 
 def valid_cassette_name(name: str) -> bool:
@@ -106,16 +110,41 @@ def check_cassette_name(name: str) -> str:
     return name
 
 
+def check_slot_name(name: str) -> str:
+    """The name itself. Raises RequestError for one the contract does not allow."""
+    if not _NAME_SEGMENT.fullmatch(name):
+        raise RequestError(
+            "the name of a slot must be letters, digits, '.', '_' and '-', beginning with a letter "
+            "or digit",
+            code="bad_slot_name",
+        )
+    return name
+
+
 def resolve(
     table: RouteTable, provider_of: ProviderLookup, target: str, headers: Headers
 ) -> RequestAddress:
     """The address that a raw request target means.
 
-    Raises RequestError for a cassette name that is not one.
+    Raises RequestError for the name of a cassette or slot that is not one. A header names the
+    cassette of its request alone, so it counts before a slot.
     """
-    cassette, prefix, rest = _cut_cassette(target)
+    cassette, slot, prefix, rest = _cut_cassette(target)
     if cassette is None and (named := request_fields(headers).cassette) is not None:
-        cassette = check_cassette_name(named.decode("latin-1"))
+        cassette, slot = check_cassette_name(named.decode("latin-1")), None
+    address = _below(table, provider_of, cassette, prefix, rest, headers)
+    return address if slot is None else replace(address, slot=slot)
+
+
+def _below(
+    table: RouteTable,
+    provider_of: ProviderLookup,
+    cassette: str | None,
+    prefix: str,
+    rest: str,
+    headers: Headers,
+) -> RequestAddress:
+    """The address of what follows the cassette."""
     first, below = _cut_segment(rest)
     if (route := table.routes.get(first)) is not None:
         return RequestAddress(cassette, route, below, f"{prefix}/{first}")
@@ -187,11 +216,14 @@ def on_other_routes(request: Request, table: RouteTable) -> Iterator[Request]:
             yield replace(request, route=route.name, target=whole[len(base) :], base=route.url)
 
 
-def _cut_cassette(target: str) -> tuple[str | None, str, str]:
+def _cut_cassette(target: str) -> tuple[str | None, str | None, str, str]:
+    """Cassette, slot, both as they are written, and the rest."""
     if not target.startswith("/@"):
-        return None, "", target
+        return None, None, "", target
     segment, rest = _cut_segment(target)
-    return check_cassette_name(unquote(segment[1:])), f"/{segment}", rest
+    if (name := unquote(segment[1:])).startswith("~"):
+        return None, check_slot_name(name[1:]), f"/{segment}", rest
+    return check_cassette_name(name), None, f"/{segment}", rest
 
 
 def _cut_segment(target: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@ A take is one run through a cassette: in it, each key's recordings are replayed 
 that share a store share one `Control`; each change makes a new one from the old one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -51,11 +51,24 @@ class CursorState:
 
 
 @dataclass(frozen=True, slots=True)
+class Slot:
+    """Where a slot points: a cassette, and a take of its own in it.
+
+    `mode` is that of its requests, None for the one the cassette is in.
+    """
+
+    cassette: str
+    mode: Mode | None
+    take: int
+
+
+@dataclass(frozen=True, slots=True)
 class Control:
     """The state in force for all instances of one store.
 
     The take of a cassette is the one in `cassette_takes`, or else `since`, the last one that began
-    for all; `takes` counts all that ever began.
+    for all; `takes` counts all that ever began. `slot_takes` are the takes that slots began in a
+    cassette since its own take began.
     """
 
     mode: Mode
@@ -65,10 +78,16 @@ class Control:
     modes: Mapping[str, Mode] = field(default_factory=dict)
     cassette_takes: Mapping[str, int] = field(default_factory=dict)
     generation: int = 0
+    slots: Mapping[str, Slot] = field(default_factory=dict)
+    slot_takes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def take_of(self, name: str) -> int:
         """The current take of a cassette."""
         return self.cassette_takes.get(name, self.since)
+
+    def takes_of(self, name: str) -> tuple[int, ...]:
+        """The current take of a cassette, and those that slots began in it since."""
+        return (self.take_of(name), *self.slot_takes.get(name, ()))
 
     def mode_of(self, name: str) -> Mode:
         """The mode a request to a cassette is served in."""
@@ -78,18 +97,22 @@ class Control:
 def with_mode(now: Control, mode: Mode, cassette: str | None = None) -> Control:
     """The state with another mode, for one cassette or for all without a mode of their own.
 
-    A different mode starts a take.
+    A different mode starts a take; a cassette with a mode of its own continues in its take.
     """
     if cassette is not None:
         after = replace(now, modes={**now.modes, cassette: mode})
-        return after if now.mode_of(cassette) == mode else with_take(after, cassette)
+        if now.mode_of(cassette) == mode:
+            return after
+        after = _begin(after, now.takes + 1, cassette)
+        return _restart_slots(after, {cassette})
     after = replace(now, mode=mode)
     if now.mode == mode:
         return after
     number = now.takes + 1
-    # Those with a mode of their own continue in their take.
     own_takes = {name: now.take_of(name) for name in now.modes}
-    return replace(after, takes=number, since=number, cassette_takes=own_takes)
+    kept = {name: takes for name, takes in now.slot_takes.items() if name in now.modes}
+    after = replace(after, takes=number, since=number, cassette_takes=own_takes, slot_takes=kept)
+    return _restart_slots(after, {each.cassette for each in now.slots.values()} - {*now.modes})
 
 
 def with_active(now: Control, name: str, mode: Mode | None = None) -> Control:
@@ -100,14 +123,52 @@ def with_active(now: Control, name: str, mode: Mode | None = None) -> Control:
     if mode is not None:
         modes = {each: own for each, own in now.modes.items() if each != name}
         after = with_mode(replace(after, modes=modes), mode)
-    return with_take(after, name, begun=after.takes - now.takes)
+    if after.since != now.since:
+        # The other mode began a take already.
+        return replace(after, cassette_takes={**after.cassette_takes, name: after.since})
+    return with_take(after, name)
 
 
-def with_take(now: Control, cassette: str | None = None, *, begun: int = 0) -> Control:
-    """The state with a new take for one cassette or for all; `begun` is how many this change began
-    already.
-    """
-    number = now.takes + 1 - begun
+def with_take(now: Control, cassette: str | None = None) -> Control:
+    """The state with a new take for one cassette or for all, and for the slots that point at them."""
+    number = now.takes + 1
     if cassette is None:
-        return replace(now, takes=number, since=number, cassette_takes={})
-    return replace(now, takes=number, cassette_takes={**now.cassette_takes, cassette: number})
+        after = replace(now, takes=number, since=number, cassette_takes={}, slot_takes={})
+        return _restart_slots(after, {each.cassette for each in now.slots.values()})
+    after = _begin(now, number, cassette)
+    return _restart_slots(after, {cassette})
+
+
+def with_slot(now: Control, name: str, cassette: str, mode: Mode | None = None) -> Control:
+    """The state with a slot that points at a cassette, in a new take of its own."""
+    number = now.takes + 1
+    takes = (*now.slot_takes.get(cassette, ()), number)
+    return replace(
+        now,
+        takes=number,
+        slots={**now.slots, name: Slot(cassette, mode, number)},
+        slot_takes={**now.slot_takes, cassette: takes},
+    )
+
+
+def without_slot(now: Control, name: str) -> Control:
+    """The state without a slot; what its takes used stays used."""
+    return replace(now, slots={each: slot for each, slot in now.slots.items() if each != name})
+
+
+def _begin(now: Control, number: int, cassette: str) -> Control:
+    slot_takes = {name: takes for name, takes in now.slot_takes.items() if name != cassette}
+    return replace(
+        now,
+        takes=number,
+        cassette_takes={**now.cassette_takes, cassette: number},
+        slot_takes=slot_takes,
+    )
+
+
+def _restart_slots(now: Control, cassettes: Collection[str]) -> Control:
+    """With a cassette's take those of its slots begin anew, so that theirs are always the newer ones."""
+    for name, slot in now.slots.items():
+        if slot.cassette in cassettes:
+            now = with_slot(now, name, slot.cassette, slot.mode)
+    return now

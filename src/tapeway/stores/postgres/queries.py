@@ -28,14 +28,14 @@ _SOME = f"{rows.SELECT_RECORDING} WHERE {_OF_CASSETTE} AND number = ANY($2::text
 
 _UNTOUCHED = f"""
 FROM @interaction i WHERE {_OF_CASSETTE} AND exchange AND NOT EXISTS (
-  SELECT 1 FROM @touched t WHERE t.name = $1 AND t.take = $2 AND t.number = i.number)
+  SELECT 1 FROM @touched t WHERE t.name = $1 AND t.take = ANY($2::text[]::bigint[]) AND t.number = i.number)
 """  # noqa: S608
 _UNUSED = f"SELECT number, method, path, query {_UNTOUCHED} {_IN_ORDER} LIMIT $3"
 
 _UNUSED_COUNT = f"""
 SELECT coalesce((SELECT sum(count) FROM @source WHERE exchange AND {_OF_CASSETTE}), 0)::bigint - (
-  SELECT count(*) FROM @touched t JOIN @interaction i ON i.number = t.number
-  WHERE t.name = $1 AND t.take = $2 AND i.exchange AND {_OF_CASSETTE}) AS count
+  SELECT count(DISTINCT t.number) FROM @touched t JOIN @interaction i ON i.number = t.number
+  WHERE t.name = $1 AND t.take = ANY($2::text[]::bigint[]) AND i.exchange AND {_OF_CASSETTE}) AS count
 """  # noqa: S608
 
 _DUPLICATES = f"""
@@ -128,12 +128,14 @@ async def near(
     return await session.rows(_SOME, name, chosen) if chosen else []
 
 
-async def unused(session: Session, name: str, take: int, limit: int) -> Sequence[RecordingTitle]:
-    return rows.titles_of(await session.rows(_UNUSED, name, take, limit))
+async def unused(
+    session: Session, name: str, takes: Sequence[int], limit: int
+) -> Sequence[RecordingTitle]:
+    return rows.titles_of(await session.rows(_UNUSED, name, list(map(str, takes)), limit))
 
 
-async def unused_count(session: Session, name: str, take: int) -> int:
-    found = await session.row(_UNUSED_COUNT, name, take)
+async def unused_count(session: Session, name: str, takes: Sequence[int]) -> int:
+    found = await session.row(_UNUSED_COUNT, name, list(map(str, takes)))
     return 0 if found is None else found["count"]
 
 

@@ -213,16 +213,16 @@ class PostgresStore:
             ),
         )
 
-    async def unused(self, name: str, take: int, limit: int) -> Sequence[RecordingTitle]:
+    async def unused(self, name: str, takes: Sequence[int], limit: int) -> Sequence[RecordingTitle]:
         return await self._read(
-            name, "read recordings of", lambda session: queries.unused(session, name, take, limit)
+            name, "read recordings of", lambda session: queries.unused(session, name, takes, limit)
         )
 
-    async def unused_count(self, name: str, take: int) -> int:
+    async def unused_count(self, name: str, takes: Sequence[int]) -> int:
         return await self._read(
             name,
             "read recordings of",
-            lambda session: queries.unused_count(session, name, take),
+            lambda session: queries.unused_count(session, name, takes),
             limit=pool.LONG_S,
         )
 

@@ -54,14 +54,14 @@ _UNUSED = f"""
 SELECT {_TITLE} FROM interaction
 WHERE cassette = (SELECT id FROM cassette WHERE name = ?1) AND exchange
 AND NOT EXISTS (SELECT 1 FROM shared.touched t
-    WHERE t.name = ?1 AND t.take = ?2 AND t.number = interaction.number)
+    WHERE t.name = ?1 AND t.take IN (SELECT value FROM json_each(?2)) AND t.number = interaction.number)
 ORDER BY place LIMIT ?3
 """  # noqa: S608 - no value of anybody's
 _UNUSED_COUNT = """
 SELECT c.exchanges - (
-    SELECT count(*) FROM shared.touched t JOIN interaction i
+    SELECT count(DISTINCT t.number) FROM shared.touched t JOIN interaction i
     ON i.cassette = c.id AND i.number = t.number AND i.exchange
-    WHERE t.name = ?1 AND t.take = ?2
+    WHERE t.name = ?1 AND t.take IN (SELECT value FROM json_each(?2))
 ) FROM cassette c WHERE c.name = ?1
 """
 _DUPLICATES = """
@@ -170,14 +170,15 @@ class CassetteQueries:
         return [self._found(name, *row[1:]) for row in sorted(found)]
 
     def unused(
-        self, name: str, take: int, limit: int, connection: apsw.Connection
+        self, name: str, takes: Sequence[int], limit: int, connection: apsw.Connection
     ) -> list[RecordingTitle]:
-        """The first exchanges that a take has not touched."""
-        return [RecordingTitle(*row) for row in connection.execute(_UNUSED, (name, take, limit))]
+        """The first exchanges that none of these takes has touched."""
+        found = connection.execute(_UNUSED, (name, _json_list(takes), limit))
+        return [RecordingTitle(*row) for row in found]
 
-    def unused_count(self, name: str, take: int, connection: apsw.Connection) -> int:
-        """The number of exchanges that a take has not touched."""
-        return connection.execute(_UNUSED_COUNT, (name, take)).get or 0
+    def unused_count(self, name: str, takes: Sequence[int], connection: apsw.Connection) -> int:
+        """The number of exchanges that none of these takes has touched."""
+        return connection.execute(_UNUSED_COUNT, (name, _json_list(takes))).get or 0
 
     def duplicates(
         self, name: str, limit: int, connection: apsw.Connection
@@ -261,6 +262,10 @@ def mark_of(connection: apsw.Connection, name: str) -> str | None:
 
 
 _held = lru_cache(maxsize=CACHED)(interaction_of)
+
+
+def _json_list(takes: Iterable[int]) -> str:
+    return f"[{','.join(map(str, takes))}]"
 
 
 def _within(newest: Iterable[tuple[int, int | None]]) -> Iterator[int]:

@@ -247,17 +247,18 @@ class SqliteStore:
         runtime = self._for_cassette(name)
         return await runtime.scan(partial(runtime.queries.near, name, method, path, limit), [])
 
-    async def unused(self, name: str, take: int, limit: int) -> Sequence[RecordingTitle]:
+    async def unused(self, name: str, takes: Sequence[int], limit: int) -> Sequence[RecordingTitle]:
         runtime = self._for_cassette(name)
-        query = partial(runtime.queries.unused, name, take, limit)
+        query = partial(runtime.queries.unused, name, takes, limit)
         found: Sequence[RecordingTitle] = await runtime.read_with_shared(query, [])
-        used = runtime.disk_full_cursors.used_in(name, take)
+        used = runtime.disk_full_cursors.used_in(name, takes)
         return [each for each in found if each.index not in used]
 
-    async def unused_count(self, name: str, take: int) -> int:
+    async def unused_count(self, name: str, takes: Sequence[int]) -> int:
         runtime = self._for_cassette(name)
-        count = await runtime.read_with_shared(partial(runtime.queries.unused_count, name, take), 0)
-        return count - len(runtime.disk_full_cursors.used_in(name, take))
+        query = partial(runtime.queries.unused_count, name, takes)
+        count = await runtime.read_with_shared(query, 0)
+        return count - len(runtime.disk_full_cursors.used_in(name, takes))
 
     async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
         runtime = self._for_cassette(name)

@@ -5,7 +5,7 @@ this process (`DiskFullCursors`), and other processes may replay the same record
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import apsw
 
@@ -169,9 +169,9 @@ class DiskFullCursors:
         """Recordings used and not stored as such: cassette, take, index."""
         return list(self._touched)
 
-    def used_in(self, name: str, take: int) -> set[int]:
-        """Their indexes in one take."""
-        return {index for of, at, index in self._touched if (of, at) == (name, take)}
+    def used_in(self, name: str, takes: Collection[int]) -> set[int]:
+        """Their indexes in these takes."""
+        return {index for of, at, index in self._touched if of == name and at in takes}
 
     def written(self, used: Sequence[tuple[str, int, int]]) -> None:
         """Forget those that are stored now."""
