@@ -167,7 +167,8 @@ class Broker:
     ) -> Plan:
         """The plan, or the replay of what was recorded on another route to the same origin."""
         for request in on_other_routes(incoming.request, self.routes):
-            other = await self.cassettes.decide(name, Incoming(request, mode=mode), mode)
+            elsewhere = Incoming(request, mode=mode, take=incoming.take)
+            other = await self.cassettes.decide(name, elsewhere, mode)
             if isinstance(other, Replay):
                 return other
             if isinstance(plan, Miss) and not _has_own_route(plan):
