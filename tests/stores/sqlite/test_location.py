@@ -215,6 +215,31 @@ async def test_a_file_that_lost_its_log_says_what_is_missing(file: Path, tmp_pat
     assert await recorded(copies / "calls.db") == answers(0)
 
 
+async def test_a_file_that_lost_its_log_before_the_first_checkpoint_is_refused(
+    file: Path, tmp_path: Path
+) -> None:
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    async with opened(file) as store:
+        await append_recordings(store, *range(20))
+        for name in ("calls.db", "calls.db.lock"):
+            (copies / name).write_bytes(file.with_name(name).read_bytes())
+    copy = copies / "calls.db"
+    before = copy.read_bytes()
+    assert before
+
+    for writes in (False, True):
+        with pytest.raises(CassetteCorrupt, match="-wal was removed"):
+            async with opened(copy) as store:
+                await (append_recordings(store, 3) if writes else store.names())
+    assert copy.read_bytes() == before
+    for each in copies.iterdir():
+        each.unlink()
+    async with opened(copy) as store:
+        await append_recordings(store, 3)
+    assert await recorded(copy) == answers(3)
+
+
 async def test_an_old_copy_in_the_place_of_the_file_says_what_is_missing(file: Path) -> None:
     async with opened(file) as store:
         await append_recordings(store, 0)

@@ -29,12 +29,16 @@ class RollbackCheck:
 
     def refuse_emptied(self) -> None:
         """Raise CassetteCorrupt for an empty file that held recordings before."""
-        found = self._read()
-        if found is not None:
+        if self.has_number:
             raise CassetteCorrupt(
-                f"{self._location} is empty, though recordings were made into it: restore it, or "
-                f"remove it and {self._location.lock} to begin anew"
+                f"{self._location} is empty, though recordings were made into it: it was cut, or its "
+                f"-wal was removed; restore it, or remove it and {self._location.lock} to begin anew"
             )
+
+    @property
+    def has_number(self) -> bool:
+        """Whether changes of the file were acknowledged."""
+        return self._read() is not None
 
     def reset(self) -> None:
         """Forget the number of a file that was removed."""

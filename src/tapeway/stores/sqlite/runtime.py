@@ -191,6 +191,11 @@ class Runtime:
 
         def check(connection: apsw.Connection) -> None:
             version = schema.stored_version(connection, str(self.location))
+            if version is None and rollback_check.has_number:
+                # Perhaps its first process has committed the tables in between.
+                version = schema.stored_version(connection, str(self.location))
+                if version is None:
+                    rollback_check.refuse_emptied()
             if version is None:
                 raise StoreFileAbsent
             check_small(connection)

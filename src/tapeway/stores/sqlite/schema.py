@@ -109,10 +109,16 @@ def stored_version(connection: apsw.Connection, path: str) -> int | None:
     return version
 
 
-def create(connection: apsw.Connection, path: str) -> None:
-    """Create the tables in an empty file; safe where several processes do so at once."""
+def create(
+    connection: apsw.Connection, path: str, begin: Callable[[], None] = lambda: None
+) -> None:
+    """Create the tables in an empty file; safe where several processes do so at once.
+
+    `begin` is called before: what it raises leaves the file empty.
+    """
     with immediate_transaction(connection):
         if stored_version(connection, path) is None:
+            begin()
             connection.execute(TABLES)
             connection.execute("INSERT INTO state VALUES (?, 0, 0)", (secrets.token_hex(8),))
             connection.pragma("application_id", APPLICATION)

@@ -100,8 +100,9 @@ class RecordingWriter:
             if not found.st_size:
                 self._rollback_check.refuse_emptied()
         except StoreFileAbsent:
-            self._location.create()
+            # Before there is a file: whoever sees it empty finds no number of an earlier one.
             self._rollback_check.reset()
+            self._location.create()
         self._location.make_private()
         connection = connect(self._location.path, "write", self._check)
         found = self._location.examine()
@@ -109,7 +110,8 @@ class RecordingWriter:
         return connection
 
     def _check(self, connection: apsw.Connection) -> None:
-        schema.create(connection, str(self._location))
+        # Before its first checkpoint a file has its tables in the log alone.
+        schema.create(connection, str(self._location), self._rollback_check.refuse_emptied)
         check_small(connection)
         self._rollback_check.compare(connection)
         schema.upgrade(connection, str(self._location))
