@@ -66,12 +66,14 @@ class Draft:
             raise store_error(exc, self._place, _ACTION) from exc
 
     def adopt(self) -> BodyFile:
-        """Give it its name, durably. Where that is there already, it is the same body."""
+        """Give it its name, durably.
+
+        A file of that name is replaced: it may be damaged, and only reading it would show that.
+        """
         digest = self._digest.hexdigest()
         name = f"sha256-{digest}"
         try:
-            if _size(self._assets, name) != self._size:
-                os.rename(self._name, name, src_dir_fd=self._assets, dst_dir_fd=self._assets)
+            os.rename(self._name, name, src_dir_fd=self._assets, dst_dir_fd=self._assets)
             sync_folder(self._assets)
         except OSError as exc:
             raise store_error(exc, self._place, _ACTION) from exc

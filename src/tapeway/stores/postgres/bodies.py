@@ -18,16 +18,18 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.stores.postgres.pool import Pool, Session
-from tapeway.stores.shared.large_bodies import equal_pieces
+from tapeway.stores.shared.large_bodies import DamagedBody, damaged, equal_pieces
 
 _PIECES_AT_ONCE = 4
 _GRACE_S = 3600.0
 """How long an unreferenced body stays: its recording may be under way."""
 
 _PUT = "INSERT INTO @piece (upload, number, data) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
+_EXISTING = "SELECT upload FROM @body WHERE digest = $1 FOR NO KEY UPDATE"
 _ADOPT = """
 INSERT INTO @body AS body (digest, size, upload) VALUES ($1, $2, $3)
-ON CONFLICT (digest) DO UPDATE SET idle_since = clock_timestamp() RETURNING upload
+ON CONFLICT (digest) DO UPDATE SET size = excluded.size, upload = excluded.upload,
+  idle_since = clock_timestamp()
 """
 _GET = """
 SELECT p.number, p.data FROM @body b JOIN @piece p ON p.upload = b.upload
@@ -96,7 +98,7 @@ class Bodies:
     ) -> Sequence[TakenRecording]:
         """The recordings with the large bodies of responses, and of requests where `requests`.
 
-        Raises CassetteCorrupt for a lost body.
+        Reading a lost or damaged one raises CassetteCorrupt.
         """
         return [
             replace(each, item=await self._with_files(each.item, where, requests))
@@ -117,13 +119,22 @@ class Bodies:
 
     async def _with_file(self, file: BodyFile, where: str) -> BodyFile:
         if (fetched := self._fetched.get(file.digest)) is None:
-            fetched = await self._fetch(file, where)
+            try:
+                fetched = await self._fetch(file, where)
+            except CassetteCorrupt as exc:
+                # Its recording is found all the same: it may be about to be recorded anew.
+                return replace(file, handle=DamagedBody(exc))
             self._fetched[file.digest] = fetched
         return replace(file, handle=fetched)
 
     async def _fetch(self, file: BodyFile, where: str) -> TemporaryFile:
-        temporary, number, size = TemporaryFile(None), 0, 0
+        temporary, number, size, digester = TemporaryFile(None), 0, 0, hashlib.sha256()
         digest = bytes.fromhex(file.digest)
+
+        def add(data: bytes) -> None:
+            temporary.write(data)
+            digester.update(data)
+
         while size < file.size:
 
             async def read(session: Session, number: int = number) -> list[bytes]:
@@ -133,13 +144,15 @@ class Bodies:
             data = b"".join(await self._pool.read("read a large body", read))
             if not data:
                 break
-            await asyncio.to_thread(temporary.write, data)
+            await asyncio.to_thread(add, data)
             number, size = number + _PIECES_AT_ONCE, size + len(data)
         if size != file.size:
             raise CassetteCorrupt(
                 f"{where}: the large body sha256-{file.digest} has {size} bytes, not the "
                 f"{file.size} that were recorded: restore it"
             )
+        if digester.digest() != digest:
+            raise damaged(where, file.digest)
         return temporary
 
     async def _put(self, upload: UUID, number: int, batch: Sequence[bytes]) -> None:
@@ -151,9 +164,11 @@ class Bodies:
 
     async def _adopt(self, upload: UUID, digest: bytes, size: int) -> None:
         async def adopt(session: Session) -> None:
-            found = await session.row(_ADOPT, digest, size, upload)
-            if found is not None and found["upload"] != upload:
-                await session.run("DELETE FROM @piece WHERE upload = $1", upload)
+            # The one that is there may be damaged, and only reading it would show that.
+            existing = await session.row(_EXISTING, digest)
+            await session.run(_ADOPT, digest, size, upload)
+            if existing is not None and existing["upload"] != upload:
+                await session.run("DELETE FROM @piece WHERE upload = $1", existing["upload"])
 
         await self._pool.write("store a large body", adopt)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from tapeway.body_files import PIECE, TemporaryFile
 from tapeway.core.model.messages import BodyFile
+from tapeway.errors import CassetteCorrupt, copy_of
 
 _CACHED_BYTES = 256 * 1024 * 1024
 
@@ -31,6 +32,14 @@ def write_temporary(pieces: Iterable[bytes]) -> tuple[BodyFile, TemporaryFile]:
         digest.update(piece)
         size += len(piece)
     return BodyFile("", size, digest.hexdigest(), handle=file), file
+
+
+def damaged(where: str, digest: str) -> CassetteCorrupt:
+    """The error for a body that is not what was recorded."""
+    return CassetteCorrupt(
+        f"{where}: the large body sha256-{digest} is not what was recorded: restore it, or record it "
+        "anew"
+    )
 
 
 class TemporaryFileCache:
@@ -63,6 +72,16 @@ class TemporaryFileCache:
         if self._max_files is not None and len(self._files) > self._max_files:
             return True
         return sum(size for _, size in self._files.values()) > _CACHED_BYTES
+
+
+class DamagedBody(TemporaryFile):
+    """A body that is known to be damaged: reading it fails, recording it anew replaces it."""
+
+    def __init__(self, error: CassetteCorrupt) -> None:
+        self._error = error
+
+    def open(self) -> int:
+        raise copy_of(self._error)
 
 
 class FetchedBody(TemporaryFile):

@@ -10,6 +10,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from typing import Protocol, TypeVar
 
 import apsw
 
@@ -17,12 +18,23 @@ from tapeway.body_files import TemporaryFile
 from tapeway.core.model.interaction import AnyInteraction, replace_large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreError
-from tapeway.stores.shared.large_bodies import FetchedBody, TemporaryFileCache, equal_pieces
+from tapeway.stores.shared.large_bodies import (
+    FetchedBody,
+    TemporaryFileCache,
+    damaged,
+    equal_pieces,
+)
 from tapeway.stores.sqlite.connection import store_error
 from tapeway.stores.sqlite.transaction import GRACE_S, WriteTransaction
 
-Write = Callable[[Callable[[WriteTransaction], object]], object]
-"""Runs work in a transaction, and waits for it."""
+T = TypeVar("T")
+
+
+class Write(Protocol):
+    """Runs work in a transaction, and waits for it."""
+
+    def __call__(self, work: Callable[[WriteTransaction], T], /) -> T: ...
+
 
 _PIECES_AT_ONCE = 16
 _ACTION = "read a large body"
@@ -46,7 +58,9 @@ def keep(write: Write, pieces: Iterable[bytes]) -> BodyFile:
             for piece in block:
                 digest.update(piece)
             write(partial(draft.add, block))
-        write(partial(draft.finish, digest.hexdigest()))
+        before = write(partial(draft.finish, digest.hexdigest()))
+        while before is not None and write(partial(_remove_block, before)):
+            pass
     except BaseException:
         # On a full disk this fails; `sweep` removes it later.
         with suppress(StoreError):
@@ -63,13 +77,21 @@ def sweep(transaction: WriteTransaction, grace_s: int = GRACE_S) -> bool:
     ).get
     if found is None:
         return False
+    _remove_block(found, transaction)
+    return True
+
+
+def _remove_block(body: int, transaction: WriteTransaction) -> bool:
+    """Remove a block of a body, and in the end its row; whether there is more."""
+    connection = transaction.connection
     connection.execute(
         "DELETE FROM piece WHERE rowid IN (SELECT rowid FROM piece WHERE body = ? LIMIT ?)",
-        (found, _PIECES_AT_ONCE),
+        (body, _PIECES_AT_ONCE),
     )
-    if connection.changes() < _PIECES_AT_ONCE:
-        connection.execute("DELETE FROM body WHERE id = ?", (found,))
-    return True
+    if connection.changes() == _PIECES_AT_ONCE:
+        return True
+    connection.execute("DELETE FROM body WHERE id = ?", (body,))
+    return False
 
 
 class BodyCache:
@@ -109,7 +131,7 @@ class BodyCache:
         return replace(file, handle=FetchedBody(partial(self.fetch, file.digest)))
 
     def _read(self, digest: str) -> tuple[TemporaryFile, int]:
-        file, size = TemporaryFile(self._scratch()), 0
+        file, size, found = TemporaryFile(self._scratch()), 0, hashlib.sha256()
         try:
             with closing(self._connect()) as connection:
                 for (data,) in connection.execute(
@@ -118,6 +140,7 @@ class BodyCache:
                     (digest,),
                 ):
                     file.write(data)
+                    found.update(data)
                     size += len(data)
         except apsw.Error as exc:
             raise store_error(exc, self._path, _ACTION) from exc
@@ -126,6 +149,8 @@ class BodyCache:
                 f"{self._path}: the large body {digest} is gone, its recording was removed or "
                 "replaced meanwhile"
             )
+        if found.hexdigest() != digest:
+            raise damaged(self._path, digest)
         return file, size
 
 
@@ -151,22 +176,24 @@ class _SqliteDraft:
             connection.execute("INSERT INTO piece VALUES (?, ?, ?)", (id_, number, piece))
         self.id, self.size, self.count = id_, size, count + len(block)
 
-    def finish(self, digest: str, transaction: WriteTransaction) -> None:
+    def finish(self, digest: str, transaction: WriteTransaction) -> int | None:
+        """Give it its digest. Returns the row of an earlier body with this one, to be removed.
+
+        That may be damaged, and only reading it would show it: this one is used in its place.
+        """
         connection = transaction.connection
-        existing = connection.execute(
-            "UPDATE body SET idle_since = CASE WHEN idle_since IS NULL THEN NULL ELSE ? END "
-            "WHERE digest = ? RETURNING id",
-            (transaction.seconds, digest),
+        if self.id is None:
+            self.add([], transaction)
+        before: int | None = connection.execute(
+            "UPDATE body SET digest = NULL, idle_since = 0 WHERE digest = ? RETURNING id", (digest,)
         ).get
-        if existing is not None:
-            self.discard(transaction)
-        elif self.id is None:
-            connection.execute(
-                "INSERT INTO body (digest, size, idle_since) VALUES (?, 0, ?)",
-                (digest, transaction.seconds),
-            )
-        else:
-            connection.execute("UPDATE body SET digest = ? WHERE id = ?", (digest, self.id))
+        connection.execute("UPDATE body SET digest = ? WHERE id = ?", (digest, self.id))
+        if before is not None:
+            moved = (self.id, before)
+            connection.execute("UPDATE usage SET body = ? WHERE body = ?", moved)
+            if connection.changes():
+                connection.execute("UPDATE body SET idle_since = NULL WHERE id = ?", (self.id,))
+        return before
 
     def discard(self, transaction: WriteTransaction) -> None:
         transaction.connection.execute("DELETE FROM piece WHERE body = ?", (self.id,))
