@@ -89,6 +89,7 @@ async def running_proxy(
     options: ProxyOptions | None = None,
     tls: SSLContext | bool = True,
     guard: AddressGuard | None = None,
+    presets: bool = False,
     wrap: Callable[[UpstreamClient], UpstreamClient] = lambda client: client,
 ) -> AsyncIterator[RunningProxy]:
     """A proxy in front of one upstream, or of routes; `{own}` in a URL is the proxy's own port."""
@@ -114,6 +115,7 @@ async def running_proxy(
             routes=table,
             policy=policy or Policy(),
             new_head=lambda: CassetteHead("2026-01-01T00:00:00+00:00", "run"),
+            presets=presets,
             journal=journal,
         ) as broker,
     ):

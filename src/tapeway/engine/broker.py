@@ -64,9 +64,13 @@ class Broker:
         new_head: NewHead,
         known: Sequence[Secret] = (),
         rules: Rules = NO_RULES,
+        presets: bool = False,
         journal: RequestJournal | None = None,
     ) -> None:
-        """`known` are the process's own secrets. Without a `journal`, requests are only counted."""
+        """`known` are the process's own secrets. Without a `journal`, requests are only counted.
+
+        With `presets`, a cassette begins with the preset of the client that is recorded.
+        """
         self.store = store
         self.routes = routes
         self.journal = RequestJournal(0) if journal is None else journal
@@ -85,6 +89,7 @@ class Broker:
             self.journal.tallies,
             new_head,
             rules,
+            presets,
         )
         control = Control(mode, cassette, takes=1, since=1)
         values = KnownValues(known)

@@ -6,13 +6,17 @@ index by that, otherwise when the cassette is unloaded.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tapeway.core.cassette import cursors
 from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Incoming
+from tapeway.core.http.headers import find_header
 from tapeway.core.http.routing import RouteTable
+from tapeway.core.matching.presets import PRESETS, preset_of
 from tapeway.core.matching.rules import (
     NO_RULES,
     Rules,
@@ -22,12 +26,15 @@ from tapeway.core.matching.rules import (
     rules_of_meta,
 )
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.control import MODE_POLICIES, Mode
 from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner
 from tapeway.engine.journal import Tally
 from tapeway.engine.single_flight import LiveCalls, settled
 from tapeway.errors import AdminError, CassetteCorrupt, TapewayError
 from tapeway.ports import CassetteStore
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -130,6 +137,28 @@ class CassetteContext:
     tallies: dict[str, Tally]
     new_head: NewHead
     rules: Rules
+    presets: bool
+
+    def preset_for(self, name: str, rules: Rules, incoming: Incoming, mode: Mode) -> Rules | None:
+        """The preset of a client that a cassette which begins now does not have yet.
+
+        Where calls to it are under way there is none: a later request gets it.
+        """
+        if not self.presets or not MODE_POLICIES[mode].records or name in self.calls:
+            return None
+        user_agent = find_header(incoming.request.headers, b"user-agent") or b""
+        preset = preset_of(user_agent.decode("latin-1"))
+        if preset is None or preset in rules.presets:
+            return None
+        log.info(
+            "cassette '%s' begins with the preset %s: in requests from %s, %s do not count; "
+            "--no-presets prevents this, and it can be removed from the cassette's meta.rules",
+            name,
+            preset,
+            user_agent.decode("latin-1").partition(" ")[0],
+            PRESETS[preset].explanation,
+        )
+        return Rules(presets=(preset,))
 
     async def run_to_end(self, work: Coroutine[None, None, T]) -> T:
         """Run a change to its end even if the caller is cancelled: half done, it would be inconsistent."""

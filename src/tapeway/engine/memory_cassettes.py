@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
@@ -24,7 +24,7 @@ from tapeway.engine.cassette_context import (
 from tapeway.engine.journal import Tally
 from tapeway.engine.report import CassetteReport, report_of_index
 from tapeway.engine.single_flight import settled
-from tapeway.errors import StoreError, TapewayError
+from tapeway.errors import AdminError, StoreError, TapewayError
 from tapeway.ports import CassetteStore
 from tapeway.watching import EVERY_S, Watched
 
@@ -44,6 +44,8 @@ class MemoryCassettes:
         """Changed by nobody else."""
         self._locks: dict[str, asyncio.Lock] = {}
         self._read_only: set[str] = set()
+        self._begun: set[str] = set()
+        """Cassettes that held nothing when they were loaded."""
         self._watched = Watched(store)
 
     async def open(self) -> None:
@@ -96,6 +98,7 @@ class MemoryCassettes:
                 if not MODE_POLICIES[mode].records:
                     self._read_only.add(name)
                 if stored is None:
+                    self._begun.add(name)
                     stored = with_rules(
                         name, StoredCassette(self._context.new_head()), self._context.rules
                     )
@@ -122,7 +125,17 @@ class MemoryCassettes:
     async def reconsider(
         self, cassette: CassetteIndex, incoming: Incoming, mode: Mode, plan: Ask | Miss
     ) -> Plan:
-        """The plan, or the replay of a recording that differs only in identifiers."""
+        """The plan, or the replay of a recording that differs only in identifiers.
+
+        A cassette that begins gets the preset of the client first.
+        """
+        if cassette.name in self._begun and (
+            preset := self._context.preset_for(cassette.name, cassette.rules, incoming, mode)
+        ):
+            # One that is ejected meanwhile begins anew.
+            with suppress(AdminError):
+                await self.add_rules(cassette.name, preset)
+            return await self.decide(cassette.name, incoming, mode)
         correlation, before = self._context.correlation, cassette.generation
         seen = await correlation.search(cassette, incoming, plan)
         if self.loaded.get(cassette.name) is not cassette or cassette.generation != before:
@@ -310,5 +323,6 @@ class MemoryCassettes:
         del self._context.tallies[name]
         self._watched.forget(name)
         self._read_only.discard(name)
+        self._begun.discard(name)
         self._rules.forget(name)
         self.control = with_take(self.control, name)

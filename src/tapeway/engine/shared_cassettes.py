@@ -157,6 +157,8 @@ class SharedCassettes:
         self._context = context
         self._leases = RecordingLeases(store, context.calls)
         self._infos: dict[str, CassetteInfo] = {}
+        self._begun: set[str] = set()
+        """Cassettes that held nothing when this instance first asked for them."""
         self._locks: WeakValueDictionary[tuple[str, bytes], asyncio.Lock] = WeakValueDictionary()
 
     async def open(self) -> None:
@@ -181,7 +183,7 @@ class SharedCassettes:
 
     async def decide(self, name: str, incoming: Incoming, mode: Mode) -> Plan:
         """What is to be done. Raises NoRoute, StoreError."""
-        info = await self._info(name)
+        info = await self._with_preset(name, await self._info(name), incoming, mode)
         incoming = await self._context.planner.with_body_digest(info.head, incoming)
         if not (MODE_POLICIES[mode].replays or MODE_POLICIES[mode].records):
             return self._plan(self._view_of(name, info, (), {}, incoming.take), incoming, mode)
@@ -196,6 +198,26 @@ class SharedCassettes:
             else:
                 raise _too_many(name)
         return await self._reconsider(name, info, view, incoming, plan)
+
+    async def _with_preset(
+        self, name: str, info: CassetteInfo, incoming: Incoming, mode: Mode
+    ) -> CassetteInfo:
+        """The same, with the preset of the client if this instance saw the cassette begin."""
+        if not info.stored_already:
+            self._begun.add(name)
+        if name not in self._begun:
+            return info
+        preset = self._context.preset_for(name, info.rules, incoming, mode)
+        if preset is None:
+            return info
+        if info.stored_already:
+            await self.add_rules(name, preset)
+            return await self._info(name)
+        # The head is written with the first recording.
+        head = with_rules(name, StoredCassette(info.head), preset).head
+        info = replace(info, head=head, rules=rules_of_meta(head.meta))
+        self._infos[name] = info
+        return info
 
     def _plan(self, view: View, incoming: Incoming, mode: Mode) -> Plan:
         plan = self._context.planner.plan(view.cassette, incoming, mode)
@@ -363,6 +385,7 @@ class SharedCassettes:
         await self._store.release(name)
         laggards = await self.steer(lambda now: with_take(now, name))
         self._context.tallies.pop(name, None)
+        self._begun.discard(name)
         return replace(report, laggards=tuple(laggards))
 
     async def _add_rules(self, name: str, rules: Rules) -> Rules:

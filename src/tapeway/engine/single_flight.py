@@ -79,6 +79,10 @@ class LiveCalls:
     def __len__(self) -> int:
         return len(self._running)
 
+    def __contains__(self, name: object) -> bool:
+        """Whether calls of a cassette are under way."""
+        return name in self._running.values()
+
     def join(self, ask: Ask) -> Pending | None:
         """Wait for an equal call that is under way, None if there is none."""
         running = self._shared.get(_key(ask)) if ask.policy.replays else None

@@ -87,6 +87,7 @@ def make_broker(
         new_head=_new_head,
         known=process_secrets(settings, os.environ),
         rules=settings.rules,
+        presets=settings.presets,
         journal=journal,
     )
 

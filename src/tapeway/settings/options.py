@@ -182,6 +182,11 @@ class Settings(BaseModel):
         "all recordings from the first again. By default the cassette's `meta.repeats`, or else "
         "`last`.",
     )
+    presets: Flag = _option(
+        "true",
+        "Begin a cassette with the matching rules that tapeway has for the client, such as Claude "
+        "Code: its session, folders, platform and date do not count.",
+    )
     record_failures: Flag = _option(
         "false",
         "Also record truncated responses, connection resets and timeouts, and replay them as such.",

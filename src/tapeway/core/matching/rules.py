@@ -50,13 +50,13 @@ class Rules:
     None for its defaults; tapeway's keys do not depend on it.
     """
 
-    presets: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     ignore_in: tuple[tuple[str, tuple[str, ...]], ...] = ()
     normalise: tuple[str, ...] = ()
     patterns: tuple[tuple[str, str], ...] = ()
     match: tuple[str, ...] = ()
     rewrite: tuple[tuple[str, str], ...] = ()
+    presets: tuple[str, ...] = ()
     agenttape_ignore: tuple[str, ...] | None = None
 
     def __bool__(self) -> bool:
