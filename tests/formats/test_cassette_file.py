@@ -64,8 +64,8 @@ def test_documents_are_written_in_order_with_their_position_as_index() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("", 1, "must be an object, not null"),
-        ("- 1\n", 1, "must be an object, not a list"),
+        ("", 1, "this is no cassette"),
+        ("- 1\n", 1, "this is no cassette"),
         ("version: '1'\nmeta: {}\n", 1, "the field 'interactions' is missing"),
         (
             "# x\nversion: 2\ninteractions: []\n",

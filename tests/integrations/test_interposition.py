@@ -152,6 +152,20 @@ def test_a_response_that_could_not_be_saved_is_not_replayed(tmp_path: Path) -> N
         assert len(store.load().interactions) == 1
 
 
+def test_an_empty_cassette_that_is_saved_is_there_and_removes_nothing(
+    address: str, tmp_path: Path
+) -> None:
+    given = MemoryStore() if address == "memory:" else address
+    with TapewayCassetteStore(given, "c") as store:
+        store.save(Cassette(interactions=()))
+        assert store.load().interactions == ()
+    with TapewayCassetteStore(given, "c") as store:
+        assert store.load().interactions == ()
+        store.save(Cassette(interactions=(AWKWARD[0],)))
+        store.save(Cassette(interactions=()))
+        assert store.load().interactions == (AWKWARD[0],)
+
+
 def test_a_missing_or_broken_cassette_cannot_be_loaded(tmp_path: Path) -> None:
     with TapewayCassetteStore(str(tmp_path), "c") as store:
         with pytest.raises(CassetteLoadError, match="create_if_missing"):

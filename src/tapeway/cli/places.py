@@ -111,12 +111,20 @@ def locate(argument: str, store: str) -> CassettePlace:
     """The cassette that an argument names, in a store that is not open yet. Raises ConfigError."""
     if is_address(argument):
         return _at_address(argument)
-    path = Path(argument)
+    path = real_file(Path(argument))
     if serializer := SERIALIZER_BY_SUFFIX.get(path.suffix):
         return CassettePlace(
             FileStore(path.parent, serializer), _checked(path.stem, argument), argument
         )
     return CassettePlace(open_store(store), _checked(argument, argument), argument)
+
+
+def real_file(path: Path) -> Path:
+    """The file that a path in an argument leads to.
+
+    A store refuses links to its files, since others may name cassettes; who names a file means it.
+    """
+    return path.resolve() if path.is_symlink() else path
 
 
 def is_address(argument: str) -> bool:
@@ -223,7 +231,7 @@ def _of_argument(argument: str, store: str, *, strict: bool) -> Iterator[Target]
     elif path.is_dir():
         yield from _in_folder(path, strict=strict)
     elif path.is_file():
-        yield from _of_file(path, strict=strict)
+        yield from _of_file(real_file(path), strict=strict)
     elif valid_cassette_name(argument) and path.suffix not in SERIALIZER_BY_SUFFIX:
         yield _by_name(argument, store)
     else:

@@ -12,28 +12,47 @@ _LEXEME = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.
 _PLACED = re.compile(r"line (\d+) column \d+: (.*)", re.DOTALL)
 
 
-class FormatFault(ValueError):
-    """The text is not a valid file: the reason, the place in it, and the line where it is known."""
+_BOM = b"\xef\xbb\xbf"
+_BOMS_OF_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_MOST_STEPS = 16
+_LAST_STEPS = 3
+_LONGEST_STEP = 80
 
-    def __init__(self, reason: str, pointer: Pointer = (), *, line: int | None = None) -> None:
+
+class FormatFault(ValueError):
+    """The text is not a valid file: the reason, the place in it, and the line where it is known.
+
+    `advice` says what to do where to repair the file is not it.
+    """
+
+    def __init__(
+        self, reason: str, pointer: Pointer = (), *, line: int | None = None, advice: str = ""
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.pointer = pointer
         self.line = line
+        self.advice = advice
 
     def on_line(self, line: int) -> "FormatFault":
         """The same fault with its line."""
-        return FormatFault(self.reason, self.pointer, line=line)
+        return FormatFault(self.reason, self.pointer, line=line, advice=self.advice)
 
     def __str__(self) -> str:
-        place = pointer_text(self.pointer)
-        return f"{place}: {self.reason}" if place else self.reason
+        return ": ".join(filter(None, (pointer_text(self.pointer), self.reason, self.advice)))
 
 
 def pointer_text(pointer: Pointer) -> str:
-    """A pointer as text: `interactions[3].response.status_code`."""
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in pointer)
-    return text.removeprefix(".")
+    """A pointer as text: `interactions[3].response.status_code`; a long one without its middle."""
+    steps = [f"[{step}]" if isinstance(step, int) else f".{_shortened(step)}" for step in pointer]
+    if len(steps) > _MOST_STEPS:
+        steps[_MOST_STEPS - _LAST_STEPS : -_LAST_STEPS] = [" … "]
+    return "".join(steps).removeprefix(".")
+
+
+def without_bom(text: bytes) -> bytes:
+    """The text without the byte order mark that some editors and tools begin UTF-8 with."""
+    return text.removeprefix(_BOM)
 
 
 def line_of(text: bytes, pointer: Pointer) -> int:
@@ -48,6 +67,9 @@ def line_of(text: bytes, pointer: Pointer) -> int:
 
 def explain(text: bytes, refused: NotJson) -> FormatFault:
     """The fault for a JSON text that the parser refused, with the line of what it refused."""
+    if text.startswith((_BOM, *_BOMS_OF_UTF_16)):
+        mark = "a byte order mark" if text.startswith(_BOM) else "the byte order mark of UTF-16"
+        return FormatFault(f"begins with {mark}: save it as UTF-8 without one", line=1)
     reason = str(refused)
     if placed := _PLACED.fullmatch(reason):
         return FormatFault(f"{placed[2]}: this is not JSON", line=int(placed[1]))
@@ -61,6 +83,10 @@ def explain(text: bytes, refused: NotJson) -> FormatFault:
             return FormatFault(reason, place, line=decoded.count("\n", 0, offset) + 1)
         seen.add(place)
     return FormatFault(reason)
+
+
+def _shortened(step: str) -> str:
+    return step if len(step) <= _LONGEST_STEP else f"{step[:_LONGEST_STEP]}…"
 
 
 def _is_refused(lexeme: str) -> bool:

@@ -7,11 +7,11 @@ file (journal, large bodies) are read and written by its store.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tapeway.core.json_text import Json, NotJson, Pointer, dump, parse
+from tapeway.core.json_text import Json, NotJson, Pointer, dump, non_finite_object, parse
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.formats import errors, jsonl
 from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette, Loss
-from tapeway.formats.errors import FormatFault
+from tapeway.formats.errors import FormatFault, without_bom
 from tapeway.formats.native import document as native
 from tapeway.formats.other_tools import aimock, dspy, har, interposition, vcr, wiremock
 
@@ -53,15 +53,20 @@ def by_suffix(suffix: str) -> Format | None:
 def detect(text: bytes, suffix: str = "") -> Format | None:
     """The format of a text in a file with this suffix, None where no format recognises it.
 
-    Raises FormatFault for what is neither YAML nor JSON if the suffix is one of YAML.
+    Raises FormatFault for what is neither YAML nor JSON if the suffix is one of YAML. What is to be
+    a cassette and cannot be read as one is a cassette too: loading it says what is wrong.
     """
-    if suffix.lower() in _YAML and not _is_json(text):
-        value = vcr.parse(text)
-        return VCR if vcr.recognises(value) else TAPEWAY if _is_native(value) else None
-    try:
-        return _of_value(parse(text))
-    except NotJson:
-        return _of_line(text)
+    plain, may_be_native = without_bom(text), suffix.lower() in TAPEWAY.suffixes
+    if suffix.lower() in _YAML and not _is_json(plain):
+        value = vcr.parse(plain)
+        found = VCR if vcr.recognises(value) else None
+    else:
+        try:
+            value = parse(plain, constant=non_finite_object)
+        except NotJson:
+            return _of_line(plain) or (TAPEWAY if may_be_native else None)
+        found = _of_value(value)
+    return found or (TAPEWAY if may_be_native and native.resembles_cassette(value) else None)
 
 
 def _of_line(text: bytes) -> Format | None:
@@ -93,6 +98,7 @@ def loader(
     """The `load` of a format whose parsed value is read by `read`; faults get their line."""
 
     def load(text: bytes, fresh: CassetteHead) -> ImportedCassette:
+        text = without_bom(text)
         value = parse(text)
         try:
             cassette, losses = read(value, fresh)
@@ -108,7 +114,7 @@ _load_vcr_yaml = loader(vcr.read, vcr.parse, vcr.line_of)
 
 
 def _load_vcr(text: bytes, fresh: CassetteHead) -> ImportedCassette:
-    return (_load_vcr_json if _is_json(text) else _load_vcr_yaml)(text, fresh)
+    return (_load_vcr_json if _is_json(without_bom(text)) else _load_vcr_yaml)(text, fresh)
 
 
 def _save_vcr(cassette: StoredCassette) -> ExportedCassette:
@@ -153,7 +159,7 @@ JSONL = Format(
     "jsonl",
     (".jsonl", ".ndjson"),
     jsonl.recognises,
-    lambda text, fresh: ImportedCassette(jsonl.read(text, fresh)),
+    lambda text, fresh: ImportedCassette(jsonl.read(without_bom(text), fresh)),
     lambda cassette: ExportedCassette(jsonl.write(cassette)),
 )
 

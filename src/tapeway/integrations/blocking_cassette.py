@@ -118,6 +118,13 @@ class BlockingCassette:
             raise done
         return done
 
+    def begin(self) -> None:
+        """Save an empty cassette if there is none. Raises StoreError."""
+        with self._lock:
+            self.head()  # claims it, so that nobody else begins it meanwhile
+            if self.load() is None:
+                self.save(())
+
     def save(self, items: Sequence[AnyInteraction]) -> None:
         """Replace all interactions by these. Raises StoreError."""
         with self._lock:

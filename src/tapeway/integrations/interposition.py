@@ -105,10 +105,15 @@ class TapewayCassetteStore:
             return cassette
 
     def save(self, cassette: Cassette) -> None:
-        """Add the interactions that are new, durable on return. Raises CassetteSaveError."""
+        """Add the interactions that are new, durable on return; an empty cassette is kept too.
+
+        Raises CassetteSaveError.
+        """
         with self._lock:
             try:
                 self._add(self._new(cassette.interactions))
+                if not cassette.interactions:
+                    self._cassette.begin()
             except (TapewayError, FormatFault, ValueError, RuntimeError) as exc:
                 raise CassetteSaveError(self.path, exc) from exc
 

@@ -148,6 +148,9 @@ def test_an_existing_target_is_replaced_only_with_force(
         ("nix", "b", "there is no cassette nix in file:cassettes"),
         ("broken.har", "b", "broken.har line 3: log.entries[0]: is no method name"),
         ("odd.txt", "b", "odd.txt: its format is not recognised; give --from one of"),
+        ("odd.json", "b", "odd.json: its format is not recognised; give --from one of"),
+        ("odd.yaml", "b", "odd.yaml: its format is not recognised; give --from one of"),
+        ("half.json", "b", "half.json line 1: the field 'version' is missing; the file was left"),
         ("smoke", "b/c.odd?", "b/c.odd?: no format is known for this suffix; give --to one of"),
         ("smoke", "none/a.har", "none/a.har: could not write the file"),
     ],
@@ -158,6 +161,9 @@ def test_a_conversion_that_cannot_be_done_writes_nothing(
     entry = '{"request": {"method": "G T", "url": "http://h/"}, "response": {"status": 200}}'
     Path("broken.har").write_text('{"log":\n{"entries": [\n' + entry + "]}}")
     Path("odd.txt").write_text("hello")
+    Path("odd.json").write_text('{"name": "package"}')
+    Path("odd.yaml").write_text("services: []")
+    Path("half.json").write_text('{"interactions": [{"kind": "http"}]}')
     before = sorted(Path().rglob("*.*"))
 
     code, out, err = run(capsys, source, target)
@@ -167,6 +173,58 @@ def test_a_conversion_that_cannot_be_done_writes_nothing(
     assert [each for each in sorted(Path().rglob("*.*")) if not each.name.endswith(".lock")] == [
         each for each in before if not each.name.endswith(".lock")
     ]
+
+
+@pytest.mark.parametrize("name", ["browser.har", "vcr_httpx.json", "vcr_requests.yaml"])
+def test_another_tools_file_may_begin_with_a_byte_order_mark(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    for file, mark in (("plain", b""), ("marked", b"\xef\xbb\xbf")):
+        Path(f"{file}{Path(name).suffix}").write_bytes(mark + text(name))
+
+    found = [
+        run(capsys, f"{each}{Path(name).suffix}", each, "--no-redact")[1].partition("sha256")[2]
+        for each in ("plain", "marked")
+    ]
+
+    assert found[0] == found[1] != ""
+
+
+def test_agenttapes_yaml_with_numbers_that_are_not_finite_is_converted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    written = (
+        "version: '1'\ninteractions:\n- kind: tool\n  request: {name: f}\n"
+        "  response: [.nan, -.inf]\n"
+    )
+    Path("tools.yaml").write_text(written)
+
+    assert run(capsys, "tools.yaml", "found.json")[:1] == (0,)
+    assert run(capsys, "found.json", "again.yaml")[:1] == (0,)
+
+    assert (
+        '"response": [\n        NaN,\n        -Infinity\n      ]' in Path("found.json").read_text()
+    )
+    assert "- .nan\n" in Path("again.yaml").read_text()
+
+
+@pytest.mark.parametrize("name", ["session.har", "session.json", "session.yaml"])
+def test_a_link_is_read_and_written_as_its_file_in_every_format(
+    capsys: pytest.CaptureFixture[str], smoke: Path, name: str
+) -> None:
+    Path("data").mkdir()
+    file, link = Path("data") / f"real{Path(name).suffix}", Path(name)
+    assert run(capsys, "smoke", str(file))[0] == 0
+    link.symlink_to(file)
+
+    assert run(capsys, name, "back")[0] == 0
+    before = file.stat().st_size
+    (smoke.parent / "more.json").write_bytes(cassette_text(*"abcdefghijkl"))
+    assert run(capsys, "more", name, "--force")[0] == 0
+
+    assert link.is_symlink()
+    assert file.stat().st_size > before
+    assert load(Path("cassettes/back.json").read_bytes()) == load(smoke.read_bytes())
 
 
 def test_large_bodies_are_copied(capsys: pytest.CaptureFixture[str], smoke: Path) -> None:

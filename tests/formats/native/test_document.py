@@ -247,6 +247,9 @@ MISTAKES = [
     ("i['index'] = '0'", "interactions[0].index", "whole number"),
     ("i['respnse'] = i.pop('response')", "interactions[0]", "neither a 'response' nor an 'error'"),
     ("i['latency'] = 1", "interactions[0].latency", "did you mean 'latency_ms'?"),
+    ("i['latency_ms'] = float('nan')", "interactions[0].latency_ms", "no number that JSON can"),
+    ("i['response']['json']['n'] = float('inf')", "interactions[0].response.json.n", "no number"),
+    ("i['metadata'] = {'a': [float('nan')]}", "interactions[0].metadata.a[0]", "no number"),
     ("i['latency_ms'] = -1", "interactions[0].latency_ms", "from 0 on"),
     ("i['tags'] = ['a', 1]", "interactions[0].tags[1]", "must be text, not a number"),
     ("i['usage'] = 3", "interactions[0].usage", "must be an object"),
@@ -293,7 +296,7 @@ def test_a_mistake_is_named_with_its_line_place_and_reason(
         load(text)
 
     assert str(caught.value).startswith(f"{place}: " if place else "")
-    assert reason in caught.value.reason
+    assert reason in str(caught.value).removeprefix(place)
     assert caught.value.line is not None
     if place and not place.endswith("]"):
         shown = text.decode("utf-8", "replace").split("\n")[caught.value.line - 1]
@@ -309,8 +312,12 @@ BROKEN = [
     (b'{"meta":\n1e999}', 2, "does not fit"),
     (b'{"meta":\n' + b"[" * 300 + b"]" * 300 + b"}", 2, "deeper"),
     (b'{\n"a": "\xff"}', 2, "not UTF-8"),
-    (b"\xef\xbb\xbf{}", 1, "Expecting value"),
-    (b"[]", 1, "must be an object, not a list"),
+    (b"\xef\xbb\xbf{}", 1, "begins with a byte order mark: save it as UTF-8 without one"),
+    ('{"version": "1"}'.encode("utf-16"), 1, "begins with the byte order mark of UTF-16: save it"),
+    (b"[]", 1, "this is no cassette, which has a 'version' and 'interactions'"),
+    (b'{"log": {}}', 1, "this is no cassette"),
+    (b"[" * 300, 1, r"^(\[0\]){13} … (\[0\]){3}: nested deeper than 200 levels$"),
+    (b'{"' + b"n" * 500 + b'": 1e999}', 1, "^n{80}…: 1e999 does not fit a number"),
 ]
 
 

@@ -278,11 +278,17 @@ async def test_a_cassette_and_a_folder_cannot_share_a_name(files: FileStore) -> 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", r"x\.json line 1: Expecting value"),
+        ("", r"x\.json line 1: Expecting value: .*; the file was left as it is: repair it, or move"),
         ('{\n  "version": "1",\n  "interactions": [],,\n}', r"x\.json line 3: "),
         (
             '{\n"version": "2",\n"interactions": []}',
-            r"x\.json line 2: version: .* version 2; .* reads 1: update tapeway",
+            r"x\.json line 2: version: .* version 2; .* reads 1: update tapeway; "
+            "the file was left as it is$",
+        ),
+        (
+            '{"log": {}}',
+            r"x\.json line 1: this is no cassette, .*: move it away, or convert another tool's file "
+            "with tapeway cassette convert; the file was left as it is$",
         ),
         (
             '{"version": "1", "interactions": [\n{"kind": "http",\n"request": {"method": "GET",'

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tapeway.cli.places import is_address
+from tapeway.cli.places import is_address, real_file
 from tapeway.core.http.routing import valid_cassette_name
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
@@ -45,11 +45,7 @@ def source(argument: str, format_name: str | None) -> Endpoint:
         return Endpoint(argument, _named(format_name, argument))
     if not path.is_file():
         return Endpoint(argument, TAPEWAY)
-    file_format = _detect(path)
-    if file_format is None and path.suffix in TAPEWAY.suffixes:
-        # The store reports what is wrong with it.
-        file_format = TAPEWAY
-    if file_format is None:
+    if (file_format := _detect(path)) is None:
         raise ConfigError(f"{argument}: its format is not recognised; {_choice('--from')}")
     return Endpoint(argument, file_format)
 
@@ -104,6 +100,7 @@ def write_file(path: Path, text: bytes, check: Callable[[bytes], None], *, force
 
     Raises ConfigError if it exists and `force` is not set, StoreError, and what `check` raises.
     """
+    path = real_file(path)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)

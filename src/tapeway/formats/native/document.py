@@ -11,7 +11,7 @@ with their digests; decoding puts them back in place.
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import count
@@ -36,9 +36,13 @@ FetchAsset = Callable[[str], bytes | None]
 BYTES_NAME = "__agenttape_bytes__"
 """The only name in an object that represents bytes, in base64: how AgentTape writes small ones."""
 _ASSET = "__agenttape_asset__"
+# As JSON and YAML write it, or within some text.
+_NON_FINITE = re.compile(rb"NaN|Infinity|\.(?:nan|NAN|inf|Inf|INF)")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 KINDS = ("llm", "tool", "retrieval", "memory_read", "memory_write", "http")
+_OTHER_FILES = "move it away, or convert another tool's file with tapeway cassette convert"
 _ROOT = ("version", "created_at", "run_id", "meta", "interactions")
+_ALWAYS = frozenset({"version", "run_id", "interactions"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,10 @@ class Serializer:
         """The documents in a file, not decoded yet. Raises FormatFault for a wrong root."""
         value = self.parse(text)
         try:
-            return parse_root(value, upgrades)
+            parsed = parse_root(value, upgrades)
+            if _NON_FINITE.search(text):
+                _refuse_non_finite(parsed)
+            return parsed
         except FormatFault as fault:
             raise fault.on_line(self.line_of(text, fault.pointer)) from None
 
@@ -103,6 +110,9 @@ class Serializer:
 
 def parse_root(value: Json, upgrades: Mapping[int, Upgrade] = UPGRADES) -> ParsedFile:
     """The documents in a file's JSON value, of any version. Raises FormatFault with the place."""
+    if not resembles_cassette(value):
+        reason = "this is no cassette, which has a 'version' and 'interactions'"
+        raise FormatFault(reason, advice=_OTHER_FILES)
     fields = Fields(versions.upgraded(_root(value), upgrades), ())
     fields.only(_ROOT)
     fields.require("interactions")
@@ -118,6 +128,11 @@ def parse_root(value: Json, upgrades: Mapping[int, Upgrade] = UPGRADES) -> Parse
     )
     _check_rules(head)
     return ParsedFile(head, tuple(zip(_indexes(found), documents, strict=True)))
+
+
+def resembles_cassette(value: Json) -> bool:
+    """Whether a value has a field that all cassettes have, even if others are missing or wrong."""
+    return isinstance(value, dict) and not _ALWAYS.isdisjoint(value)
 
 
 def decode(
@@ -247,6 +262,29 @@ def _root(value: Json) -> Document:
         name: each if name == "interactions" else with_previews(each)
         for name, each in Fields.of(value, ()).values.items()
     }
+
+
+def _refuse_non_finite(parsed: ParsedFile) -> None:
+    """Raise FormatFault for a number that is not finite in a recording of tapeway's own.
+
+    AgentTape writes such numbers, tapeway never does: somebody's edit would replay as no JSON.
+    """
+    for position, (_, document) in enumerate(parsed.documents):
+        match document:
+            case {"kind": "http", "request": {"route": str()}}:
+                for pointer in _non_finite(document, ("interactions", position)):
+                    raise FormatFault("is no number that JSON can hold: write another", pointer)
+
+
+def _non_finite(value: Json, at: Pointer) -> Iterator[Pointer]:
+    if json_text.non_finite_number(value) is not None:
+        yield at
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _non_finite(inner, (*at, name))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _non_finite(inner, (*at, index))
 
 
 def _check_rules(head: CassetteHead) -> None:

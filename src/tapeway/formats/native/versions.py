@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
 
 Upgrade = Callable[[Document], Document]
@@ -57,7 +58,6 @@ def _version(document: Document, older: list[int], current: int) -> int:
         return int(written)
     known = f"this tapeway reads {', '.join(readable)}"
     if _NUMBER.fullmatch(written) and int(written) > current:
-        reason = f"the file has the newer format version {written}; {known}: update tapeway"
-    else:
-        reason = f"there is no format version '{written}'; {known}: correct it"
-    raise fields.fault("version", reason)
+        reason = f"the file has the newer format version {written}; {known}"
+        raise FormatFault(reason, ("version",), advice="update tapeway")
+    raise fields.fault("version", f"there is no format version '{written}'; {known}: correct it")

@@ -179,7 +179,5 @@ def _asset(folder: int, paths: Paths, digest: str) -> bytes | None:
 
 def _corrupt(place: str, fault: FormatFault) -> CassetteCorrupt:
     line = f" line {fault.line}" if fault.line else ""
-    return CassetteCorrupt(
-        f"{place}{line}: {fault}; the file was left as it is: repair it, or move it away to "
-        "record again"
-    )
+    advice = "" if fault.advice else ": repair it, or move it away to record again"
+    return CassetteCorrupt(f"{place}{line}: {fault}; the file was left as it is{advice}")
