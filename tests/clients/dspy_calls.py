@@ -7,6 +7,7 @@ The mode comes from CACHE_MODE.
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 
 import dspy  # type: ignore[import-not-found, unused-ignore]  # not in the tests' environment
 
-from tapeway.integrations.dspy.replay_cache import ReplayCache
+from tapeway.integrations.dspy.replay_cache import CacheMissError, ReplayCache
 
 TOOLS = [
     {
@@ -127,6 +128,30 @@ def usage(at: Setting) -> Any:
     return [*first, dict(lm.history[-1]["usage"] or {})]
 
 
+def bad_mode(at: Setting) -> Any:
+    """What catches an error in the mode, given or in the variable."""
+    caught = []
+    for given, variable in (("rewind", "replay"), (None, "rewind")):
+        os.environ["CACHE_MODE"] = variable
+        try:
+            ReplayCache("nowhere.json", given)  # type: ignore[arg-type]  # what no checker saw
+        except ValueError as exc:
+            caught.append(str(exc))
+    return caught
+
+
+def a_miss(at: Setting) -> Any:
+    """What a miss tells a program; half a surrogate pair cannot even be shown."""
+    seen = []
+    for prompt in ("Never asked", "\ud800"):
+        request = {"model": "m", "prompt": prompt, "api_key": at.key, "_fn_identifier": "f"}
+        try:
+            dspy.cache.get(request)
+        except CacheMissError as exc:
+            seen.append([str(exc), exc.request, exc.cache_key, exc.cache_file])
+    return seen
+
+
 def plain(found: Any) -> Any:
     return json.loads(json.dumps(found, default=lambda each: each.model_dump()))
 
@@ -136,6 +161,7 @@ STEPS: dict[str, Callable[[Setting], Any]] = {
     for each in (
         *(raw, through_litellm, predicted, awaited, parallel, embedded, home_made),
         *(uncached, own_class, uncached_embedding, unhashable, never_asked, usage),
+        *(bad_mode, a_miss),
     )
 }
 

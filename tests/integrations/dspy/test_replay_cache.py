@@ -84,6 +84,27 @@ def test_a_program_is_replayed_from_its_file_without_a_service(tmp_path: Path) -
     assert replayed["first_miss"] in replayed["uncached"]
 
 
+def test_a_miss_and_a_wrong_mode_are_told_as_dspys_own_cache_tells_them(tmp_path: Path) -> None:
+    file = tmp_path / "qa.json"
+    with ThreadedStandIn() as service:
+        run("auto", tmp_path, service.url, ("raw",))
+    recorded_in = json.loads(file.read_text())["metadata"]["mode"]
+    found, _ = run("replay", tmp_path, "http://127.0.0.1:1", ("a_miss", "bad_mode"))
+
+    assert recorded_in == "auto"
+    (missed, shown, key, place), (unhashable, no_request, no_key, _) = found["a_miss"]
+    assert missed.startswith("Cache miss: m (f) is not in ")
+    assert shown == {"model": "m", "prompt": "Never asked", "_fn_identifier": "f"}
+    assert (len(key), place) == (64, str(file))
+    assert unhashable.startswith("Cache miss: this request has no key in DSPy's cache")
+    assert (no_request, no_key) == ({}, "")
+    assert found["bad_mode"] == [
+        "mode: 'rewind' is not accepted; use record, replay, auto",
+        "CACHE_MODE: 'rewind' is not accepted; use record, replay, auto",
+    ]
+    assert KEY not in json.dumps(found)
+
+
 def test_a_program_is_replayed_from_any_store(tmp_path: Path) -> None:
     where = {"place": str(tmp_path / "cassettes"), "cassette": "suite/qa"}
     with ThreadedStandIn() as service:

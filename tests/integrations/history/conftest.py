@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.integrations.history.provider import StorageProvider
-from tapeway.integrations.history.storage import HistoryStorage
+from tapeway.integrations.history import HistoryStorage, StorageProvider
 from tests.stores.contract.kinds import KINDS, Kind, Place
 
 

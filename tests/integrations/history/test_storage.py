@@ -13,10 +13,8 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import CassetteCorrupt, RequestError, StoreError
-from tapeway.integrations.history import storage
-from tapeway.integrations.history.message import Message
-from tapeway.integrations.history.provider import StorageProvider
-from tapeway.integrations.history.storage import HistoryStorage, cassette_name, session_id_of
+from tapeway.integrations.history import HistoryStorage, Message, StorageProvider, storage
+from tapeway.integrations.history.storage import cassette_name, session_id_of
 from tests.stores.contract.kinds import Kind, Place
 from tests.stores.recordings import HEAD, recording
 

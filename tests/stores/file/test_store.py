@@ -278,7 +278,10 @@ async def test_a_cassette_and_a_folder_cannot_share_a_name(files: FileStore) -> 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", r"x\.json line 1: Expecting value: .*; the file was left as it is: repair it, or move"),
+        (
+            "",
+            r"x\.json line 1: Expecting value: .*; the file was left as it is: repair it, or move",
+        ),
         ('{\n  "version": "1",\n  "interactions": [],,\n}', r"x\.json line 3: "),
         (
             '{\n"version": "2",\n"interactions": []}',

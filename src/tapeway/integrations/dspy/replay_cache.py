@@ -58,11 +58,21 @@ _NOT_RECORDED = (*IGNORED, "headers", "extra_headers", "default_headers")
 _MAX_COMPARED = 200
 
 
-class CacheMissError(_LMError):  # type: ignore[misc, unused-ignore]
-    """A request that is not recorded or has no key; the message names it and the nearest entry."""
+class BadModeError(ConfigError, ValueError):
+    """The mode given, or that in CACHE_MODE, is none."""
 
-    def __init__(self, message: str, key: str, place: str) -> None:
-        super().__init__(message)
+
+class CacheMissError(_LMError):  # type: ignore[misc, unused-ignore]
+    """A request that is not recorded or has no key; the message names it and the nearest entry.
+
+    `request` is the request without credentials, as the file would show it.
+    """
+
+    def __init__(
+        self, message: str, key: str, place: str, request: Mapping[str, Json] | None = None
+    ) -> None:
+        super().__init__(f"Cache miss: {message}")
+        self.request = dict(request or {})
         self.cache_key = key
         self.cache_file = place
 
@@ -90,7 +100,7 @@ class ReplayCache:
     ) -> None:
         self.mode: Mode = _mode(mode)
         self.first_miss: CacheMissError | None = None
-        self._store = _open_store(os.fspath(path), cassette)
+        self._store = _open_store(os.fspath(path), cassette, self.mode)
         self._allow = tuple(allow)
         self._uncached = uncached
         self._lock = threading.RLock()
@@ -194,16 +204,16 @@ class ReplayCache:
                 f"this request has no key in DSPy's cache, so it can neither be recorded nor "
                 f"replayed ({type(exc).__name__}): {_about(request)}; leave out what is no JSON"
             )
-            raise self._remember(CacheMissError(message, "", self._store.shown)) from exc
+            raise self._remember(self._error(message, "", request)) from exc
 
     def _miss(self, request: dict[str, Any], key: str) -> CacheMissError:
         message = (
-            f"replay miss: {_about(request)} is not in {self._store.shown} (key {key[:12]}…)"
+            f"{_about(request)} is not in {self._store.shown} (key {key[:12]}…)"
             f"{self._nearest(request)}; record it with {VARIABLE}=record"
         )
         if self.first_miss is not None:
             message += f". The first of this run: {self.first_miss}"
-        return self._remember(CacheMissError(message, key, self._store.shown))
+        return self._remember(self._error(message, key, request))
 
     def _refused(self, what: str) -> CacheMissError:
         message = (
@@ -211,6 +221,13 @@ class ReplayCache:
             "ReplayCache uncached='allow'"
         )
         return self._remember(CacheMissError(message, "", self._store.shown))
+
+    def _error(self, message: str, key: str, request: Mapping[str, Any]) -> CacheMissError:
+        try:
+            shown = _readable_request(request)
+        except (ValueError, RecursionError):  # it may have no key for the same reason
+            shown = {}
+        return CacheMissError(message, key, self._store.shown, shown)
 
     def _remember(self, miss: CacheMissError) -> CacheMissError:
         with self._lock:
@@ -260,13 +277,13 @@ def _mode(given: str | None) -> Mode:
         if mode.lower() == known:
             return known
     where = "mode" if given is not None else VARIABLE
-    raise ConfigError(f"{where}: {mode!r} is not accepted; use {', '.join(MODES)}")
+    raise BadModeError(f"{where}: {mode!r} is not accepted; use {', '.join(MODES)}")
 
 
-def _open_store(path: str, cassette: str | None) -> EntryStore:
+def _open_store(path: str, cassette: str | None, mode: Mode) -> EntryStore:
     if cassette is not None:
         return CassetteEntryStore(BlockingCassette(path, cassette, repeats="last"))
-    return FileEntryStore(Path(path), {"dspy_version": version("dspy")})
+    return FileEntryStore(Path(path), {"dspy_version": version("dspy"), "mode": mode})
 
 
 @contextmanager

@@ -1,6 +1,10 @@
-"""Message histories in any store: `from tapeway.integrations.history import StorageProvider`."""
+"""Message histories in any store: `from tapeway.integrations.history import StorageProvider`.
+
+`HistoryStorage` is the protocol of what `StorageProvider.history` returns.
+"""
 
 from tapeway.integrations.history.message import Message
 from tapeway.integrations.history.provider import StorageProvider
+from tapeway.integrations.history.storage import HistoryStorage
 
-__all__ = ["Message", "StorageProvider"]
+__all__ = ["HistoryStorage", "Message", "StorageProvider"]
