@@ -13,13 +13,15 @@ from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss, MissExplanation
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.messages import Request
-from tapeway.server.miss_explainer import BUSY, FAILED, MOST_WAITING, Explainer
+from tapeway.server.miss_explainer import BUSY, FAILED, MOST_WAITING, Explainer, near_names
+from tapeway.stores.memory import MemoryStore
 from tests.core.keys import JSON
 from tests.core.requests import asked, chat, recordings_of
 from tests.support.fakes.broker import until
 
 
 def make_cassette(*requests: Request) -> CassetteIndex:
+    requests = requests or (asked(chat("a")),)
     return CassetteIndex(
         "c", StoredCassette(CassetteHead("", "run"), tuple(recordings_of(*requests))), take=1
     )
@@ -55,7 +57,9 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> CountingExplain:
 
 
 async def test_a_miss_comes_back_explained() -> None:
-    found = await Explainer(RequestRedaction()).explain(miss(make_cassette(asked(chat("a")))))
+    found = await Explainer(RequestRedaction(), MemoryStore()).explain(
+        miss(make_cassette(asked(chat("a"))))
+    )
 
     assert found.message == (
         "replay miss: POST /v1/chat/completions is not in cassette 'c'; "
@@ -65,7 +69,7 @@ async def test_a_miss_comes_back_explained() -> None:
 
 
 async def test_equal_misses_at_the_same_time_are_explained_once(counting: CountingExplain) -> None:
-    explainer, cassette = Explainer(RequestRedaction()), make_cassette()
+    explainer, cassette = Explainer(RequestRedaction(), MemoryStore()), make_cassette()
     async with asyncio.TaskGroup() as group:
         burst = [group.create_task(explainer.explain(miss(cassette))) for _ in range(100)]
         await until(lambda: counting.calls)
@@ -76,7 +80,7 @@ async def test_equal_misses_at_the_same_time_are_explained_once(counting: Counti
 
 
 async def test_different_misses_are_explained_one_at_a_time(counting: CountingExplain) -> None:
-    explainer, cassette = Explainer(RequestRedaction()), make_cassette()
+    explainer, cassette = Explainer(RequestRedaction(), MemoryStore()), make_cassette()
     async with asyncio.TaskGroup() as group:
         for number in range(MOST_WAITING):
             group.create_task(explainer.explain(miss(cassette, str(number))))
@@ -90,7 +94,7 @@ async def test_different_misses_are_explained_one_at_a_time(counting: CountingEx
 
 
 async def test_one_too_many_is_answered_at_once_and_says_so(counting: CountingExplain) -> None:
-    explainer, cassette = Explainer(RequestRedaction()), make_cassette()
+    explainer, cassette = Explainer(RequestRedaction(), MemoryStore()), make_cassette()
     async with asyncio.TaskGroup() as group:
         for number in range(MOST_WAITING):
             group.create_task(explainer.explain(miss(cassette, str(number))))
@@ -105,7 +109,10 @@ async def test_one_too_many_is_answered_at_once_and_says_so(counting: CountingEx
 async def test_an_explanation_is_remembered_until_the_cassette_changes(
     counting: CountingExplain,
 ) -> None:
-    explainer, cassette = Explainer(RequestRedaction()), make_cassette(asked(chat("a")))
+    explainer, cassette = (
+        Explainer(RequestRedaction(), MemoryStore()),
+        make_cassette(asked(chat("a"))),
+    )
     counting.gate.set()
 
     async def calls() -> int:
@@ -126,7 +133,7 @@ async def test_the_cache_of_explanations_is_bounded(
     counting: CountingExplain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tapeway.server.miss_explainer._CACHED", 2)
-    explainer, cassette = Explainer(RequestRedaction()), make_cassette()
+    explainer, cassette = Explainer(RequestRedaction(), MemoryStore()), make_cassette()
     counting.gate.set()
     for content in ("a", "b", "c", "b", "a"):
         await explainer.explain(miss(cassette, content))
@@ -137,7 +144,7 @@ async def test_the_cache_of_explanations_is_bounded(
 async def test_a_client_that_leaves_does_not_leave_the_others_waiting(
     counting: CountingExplain,
 ) -> None:
-    explainer, cassette = Explainer(RequestRedaction()), make_cassette()
+    explainer, cassette = Explainer(RequestRedaction(), MemoryStore()), make_cassette()
     async with asyncio.TaskGroup() as group:
         first = group.create_task(explainer.explain(miss(cassette)))
         await until(lambda: counting.calls)
@@ -158,7 +165,7 @@ async def test_a_failure_leaves_the_miss_a_miss(
 
     counting = CountingExplain(monkeypatch, broken)
     counting.gate.set()
-    explainer, cassette = Explainer(RequestRedaction()), make_cassette()
+    explainer, cassette = Explainer(RequestRedaction(), MemoryStore()), make_cassette()
 
     assert (await explainer.explain(miss(cassette))).explanation == FAILED
     assert (await explainer.explain(miss(cassette))).explanation == FAILED
@@ -178,9 +185,24 @@ async def test_a_field_that_a_rule_makes_count_is_no_difference_where_it_is_the_
     ]
     cassette = make_cassette(recorded)
     cassette.apply_rules(rules)
-    found = await Explainer(redaction).explain(
+    found = await Explainer(redaction, MemoryStore()).explain(
         Miss("c", wanted, request_key(wanted, rules), searched=cassette)
     )
 
     [near] = found.explanation.nearest
     assert [each["path"] for each in near.differences] == ["body.messages[0].content"]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("suite/logn", ("suite/login", "suite/logout")),
+        ("Login", ("suite/login",)),
+        ("other/Logout", ("suite/logout",)),
+        ("zebra", ()),
+    ],
+)
+def test_near_names_are_those_of_the_same_last_part_and_those_spelt_alike(
+    name: str, near: tuple[str, ...]
+) -> None:
+    assert near_names(name, ["suite/login", "suite/logout", "smoke"]) == near

@@ -3,7 +3,9 @@
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from weakref import WeakKeyDictionary
 
 from tapeway.core.matching.key import RequestRedaction
@@ -11,6 +13,7 @@ from tapeway.core.misses.explanation import explain
 from tapeway.core.misses.miss import Miss, MissExplanation, SearchedCassette
 from tapeway.core.model.messages import Request
 from tapeway.errors import describe
+from tapeway.ports import CassetteStore
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +25,9 @@ _CACHED = 256
 BUSY = MissExplanation(note="too many others were missed at once to look for the nearest recording")
 FAILED = MissExplanation(note="looking for the nearest recording failed, the log says where")
 
+_MOST_NAMES_COMPARED = 2000
+_MOST_NEAR_NAMES = 3
+
 _MissKey = tuple[int, bytes, bytes, tuple[int, ...]]
 """Generation, key, variant and used recordings: equal for misses with the same explanation."""
 
@@ -29,8 +35,9 @@ _MissKey = tuple[int, bytes, bytes, tuple[int, ...]]
 class Explainer:
     """Finds the recordings nearest to a missed request; equal misses share one search."""
 
-    def __init__(self, redaction: RequestRedaction) -> None:
+    def __init__(self, redaction: RequestRedaction, store: CassetteStore) -> None:
         self._redaction = redaction
+        self._store = store
         self._lock = asyncio.Lock()
         self._cache: WeakKeyDictionary[SearchedCassette, OrderedDict[_MissKey, MissExplanation]] = (
             WeakKeyDictionary()
@@ -62,7 +69,7 @@ class Explainer:
         try:
             async with self._lock:
                 found = await self._search(cassette, miss)
-            if found.note is None:
+            if found not in (BUSY, FAILED):
                 self._remember(cassette, key, found)
             return found
         finally:
@@ -76,14 +83,30 @@ class Explainer:
             return self._redaction.redact(salt, request, rules).request
 
         try:
+            if not snapshot and (near := await self._absent(miss.cassette)) is not None:
+                return MissExplanation(absent=near)
             return await asyncio.to_thread(explain, miss, snapshot, rules, redact)
         except Exception as exc:
             # Whatever failed, the client gets its miss response.
             log.error("a miss could not be explained: %s", describe(exc))
             return FAILED
 
+    async def _absent(self, name: str) -> tuple[str, ...] | None:
+        """The cassettes whose names come near, where there is none of this name."""
+        if await self._store.stat(name) is not None:
+            return None
+        return await asyncio.to_thread(near_names, name, await self._store.names())
+
     def _remember(self, cassette: SearchedCassette, key: _MissKey, found: MissExplanation) -> None:
         cached = self._cache[cassette]
         cached[key] = found
         if len(cached) > _CACHED:
             cached.popitem(last=False)
+
+
+def near_names(name: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Those of some names that may have been meant, the likeliest first."""
+    last = name.rpartition("/")[2].lower()
+    same = [each for each in names if each.rpartition("/")[2].lower() == last]
+    others = get_close_matches(name, names[:_MOST_NAMES_COMPARED], _MOST_NEAR_NAMES)
+    return tuple(dict.fromkeys([*same, *others]))[:_MOST_NEAR_NAMES]

@@ -118,7 +118,7 @@ class Proxy:
         self._now = now
         self._new_id = new_id
         self._salt = new_id()
-        self._explainer = Explainer(broker.redaction)
+        self._explainer = Explainer(broker.redaction, broker.store)
         self._prepared = PreparedReplays()
         # Clients use few paths with few sets of header fields.
         self._address_of = lru_cache(maxsize=512)(self._locate)
@@ -347,6 +347,7 @@ class Proxy:
     # Misses and errors.
 
     def _miss(self, exchange: Exchange, miss: Miss) -> WireResponse:
+        log.warning("%s", miss.warning)
         journal = self._options.admin and f"{self._options.admin}/api/v1/journal?outcome=miss"
         response = miss_response(
             miss,

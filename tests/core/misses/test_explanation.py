@@ -4,7 +4,7 @@ import pytest
 
 from tapeway.core.matching.key import request_key
 from tapeway.core.matching.rules import NO_RULES, Rules
-from tapeway.core.misses.explanation import MOST_SHOWN, TOO_LARGE, explain
+from tapeway.core.misses.explanation import MOST_SHOWN, NOTHING_RECORDED, TOO_LARGE, explain
 from tapeway.core.misses.miss import Miss, MissExplanation
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
@@ -82,8 +82,11 @@ def test_recordings_that_are_used_up_are_named_without_looking_further() -> None
     assert found.suggestion is None
 
 
-def test_an_empty_cassette_explains_nothing() -> None:
-    assert explained(asked(), []) == MissExplanation()
+def test_where_nothing_is_recorded_for_method_and_path_it_says_so() -> None:
+    nothing = MissExplanation(note=NOTHING_RECORDED)
+    other = recordings_of(asked({"a": 1}, target="/v1/embeddings"), asked(method="GET"))
+
+    assert explained(asked(), []) == explained(asked({"a": 1}), other) == nothing
 
 
 def test_a_body_too_large_to_be_compared_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,7 +79,32 @@ def test_recordings_of_the_same_endpoint_are_preferred() -> None:
 
     assert found(missed, recordings) == [2]
     assert found(missed, recordings[:2]) == [0]
-    assert found(missed, recordings[1:2]) == [1]
+    assert found(missed, recordings[1:2]) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "recorded", "near"),
+    [
+        ("POST", "/v1/threads/thread_1/runs", True),
+        ("POST", "/v1/threads/thread_1/runs?x=1", True),
+        ("POST", "/v2/threads/thread_9/runs", True),
+        ("POST", "/threads/thread_9/runs", True),
+        ("POST", "/v1/threads/runs", True),
+        ("POST", "/api/v1/threads/thread_9/runs", False),
+        ("GET", "/v1/threads/thread_1/runs", False),
+        ("POST", "/v1/threads/thread_9/messages", False),
+        ("POST", "/v1/threads/thread_9", False),
+        ("POST", "/v2/threads/thread_1/runs", False),
+        ("POST", "/", False),
+    ],
+)
+def test_of_other_paths_those_with_another_identifier_or_version_are_near(
+    method: str, recorded: str, near: bool
+) -> None:
+    missed = asked({}, target="/v1/threads/thread_9/runs")
+    recordings = recordings_of(asked({}, method=method, target=recorded))
+
+    assert found(missed, recordings) == ([0] if near else [])
 
 
 def test_a_query_does_not_make_another_endpoint() -> None:

@@ -148,11 +148,58 @@ async def test_no_secret_of_either_run_is_in_what_explains_a_miss() -> None:
             assert secret.encode() not in shown
 
 
-async def test_an_empty_cassette_has_nothing_near() -> None:
-    async with running_proxy("http://127.0.0.1:9", mode="replay") as proxy:
-        told = (await missed(proxy, BODY))["tapeway"]
+async def test_where_the_cassette_does_not_exist_it_says_so_and_names_those_that_come_near() -> (
+    None
+):
+    async with Peer(OK) as peer, running_proxy(peer.url) as proxy:
+        await proxy.ask(b"GET /x", b"Tapeway-Cassette: suite/login")
+        await proxy.broker.set_mode("replay")
 
-    assert (told["nearest"], told["suggestion"]) == ([], None)
+        said = await missed(proxy, BODY, b"Tapeway-Cassette: suite/logni")
+        far = await missed(proxy, BODY, b"Tapeway-Cassette: zebra")
+
+    start = "replay miss: POST /v1/chat/completions: there is no cassette"
+    assert said["message"] == f"{start} 'suite/logni'; is 'suite/login' meant?"
+    assert far["message"] == f"{start} 'zebra'"
+    assert (said["tapeway"]["nearest"], said["tapeway"]["suggestion"]) == ([], None)
+
+
+async def test_where_nothing_is_recorded_for_method_and_path_it_says_so() -> None:
+    async with Peer(OK) as peer, running_proxy(peer.url) as proxy:
+        await proxy.ask(b"POST /v1/embeddings", JSON, body=orjson.dumps(BODY))
+        await proxy.broker.set_mode("replay")
+
+        said = await missed(proxy, BODY)
+
+    assert said["message"] == (
+        "replay miss: POST /v1/chat/completions is not in cassette 'default'; "
+        "nothing is recorded for this method and path"
+    )
+    assert said["tapeway"]["nearest"] == []
+
+
+async def test_each_miss_is_one_warning_with_the_nearest_recording_and_the_difference(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    secret = canary()
+    async with Peer(OK) as peer, running_proxy(peer.url) as proxy:
+        await chat(proxy, BODY)
+        await proxy.broker.set_mode("replay")
+        await missed(
+            proxy,
+            changed(lambda body: body["messages"][0].update(content=f"Be brief\n{secret}")),
+            b"Authorization: Bearer " + secret.encode(),
+        )
+        await missed(proxy, BODY, b"Tapeway-Cassette: absent")
+
+    first, second = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert first.startswith(
+        "replay miss: POST /v1/chat/completions is not in cassette 'default'; nearest #0 differs at "
+        'messages[0].content; messages[0].content: recorded "You are brief.", requested "Be brief\\n'
+    )
+    assert second.endswith("there is no cassette 'absent'")
+    assert secret not in caplog.text
+    assert "\n" not in first
 
 
 async def test_a_guessed_route_is_no_difference_to_what_the_default_route_recorded() -> None:

@@ -176,7 +176,7 @@ class BrokersOnOneStore:
 
     async def _missed(self, broker: Broker, name: str, miss: Miss) -> Observed:
         named = _named(await self._held(name))
-        explained = await Explainer(broker.redaction).explain(miss)
+        explained = await Explainer(broker.redaction, broker.store).explain(miss)
         nearest = [
             (named[near.index], *map(str, near.differences), near.more)
             for near in explained.explanation.nearest

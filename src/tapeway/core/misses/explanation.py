@@ -17,6 +17,7 @@ MOST_NEAREST = 3
 MOST_SHOWN = 20
 """Differences of one recording; a person reads the first few."""
 
+NOTHING_RECORDED = "nothing is recorded for this method and path"
 TOO_LARGE = "its body is too large to compare with recordings"
 
 
@@ -38,7 +39,7 @@ def explain(
     ordered = sorted(recordings, key=attrgetter("index"))
     found = nearest(miss.request, ordered, rules, MOST_NEAREST)
     if not found:
-        return MissExplanation()
+        return MissExplanation(note=NOTHING_RECORDED)
     added = suggestion(found[0].interaction.request, miss.request, rules)
     return MissExplanation(
         tuple(_for_people(_redacted(each, miss, rules, redact)) for each in found),

@@ -1,10 +1,10 @@
 """A miss: a request that no recording answers, its explanation, and the message for the client."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction
@@ -38,12 +38,14 @@ class NearestRecording:
 class MissExplanation:
     """The nearest recordings, and rules under which the first of them would match.
 
-    `note` explains why no recording was compared.
+    `note` explains why no recording was compared. `absent` says that there is no such cassette, and
+    names those that come near.
     """
 
     nearest: tuple[NearestRecording, ...] = ()
     suggestion: str | None = None
     note: str | None = None
+    absent: tuple[str, ...] | None = None
 
 
 NO_EXPLANATION = MissExplanation()
@@ -84,6 +86,14 @@ class Miss:
         return self.request.target
 
     @property
+    def warning(self) -> str:
+        """The message and the first difference, in one line for the log."""
+        for nearest in self.explanation.nearest[:1]:
+            for difference in nearest.differences[:1]:
+                return f"{self.message}; {difference_text(difference)}"
+        return self.message
+
+    @property
     def message(self) -> str:
         """One line for the client, the log and the journal."""
         request = f"replay miss: {self.method} {self.target.partition('?')[0]}"
@@ -92,11 +102,25 @@ class Miss:
                 f"{request} is in cassette '{self.cassette}' {len(self.used_up)} time(s), "
                 f"all used up in this take: {_indexes_text(self.used_up)}"
             )
+        if (near := self.explanation.absent) is not None:
+            absent = f"{request}: there is no cassette '{self.cassette}'"
+            names = " or ".join(f"'{name}'" for name in near)
+            return f"{absent}; is {names} meant?" if near else absent
         reason = self.note or self.explanation.note
         if reason is None and self.explanation.nearest:
             reason = _nearest_text(self.explanation.nearest[0])
         missing = f"{request} is not in cassette '{self.cassette}'"
         return missing if reason is None else f"{missing}; {reason}"
+
+
+def difference_text(difference: Mapping[str, Json]) -> str:
+    """One difference in a line: its path, what was recorded and what was requested."""
+    path = _short_path(str(difference["path"]))
+    sides = [
+        f"{side} {dump(difference[side]).decode() if side in difference else 'nothing'}"
+        for side in ("recorded", "requested")
+    ]
+    return f"{path}: {', '.join(sides)}"
 
 
 def _indexes_text(indexes: tuple[int, ...]) -> str:

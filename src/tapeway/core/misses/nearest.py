@@ -61,7 +61,8 @@ def nearest(
 ) -> tuple[ComparedRecording, ...]:
     """The recordings that differ least from a redacted request, the nearest one first.
 
-    They are of the same route, method and path; or else of another route; or else any.
+    They are of the same route, method and path; or else of another route; or else of the same method
+    and a path that differs in an identifier or a version. Others are other calls.
     """
     if len(missed.body) > LARGEST:
         return ()
@@ -119,7 +120,31 @@ def _same_endpoint(
         ]
     same = [each for each in same if each.request.method == missed.method]
     same_route = [each for each in same if each.request.route in ("", missed.route)]
-    return same_route or same or exchanges
+    return same_route or same or _similar_endpoint(missed, exchanges, rules)
+
+
+def _similar_endpoint(
+    missed: Request, exchanges: Iterable[Interaction], rules: Rules
+) -> list[Interaction]:
+    path = path_of(missed, rules).split("/")
+    return [
+        each
+        for each in exchanges
+        if each.request.method == missed.method
+        and _differ_in_identifier(path_of(each.request, rules).split("/"), path)
+    ]
+
+
+def _differ_in_identifier(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether one segment differs or is missing, and has a digit, as identifiers and versions do."""
+    shorter, longer = sorted((one, other), key=len)
+    at = 0
+    while at < len(shorter) and shorter[at] == longer[at]:
+        at += 1
+    after = at + 1 - (len(longer) - len(shorter))
+    if after < at or shorter[after:] != longer[at + 1 :]:
+        return False
+    return all(any(map(str.isdigit, each)) for each in (*shorter[at:after], *longer[at : at + 1]))
 
 
 def _worth_comparing(missed: Request, recordings: list[Interaction]) -> list[Interaction]:
