@@ -13,6 +13,9 @@ BIN := .venv/bin
 # second name.
 pinned = PIP_CONSTRAINT=$(1) PIP_BUILD_CONSTRAINT=$(1) PIP_DISABLE_PIP_VERSION_CHECK=1
 
+# The tests start tapeway hundreds of times, and must not compile it each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -28,11 +31,11 @@ demo: .venv/ready-to-test ## Record real clients against a stand-in, replay them
 
 .PHONY: test
 test: .venv/ready-to-test .venv-litellm/ready-to-test ## Run the whole test suite (ARGS=--all: more random cases, all slow ones)
-	@$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 .PHONY: coverage
 coverage: .venv/ready-to-test .venv-litellm/ready-to-test ## Run the test suite and show which branches no test takes
-	@$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term-missing $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist worksteal --cov --cov-report=term-missing $(ARGS)
 
 .PHONY: lint
 lint: .venv/ready-to-test ## Check style, format and types

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -43,6 +44,14 @@ def pytest_configure(config: pytest.Config) -> None:
     # gets a new one by asking, and a test that calls asyncio.run() leaves it behind unclosed: a
     # warning, and so a failure, in whichever test the collector runs.
     asyncio.set_event_loop(None)
+    _hand_on_no_ignored_hangup()
+
+
+def _hand_on_no_ignored_hangup() -> None:
+    # A process started under nohup ignores SIGHUP, and tapeway keeps to that. A signal that is
+    # handled, if by doing nothing, is not ignored in the processes that tests start.
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
