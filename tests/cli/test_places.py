@@ -1,5 +1,6 @@
 """Commands on cassettes in YAML, by name, by file and by folder."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,26 @@ def test_a_cassette_with_two_files_is_not_called_clean(
 async def test_a_file_named_on_the_command_line_is_the_cassette_it_holds(file: Path) -> None:
     async with open_cassette(f"cassettes/{file.name}", "memory:") as found:
         assert len((await found.load()).interactions) == 2
+
+
+@pytest.mark.parametrize("store", ["./nope", "file:nope", "nope?format=yaml", "sqlite:nope"])
+@pytest.mark.parametrize("command", ["ls", "verify", "scan", "redact", "convert"])
+def test_a_store_that_is_not_there_is_not_taken_for_an_empty_one(
+    capsys: pytest.CaptureFixture[str], command: str, store: str
+) -> None:
+    given = ("--all", store, "memory:") if command == "convert" else ("--store", store)
+
+    code, out, err = run(capsys, command, *given)
+
+    assert (code, out) == (2, "")
+    assert re.fullmatch(r"tapeway: there is no store .*nope.*: nope does not exist; .*\n", err)
+    assert not Path("nope").exists()
+
+
+@pytest.mark.parametrize("command", ["ls", "verify", "scan", "redact"])
+def test_a_store_that_is_empty_has_nothing_wrong(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    Path("there").mkdir()
+
+    assert run(capsys, command, "--store", "there")[0] == 0

@@ -34,6 +34,7 @@ _CASSETTE_FIELDS = {
     YAML: [re.compile(rb"\binteractions[\"']?\s*:"), re.compile(rb"\bkind[\"']?\s*:")],
 }
 _ASSETS = ".assets"
+_SQLITE = "sqlite:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,26 @@ def is_address(argument: str) -> bool:
     return _ADDRESS.match(argument) is not None
 
 
+def existing(store: CassetteStore) -> CassetteStore:
+    """The store itself. Raises ConfigError for a folder or a SQLite file that is not there.
+
+    A server makes them with its first recording; a command that reads them was given a wrong one.
+    """
+    place = store.root if isinstance(store, FileStore) else _sqlite_file(store)
+    if place is not None and not place.exists():
+        raise ConfigError(f"there is no store {store.url}: {place} does not exist; see --store")
+    return store
+
+
+def _sqlite_file(store: CassetteStore) -> Path | None:
+    if not store.url.startswith(_SQLITE):
+        return None
+    # Only here: it takes a while to load, and then it is loaded already.
+    from tapeway.stores.sqlite.store import SqliteStore
+
+    return Path(store.url.removeprefix(_SQLITE)) if isinstance(store, SqliteStore) else None
+
+
 def check_persistent(store: CassetteStore) -> None:
     """Raise ConfigError for the store in memory, which ends with the command."""
     if store.url == "memory:":
@@ -210,7 +231,7 @@ def files_of(root: Path, name: str) -> list[Path]:
 
 
 def _all_in_store(url: str, *, strict: bool) -> Iterator[Target]:
-    store = open_store(url)
+    store = existing(open_store(url))
     if isinstance(store, FileStore):
         yield from _in_folder(store.root, strict=strict)
         return

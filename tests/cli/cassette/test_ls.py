@@ -72,6 +72,8 @@ async def test_a_cassette_being_recorded_is_counted_and_left_alone(
 
 
 def test_an_empty_store_has_nothing_to_list(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("cassettes").mkdir()
+
     assert run(capsys, "ls") == (0, "", "")
     assert run(capsys, "ls", "--format", "json") == (0, "[]\n", "")
     assert run(capsys, "ls", "--store", "nosuch:x")[0] == 2

@@ -258,7 +258,7 @@ def test_a_whole_store_is_converted_cassette_by_cassette(
         (("sqlite:there#no name", "x"), "sqlite:there#no name: 'no name' is no name of a cassette"),
         (("sqlite:there#nix", "x"), "there is no cassette sqlite:there#nix"),
         (("smoke", "memory:#x"), "memory: begins and ends with this command"),
-        (("--all", "empty", "sqlite:there"), "there is no cassette in file:empty"),
+        (("--all", "empty", "sqlite:there"), "there is no store file:empty: empty does not exist"),
         (("--all", "--to", "har", "a", "b"), "--all converts stores"),
     ],
 )

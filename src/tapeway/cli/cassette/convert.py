@@ -10,7 +10,7 @@ import click
 
 from tapeway.cli import terminal
 from tapeway.cli.options import cassette_command
-from tapeway.cli.places import CassettePlace, opened
+from tapeway.cli.places import CassettePlace, existing, opened
 from tapeway.cli.secrets import print_findings
 from tapeway.cli.transfer import conversion, endpoints
 from tapeway.cli.transfer.conversion import ConversionResult
@@ -83,7 +83,7 @@ async def _convert_store(
     source: str, target: str, known: KnownValues | None, *, force: bool
 ) -> int:
     code = terminal.DONE
-    async with opened(open_store(source)) as one, opened(open_store(target)) as other:
+    async with opened(existing(open_store(source))) as one, opened(open_store(target)) as other:
         names = await one.names()
         if not names:
             raise ConfigError(f"there is no cassette in {one.url}")

@@ -9,7 +9,7 @@ import click
 
 from tapeway.cli import terminal
 from tapeway.cli.options import OutputFormat, cassette_command
-from tapeway.cli.places import opened
+from tapeway.cli.places import existing, opened
 from tapeway.cli.transfer.batches import is_unfinished
 from tapeway.core.json_text import Json, dump
 from tapeway.errors import StoreAway, StoreError
@@ -44,9 +44,9 @@ def ls(output_format: OutputFormat, settings: Settings) -> int:
     \b
     Exit codes:
         0  all could be read
-        2  one could not; standard error says why
+        2  one could not, or there is no such store; standard error says why
     """
-    found = asyncio.run(_list(open_store(settings.store)))
+    found = asyncio.run(_list(existing(open_store(settings.store))))
     if output_format == "json":
         click.echo(dump([_as_json(each) for each in found], indent=True).decode())
     else:

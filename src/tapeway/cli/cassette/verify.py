@@ -13,7 +13,14 @@ import click
 from tapeway.body_files import body_pieces
 from tapeway.cli import terminal
 from tapeway.cli.options import OutputFormat, cassette_command
-from tapeway.cli.places import CassettePlace, is_address, locate, open_cassette, opened
+from tapeway.cli.places import (
+    CassettePlace,
+    existing,
+    is_address,
+    locate,
+    open_cassette,
+    opened,
+)
 from tapeway.cli.transfer.batches import is_unfinished
 from tapeway.core.agenttape import key
 from tapeway.core.cassette.index import index_keys
@@ -73,7 +80,7 @@ def verify(names: tuple[str, ...], output_format: OutputFormat, settings: Settin
     Exit codes:
         0  all is well
         1  something is wrong
-        2  a cassette cannot be read
+        2  a cassette or the store cannot be read
 
     It reads everything. Large bodies and assets must exist and have the digests they are named by.
     Each match key must be that of its request. Each interaction must stay the same when it is
@@ -91,6 +98,8 @@ def verify(names: tuple[str, ...], output_format: OutputFormat, settings: Settin
 
 
 async def _verify(names: Sequence[str], store: str) -> list[VerifyResult]:
+    if not names:
+        existing(open_store(store))
     results = [await _verify_one(name, store) async for name in _names(names, store)]
     return results if names else [*results, *await _check_store(open_store(store))]
 
