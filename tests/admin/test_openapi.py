@@ -1,13 +1,16 @@
 """The OpenAPI document: well-formed, and true of the answers it describes."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
+from tapeway.admin import app
 from tapeway.admin.openapi import document
+from tapeway.admin.operation import Operation
 from tapeway.admin.routes import TABLE
+from tapeway.core.json_text import Json
 from tests.admin.admin_and_proxy import World, world
 from tests.admin.example_calls import ABSENT, example, filled
 
@@ -27,6 +30,24 @@ def described() -> Any:
 
 async def test_it_is_served_as_it_is_made(open_world: World) -> None:
     assert await open_world.got("/openapi.json") == document(TABLE, "1.2.3", locked=False)
+
+
+async def test_it_is_made_when_it_is_first_asked_for_and_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+
+    def counted(table: Sequence[Operation], version: str, *, locked: bool) -> dict[str, Json]:
+        made.append(version)
+        return document(table, version, locked=locked)
+
+    monkeypatch.setattr(app, "document", counted)
+
+    async with world() as found:
+        assert made == []
+        assert await found.got("/openapi.json") == await found.got("/openapi.json")
+
+    assert made == ["1.2.3"]
 
 
 def test_it_names_the_operations_of_the_table_and_no_others(described: Any) -> None:

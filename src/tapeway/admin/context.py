@@ -1,5 +1,6 @@
 """What the handlers of the admin API work with, and a cache of interaction counts."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tapeway.admin.metrics import Metrics
@@ -20,7 +21,7 @@ class HandlerContext:
     version: str
     metrics: Metrics
     counts: "InteractionCounts"
-    openapi: bytes
+    openapi: Callable[[], bytes]
     heartbeat_s: float
     processes: ServingProcesses
 

@@ -68,7 +68,7 @@ async def index(context: HandlerContext, call: PlainCall) -> Index:
 
 async def openapi(context: HandlerContext, call: PlainCall) -> web.Response:
     """The OpenAPI 3.1 document of this API."""
-    return json_response(context.openapi)
+    return json_response(context.openapi())
 
 
 async def metrics(context: HandlerContext, call: PlainCall) -> web.Response:
