@@ -93,3 +93,13 @@ def test_a_store_that_is_empty_has_nothing_wrong(
     Path("there").mkdir()
 
     assert run(capsys, command, "--store", "there")[0] == 0
+
+
+@pytest.mark.parametrize("command", [("show", "leeky"), ("diff", "leeky", "leaky")])
+def test_a_cassette_that_does_not_exist_is_named_with_those_that_come_near(
+    capsys: pytest.CaptureFixture[str], file: Path, command: tuple[str, ...]
+) -> None:
+    found = run(capsys, *command)
+
+    said = "tapeway: there is no cassette leeky in file:cassettes; is leaky meant?\n"
+    assert (file.exists(), found) == (True, (2, "", said))

@@ -4,8 +4,9 @@ import pytest
 
 from tapeway.core.cassette.plan import Ask, Incoming
 from tapeway.core.matching.rules import Rules
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.messages import Request
-from tapeway.errors import AdminError, StoreAway
+from tapeway.errors import AdminError, CassetteCorrupt, StoreAway
 from tests.support.fakes.broker import ServedAnswer
 from tests.support.fakes.live_service import FakeAnswer
 from tests.support.fakes.shared_brokers import JSON, shared_brokers, start, together
@@ -286,3 +287,17 @@ async def test_a_cassette_begun_by_another_instance_is_continued() -> None:
         assert isinstance(plan, Ask)
         assert plan.cassette.head == found.common.heads["default"]
         assert before.cassette.head.run_id == plan.cassette.head.run_id
+
+
+async def test_passthrough_needs_no_head_that_can_be_read() -> None:
+    async with shared_brokers("passthrough") as found:
+        one, other = found.instances
+        await one.store.save("default", StoredCassette(CassetteHead("", "run", {"repeats": "now"})))
+
+        await other.broker.prepare()
+        assert (await other.get()).body == b"answer 1"
+        await other.broker.set_mode("replay")
+        with pytest.raises(CassetteCorrupt, match="repeats"):
+            await other.broker.prepare()
+        with pytest.raises(CassetteCorrupt, match="repeats"):
+            await other.get()

@@ -20,6 +20,7 @@ from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
 from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, YAML
 from tapeway.paging import CassetteWalk, walk_cassette
 from tapeway.ports import CassetteStore
+from tapeway.server.miss_explainer import near_names
 from tapeway.stores.file.paths import find_names
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.opening import open_store
@@ -49,14 +50,14 @@ class CassettePlace:
         """All of it, in memory. Raises ConfigError if there is no such cassette, StoreError."""
         stored = await self.store.load(self.name, writable=writable)
         if stored is None:
-            raise self.missing
+            raise await self._missing()
         return stored
 
     async def walk(self) -> CassetteWalk:
         """Its interactions in order, a few at a time. Raises ConfigError, StoreError."""
         walk = await walk_cassette(self.store, self.name)
         if walk is None:
-            raise self.missing
+            raise await self._missing()
         return walk
 
     async def get(self, index: int) -> AnyInteraction | None:
@@ -64,7 +65,7 @@ class CassettePlace:
         if (shared := self.store.capabilities.shared) is not None:
             recording = await shared.get(self.name, index)
             if recording is None and await shared.outline(self.name) is None:
-                raise self.missing
+                raise await self._missing()
             return None if recording is None else recording.item
         items = (await self.walk()).items
         return await anext((each async for each in items if each.index == index), None)
@@ -76,12 +77,12 @@ class CassettePlace:
         except RulesFault as exc:
             raise CassetteCorrupt(f"cassette {self.shown}: meta.{exc}") from exc
 
-    @property
-    def missing(self) -> ConfigError:
-        """The error for a cassette that does not exist."""
-        if "#" in self.shown:
-            return ConfigError(f"there is no cassette {self.shown}")
-        return ConfigError(f"there is no cassette {self.shown} in {self.store.url}")
+    async def _missing(self) -> ConfigError:
+        """The error for a cassette that does not exist, with those whose names come near."""
+        place = "" if "#" in self.shown else f" in {self.store.url}"
+        near = near_names(self.name, await self.store.names())
+        meant = f"; is {' or '.join(near)} meant?" if near else ""
+        return ConfigError(f"there is no cassette {self.shown}{place}{meant}")
 
 
 @asynccontextmanager

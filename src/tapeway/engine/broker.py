@@ -5,6 +5,7 @@ asks the live service.
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
@@ -41,8 +42,10 @@ from tapeway.engine.recorder import Policy, Recorder, scratch_of
 from tapeway.engine.report import CassetteReport
 from tapeway.engine.shared_cassettes import SharedCassettes
 from tapeway.engine.single_flight import LiveCalls
-from tapeway.errors import NoSlot
+from tapeway.errors import NoSlot, StoreAway, StoreError
 from tapeway.ports import CassetteStore, LiveResponder
+
+log = logging.getLogger(__name__)
 
 
 class Broker:
@@ -257,8 +260,19 @@ class Broker:
         return await self.cassettes.add_rules(name, rules)
 
     async def prepare(self, name: str | None = None) -> None:
-        """Load a cassette, by default the active one. Raises StoreError."""
-        await self.cassettes.prepare(name or self.active)
+        """Load a cassette, by default the active one. Raises StoreError.
+
+        One that cannot be read is only warned of where the mode needs no recordings.
+        """
+        name = name or self.active
+        try:
+            await self.cassettes.prepare(name)
+        except StoreAway:
+            raise
+        except StoreError as exc:
+            if MODE_POLICIES[self.mode_of(name)].uses_recordings:
+                raise
+            log.warning("%s; its requests pass through all the same", exc.message)
 
     async def reports(self) -> list[CassetteReport]:
         """A report for every loaded cassette."""

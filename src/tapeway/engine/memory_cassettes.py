@@ -46,6 +46,8 @@ class MemoryCassettes:
         self._read_only: set[str] = set()
         self._begun: set[str] = set()
         """Cassettes that held nothing when they were loaded."""
+        self._unreadable: dict[str, CassetteIndex] = {}
+        """What stands for cassettes that cannot be read, until the mode changes."""
         self._watched = Watched(store)
 
     async def open(self) -> None:
@@ -114,13 +116,29 @@ class MemoryCassettes:
         """What is to be done with a request. Raises NoRoute, StoreError."""
         cassette = self.loaded.get(name)
         if cassette is None:
-            cassette = await self.load(name, self.control.mode_of(name))
+            cassette = await self._load_for(name, mode)
         if incoming.request.file is not None:
             incoming = await self._context.planner.with_body_digest(cassette.head, incoming)
         plan = self._context.planner.plan(cassette, incoming, mode)
-        if isinstance(plan, Replay):
+        if isinstance(plan, Replay) or not MODE_POLICIES[mode].uses_recordings:
             return plan
         return await self.reconsider(cassette, incoming, mode, plan)
+
+    async def _load_for(self, name: str, mode: Mode) -> CassetteIndex:
+        """The cassette; an empty one where it cannot be read and the mode needs none."""
+        uses_recordings = MODE_POLICIES[mode].uses_recordings
+        if not uses_recordings and (stand_in := self._unreadable.get(name)) is not None:
+            return stand_in
+        try:
+            return await self.load(name, self.control.mode_of(name))
+        except StoreError as exc:
+            if uses_recordings:
+                raise
+            log.warning("%s; its requests pass through all the same", exc.message)
+            stored = StoredCassette(self._context.new_head())
+            stand_in = CassetteIndex(name, stored, take=self.control.take_of(name))
+            self._unreadable[name] = stand_in
+            return stand_in
 
     async def reconsider(
         self, cassette: CassetteIndex, incoming: Incoming, mode: Mode, plan: Ask | Miss
@@ -164,6 +182,7 @@ class MemoryCassettes:
     async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
         """Change what is in force, at once."""
         self.control = change(self.control)
+        self._unreadable.clear()
         running = {each.take for each in self.control.slots.values()}
         for name, cassette in self.loaded.items():
             if cassette.take.number != (number := self.control.take_of(name)):

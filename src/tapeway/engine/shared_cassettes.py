@@ -31,7 +31,7 @@ from tapeway.engine.correlation import load_bindings, save_bindings
 from tapeway.engine.journal import Tally
 from tapeway.engine.report import CassetteReport, RecordingSummary, report_of_counts
 from tapeway.engine.single_flight import LiveCalls
-from tapeway.errors import AdminError, Draining, StoreAway, StoreError
+from tapeway.errors import AdminError, CassetteCorrupt, Draining, StoreAway, StoreError
 from tapeway.ports import SharedStore
 
 MOST_LISTED = 10_000
@@ -183,10 +183,10 @@ class SharedCassettes:
 
     async def decide(self, name: str, incoming: Incoming, mode: Mode) -> Plan:
         """What is to be done. Raises NoRoute, StoreError."""
+        if not MODE_POLICIES[mode].uses_recordings:
+            return await self._plan_without_recordings(name, incoming, mode)
         info = await self._with_preset(name, await self._info(name), incoming, mode)
         incoming = await self._context.planner.with_body_digest(info.head, incoming)
-        if not (MODE_POLICIES[mode].replays or MODE_POLICIES[mode].records):
-            return self._plan(self._view_of(name, info, (), {}, incoming.take), incoming, mode)
         keys = list(self._context.planner.keys(info.head, info.rules, incoming))
         async with self._lock(name, keys[0]):
             for _ in range(_MOST_TRIES):
@@ -198,6 +198,15 @@ class SharedCassettes:
             else:
                 raise _too_many(name)
         return await self._reconsider(name, info, view, incoming, plan)
+
+    async def _plan_without_recordings(self, name: str, incoming: Incoming, mode: Mode) -> Plan:
+        try:
+            info = await self._info(name)
+        except CassetteCorrupt:
+            head = self._new_head(name)
+            info = self._info_of(head, Outline(head, 0), stored_already=False)
+        incoming = await self._context.planner.with_body_digest(info.head, incoming)
+        return self._plan(self._view_of(name, info, (), {}, incoming.take), incoming, mode)
 
     async def _with_preset(
         self, name: str, info: CassetteInfo, incoming: Incoming, mode: Mode

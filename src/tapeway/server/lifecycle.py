@@ -18,6 +18,7 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.server.drain import stop_on_signals
 from tapeway.server.listeners import Listener, MountedListener, listen, mount
+from tapeway.server.miss_explainer import near_names
 from tapeway.server.protocol import ProxyServer
 from tapeway.server.proxy import Proxy
 from tapeway.server.wiring import (
@@ -114,8 +115,7 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     journal = RequestJournal(settings.journal_size)
     broker = make_broker(settings, make_store(settings), client, journal)
     await stack.enter_async_context(broker)
-    # A cassette that cannot be read stops the start, not the first request.
-    await broker.prepare()
+    await prepare_cassette(settings, broker)
     proxy = make_proxy(settings, broker, journal, admin_listener.url if admin_listener else None)
     server = web.ServerRunner(ProxyServer(proxy), shutdown_timeout=GRACE_S)
     mounted = await mount(stack, server, proxy_listener)
@@ -125,6 +125,21 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
         admin = await mount(stack, runner, admin_listener)
     tune_for_serving()
     return Service(Serving(settings, broker, proxy, mounted), journal, admin)
+
+
+async def prepare_cassette(settings: Settings, broker: Broker) -> None:
+    """Load the active cassette, so that one that cannot be read stops the start.
+
+    Warns where the one that is to be replayed does not exist. Raises StoreError.
+    """
+    await broker.prepare()
+    name, store = broker.active, broker.store
+    # The default one is that of requests that name none: often all name theirs.
+    named = "cassette" in settings.model_fields_set
+    if named and broker.mode_of(name) == "replay" and await store.stat(name) is None:
+        near = near_names(name, await store.names())
+        meant = f"; is {' or '.join(near)} meant?" if near else ""
+        log.warning("there is no cassette '%s' in %s: its requests miss%s", name, store.url, meant)
 
 
 def listen_for_admin(settings: Settings, stack: AsyncExitStack) -> Listener | None:

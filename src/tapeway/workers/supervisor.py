@@ -17,7 +17,13 @@ from tapeway.engine.journal import RequestJournal
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.ports import SharedStore
 from tapeway.server.drain import stop_on_signals
-from tapeway.server.lifecycle import ABORT_S, announce, completed_within, listen_for_admin
+from tapeway.server.lifecycle import (
+    ABORT_S,
+    announce,
+    completed_within,
+    listen_for_admin,
+    prepare_cassette,
+)
 from tapeway.server.listeners import Listener, MountedListener, listen_shared, mount
 from tapeway.server.wiring import (
     make_admin,
@@ -70,8 +76,7 @@ async def _serve(settings: Settings) -> None:
         journal = RequestJournal(settings.journal_size)
         broker = make_broker(settings, store, client, journal)
         await stack.enter_async_context(broker)
-        # A cassette that cannot be read stops the start, not the first request.
-        await broker.prepare()
+        await prepare_cassette(settings, broker)
         config = WorkerConfig(settings, admin.url if admin else None, tuple(own))
         pool = WorkerPool(config, listeners, broker, journal, time.monotonic)
         stopping.before_exit = pool.kill

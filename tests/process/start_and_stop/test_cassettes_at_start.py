@@ -221,3 +221,45 @@ async def test_a_second_writer_of_another_cassette_gets_on_with_the_first(tmp_pa
             assert (await second.ask("/x")).outcome == b"recorded"
 
     assert upstream.asks == {"/x": 1}
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_the_start_says_that_the_cassette_to_replay_does_not_exist(
+    tmp_path: Path, workers: str
+) -> None:
+    shared = ("--store", f"sqlite:{tmp_path}/cassettes.db", "--workers", workers)
+    async with Upstream() as upstream:
+        recording = Tapeway(tmp_path, *shared, "--upstream", upstream.url, "--cassette", "smoke")
+        async with recording as tapeway:
+            await tapeway.ask("/one")
+    for name, said in [
+        (
+            "smoek",
+            f"no cassette 'smoek' in sqlite:{tmp_path}/cassettes.db: its requests miss; is smoke",
+        ),
+        ("smoke", ""),
+    ]:
+        replaying = Tapeway(tmp_path, *shared, "--mode", "replay", "--cassette", name)
+        async with replaying as tapeway:
+            assert said in tapeway.stderr
+            assert bool(said) == ("there is no cassette" in tapeway.stderr)
+
+
+async def test_passthrough_needs_no_cassette_that_can_be_read(tmp_path: Path, store: Path) -> None:
+    file = store / "default.json"
+    file.write_text("{")
+    async with Upstream() as upstream:
+        passing = Tapeway(tmp_path, "--mode", "passthrough", "--upstream", upstream.url)
+        async with passing as tapeway:
+            assert "default.json line 1" in tapeway.stderr
+            assert "its requests pass through all the same" in tapeway.stderr
+            found = [(await tapeway.ask("/one")).status for _ in range(2)]
+            # Once at the start, and once for all requests.
+            assert tapeway.stderr.count("pass through all the same") == 2
+            await tapeway.admin("PUT", "/api/v1/mode", {"mode": "replay"})
+            found.append((await tapeway.ask("/one")).status)
+            await tapeway.admin("PUT", "/api/v1/mode", {"mode": "passthrough"})
+            found.append((await tapeway.ask("/one")).status)
+            assert found == [200, 200, 500, 200]
+            await upstream.was_asked("/one", 3)
+    assert file.read_text() == "{"

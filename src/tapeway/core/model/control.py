@@ -33,6 +33,11 @@ class ModePolicy:
     records: bool
     replaces: bool = False
 
+    @property
+    def uses_recordings(self) -> bool:
+        """Whether a cassette is read or written at all."""
+        return self.replays or self.records
+
 
 MODE_POLICIES: dict[Mode, ModePolicy] = {
     "replay": ModePolicy(replays=True, asks=False, records=False),
