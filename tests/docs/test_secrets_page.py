@@ -8,7 +8,14 @@ from tapeway.core.redaction.credentials import MIN_COOKIE, MIN_VALUE, Secret
 from tapeway.core.redaction.leak_guard import leak_error
 from tapeway.core.redaction.patterns import LABELS
 from tapeway.core.redaction.redactor import Redactor
-from tapeway.core.redaction.secret_names import is_secret_field
+from tapeway.core.redaction.secret_names import (
+    _AMBIGUOUS,
+    _CREDENTIAL,
+    _GENERIC,
+    _PASSWORD,
+    _WORD,
+    is_secret_field,
+)
 from tests.core.redaction.example_messages import make_request
 from tests.support.markdown import ROOT, blocks
 
@@ -29,15 +36,15 @@ def test_the_example_is_redacted_as_it_says() -> None:
 
 
 def test_the_names_it_lists_hide_what_it_says() -> None:
-    in_requests, words, logins, _, issued, _ = [
+    keys, passwords, words, logins, _, ambiguous, generic = [
         [name for name in re.findall("`([^`]+)`", cells[1]) if name.replace("_", "").isalpha()]
         for cells in rows("Names")
     ]
-    for name in in_requests:
-        assert is_secret_field(name, b"two words", in_response=False), name
+    for name in (*keys, *passwords):
+        assert is_secret_field(name, b"two words", is_field=True), name
     for name in words:
-        assert is_secret_field(name, b"one", in_response=False), name
-        assert not is_secret_field(name, b"two words", in_response=False), name
+        assert is_secret_field(name, b"one", is_field=True), name
+        assert not is_secret_field(name, b"two words", is_field=True), name
     for name in logins:
         for login in (
             b"x",
@@ -45,13 +52,23 @@ def test_the_names_it_lists_hide_what_it_says() -> None:
             b"SSWS 0123456789",
             b'Digest username="a b", response="c"',
         ):
-            assert is_secret_field(name, login, in_response=False), login
-        assert not is_secret_field(name, b"Approved for visits", in_response=False), name
-    for name in issued:
-        assert is_secret_field(name, b"one", in_response=True), name
-    for name in {*in_requests, *words, *logins} - {*issued}:
-        assert is_secret_field(name, b"0123456789abcdef", in_response=True), name
-        assert not is_secret_field(name, b"0123456789", in_response=True), name
+            assert is_secret_field(name, login, is_field=True), login
+        assert not is_secret_field(name, b"Approved for visits", is_field=True), name
+    for name in (*keys, *passwords, *words, *logins, *ambiguous):
+        assert is_secret_field(name, b"0123456789abcdef", is_field=False), name
+        assert not is_secret_field(name, b"0123456789", is_field=False), name
+        assert not is_secret_field(name, b"is_required", is_field=False), name
+    for name in ambiguous:
+        assert not is_secret_field(name, b"two words", is_field=True), name
+    for name in generic:
+        assert is_secret_field(name, b"0123456789abcdef", is_field=False, beside=True), name
+        assert not is_secret_field(name, b"0123456789abcdef", is_field=True), name
+
+
+def test_the_names_it_lists_are_all_there_are() -> None:
+    listed = {name for cells in rows("Names") for name in re.findall("`([^`]+)`", cells[1])}
+
+    assert {*_CREDENTIAL, *_PASSWORD, *_WORD, *_AMBIGUOUS, *_GENERIC} <= listed
 
 
 def test_the_labels_of_its_shapes_are_all_there_are() -> None:

@@ -310,8 +310,8 @@ def test_secrets_are_stored_if_asked_for(tmp_path: Path) -> None:
 def test_a_stored_response_is_redacted_and_the_caller_gets_the_original(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "a-key-of-this-process")
-    real = b'{"access_token":"abcdefgh12345678","id":1,"said":"a-key-of-this-process"}'
+    monkeypatch.setenv("OPENAI_API_KEY", "4f6b2c9d8e1a7350")
+    real = b'{"access_token":"abcdefgh12345678","id":1,"said":"4f6b2c9d8e1a7350"}'
     with TapewayCassetteStore(str(tmp_path), "c", create_if_missing=True) as store:
         broker = Broker.from_store(
             store, mode="record", live_responder=lambda _: [chunk(0, real[:9]), chunk(1, real[9:])]
@@ -320,7 +320,7 @@ def test_a_stored_response_is_redacted_and_the_caller_gets_the_original(
         replayed = said(Broker.from_store(store), asked())
     assert json.loads(replayed)["id"] == 1
     assert b"abcdefgh12345678" not in replayed
-    assert b"a-key-of-this-process" not in (tmp_path / "c.json").read_bytes()
+    assert b"4f6b2c9d8e1a7350" not in (tmp_path / "c.json").read_bytes()
 
 
 def test_the_fingerprint_is_interpositions(address: str) -> None:

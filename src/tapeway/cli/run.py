@@ -30,6 +30,7 @@ from tapeway.errors import (
 )
 from tapeway.server.lifecycle import Service, serving
 from tapeway.settings.options import Settings, resolve_routes
+from tapeway.settings.sources import variable_of
 
 FREE_PORTS = {"listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0"}
 """Flags of a proxy whose ports the system chooses."""
@@ -39,6 +40,9 @@ _STORE_ERRORS = {
 }
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _FAILURE = 1
+
+_TOKENS = frozenset(map(variable_of, ("admin_token", "store_token")))
+"""The variables that the command does not get: with them it could read and change every cassette."""
 
 _MISSED = 3
 """The exit code if the command succeeded, but requests were missed or responses not stored."""
@@ -123,7 +127,8 @@ async def _run_with_proxy(
     try:
         async with serving(settings) as service, asyncio.TaskGroup() as tasks:
             tasks.create_task(_collect_store_errors(service.journal, failures))
-            pointed = {**environ, **variables(resolve_routes(settings), service.url)}
+            kept = {name: value for name, value in environ.items() if name not in _TOKENS}
+            pointed = {**kept, **variables(resolve_routes(settings), service.url)}
             code = await _run_process(wrapped, pointed, stdout)
             reports, cassettes = await _eject(service, failures)
             # This also ends the task above, after the last entry.

@@ -18,7 +18,7 @@ from tapeway.core.http.routing import DEFAULT_ROUTE, Route, RouteTable, valid_ca
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import Rules, RulesFault
 from tapeway.core.model.control import Delivery, Mode, Repeats
-from tapeway.core.redaction.credentials import MIN_VALUE, Secret, environment_credentials
+from tapeway.core.redaction.credentials import Secret, environment_secrets, searchable
 from tapeway.core.streams.pacing import Pace
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.settings import parsers
@@ -120,7 +120,12 @@ class Settings(BaseModel):
         "127.0.0.1:8081",
         "The address of the admin API. Beyond loopback it needs a token. `off` disables the API.",
     )
-    admin_token: Token = _option(None, "The bearer token that admin calls must send.", hidden=True)
+    admin_token: Token = _option(
+        None,
+        "The bearer token that admin calls must send. Prefer the variable: other users can see flags "
+        "in the process list.",
+        hidden=True,
+    )
     upstream: Url = _option(
         None,
         "The service that all paths go to. This disables the built-in routes.",
@@ -324,14 +329,8 @@ def known_secrets(settings: Settings) -> tuple[str, ...]:
 
 def process_secrets(settings: Settings, environ: Mapping[str, str]) -> tuple[Secret, ...]:
     """The secrets that no cassette may hold: the environment's credentials and those of the settings."""
-    configured = [value for value in known_secrets(settings) if len(value) >= MIN_VALUE]
-    return (
-        *[
-            Secret(name.lower().replace("_", "-"), value.encode())
-            for name, value in environment_credentials(environ)
-        ],
-        *[Secret("configured", value.encode()) for value in configured],
-    )
+    configured = [searchable("configured", each.encode()) for each in known_secrets(settings)]
+    return (*environment_secrets(environ), *[each for found in configured for each in found])
 
 
 def _default_route(upstream: str | None) -> Route | None:

@@ -84,11 +84,11 @@ def test_another_store_is_scanned_if_an_option_names_it(
 def test_credentials_of_environment_and_options_are_found(
     capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (folder / "clean.json").write_bytes(cassette_text("correct-horse-battery", "an-admin-token-0"))
+    (folder / "clean.json").write_bytes(cassette_text("corr-4f6b2c9d8e1a", "an-4f6b2c9d8e1a73"))
     assert run(capsys, "clean")[0] == 0
 
-    monkeypatch.setenv("MY_API_KEY", "correct-horse-battery")
-    monkeypatch.setenv("TAPEWAY_ADMIN_TOKEN", "an-admin-token-0")
+    monkeypatch.setenv("MY_API_KEY", "corr-4f6b2c9d8e1a")
+    monkeypatch.setenv("TAPEWAY_ADMIN_TOKEN", "an-4f6b2c9d8e1a73")
     code, out, _ = run(capsys, "clean")
 
     assert code == 1

@@ -9,6 +9,7 @@ from urllib.parse import quote, quote_plus
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json
+from tapeway.core.redaction.opaque import is_opaque, is_stand_in
 
 TYPES = {
     "json": b"application/json",
@@ -22,7 +23,9 @@ Kind = Literal["json", "lines", "events", "form", "parts", "text"]
 kinds = st.sampled_from(sorted(TYPES))
 
 # Characters that every writer changes are among them, and no letters that a pattern begins with.
-secrets = st.from_regex(r"[B-Zb-z0-9_/+.~-]{14,30}[B-Zb-z0-9]={0,2}", fullmatch=True)
+secrets = st.from_regex(r"[B-Zb-z0-9_/+.~-]{14,30}[B-Zb-z0-9]={0,2}", fullmatch=True).filter(
+    lambda drawn: is_opaque(drawn.encode())
+)
 NAMES = ("api_key", "apiKey", "X-Api-Key", "password", "client_secret", "clientSecret")
 ISSUED = ("access_token", "refreshToken", "SecretAccessKey", "id_token", "client_secret")
 
@@ -47,6 +50,8 @@ pattern_secrets = st.builds(
     st.sampled_from(PATTERNS),
     st.from_regex(r"[A-Za-z0-9]{32}", fullmatch=True),
 ) | st.builds(str.__add__, st.just("AIza"), st.from_regex(r"[A-Za-z0-9]{35}", fullmatch=True))
+# Documentation writes `sk-xxxxxxxx` for a key.
+pattern_secrets = pattern_secrets.filter(lambda drawn: not is_stand_in(drawn))
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 values = st.recursive(

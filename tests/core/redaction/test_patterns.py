@@ -38,8 +38,8 @@ SECRETS = {
     "r8_" + "Ab3xYz9k" * 4: "provider-key",
     "xai-" + "Ab3xYz9k" * 10: "provider-key",
     "pplx-" + "0123456789abcdef" * 3: "provider-key",
-    "AKIAIOSFODNN7EXAMPLE": "aws-key-id",
-    "ASIAIOSFODNN7EXAMPLE": "aws-key-id",
+    "AKIAIOSFODNN7QWERTZY": "aws-key-id",
+    "ASIAIOSFODNN7QWERTZY": "aws-key-id",
     "ghp_" + "Ab3xYz9k" * 4 + "1234": "github-token",
     "gho_" + "Ab3xYz9k" * 4 + "1234": "github-token",
     "ghs_" + "Ab3xYz9k" * 4 + "1234": "github-token",
@@ -84,6 +84,10 @@ def test_a_secret_is_found_whole_wherever_it_stands(secret: str, place: str) -> 
 
 
 NONE = [
+    "AKIAIOSFODNN7EXAMPLE",
+    "sk-proj-xxxxxxxxxxxxxxxxxxxxxxxx",
+    "ghp_your_token_0123456789abcdef",
+    "gsk_00000000000000000000000000000000",
     "toolu_01A09q90qw90lq917835lq9",
     "call_ISSgvhB7J5H4yQ0CzvZ3wXkA",
     "resp_68a1b2c3d4e5f6a7b8c9d0e1f2a3b4c5d6e7f8",
@@ -104,7 +108,7 @@ NONE = [
     "xai-explanations-of-everything-you-ask-for",
     "AIzaShort",
     "AKIA",
-    "TAKIAIOSFODNN7EXAMPLES",
+    "TAKIAIOSFODNN7QWERTZYS",
     "eyJ0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9",
     "eyJ0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9.and.more",
     "-----BEGIN PRIVATE KEY-----",
@@ -129,7 +133,7 @@ def test_pictures_and_embeddings_hold_no_secret() -> None:
 
 
 def test_a_key_in_base64_that_begins_like_one_of_amazon_is_no_key() -> None:
-    for coded in (b"xAKIAIOSFODNN7EXAMPLE", b"AKIAIOSFODNN7EXAMPLEx"):
+    for coded in (b"xAKIAIOSFODNN7QWERTZY", b"AKIAIOSFODNN7QWERTZYx"):
         assert list(patterns.find_patterns(coded)) == []
 
 
@@ -164,7 +168,7 @@ def test_a_placeholder_next_to_a_pattern_is_no_part_of_it() -> None:
 
 
 def test_nothing_before_the_start_is_found_but_it_tells_where_words_begin() -> None:
-    token = b"AKIAIOSFODNN7EXAMPLE"
+    token = b"AKIAIOSFODNN7QWERTZY"
 
     assert list(patterns.find_patterns(b"a" + token, 1)) == []
     assert [span.start for span in patterns.find_patterns(b" " + token, 1)] == [1]
@@ -199,7 +203,13 @@ def found(text: str) -> list[tuple[str, str]]:
         ("(https://a/?access_token=0123456789abcdef)", [("access_token", "0123456789abcdef")]),
         ("postgresql://me:c0rrect-horse@db:5432/x", [("userinfo", "c0rrect-horse")]),
         ("https://:c0rrect-horse@db", [("userinfo", "c0rrect-horse")]),
+        ("postgresql://me:hunter@db/x", [("userinfo", "hunter")]),
+        ("postgresql://me:p@ss-word@db/x", [("userinfo", "p@ss-word")]),
+        ("redis://:7@cache:6379", [("userinfo", "7")]),
         ("postgresql://user:password@localhost:5432/db", []),
+        ("postgresql://postgres:postgres@localhost:5432/db", []),
+        ("postgresql://me:$PGPASSWORD@db, postgresql://me:<password>@db, a://b:{c}@d", []),
+        ("postgresql://me:DB_PASSWORD@db, postgresql://me:your-password@db", []),
         ("http://localhost:8080/a@b0123456789012345", []),
         ("https://a/?api_key=YOUR_API_KEY_GOES_HERE", []),
         ("https://a/?signature=REDACTED.signature.0a1b2c3d", []),

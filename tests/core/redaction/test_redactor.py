@@ -168,11 +168,10 @@ def test_a_short_value_of_a_named_field_still_tells_requests_apart(field: str) -
     assert seen[0].key != seen[1].key
 
 
-def test_a_number_that_is_a_credential_becomes_a_string() -> None:
+def test_a_number_in_a_header_is_not_looked_for_in_the_body() -> None:
     request = make_request((*JSON, (b"x-api-key", b"123456789012")), body=b'{"id": 123456789012}')
-    stored = RequestRedaction().redact(SALT, request).request.body
 
-    assert json.loads(stored)["id"].startswith("REDACTED.x-api-key.")
+    assert RequestRedaction().redact(SALT, request).request.body == request.body
 
 
 def test_a_schema_that_names_a_password_is_stored_as_it_is() -> None:
@@ -348,7 +347,7 @@ def test_any_pieces_give_what_the_whole_gives(texts: list[bytes], cuts: list[int
         f"{KEYS[2]}{KEYS[1]}",
         f" {wrapped(KEYS[0], 0, b'x', b'y')} ",
         # These are none for what stands before them.
-        "xAKIAIOSFODNN7EXAMPLE ",
+        "xAKIAIOSFODNN7QWERTZY ",
         "xsk-ant-api03-0123456789abcdefgh ",
     ],
 )

@@ -64,7 +64,7 @@ def split_over_events(secret: str) -> str:
 
 
 JSON_TYPE: dict[str, Json] = {"headers": {"content-type": "application/json"}}
-TOKEN = json.dumps({"access_token": "issued-token-0001"}).encode()
+TOKEN = json.dumps({"access_token": "issued-4f6b2c9d8e1a"}).encode()
 CASES: dict[str, tuple[dict[str, Json], str, str]] = {
     "a header": (
         exchange({"headers": {"Authorization": f"Bearer {KEY}"}}, {}),
@@ -115,7 +115,7 @@ CASES: dict[str, tuple[dict[str, Json], str, str]] = {
         "openai-key",
     ),
     "JSON inside text": (
-        exchange({}, {"text": json.dumps(json.dumps({"access_token": "issued-token-0001"}))}),
+        exchange({}, {"text": json.dumps(json.dumps({"access_token": "issued-4f6b2c9d8e1a"}))}),
         "response.text",
         "access_token",
     ),
@@ -155,7 +155,7 @@ def test_a_secret_is_found_anywhere_and_redacted(
 
     assert places(found.findings) == {place: kind}
     assert found.left == ()
-    secrets = {"key": KEY, "environment": ENV, "token": "issued-token-0001"}
+    secrets = {"key": KEY, "environment": ENV, "token": "issued-4f6b2c9d8e1a"}
     assert sightings(secrets, {"document": dump(found.document)}) == []
     again = inspect(found.document)
     assert (again.document, again.findings) == (found.document, ())

@@ -227,7 +227,7 @@ async def test_a_credential_of_the_environment_is_not_stored(
     monkeypatch.setenv("SERVICE_API_KEY", "synthetic-0123456789")
     leak = said("my key is synthetic-0123456789")
     async with StorageProvider(place.again()) as provider:
-        with pytest.raises(StoreError, match="'SERVICE_API_KEY' would still be in") as refused:
+        with pytest.raises(StoreError, match="'service-api-key' would still be in") as refused:
             await provider.history.append_messages("s", [leak])
         assert "0123456789" not in repr(refused.value)
         assert await provider.history.list_sessions() == []

@@ -77,6 +77,21 @@ def test_a_first_run_records_and_a_second_one_replays(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "cassettes/a").glob("[!.]*")] == ["b.json"]
 
 
+def test_the_command_gets_no_token_of_tapeways(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = {f"TAPEWAY_{each}_TOKEN": "4f6b2c9d8e1a7350" for each in ("ADMIN", "STORE")}
+    monkeypatch.setitem(ENVIRON, "TAPEWAY_CASSETTE", "mine")
+    for name, token in tokens.items():
+        monkeypatch.setitem(ENVIRON, name, token)
+    told = "import os; print(sorted(name for name in os.environ if name.startswith('TAPEWAY_')))"
+    ended = run(tmp_path, "--store=memory:", command=(sys.executable, "-c", told))
+
+    assert ended.returncode == 0, ended.stderr
+    assert "TAPEWAY_CASSETTE" in ended.stdout
+    assert "TOKEN" not in ended.stdout
+
+
 def test_a_miss_is_code_3_where_the_command_went_well(tmp_path: Path) -> None:
     ended = run(tmp_path, "--mode=replay", command=app(tmp_path, "never recorded"))
 

@@ -7,19 +7,41 @@ a schema with a property `password` keeps its description.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 from urllib.parse import unquote_plus, unquote_to_bytes
 
 from tapeway.core.http import forms
 from tapeway.core.http.headers import media_type
-from tapeway.core.redaction import secret_names
 from tapeway.core.redaction.credentials import OAUTH_QUERY, Secret
+from tapeway.core.redaction.opaque import is_opaque
 from tapeway.core.redaction.patterns import compile_for_bytes
+from tapeway.core.redaction.secret_names import (
+    NAME_SEARCH,
+    is_secret_field,
+    name_kind,
+    without_scheme,
+)
 from tapeway.core.redaction.spans import PLACEHOLDER, Span, label_for
 
 _LONGEST_NAME = 80
+_MOST_SPACE = 64
+_NEAR = 400
+"""How far the other fields of a credential's object may be away."""
+_CREDENTIAL_OBJECT = re.compile(
+    rb'(?:auth|authentication|authorization|credentials?|api_?key|secrets?)\\*"[\s\\nrt]{0,40}:[\s\\nrt]{0,40}\Z',
+    re.IGNORECASE,
+)
+_CREDENTIAL_TYPE = re.compile(
+    rb'(?:type|scheme|kind|method)\\*"\s{0,40}:\s{0,40}\\*"[\w -]{0,40}?'
+    rb"(?:key|token|auth|bearer|basic|secret|credential)",
+    re.IGNORECASE,
+)
+# `pi_3MtwBwLkdIwHu7ix28a3tqPa_secret_YrKJUKribcBjcG8HVhfZluoGH`
+_ID_AND_SECRET = re.compile(rb"\w{1,100}?_secret_([\w%.~+-]{8,1024})")
+_PART = re.compile(rb"""[^\s;,&=?#@:/<>"'()\\]{12,}""")
 _SPACE = re.compile(rb"(?:\s|\\+[nrt])*")
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
 _MEMBER_VALUE = (
@@ -37,13 +59,23 @@ _OAUTH_NAMES = frozenset({"code", "code_verifier", "device_code", "token"})
 
 
 def find(body: bytes, content_type: bytes, *, in_response: bool) -> list[Span]:
-    """Each value whose field's name marks it as a secret."""
+    """Each value whose field's name marks it as a secret.
+
+    In a request a field's name decides. In a response and inside a text, such as JSON in a string,
+    only an opaque value is a secret.
+    """
     media = media_type(content_type)
+    found: list[Span] = []
+    documents = [] if in_response else [(0, len(body))] if _is_document(body) else []
     if media == b"application/x-www-form-urlencoded":
         # curl labels every body a form.
-        return [*_in_form(body, in_response=in_response), *_in_text(body, in_response=in_response)]
-    found = list(_in_parts(body, content_type)) if media.startswith(b"multipart/") else []
-    return found + list(_in_text(body, in_response=in_response))
+        found += _in_form(body, in_response=in_response)
+    elif media.startswith(b"multipart/"):
+        for name, start, end in _parts(body, content_type):
+            found += _in_part(name, body[start:end], start)
+            if _is_document(body[start:end]):
+                documents.append((start, end))
+    return found + list(_in_text(body, documents))
 
 
 def reads_whole(content_type: bytes) -> bool:
@@ -56,29 +88,85 @@ def reads_whole(content_type: bytes) -> bool:
     )
 
 
-def _in_text(body: bytes, *, in_response: bool) -> Iterator[Span]:
-    at = 0
+def _is_document(text: bytes) -> bool:
+    """Whether this is JSON or XML, not a text in which there may be some."""
+    return text[:_MOST_SPACE].lstrip()[:1] in (b"{", b"[", b"<")
+
+
+def _in_text(body: bytes, documents: Sequence[tuple[int, int]]) -> Iterator[Span]:
+    at = number = 0
     while (candidate := _candidates().search(body, at)) is not None:
-        at = candidate.end()
-        if body[at - 1 : at] == b">":
-            yield from _in_element(body, at, in_response=in_response)
+        while number < len(documents) and documents[number][1] <= candidate.start():
+            number += 1
+        is_field = number < len(documents) and documents[number][0] <= candidate.start()
+        in_member = 2 if candidate.start(2) >= 0 else 5
+        if candidate.start(3) >= 0:
+            at = candidate.end()
+            yield from _in_element(body, at, is_field=is_field)
         else:
-            yield from _in_member(body, candidate.start(1), at, in_response=in_response)
+            at = candidate.end(in_member)
+            name_end = candidate.start(in_member - 1)
+            yield from _in_member(body, name_end, at, is_field=is_field)
 
 
-def _in_member(body: bytes, name_end: int, value_at: int, *, in_response: bool) -> Iterator[Span]:
+def _in_member(body: bytes, name_end: int, value_at: int, *, is_field: bool) -> Iterator[Span]:
     quote = body[name_end : body.index(b'"', name_end) + 1]
     depth = len(quote).bit_length() - 1
     before = body.rfind(b'"', max(0, name_end - _LONGEST_NAME), name_end)
     if len(quote) != 1 << depth or before < 0 or not body.endswith(quote, 0, before + 1):
         return
     name = _unescaped(body[before + 1 : name_end], depth).decode("utf-8", "replace")
-    if not secret_names.name_kind(name):
+    if not (kind := name_kind(name)):
         return
     for span in _value_spans(body, _skip_space(body, value_at), quote, depth):
         value = _unescaped(body[span.start : span.end], depth)
-        if _hides_secret(name, value, in_response=in_response):
-            yield Span(span.start, span.end, _secret(name, value), span.quote)
+        if kind == "generic" and is_opaque(without_scheme(value)):
+            beside = _is_beside_credential(body, before, span.end)
+        else:
+            beside = False
+        # A number of passes is no password.
+        names_it = is_field and depth == 0 and not (span.quote and kind == "word")
+        yield from _secrets_in(name, value, span, body, is_field=names_it, beside=beside)
+
+
+def _secrets_in(
+    name: str, value: bytes, span: Span, body: bytes, *, is_field: bool, beside: bool = False
+) -> Iterator[Span]:
+    """The secret that a field's value is, or the secrets that are parts of it."""
+    if not value or PLACEHOLDER.fullmatch(value):
+        return
+    if is_secret_field(name, value, is_field=is_field, beside=beside):
+        if (tail := _ID_AND_SECRET.fullmatch(value)) is not None:
+            # The id before it is sent to the service on its own.
+            value = tail[1]
+            span = replace(span, start=span.end - len(value))
+        yield replace(span, secret=Secret(label_for(name, value), value))
+    elif name_kind(name) == "ambiguous":
+        for part in _PART.finditer(body, span.start, span.end):
+            if is_opaque(part[0]) and not _is_host(body, *part.span()):
+                yield Span(*part.span(), Secret(label_for(name, part[0]), part[0]))
+
+
+def _is_host(body: bytes, start: int, end: int) -> bool:
+    return body.endswith((b"//", b"@"), 0, start) and not body.startswith(b"@", end)
+
+
+def _is_beside_credential(body: bytes, name_at: int, value_end: int) -> bool:
+    """Whether the object of a field called `key` or `token` is one of a credential."""
+    before = body[max(0, name_at - _NEAR) : name_at]
+    # Objects before it in the same object are none of its fields.
+    at = len(before)
+    closed = 0
+    while (at := max(before.rfind(b"{", 0, at), before.rfind(b"}", 0, at))) >= 0:
+        closed += 1 if before[at : at + 1] == b"}" else -1
+        if closed < 0:
+            break
+    if at < 0:
+        return False
+    beside = before[at:] + body[value_end : value_end + _NEAR].partition(b"}")[0]
+    return _CREDENTIAL_OBJECT.search(before, 0, at) is not None or (
+        _CREDENTIAL_TYPE.search(beside) is not None
+    )
 
 
 def _value_spans(body: bytes, at: int, quote: bytes, depth: int) -> Iterator[Span]:
@@ -141,15 +229,15 @@ def _skip_space(body: bytes, at: int) -> int:
     return space.end() if space is not None else at
 
 
-def _in_element(body: bytes, at: int, *, in_response: bool) -> Iterator[Span]:
+def _in_element(body: bytes, at: int, *, is_field: bool) -> Iterator[Span]:
     before = body.rfind(b"<", max(0, at - _LONGEST_NAME), at)
     end = body.find(b"<", at) if before >= 0 else -1
     name = body[before + 1 : at - 1].decode("latin-1").rpartition(":")[2] if end >= 0 else "/"
     if name.startswith("/"):
         return
     value = body[at:end]
-    if value.strip() and _hides_secret(name, value, in_response=in_response):
-        yield Span(at, end, _secret(name, value))
+    if value.strip():
+        yield from _secrets_in(name, value, Span(at, end, None), body, is_field=is_field)
 
 
 def _in_form(body: bytes, *, in_response: bool) -> Iterator[Span]:
@@ -157,15 +245,22 @@ def _in_form(body: bytes, *, in_response: bool) -> Iterator[Span]:
     for pair in _PAIR.finditer(body):
         name = unquote_plus(pair[1].decode("latin-1"))
         value = unquote_to_bytes(pair[2].replace(b"+", b" "))
-        if PLACEHOLDER.fullmatch(value):
-            continue
-        if (is_oauth and name in _OAUTH_NAMES) or secret_names.is_secret_field(
-            name, value, in_response=in_response
-        ):
-            yield Span(pair.start(2), pair.end(2), _secret(name, value))
+        span = Span(*pair.span(2), None)
+        if is_oauth and name in _OAUTH_NAMES and not PLACEHOLDER.fullmatch(value):
+            yield replace(span, secret=Secret(label_for(name, value), value))
+        else:
+            yield from _secrets_in(name, value, span, body, is_field=not in_response, beside=True)
 
 
-def _in_parts(body: bytes, content_type: bytes) -> Iterator[Span]:
+def _in_part(name: str, value: bytes, start: int) -> Iterator[Span]:
+    for span in _secrets_in(
+        name, value, Span(0, len(value), None), value, is_field=True, beside=True
+    ):
+        yield replace(span, start=start + span.start, end=start + span.end)
+
+
+def _parts(body: bytes, content_type: bytes) -> Iterator[tuple[str, int, int]]:
+    """The name of each part, and where its content starts and ends."""
     boundary = forms.boundary(content_type)
     if boundary is None:
         return
@@ -178,24 +273,10 @@ def _in_parts(body: bytes, content_type: bytes) -> Iterator[Span]:
         if head is not None:
             named = _PART_NAME.search(body, at + len(delimiter), head.start())
             name = (named[1] or named[2]).decode("latin-1") if named is not None else ""
-            value = body[head.end() : end].removesuffix(b"\r")
-            if _hides_secret(name, value, in_response=False):
-                yield Span(head.end(), head.end() + len(value), _secret(name, value))
+            yield name, head.end(), head.end() + len(body[head.end() : end].removesuffix(b"\r"))
         at = next_part + 1 if next_part >= 0 else -1
-
-
-def _hides_secret(name: str, value: bytes, *, in_response: bool) -> bool:
-    if not value or PLACEHOLDER.fullmatch(value):
-        return False
-    return secret_names.is_secret_field(name, value, in_response=in_response)
-
-
-def _secret(name: str, value: bytes) -> Secret:
-    return Secret(label_for(name, value), value)
 
 
 @cache
 def _candidates() -> Any:
-    # The same search as the prefilter's, with the quote's escapes as a group.
-    pattern = secret_names.NAME_CANDIDATE.replace(r'(?:\\*"', r'(?:(\\*)"', 1)
-    return compile_for_bytes(pattern.encode())
+    return compile_for_bytes(NAME_SEARCH.encode())

@@ -9,10 +9,9 @@ from functools import lru_cache
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from tapeway.core.model.messages import Headers
-from tapeway.core.redaction.secret_names import KEY_LIKE, name_kind
-
-MIN_VALUE = 12
-"""Shorter values are not searched for elsewhere: they would hit ordinary words."""
+from tapeway.core.redaction.opaque import MIN_VALUE as MIN_VALUE
+from tapeway.core.redaction.opaque import is_opaque
+from tapeway.core.redaction.secret_names import VARIABLE, name_kind
 
 MAX_VALUE = 8 * 1024
 """Longer values are documents, not credentials."""
@@ -22,11 +21,17 @@ MIN_COOKIE = 16
 
 CREDENTIAL_PARAMETERS = frozenset(
     {
+        "access_key",
         "access_token",
         "api-key",
         "api_key",
         "apikey",
+        "app_key",
+        "appid",
+        "auth",
         "auth_token",
+        "awsaccesskeyid",
+        "bearer",
         "client_secret",
         "code_verifier",
         "device_code",
@@ -37,12 +42,15 @@ CREDENTIAL_PARAMETERS = frozenset(
         "password",
         "private_token",
         "refresh_token",
+        "sas",
         "secret",
+        "sessionid",
         "sig",
         "signature",
         "subscription-key",
         "token",
         "upload_id",
+        "user_key",
         "x-amz-credential",
         "x-amz-security-token",
         "x-amz-signature",
@@ -73,24 +81,41 @@ URL_HEADERS = frozenset(
 LINK_URL = re.compile(rb"(?<=<)[^<>]*(?=>)")
 """A URL in a Link field."""
 
-_PARAMETER = re.compile(rb"[?&#]([^?=&#]*)=([^&#]+)")
-_CREDENTIAL_HEADERS = frozenset(
+_IDENTITY_HEADERS = frozenset(
     {
-        b"authorization",
-        b"proxy-authorization",
         b"chatgpt-account-id",
-        b"dd-application-key",
-        b"ocp-apim-subscription-key",
         b"openai-organization",
         b"openai-project",
         b"anthropic-organization-id",
         b"x-goog-user-project",
-        b"x-key",
+    }
+)
+"""They tell callers apart. What they hold is not looked for: it also stands in paths and bodies."""
+SET_COOKIE = (b"set-cookie", b"set-cookie2")
+
+_PARAMETER_KINDS = ("credential", "password", "login")
+# A pair ends at a semicolon or at the query of another URL if another pair follows.
+_PARAMETER = re.compile(r"(?<=[?&#;])([^?=&#;]*)=([^?&#;]+(?:[?;][^?=&#;]*(?=[?&#;]|\Z))*)")
+_ENCODED = r"%(?:25){0,3}"
+_ENCODED_PARAMETER = re.compile(
+    rf"{_ENCODED}(?:3F|26|23|3B)([A-Za-z0-9_.-]{{1,64}}){_ENCODED}3D"
+    rf"((?:(?!{_ENCODED}(?:26|23|3B))[^&#])+)",
+    re.IGNORECASE,
+)
+_MOST_ENCODED = 4
+_SCHEME_AND_VALUE = 2
+_CREDENTIAL_HEADERS = _IDENTITY_HEADERS | frozenset(
+    {
+        b"authentication-info",
+        b"dd-application-key",
         b"mcp-session-id",
+        b"ocp-apim-subscription-key",
+        b"proxy-authentication-info",
+        b"x-key",
     }
 )
 _CREDENTIAL_HEADER = re.compile(
-    rb"(?:^|[-_])(?:auth|authorization|token|secret|password"
+    rb"(?:^|[-_])(?:auth|authorization|token|secret|password|[cx]srf"
     rb"|(?:rapid)?api[-_]?(?:key|token)"
     rb"|(?:access|auth|functions|master|private|secret|subscription)[-_]key)$"
 )
@@ -101,21 +126,17 @@ _OPAQUE_SCHEMES = frozenset(
     {b"bearer", b"basic", b"token", b"api-key", b"api_key", b"apikey", b"key", b"bot"}
 )
 
-_TOKEN_PARAMETER = re.compile(
-    rb"""(?:\A|[\s,])(?:token|key|api[-_]?key|access_token|oauth_token)="?([^",\s]+)""",
-    re.IGNORECASE,
-)
-_CREDENTIAL_VARIABLE = re.compile(
-    r"(?:^|_)(?:KEY|APIKEY|ACCESS_KEY_ID|TOKEN|BEARER_TOKEN_BEDROCK|PAT"
-    r"|SECRET|(?:PG)?PASSWORD|PASSWD|PASS|PASSPHRASE)$|_PWD$",
-    re.IGNORECASE,
-)
+_TELLING_HEADER = re.compile(rb"key|token|secret|auth|passw|credential|jwt|x-portkey-config")
+_TELLING_NOTHING = re.compile(rb"idempotenc|cache|surrogate|websocket|partition|routing")
+_PIECE = re.compile(rb"""[^\s,;"'{}]+""")
+_SEVERAL = re.compile(rb'[",;{]')
+_ASSIGNED = re.compile(rb"[\w-]{1,40}[=:](?=[^=])")
 
 # Of connection strings: Azure's and those of databases.
 _CONNECTION_PASSWORD = re.compile(
     r"(?:^|;)\s*(?:AccountKey|SharedAccessKey|Password|Pwd)\s*=\s*([^;]+)", re.IGNORECASE
 )
-_USERINFO = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]*?:([^/?#\s]+)@")
+_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#\s]*)@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +149,15 @@ class Secret:
 
 @lru_cache(maxsize=1024)
 def is_credential_header(name: bytes) -> bool:
-    """Whether a field of this name (lower case) carries a credential."""
+    """Whether a field of this name (lower case) carries a credential, or says who the caller is."""
     return name in _CREDENTIAL_HEADERS or _CREDENTIAL_HEADER.search(name) is not None
+
+
+def _holds_secret(name: bytes) -> bool:
+    """Whether the opaque values in a field of this name (lower case) are secrets wherever they stand."""
+    if name in _IDENTITY_HEADERS or _TELLING_NOTHING.search(name) is not None:
+        return False
+    return is_credential_header(name) or _TELLING_HEADER.search(name) is not None
 
 
 @lru_cache(maxsize=1024)
@@ -137,7 +165,29 @@ def is_credential_parameter(name: str, query: str) -> bool:
     """Whether a parameter of this name (decoded) carries a credential in this query or URL."""
     if name == "code":
         return OAUTH_QUERY.search(query) is not None
-    return name.lower() in CREDENTIAL_PARAMETERS or name_kind(name) in ("issued", "secret", "login")
+    return name.lower() in CREDENTIAL_PARAMETERS or name_kind(name) in _PARAMETER_KINDS
+
+
+def credential_parameters(url: str) -> Iterator[tuple[str, int, int, bytes]]:
+    """Each credential among the parameters of a URL or target: name, start, end, decoded value.
+
+    Also those of a URL that is the value of a parameter itself.
+    """
+    for pair in _PARAMETER.finditer(url):
+        name, value = unquote(pair[1]), pair[2]
+        if is_credential_parameter(name, url):
+            yield name, *pair.span(2), _octets(value, once=True)
+        elif "%" in value:
+            for inner in _ENCODED_PARAMETER.finditer(url, *pair.span(2)):
+                if is_credential_parameter(inner[1], unquote(value)):
+                    yield inner[1], *inner.span(2), _octets(inner[2], once=False)
+
+
+def _octets(value: str, *, once: bool) -> bytes:
+    octets = unquote_to_bytes(value.encode("utf-8", "surrogateescape"))
+    for _ in range(0 if once else _MOST_ENCODED):
+        octets = unquote_to_bytes(octets)
+    return octets
 
 
 def request_head_credentials(headers: Headers, target: str) -> tuple[Secret, ...]:
@@ -159,7 +209,7 @@ def header_credentials(headers: Headers) -> tuple[Secret, ...]:
             found += _cookie_credentials(value)
         elif lower == b"referer":
             found += _parameter_credentials(value)
-        elif is_credential_header(lower):
+        elif _holds_secret(lower):
             found += value_credentials(lower.decode("latin-1"), value)
     return tuple(found)
 
@@ -177,7 +227,7 @@ def userinfo_credentials(url: str) -> tuple[Secret, ...]:
         return ()
     pair = unquote_to_bytes(name + colon + password)
     return tuple(
-        _searchable("userinfo", base64.b64encode(pair)) + _login_credentials("userinfo", pair)
+        searchable("userinfo", base64.b64encode(pair)) + _login_credentials("userinfo", pair)
     )
 
 
@@ -186,7 +236,7 @@ def response_credentials(headers: Headers) -> list[Secret]:
     found: list[Secret] = []
     for name, value in headers:
         lower = name.lower()
-        if lower == b"set-cookie":
+        if lower in SET_COOKIE:
             found += _cookie_credentials(value.partition(b";")[0])
         elif lower in URL_HEADERS:
             found += _parameter_credentials(value)
@@ -194,35 +244,30 @@ def response_credentials(headers: Headers) -> list[Secret]:
             found += [
                 each for url in LINK_URL.findall(value) for each in _parameter_credentials(url)
             ]
-        elif is_credential_header(lower):
-            found += _searchable(lower.decode("latin-1"), value.strip())
+        elif is_credential_header(lower) and lower not in _IDENTITY_HEADERS:
+            found += value_credentials(lower.decode("latin-1"), value)
     return found
 
 
 def value_credentials(label: str, value: bytes) -> list[Secret]:
-    """The credentials in a value that has a scheme before it, or is one as a whole."""
+    """The opaque value that a field holds, with or without a scheme before it, or else its opaque
+    parameters.
+    """
     value = value.strip()
-    words = value.split(None, 1)
-    if len(words) < 2:
-        return _searchable(label, value)
-    scheme, rest = words
-    opaque = scheme.lower() in _OPAQUE_SCHEMES and len(words) == len(value.split())
-    found = [] if opaque else _searchable(label, value)
-    if opaque or KEY_LIKE.fullmatch(rest):
-        # Two words may be anything: the second is only searched for if it is not a word.
-        found += _searchable(label, rest)
-    if scheme.lower() == b"basic":
-        found += _basic_credentials(label, rest)
-    return found + [
-        each for token in _TOKEN_PARAMETER.findall(rest) for each in _searchable(label, token)
-    ]
+    words = value.split()
+    if len(words) == _SCHEME_AND_VALUE and words[0].lower() in _OPAQUE_SCHEMES:
+        found = searchable(label, words[1])
+        return found + (_basic_credentials(label, words[1]) if words[0].lower() == b"basic" else [])
+    if _SEVERAL.search(value) is None and (whole := searchable(label, value)):
+        return whole
+    pieces = [_ASSIGNED.sub(b"", piece, count=1) for piece in _PIECE.findall(value)]
+    return [each for piece in pieces for each in searchable(label, piece)]
 
 
 def environment_credentials(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Variable and value of each credential, each value once.
+    """Variable and value of each credential of 12 characters or more, each value once.
 
-    Found by the variable's name, and in the user part of a URL. Values shorter than 12 characters
-    are left out: they would hit ordinary words.
+    Found by the variable's name, and in the user part of a URL. A log shows none of them.
     """
     found: dict[str, str] = {}
     for name in sorted(environ):
@@ -232,21 +277,37 @@ def environment_credentials(environ: Mapping[str, str]) -> tuple[tuple[str, str]
     return tuple([(name, value) for value, name in found.items()])
 
 
+def environment_secrets(environ: Mapping[str, str]) -> tuple[Secret, ...]:
+    """The credentials that no cassette may hold: the opaque ones.
+
+    A word, such as `PARTITION_KEY=customer_email_address`, would be cut out of every recording.
+    """
+    return tuple(
+        [
+            secret
+            for name, value in environment_credentials(environ)
+            for secret in searchable(
+                name.lower().replace("_", "-"), value.encode("utf-8", "surrogateescape")
+            )
+        ]
+    )
+
+
 def _parameter_credentials(url: bytes) -> list[Secret]:
-    found: list[Secret] = []
-    query = url.decode("latin-1")
-    for name, value in _PARAMETER.findall(url):
-        if is_credential_parameter(plain := unquote(name), query):
-            found += _searchable(plain.lower(), unquote_to_bytes(value))
-    return found
+    return [
+        secret
+        for name, _, _, value in credential_parameters(url.decode("utf-8", "surrogateescape"))
+        for secret in searchable(name.lower(), value)
+    ]
 
 
 def _cookie_credentials(value: bytes) -> list[Secret]:
     pairs = [piece.partition(b"=") for piece in value.split(b";")]
     return [
-        Secret(name.strip().decode("latin-1"), content.strip(b' "'))
+        secret
         for name, _, content in pairs
-        if MIN_COOKIE <= len(content.strip(b' "')) <= MAX_VALUE
+        if len(content.strip(b' "')) >= MIN_COOKIE
+        for secret in searchable(name.strip().decode("latin-1"), content.strip(b' "'))
     ]
 
 
@@ -261,19 +322,20 @@ def _basic_credentials(label: str, token: bytes) -> list[Secret]:
 def _login_credentials(label: str, pair: bytes) -> list[Secret]:
     # Some services take the key as the user name, with no password or any.
     name, _, password = pair.partition(b":")
-    return _searchable(label, pair) + (_searchable(label, password) or _searchable(label, name))
+    return searchable(label, pair) + (searchable(label, password) or searchable(label, name))
 
 
-def _searchable(label: str, value: bytes) -> list[Secret]:
-    """The value, unless it is too short or too long to be searched for."""
-    return [Secret(label, value)] if MIN_VALUE <= len(value) <= MAX_VALUE else []
+def searchable(label: str, value: bytes) -> list[Secret]:
+    """The value, if it is a secret wherever it stands, and not too long to be searched for."""
+    return [Secret(label, value)] if len(value) <= MAX_VALUE and is_opaque(value) else []
 
 
 def _variable_credentials(name: str, value: str) -> Iterator[str]:
-    if (userinfo := _USERINFO.match(value)) is not None:
-        yield userinfo[1]
-        yield unquote(userinfo[1])
-    elif _CREDENTIAL_VARIABLE.search(name):
+    if (userinfo := _AUTHORITY.match(value)) is not None:
+        password = userinfo[1].partition(":")[2]
+        yield password
+        yield unquote(password)
+    elif VARIABLE.search(name):
         yield value
     else:
         yield from _CONNECTION_PASSWORD.findall(value)

@@ -18,7 +18,8 @@ from urllib.parse import unquote_to_bytes
 import re2  # type: ignore[import-untyped]
 
 from tapeway.core.redaction.credentials import Secret
-from tapeway.core.redaction.secret_names import KEY_LIKE, NAME_CANDIDATE
+from tapeway.core.redaction.opaque import is_opaque, is_stand_in
+from tapeway.core.redaction.secret_names import NAME_CANDIDATE
 from tapeway.core.redaction.spans import PLACEHOLDER, Span
 
 MAX_LENGTH = 32 * 1024
@@ -116,7 +117,23 @@ _PARAMETER_NAMES = "|".join(
 _LOGIN = r"[A-Za-z]://[^/?#\s:@\"'<>\\]{0,64}:"
 _URL_CANDIDATE = rf"(?i:(?:[?&]|\\u0026|&amp;)(?:{_PARAMETER_NAMES})=)|{_LOGIN}"
 _PARAMETER_VALUE = re.compile(rb"""[^&?#\s"'<>\\,;)\]}]{16,4096}""")
-_PASSWORD = re.compile(rb"""(?=[^@]{0,256}[0-9])([^/?#\s@"'<>\\]{12,256})@""")
+_PASSWORD = re.compile(rb"""([^/?#\s"'<>\\`]{1,256})@(?=[\w\[])""")
+# What documentation writes for a password.
+_STAND_INS = frozenset(
+    {
+        b"",
+        b"pass",
+        b"passwd",
+        b"password",
+        b"pw",
+        b"pwd",
+        b"secret",
+        b"mypassword",
+        b"xxx",
+        b"token",
+    }
+)
+_VARIABLE = re.compile(rb"[$%{<*:].*|[A-Z_]+", re.DOTALL)
 
 _MAX_AUTOMATON = 64 * 1024 * 1024
 
@@ -165,9 +182,19 @@ def find_url_credentials(data: bytes, start: int = 0) -> Iterator[Span]:
             continue
         end = value.end() if name else value.end(1)
         secret = unquote_to_bytes(data[at:end])
-        if PLACEHOLDER.match(data, at) is None and (not name or KEY_LIKE.fullmatch(secret)):
+        user = candidate[0].rpartition(b"/")[2][:-1]
+        if PLACEHOLDER.match(data, at) is None and (
+            is_opaque(secret) if name else _is_password(secret, user)
+        ):
             yield Span(at, end, Secret(name.decode().lower() if name else "userinfo", secret))
             at = end
+
+
+def _is_password(text: bytes, user: bytes) -> bool:
+    """Whether this is a password, and not what documentation writes for one."""
+    if text == user or text.lower() in _STAND_INS or _VARIABLE.fullmatch(text):
+        return False
+    return not is_stand_in(text.decode("utf-8", "replace"))
 
 
 def compile_for_bytes(pattern: bytes, *, max_mem: int | None = None) -> Any:
@@ -203,6 +230,6 @@ def _exact_span(data: bytes, start: int) -> Span | None:
             hidden = data.find(_PLACEHOLDER_START, start, found.end() + 1)
             if hidden >= 0:
                 found = exact.match(data, start, hidden)
-        if found is not None:
+        if found is not None and not is_stand_in(found[0].decode("latin-1")):
             return Span(start, found.end(), Secret(label, found[0]))
     return None

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
-from urllib.parse import quote, unquote, unquote_to_bytes
+from urllib.parse import quote
 
 from tapeway.core.http.content_codings import readable_request
 from tapeway.core.http.headers import find_header, request_fields
@@ -32,10 +32,11 @@ from tapeway.core.redaction import body_fields, patterns, streamed_secrets
 from tapeway.core.redaction.credentials import (
     LINK_URL,
     MIN_COOKIE,
+    SET_COOKIE,
     URL_HEADERS,
     Secret,
+    credential_parameters,
     is_credential_header,
-    is_credential_parameter,
     value_credentials,
 )
 from tapeway.core.redaction.known_values import NO_KNOWN_VALUES, KnownValues
@@ -54,7 +55,6 @@ from tapeway.core.streams import aws_frames
 _CONTEXT = 64
 """How much of the text already returned is needed to decide whether a secret begins after it."""
 _UNDECODED = re.compile("[\udc80-\udcff]")
-_PARAMETER = re.compile(r"(?<=[?&#])([^?=&#]*)=([^&#]+)")
 _JSON_LINES = b"application/x-ndjson"
 
 # `%25252525xx` for each of four octets, or a `\u00xx` behind eight backslashes.
@@ -265,17 +265,17 @@ class Redactor:
             target = self._replace(octets, self._find(octets)).decode("utf-8", "surrogateescape")
         if not target.isascii():
             target = _UNDECODED.sub(lambda odd: quote(odd[0], errors="surrogateescape"), target)
-        return _PARAMETER.sub(self._parameter, target) if "=" in target else target
+        return self._parameters(target) if "=" in target or "%" in target else target
 
-    def _parameter(self, match: re.Match[str]) -> str:
-        name, value = match[1], match[2]
-        plain = unquote(name)
-        if not is_credential_parameter(plain, match.string) or PLACEHOLDER.fullmatch(
-            value.encode()
-        ):
-            return match[0]
-        octets = unquote_to_bytes(value)
-        return f"{name}={self.placeholder(label_for(plain, octets), octets).decode()}"
+    def _parameters(self, target: str) -> str:
+        pieces: list[str] = []
+        at = 0
+        for name, start, end, value in credential_parameters(target):
+            if not PLACEHOLDER.fullmatch(value):
+                hidden = self.placeholder(label_for(name, value), value).decode()
+                pieces += target[at:start], hidden
+                at = end
+        return "".join([*pieces, target[at:]])
 
     def _stored(self, headers: Headers) -> Headers:
         return tuple([(name, self.value(value)) for name, value in headers])
@@ -286,7 +286,7 @@ class Redactor:
     def _field(self, name: bytes, value: bytes, suspect: bool) -> bytes:
         if suspect:
             value = self.value(value)
-        if name == b"set-cookie":
+        if name in SET_COOKIE:
             return self._set_cookie(value)
         if is_credential_header(name):
             return self._whole(name.decode("latin-1"), value)

@@ -1,118 +1,174 @@
-"""Which names of fields in a body mark their value as a secret.
+"""Which names of fields mark their value as a secret.
 
-Names are compared by their words: `api_key`, `apiKey`, `X-Api-Key` and `OPENAI_API_KEY` all end in
-the words `api key`. A field called `token` or `key` alone is none: log-probabilities have tokens.
+Names are compared by their last words: `api_key`, `apiKey`, `X-Api-Key` and `OPENAI_API_KEY` all end
+in the words `api key`. Some names also mean other things: under these only an opaque value is a
+secret, and under `token` and `key` alone only if the fields beside it say so, since log-probabilities
+have tokens and maps have keys.
 """
 
 import re
 from functools import lru_cache
+from typing import Literal
 
-ISSUED = frozenset(
-    {
-        "accesstoken",
-        "refreshtoken",
-        "idtoken",
-        "clientsecret",
-        "secretaccesskey",
-        "sessiontoken",
-    }
+from tapeway.core.redaction.opaque import is_opaque
+
+Kind = Literal["credential", "password", "login", "word", "ambiguous", "generic", ""]
+"""What a name says of its value.
+
+- `credential`: a key, a token or a client's secret. Which one it is does not decide what matches.
+- `password`: a user's password, passphrase or one-time code.
+- `login`: a scheme and a credential, as in a header.
+- `word`: a secret or a password, but prose and lists of results have the name too.
+- `ambiguous`: a secret if it is opaque, or those of its parts that are.
+- `generic`: `token` or `key`, a secret if it is opaque and its neighbours say so.
+"""
+
+_CREDENTIAL = (
+    *("access_key", "access_token", "account_key", "actor_token", "admin_token", "api_key"),
+    *("api_secret", "api_token", "app_secret", "auth_key", "auth_token", "authorization_token"),
+    *("bearer_token", "bot_token", "client_assertion", "client_secret", "consumer_key"),
+    *("deploy_token", "ephemeral_key", "github_token", "gitlab_token", "hapikey", "hf_token"),
+    *("huggingface_token", "id_token", "job_token", "master_key", "npm_token", "oauth_token"),
+    *("private_key", "private_token", "refresh_token", "sas_token", "secret_key"),
+    *("security_token", "service_role_key", "service_token", "session_token"),
+    *("shared_access_key", "signing_key", "slack_token", "subject_token", "subscription_key"),
+    *("vault_token", "webhook_secret"),
 )
-"""A value under such a name is a secret in a response too, whatever it looks like."""
-
-_SECRET = ISSUED | {
-    "accountkey",
-    "actortoken",
-    "apikey",
-    "apisecret",
-    "apitoken",
-    "appsecret",
-    "authkey",
-    "authorizationtoken",
-    "authtoken",
-    "bearertoken",
-    "clientassertion",
-    "masterkey",
-    "passphrase",
-    "passwd",
+_PASSWORD = (
+    *("one_time_code", "otp_code", "pass_code", "pass_phrase", "passcode", "passphrase", "passwd"),
     "password",
-    "privatekey",
-    "secretkey",
-    "securitytoken",
-    "sharedaccesskey",
-    "signingkey",
-    "subjecttoken",
-    "subscriptionkey",
-    "webhooksecret",
+)
+_WORD = ("assertion", "pass", "pwd", "secret")
+_AMBIGUOUS = (
+    *("app_key", "auth", "bearer", "connection_string", "cookie", "credential", "credentials"),
+    *("database_url", "dsn", "encryption_key", "jwt", "sas", "server_url", "user_key"),
+    *("webhook_url",),
+)
+_GENERIC = ("key", "token")
+
+_KINDS: dict[str, Kind] = {
+    **{name.replace("_", ""): "credential" for name in _CREDENTIAL},
+    **{name.replace("_", ""): "password" for name in _PASSWORD},
+    **{name.replace("_", ""): "ambiguous" for name in _AMBIGUOUS},
+    "authorization": "login",
 }
-# Prose has these too, but not without a space.
-_SECRET_WORDS = frozenset({"assertion", "secret"})
+
+_LAST_WORD: dict[str, Kind] = {"secret": "credential", "pwd": "password", "pass": "ambiguous"}
 
 # Repeated, or one of several: `password2`, `password_confirmation`.
 _REPEATED = frozenset({"confirm", "confirmation"})
-# A login has a scheme before its token or is a list of parameters; other texts of several words
-# tell about one: `"prior_authorization": "approved for 12 visits"`.
-_LOGIN = re.compile(
-    rb"\s*(?:(?:(?:bearer|basic|bot|key|token|api[-_]?key)\s+|[\w-]+\s+(?=\S*[0-9]))?\S+|.*=.*)\s*",
-    re.IGNORECASE | re.DOTALL,
+_SCHEMES = frozenset(
+    {b"bearer", b"basic", b"bot", b"key", b"token", b"apikey", b"api-key", b"api_key"}
 )
+_MOST_WORDS = 3
+_TWO_WORDS = 2
+_PATH = (b"/", b"~", b"./", b"../", b"C:")
+
+VARIABLE = re.compile(
+    r"(?:^|_)(?:KEY|APIKEY|ACCESS_KEY_ID|TOKEN|BEARER_TOKEN_BEDROCK|PAT"
+    r"|SECRET|(?:PG)?PASSWORD|PASSWD|PASS|PASSPHRASE)$|_PWD$",
+    re.IGNORECASE,
+)
+"""Recognises the name of an environment variable that holds a credential."""
+_UPPER_CASE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9-]+-(?:key|token)", re.IGNORECASE)
 
 # What follows names of the kind in JSON, in JSON inside a string, and in XML.
-_STEMS = "|".join(
-    [
-        "assertion",
-        "authorization",
-        "pass(?:word|wd|phrase)",
-        "secret",
-        "(?:access|actor|api|auth|authorization|bearer|id|refresh|security|session|subject)_?token",
-        "(?:account|api|auth|master|private|secret|signing|subscription|access)_?key",
-    ]
-).replace("_?", "[-_. ]?")
+_STEMS = "|".join(sorted({*_CREDENTIAL, *_PASSWORD, *_WORD, *_AMBIGUOUS, "authorization"})).replace(
+    "_", "[-_. ]?"
+)
 _ESCAPED = r"\\+u00[2-7][0-9A-Fa-f]"
-_NAME = rf"(?:(?i:{_STEMS})(?:[-_. ]?(?i:confirm(?:ation)?|[0-9]{{1,2}}))?|{_ESCAPED}(?:[\w.-]|{_ESCAPED}){{0,40}})"
-NAME_CANDIDATE = rf'{_NAME}(?:\\*"(?:\s|\\+[nrt])*:|>)'
-"""Where such a name may occur, in RE2's syntax, for the prefilter and for the search in bodies."""
+_NAME = (
+    rf"(?:(?i:{_STEMS})(?:[-_. ]?(?i:confirm(?:ation)?|[0-9]{{1,2}}))?"
+    r"|[A-Z0-9]_(?:TOKEN|KEY|KEY_ID|PAT|PASS)|-(?i:key|token)"
+    rf"|{_ESCAPED}(?:[\w.-]|{_ESCAPED}){{0,40}})"
+)
+_SPACE = r"(?:\s|\\+[nrt])*"
+_COLON = rf'(\\*)"{_SPACE}:()'
+_LONG_VALUE = rf'{_SPACE}\\*"(?:(?i:bearer|basic|token) )?[!#-\[\]-~]{{12}}'
 
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_MOST_WORDS = 3
-KEY_LIKE = re.compile(rb"(?:(?:Bearer|Basic|Token) )?(?=[!-~]*[0-9])[!-~]{16,}")
-"""Distinguishes a key in a response from words about it: `"api_key": "is not valid"`."""
+NAME_SEARCH = rf"{_NAME}(?:{_COLON}|>())|(?i:{'|'.join(_GENERIC)}){_COLON}{_LONG_VALUE}"
+"""Where such a name may occur, in RE2's syntax.
+
+Its groups are the escapes of the quote after the name and the place before the value; the place in
+XML; and the first two once more for a generic name, which needs a long value.
+"""
+
+NAME_CANDIDATE = NAME_SEARCH.replace("()", "").replace(r"(\\*)", r"\\*")
+"""The same without groups, for the prefilter."""
+
+NO_CREDENTIALS = frozenset(
+    {
+        *(
+            "idempotency-key",
+            "x-idempotency-key",
+            "surrogate-key",
+            "x-cache-key",
+            "prompt-cache-key",
+        ),
+        *("sec-websocket-key", "x-partition-key", "x-routing-key"),
+    }
+)
+"""Header fields with a name of the kind whose value is none."""
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 @lru_cache(maxsize=1024)
-def name_kind(name: str) -> str:
-    """The kind of value that a name indicates: `issued`, `secret`, `login`, `word`, or "" for no
-    secret.
-    """
-    words = [word.lower() for word in _WORD.findall(name)]
+def name_kind(name: str) -> Kind:
+    """What the name of a field says of its value; "" if it is no secret."""
+    words = [word.lower() for word in _WORDS.findall(name)]
     while words and (words[-1] in _REPEATED or words[-1].isdigit()):
         words.pop()
-    for count in range(1, min(len(words), _MOST_WORDS) + 1):
-        ending = "".join(words[-count:])
-        if ending in ISSUED:
-            return "issued"
-        if ending in _SECRET:
-            return "secret"
-        if ending == "authorization":
-            return "login"
-        if ending in _SECRET_WORDS and count == len(words):
-            return "word"
-    return "secret" if len(words) > 1 and words[-1] == "secret" else ""
+    if len(words) == 1 and words[0] in _WORD:
+        return "word"
+    if len(words) == 1 and words[0] in _GENERIC:
+        return "generic"
+    for count in range(min(len(words), _MOST_WORDS), 0, -1):
+        if (kind := _KINDS.get("".join(words[-count:]))) is not None:
+            return kind
+    if words and words[-1] in _LAST_WORD:
+        return _LAST_WORD[words[-1]]
+    is_variable = _UPPER_CASE.fullmatch(name) and VARIABLE.search(name)
+    return "ambiguous" if is_variable or _is_header_name(name) else ""
 
 
-def is_secret_field(name: str, value: bytes, *, in_response: bool) -> bool:
-    """Whether a value under this name is a secret, in a request or in a response."""
-    match name_kind(name):
-        case "issued":
-            # A text with spaces is about a secret.
-            return (
-                not in_response or len(value.split()) == 1 or KEY_LIKE.fullmatch(value) is not None
-            )
-        case "secret" | "login" | "word" if in_response:
-            return KEY_LIKE.fullmatch(value) is not None
-        case "login":
-            return _LOGIN.fullmatch(value) is not None
-        case "secret":
-            return True
-        case "word":
-            return len(value.split()) == 1
-    return False
+def is_secret_field(name: str, value: bytes, *, is_field: bool, beside: bool = False) -> bool:
+    """Whether a value under this name is a secret.
+
+    `is_field` says that it is a field of a request, where names mean more than in a response or
+    inside a text; `beside`, that the fields beside it tell of a credential.
+    """
+    kind = name_kind(name)
+    if is_field and kind in ("credential", "password"):
+        return True
+    if is_field and kind == "login":
+        return _is_login(value)
+    if is_field and kind == "word" and len(value.split()) == 1 and not value.startswith(_PATH):
+        return True
+    return kind != "" and (kind != "generic" or beside) and is_opaque(without_scheme(value))
+
+
+def without_scheme(value: bytes) -> bytes:
+    """A value without the scheme before it, such as Bearer."""
+    words = value.split(None, 1)
+    if len(words) == _TWO_WORDS and words[0].lower() in _SCHEMES:
+        return words[1].strip()
+    return value
+
+
+def _is_header_name(name: str) -> bool:
+    return _HEADER_NAME.fullmatch(name) is not None and name.lower() not in NO_CREDENTIALS
+
+
+def _is_login(value: bytes) -> bool:
+    """Whether this is a credential with or without its scheme, or a list of parameters.
+
+    Other texts of several words tell about one: `"prior_authorization": "approved for 12 visits"`.
+    """
+    words = value.split()
+    if len(words) == _TWO_WORDS:
+        return (
+            words[0].lower() in _SCHEMES or b"=" in value or any(48 <= at < 58 for at in words[1])
+        )
+    return len(words) == 1 or b"=" in value

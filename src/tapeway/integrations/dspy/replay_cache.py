@@ -19,7 +19,7 @@ from typing import Any, Literal, Self
 
 from tapeway.core.json_text import Json, dump, parse
 from tapeway.core.misses.differences import differences
-from tapeway.core.redaction.credentials import MIN_VALUE, Secret
+from tapeway.core.redaction.credentials import Secret, searchable
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import ConfigError, StoreError
 from tapeway.formats.native.secret_scan import SecretScanner
@@ -350,9 +350,5 @@ def _secrets(request: Mapping[str, Any]) -> Iterator[Secret]:
         value = request.get(name)
         values = value.values() if isinstance(value, dict) else [value]
         for each in values:
-            if (
-                name not in ("api_base", "base_url")
-                and isinstance(each, str)
-                and len(each) >= MIN_VALUE
-            ):
-                yield Secret(name.replace("_", "-"), each.encode())
+            if name not in ("api_base", "base_url") and isinstance(each, str):
+                yield from searchable(name.replace("_", "-"), each.encode())

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from tapeway.core.redaction.credentials import Secret, environment_credentials
+from tapeway.core.redaction.credentials import environment_secrets
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.errors import StoreError
 from tapeway.integrations.history.storage import CassetteHistory, HistoryStorage
@@ -51,7 +51,8 @@ class StorageProvider:
         """Open the store; a second call does nothing. Raises StoreError."""
         if self._history is None:
             await self._store.open()
-            check = None if self._keep_secrets else LeakGuard(_secrets()).check
+            known = environment_secrets(os.environ)
+            check = None if self._keep_secrets else LeakGuard(known).check
             self._history = CassetteHistory(self._store, self._now, check)
 
     async def close(self) -> None:
@@ -69,7 +70,3 @@ class StorageProvider:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-def _secrets() -> list[Secret]:
-    return [Secret(name, value.encode()) for name, value in environment_credentials(os.environ)]
