@@ -52,7 +52,8 @@ ROWS: dict[str, tuple[str, ...]] = {
     "settings": ("settings.sources",),
     "settings.parsers": ("providers",),
     "settings.options": ("settings.parsers",),
-    "settings.sources": ("settings.options", "stores"),
+    "settings.client_environment": ("settings.options",),
+    "settings.sources": ("settings.client_environment", "stores"),
     "upstream": ("ports", "body_files"),
     # The engine knows what a store is, and no store.
     "engine": ("engine.broker",),

@@ -10,13 +10,22 @@ from hypothesis import strategies as st
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.json_text import Json
 from tapeway.core.matching.key import request_key
+from tapeway.core.misses.miss import NearestRecording
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
-from tapeway.engine.journal import MOST_MISSES, ServedRequest, Tally, tokens_of
+from tapeway.engine.journal import (
+    MOST_EXPLAINED_MISSES,
+    MOST_MISSES,
+    MissedCall,
+    ServedRequest,
+    Tally,
+    tokens_of,
+)
 from tapeway.engine.report import (
     CassetteReport,
+    Isolation,
     RecordingSummary,
     junit_report,
     markdown_report,
@@ -58,7 +67,24 @@ def test_each_outcome_is_counted() -> None:
     report = report_of_index(make_cassette(), tally)
 
     assert (report.replayed, report.recorded, report.live) == (2, 1, 1)
-    assert report.misses == ("GET /a",)
+    assert report.misses == (MissedCall("GET", "/a", "GET /a"),)
+
+
+def test_equal_misses_are_one_with_their_number() -> None:
+    tally = Tally()
+    nearest = (NearestRecording(3, ({"path": "body.a", "recorded": 1, "requested": 2},)),)
+    explained = served("miss", "/a")._replace(
+        key=b"r\0k", message="replay miss: GET /a is not there", nearest=nearest, suggestion="x = 1"
+    )
+    for each in (explained, explained._replace(nearest=()), explained._replace(key=b"r\0other")):
+        tally.add(each)
+    report = report_of_index(make_cassette(), tally)
+
+    assert [each.times for each in report.misses] == [2, 1]
+    assert report.misses[0] == MissedCall(
+        *("GET", "/a", "replay miss: GET /a is not there", nearest, "x = 1", 2)
+    )
+    assert (report.missed, report.requests) == (3, 3)
 
 
 def test_the_tokens_of_a_hit_are_saved() -> None:
@@ -108,16 +134,19 @@ def test_a_report_does_not_change_afterwards() -> None:
     tally.add(served("miss", "/b"))
     tally.add(served("replayed", usage=USAGE))
 
-    assert (report.misses, report.replayed, report.usage["total_tokens"]) == (("GET /a",), 0, 0)
+    assert (report.missed, report.replayed, report.usage["total_tokens"]) == (1, 0, 0)
 
 
 def test_a_client_that_goes_on_missing_does_not_fill_the_memory() -> None:
     tally = Tally()
     for number in range(2 * MOST_MISSES):
-        tally.add(served("miss", f"/{number}"))
+        entry = served("miss", f"/{number}")
+        tally.add(entry._replace(nearest=(NearestRecording(1),), suggestion="x = 1"))
     named = report_of_index(make_cassette(), tally).misses
 
-    assert (named[0], len(named)) == ("GET /0", MOST_MISSES)
+    assert (named[0].path, len(named)) == ("/0", MOST_MISSES)
+    explained = [each for each in named if each.nearest and each.suggestion]
+    assert explained == list(named[:MOST_EXPLAINED_MISSES])
 
 
 def report_of_attempts(*outcomes: Outcome) -> CassetteReport:
@@ -153,7 +182,7 @@ def test_a_call_that_its_sdk_retried_counts_once_as_its_last_attempt(
     report = report_of_attempts(*outcomes)
 
     assert (report.replayed, report.recorded, report.live) == (replayed, recorded, live)
-    assert report.misses == misses * ("GET /a",)
+    assert report.misses == misses * (MissedCall("GET", "/a", "GET /a"),)
     assert report.retries == retries
 
 
@@ -163,7 +192,7 @@ def test_requests_without_attempt_numbers_are_each_a_call() -> None:
         tally.add(served("miss", "/a"))
     report = report_of_index(make_cassette(), tally)
 
-    assert (len(report.misses), report.retries) == (2, 0)
+    assert (report.missed, report.retries) == (2, 0)
 
 
 def report(name: str = "suite/one", **fields: object) -> CassetteReport:
@@ -185,7 +214,23 @@ BUSY = report(
     recorded=2,
     live=1,
     retries=4,
-    misses=("GET /v1/a?b=<c>&d", 'POST /"x"'),
+    misses=(
+        MissedCall(
+            *(
+                "GET",
+                "/v1/a?b=<c>&d",
+                "replay miss: GET /v1/a is not in it; nearest #2 differs at a",
+            ),
+            (
+                NearestRecording(
+                    2, ({"path": "body.a", "recorded": "x\ny", "requested": "`<"}, {"path": "b"}), 4
+                ),
+            ),
+            'ignore = ["body.a"]\nnormalise = ["uuid"]',
+            3,
+        ),
+        MissedCall("POST", '/"x"', 'POST /"x"'),
+    ),
     unused=(RecordingSummary(7, "GET", "/v1/z"),),
     usage={"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 1200},
     unmarked=(RecordingSummary(4, "POST", "/v1/chat<"),),
@@ -194,9 +239,14 @@ BUSY = report(
 
 def test_text_leaves_out_counts_of_0() -> None:
     assert text_report([BUSY, report("quiet"), report("good", replayed=5)]).splitlines() == [
-        "suite/one: 3 replayed, 2 recorded, 1 passed on, 2 missed, 4 retried, 1 unused",
+        "suite/one: 3 replayed, 2 recorded, 1 passed on, 4 missed, 4 retried, 1 unused",
         "  1200 tokens saved",
-        "  missed: GET /v1/a?b=<c>&d",
+        "  missed: GET /v1/a is not in it; nearest #2 differs at a (3 times)",
+        '    a: recorded "x\\ny", requested "`<"',
+        "    b: recorded nothing, requested nothing",
+        "    4 more differences",
+        '    rule that would match: ignore = ["body.a"]',
+        '    rule that would match: normalise = ["uuid"]',
         '  missed: POST /"x"',
         "  unused: #7 GET /v1/z",
         "  without its protocol's end mark: #4 POST /v1/chat<",
@@ -210,13 +260,22 @@ def test_markdown_is_a_table_with_the_misses_below() -> None:
     assert markdown_report([BUSY, report("quiet")]).splitlines() == [
         "| cassette | replayed | recorded | live | missed | retries | unused | tokens saved |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
-        "| suite/one | 3 | 2 | 1 | 2 | 4 | 1 | 1200 |",
+        "| suite/one | 3 | 2 | 1 | 4 | 4 | 1 | 1200 |",
         "| quiet | 0 | 0 | 0 | 0 | 0 | 0 | 0 |",
         "",
         "Missed in suite/one:",
         "",
-        "- `GET /v1/a?b=<c>&d`",
+        "- `GET /v1/a is not in it; nearest #2 differs at a (3 times)`",
+        '  - `a: recorded "x\\ny", requested "%60<"`',
+        "  - `b: recorded nothing, requested nothing`",
+        "  - `4 more differences`",
+        '  - `rule that would match: ignore = ["body.a"]`',
+        '  - `rule that would match: normalise = ["uuid"]`',
         '- `POST /"x"`',
+        "",
+        "Not used in suite/one:",
+        "",
+        "- `#7 GET /v1/z`",
         "",
         "Streams without their protocol's end mark in suite/one:",
         "",
@@ -225,7 +284,7 @@ def test_markdown_is_a_table_with_the_misses_below() -> None:
 
 
 def test_many_misses_are_counted_and_some_of_them_named() -> None:
-    many = report(misses=tuple(f"GET /{at}" for at in range(50)))
+    many = report(misses=tuple(MissedCall("GET", f"/{at}", f"GET /{at}") for at in range(50)))
 
     assert text_report([many]).splitlines()[-1] == "  missed: 30 more"
     assert markdown_report([many]).splitlines()[-1] == "- 30 more"
@@ -250,7 +309,17 @@ def test_junit_has_a_suite_a_cassette_and_a_failure_a_miss() -> None:
         "GET /v1/a?b=<c>&d",
         'POST /"x"',
     ]
-    assert [failure.get("message") for failure in root.iter("failure")] == list(BUSY.misses)
+    first, second = root.iter("failure")
+    assert [each.get("message") for each in (first, second)] == [
+        each.message for each in BUSY.misses
+    ]
+    assert (first.text or "").splitlines() == [
+        'a: recorded "x\\ny", requested "`<"',
+        "b: recorded nothing, requested nothing",
+        "4 more differences",
+        'rule that would match: ignore = ["body.a"]',
+        'rule that would match: normalise = ["uuid"]',
+    ]
     assert root[0].findtext("system-out") == "without its protocol's end mark: #4 POST /v1/chat<"
     assert root[1].find("system-out") is None
 
@@ -266,7 +335,7 @@ def test_a_recording_without_its_end_mark_is_named_once_however_often_it_is_used
 
 
 def test_characters_that_xml_does_not_allow_are_replaced() -> None:
-    xml = junit_report([report(misses=("GET /\0\x1f\ufffe\t",))])
+    xml = junit_report([report(misses=(MissedCall("GET", "/", "GET /\0\x1f\ufffe\t"),))])
     root = ElementTree.fromstring(xml.encode())  # noqa: S314 - our own
 
     assert [each.get("message") for each in root.iter("failure")] == ["GET /\ufffd\ufffd\ufffd\t"]
@@ -274,8 +343,35 @@ def test_characters_that_xml_does_not_allow_are_replaced() -> None:
 
 @given(st.lists(st.text(), max_size=4), st.text())
 def test_every_form_can_be_written_of_any_target(misses: list[str], name: str) -> None:
-    found = report(misses=tuple(misses), unused=(RecordingSummary(0, "GET", name),))
+    missed = tuple(
+        MissedCall(
+            each, each, each, (NearestRecording(0, ({"path": each, "recorded": each},)),), each
+        )
+        for each in misses
+    )
+    found = report(misses=missed, unused=(RecordingSummary(0, "GET", name),))
 
     ElementTree.fromstring(junit_report([found]).encode())  # noqa: S314 - our own
     assert text_report([found]).encode()
     assert markdown_report([found]).encode()
+
+
+@pytest.mark.parametrize("namespace", [True, False])
+def test_what_kept_a_command_offline_and_what_it_asked_for_is_in_every_form(
+    namespace: bool,
+) -> None:
+    isolation = Isolation(namespace, ("api.openai.com:443", "a`b:80"))
+
+    text = text_report([BUSY], isolation)
+    markdown = markdown_report([BUSY], isolation)
+    root = ElementTree.fromstring(junit_report([BUSY], isolation).encode())  # noqa: S314 - our own
+
+    assert text.endswith(f"{isolation.text}\n  bypassed: api.openai.com:443\n  bypassed: a`b:80\n")
+    assert markdown.endswith(
+        f"{isolation.text}.\n\nBypassed the proxy:\n\n- `api.openai.com:443`\n- `a%60b:80`\n"
+    )
+    assert [each.get("name") for each in root[-1].iter("testcase")] == [
+        *(isolation.text, "api.openai.com:443", "a`b:80")
+    ]
+    assert root[-1].get("failures") == "2"
+    assert ("namespace" in isolation.text) == namespace

@@ -38,8 +38,23 @@ class WrappingCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
+class PrefixCommand(WrappingCommand):
+    """A WrappingCommand whose own arguments are options alone: the command may come without `--`."""
+
+    allow_extra_args = True
+    allow_interspersed_args = False
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        if rest and _WRAPPED in ctx.meta:
+            raise click.UsageError(f"put -- before the command: '{rest[0]}' is no option.", ctx)
+        if rest:
+            ctx.meta[_WRAPPED] = tuple(rest)
+        return rest
+
+
 def wrapped_command(context: click.Context) -> tuple[str, ...] | None:
-    """The command behind `--`, None without a `--`. Raises UsageError if it is empty."""
+    """The command behind `--`, None where none is given. Raises UsageError if it is empty."""
     command: tuple[str, ...] | None = context.meta.get(_WRAPPED)
     if command == ():
         raise click.UsageError("there is no command behind --.", context)

@@ -15,7 +15,7 @@ from tapeway.cli import terminal
 from tapeway.cli.command_classes import WrappingCommand, wrapped_command
 from tapeway.cli.options import OutputFormat, command, format_option, prepare
 from tapeway.cli.places import CassettePlace, open_cassette
-from tapeway.cli.run import FREE_PORTS, run_wrapped
+from tapeway.cli.run.wrapped_run import FREE_PORTS, WrappedRun, run_wrapped
 from tapeway.core.http.routing import assign_routes
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import (
@@ -169,7 +169,7 @@ def _compare_runs(settings: Settings, wrapped: Sequence[str]) -> tuple[list[Diag
     failures: list[str] = []
     for run in ("first", "second"):
         # Standard output is only for the diagnosis.
-        finished = run_wrapped(settings, wrapped, os.environ, stdout=sys.stderr)
+        finished = run_wrapped(settings, WrappedRun(wrapped, os.environ, sys.stderr))
         takes.append(finished.cassettes)
         if finished.code:
             failures.append(f"The command ended with code {finished.code} in its {run} run.")

@@ -1,15 +1,16 @@
 """`tapeway env`: print the environment variables that point each SDK at the proxy."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from urllib.parse import quote
 
 import click
 
 from tapeway.cli.options import command, load
-from tapeway.core.http.routing import DEFAULT_ROUTE, RouteTable, valid_cassette_name
+from tapeway.core.http.routing import RouteTable, valid_cassette_name
 from tapeway.errors import ConfigError
 from tapeway.providers.catalogue import PROVIDERS
+from tapeway.settings.client_environment import base_urls, route_url
 from tapeway.settings.options import Settings, resolve_routes
 from tapeway.settings.parsers import HostPort
 
@@ -33,35 +34,16 @@ def env(provider: str | None, cassette: str | None, **flags: object) -> int:
     return 0
 
 
-def variables(table: RouteTable, root: str, provider: str | None = None) -> Mapping[str, str]:
-    """Each variable with its base URL, for all providers that a route leads to, or for one."""
-    return {
-        variable: base + suffix
-        for name, built_in in PROVIDERS.items()
-        if provider in (None, name) and (base := _base(table, root, name)) is not None
-        for variable, suffix in built_in.variables
-    }
-
-
 def _lines(settings: Settings, root: str, provider: str | None) -> Iterator[str]:
     table = resolve_routes(settings)
-    base = None if provider is None else _base(table, root, provider)
+    base = None if provider is None else route_url(table, root, provider)
     if provider is not None and base is None:
         raise ConfigError(_no_route(table, provider))
-    exports = variables(table, root, provider)
+    exports = base_urls(table, root, provider)
     if not exports:
         yield f"# no variable is known for {provider}: give its client the base URL {base}"
     for name, value in exports.items():
         yield f"export {name}={shlex.quote(value)}"
-
-
-def _base(table: RouteTable, root: str, provider: str) -> str | None:
-    if provider in table.routes:
-        return f"{root}/{provider}"
-    # A default upstream that is no provider's own host may be a gateway to any of them.
-    if table.default is not None and table.default.name in (DEFAULT_ROUTE, provider):
-        return root
-    return None
 
 
 def _no_route(table: RouteTable, provider: str) -> str:

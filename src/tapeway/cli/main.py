@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 class _Commands(LazyGroup):
     modules: Mapping[str, str] = {
         "serve": "tapeway.cli.serve",
-        "run": "tapeway.cli.run",
+        "run": "tapeway.cli.run.command",
         "env": "tapeway.cli.env",
         "cassette": "tapeway.cli.cassette.group",
         "doctor": "tapeway.cli.doctor",

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 import click
@@ -37,16 +38,19 @@ log = logging.getLogger(__name__)
 
 
 def command(
-    *names: str, but: str | None = None, cls: type[click.Command] = click.Command
+    *names: str,
+    but: str | None = None,
+    cls: type[click.Command] = click.Command,
+    defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> _MakeCommand:
     """A decorator for a click command with the flags of these options, or of all `but` one.
 
-    The function gets the values as written, None for a flag that is not given.
+    The help shows `defaults` where the command has others than `serve`. The function gets the values as written, None for a flag that is not given.
     """
 
     def make(function: Callable[..., int]) -> click.Command:
         made = click.command(cls=cls)(function)
-        made.params += _flags(names, but)
+        made.params += _flags(names, but, defaults)
         return made
 
     return make
@@ -105,20 +109,24 @@ def syntax_of(field: FieldInfo) -> OptionSyntax:
     return next(entry for entry in field.metadata if isinstance(entry, OptionSyntax))
 
 
-def _flags(names: tuple[str, ...], but: str | None = None) -> list[click.Parameter]:
+def _flags(
+    names: tuple[str, ...],
+    but: str | None = None,
+    defaults: Mapping[str, str] = MappingProxyType({}),
+) -> list[click.Parameter]:
     if "store" in names:
         # Another tapeway as the store needs these.
         names += ("store_token", "store_ca")
     return [
-        _flag(name, field)
+        _flag(name, field, defaults.get(name, field.default))
         for name, field in Settings.model_fields.items()
         if name in OPTIONS and name != but and (not names or name in names)
     ]
 
 
-def _flag(name: str, field: FieldInfo) -> click.Option:
+def _flag(name: str, field: FieldInfo, shown: object) -> click.Option:
     notation, flag = syntax_of(field), flag_of(name)
-    default = f" [{field.default}]" if field.default else ""
+    default = f" [{shown}]" if shown else ""
     description = f"{field.description}{default}".replace("`", "")
     if notation.flag:
         switch = f"{flag}/--no-{flag[2:]}"

@@ -7,7 +7,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from tapeway.core.json_text import Json
@@ -17,6 +17,9 @@ from tapeway.core.model.control import Outcome
 
 MOST_MISSES = 10_000
 """Misses named per cassette: a client that goes on missing must not fill the memory."""
+
+MOST_EXPLAINED_MISSES = 1000
+"""Misses per cassette whose nearest recordings are kept too."""
 
 TOKENS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
@@ -103,6 +106,18 @@ class Attempts:
         return retried
 
 
+@dataclass(frozen=True, slots=True)
+class MissedCall:
+    """A request that was missed, and how often; the rest is that of its first miss."""
+
+    method: str
+    path: str
+    message: str
+    nearest: tuple[NearestRecording, ...] = ()
+    suggestion: str | None = None
+    times: int = 1
+
+
 @dataclass(slots=True)
 class Tally:
     """Counts for one cassette since it was loaded.
@@ -113,7 +128,7 @@ class Tally:
 
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     retries: int = 0
-    misses: list[str] = field(default_factory=list)
+    misses: dict[tuple[str, str, bytes | None], MissedCall] = field(default_factory=dict)
     tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOKENS, 0))
     attempts: Attempts = field(default_factory=Attempts)
     unmarked: dict[int, tuple[str, str]] = field(default_factory=dict)
@@ -130,12 +145,25 @@ class Tally:
             self.retries += 1
             self.outcomes[before] -= 1
         self.outcomes[outcome] += 1
-        if outcome == "miss" and before != "miss" and len(self.misses) < MOST_MISSES:
-            self.misses.append(f"{served.method} {served.path}")
+        if outcome == "miss" and before != "miss":
+            self._add_miss(served)
         if served.unmarked and served.interaction is not None and len(self.unmarked) < MOST_MISSES:
             self.unmarked[served.interaction] = (served.method, served.path)
         for name, count in zip(TOKENS, served.tokens, strict=False):
             self.tokens[name] += count
+
+    def _add_miss(self, served: ServedRequest) -> None:
+        which = (served.method, served.path, served.key)
+        if (known := self.misses.get(which)) is not None:
+            self.misses[which] = replace(known, times=known.times + 1)
+        elif (count := len(self.misses)) < MOST_MISSES:
+            message = served.message or f"{served.method} {served.path}"
+            explained = count < MOST_EXPLAINED_MISSES
+            self.misses[which] = MissedCall(
+                *(served.method, served.path, message),
+                served.nearest if explained else (),
+                served.suggestion if explained else None,
+            )
 
 
 class RequestJournal:

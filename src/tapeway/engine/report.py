@@ -3,17 +3,21 @@
 It is written as plain text, as Markdown, or as JUnit XML for build servers.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 from xml.etree import ElementTree
 
 from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.misses.miss import difference_text
 from tapeway.core.model.interaction import Interaction, fingerprint
 from tapeway.core.text import escape_surrogates
-from tapeway.engine.journal import Tally
+from tapeway.engine.journal import MissedCall, Tally
 
 _MOST_NAMED = 20
 """Misses and unused recordings in the text and Markdown forms; JSON and JUnit have them all."""
+_MOST_DIFFERENCES = 5
+_Item = TypeVar("_Item")
 _NOT_XML = {each: "\ufffd" for each in range(0x20) if each not in (0x9, 0xA, 0xD)} | {
     0xFFFE: "\ufffd",
     0xFFFF: "\ufffd",
@@ -48,12 +52,37 @@ class CassetteReport:
     recorded: int
     live: int
     retries: int
-    misses: tuple[str, ...]
+    misses: tuple[MissedCall, ...]
     unused: tuple[RecordingSummary, ...]
     duplicates: tuple[tuple[RecordingSummary, ...], ...]
     usage: dict[str, int]
     unmarked: tuple[RecordingSummary, ...] = ()
     laggards: tuple[str, ...] = ()
+
+    @property
+    def missed(self) -> int:
+        """How many requests were missed."""
+        return sum(each.times for each in self.misses)
+
+    @property
+    def requests(self) -> int:
+        """How many calls were made; one that its SDK retried is one call."""
+        return self.replayed + self.recorded + self.live + self.missed
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """How a command was kept off the network, and who it asked for all the same."""
+
+    network_namespace: bool
+    bypassed: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What held, in a sentence."""
+        if self.network_namespace:
+            return "offline: in a network namespace of its own"
+        return "offline: by proxy variables alone; what ignores them could reach the network"
 
 
 def report_of_index(cassette: CassetteIndex, tally: Tally) -> CassetteReport:
@@ -85,7 +114,7 @@ def report_of_counts(
         recorded=tally.outcomes["recorded"],
         live=tally.outcomes["live"],
         retries=tally.retries,
-        misses=tuple(tally.misses),
+        misses=tuple(tally.misses.values()),
         unused=tuple(unused),
         duplicates=tuple(tuple(group) for group in duplicates),
         usage=dict(tally.tokens),
@@ -95,39 +124,62 @@ def report_of_counts(
     )
 
 
-def text_report(reports: Sequence[CassetteReport]) -> str:
-    """A few lines for a terminal."""
+def text_report(reports: Sequence[CassetteReport], isolation: Isolation | None = None) -> str:
+    """Some lines for a terminal."""
     lines = [line for each in reports for line in _text_lines(each)]
-    return "\n".join(lines or ["No cassette was used."]) + "\n"
+    lines = lines or ["No cassette was used."]
+    if isolation is not None:
+        lines += [isolation.text, *(f"  bypassed: {each}" for each in isolation.bypassed)]
+    return _printable("\n".join(lines)) + "\n"
 
 
-def markdown_report(reports: Sequence[CassetteReport]) -> str:
-    """A table, and the misses below it."""
+def markdown_report(reports: Sequence[CassetteReport], isolation: Isolation | None = None) -> str:
+    """A table, and what needs attention below it."""
     lines = [
         "| cassette | replayed | recorded | live | missed | retries | unused | tokens saved |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
         *(f"| {' | '.join(map(str, _table_row(each)))} |" for each in reports),
     ]
     for each in reports:
-        if each.misses:
-            lines += ["", f"Missed in {each.name}:", ""]
-            lines += [f"- {_code_span(miss)}" for miss in each.misses[:_MOST_NAMED]]
-            lines += [f"- {more}" for more in _more(each.misses)]
-        if each.unmarked:
-            lines += ["", f"Streams without their protocol's end mark in {each.name}:", ""]
-            lines += [f"- {_code_span(_title(item))}" for item in each.unmarked[:_MOST_NAMED]]
-            lines += [f"- {more}" for more in _more(each.unmarked)]
+        lines += _list(f"Missed in {each.name}:", each.misses, _markdown_miss)
+        lines += _list(f"Not used in {each.name}:", each.unused, _markdown_recording)
+        marks = f"Streams without their protocol's end mark in {each.name}:"
+        lines += _list(marks, each.unmarked, _markdown_recording)
+    if isolation is not None:
+        lines += ["", f"{isolation.text}."]
+        lines += _list("Bypassed the proxy:", isolation.bypassed, lambda host: [_code_span(host)])
     return "\n".join(lines) + "\n"
 
 
-def junit_report(reports: Sequence[CassetteReport]) -> str:
+def junit_report(reports: Sequence[CassetteReport], isolation: Isolation | None = None) -> str:
     """JUnit XML: a test suite for each cassette, and a failed test for each miss."""
     root = ElementTree.Element("testsuites", name="tapeway")
     for each in reports:
         _add_suite(root, each)
+    if isolation is not None:
+        suite = _suite(root, "tapeway.offline", 1, len(isolation.bypassed))
+        ElementTree.SubElement(
+            suite, "testcase", classname="tapeway.offline", name=_printable(isolation.text)
+        )
+        for host in isolation.bypassed:
+            _add_failure(suite, "bypassed", host, f"{host} was asked for past the proxy", ())
     ElementTree.indent(root)
     document = ElementTree.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{document}\n'
+
+
+def miss_lines(miss: MissedCall) -> list[str]:
+    """A miss for people: its message, the first differences and the suggestion, a line each."""
+    often = f" ({miss.times} times)" if miss.times > 1 else ""
+    lines = [f"{miss.message.removeprefix('replay miss: ')}{often}"]
+    for nearest in miss.nearest[:1]:
+        shown = nearest.differences[:_MOST_DIFFERENCES]
+        lines += [difference_text(each) for each in shown]
+        if more := len(nearest.differences) - len(shown) + nearest.more:
+            lines.append(f"{more} more differences")
+    if miss.suggestion is not None:
+        lines += [f"rule that would match: {line}" for line in miss.suggestion.splitlines()]
+    return lines
 
 
 def _interactions(cassette: CassetteIndex, indexes: Iterable[int]) -> Iterator[Interaction]:
@@ -140,7 +192,7 @@ def _text_lines(report: CassetteReport) -> Iterator[str]:
         (report.replayed, "replayed"),
         (report.recorded, "recorded"),
         (report.live, "passed on"),
-        (len(report.misses), "missed"),
+        (report.missed, "missed"),
         (report.retries, "retried"),
         (len(report.unused), "unused"),
     ]
@@ -148,13 +200,37 @@ def _text_lines(report: CassetteReport) -> Iterator[str]:
     yield f"{report.name}: {named or 'no requests'}"
     if tokens := report.usage["total_tokens"]:
         yield f"  {tokens} tokens saved"
-    yield from (f"  missed: {_printable(miss)}" for miss in report.misses[:_MOST_NAMED])
+    for miss in report.misses[:_MOST_NAMED]:
+        first, *rest = miss_lines(miss)
+        yield f"  missed: {first}"
+        yield from (f"    {line}" for line in rest)
     yield from (f"  missed: {more}" for more in _more(report.misses))
     for each in report.unused[:_MOST_NAMED]:
-        yield f"  unused: {_printable(_title(each))}"
+        yield f"  unused: {_title(each)}"
+    yield from (f"  unused: {more}" for more in _more(report.unused))
     for each in report.unmarked[:_MOST_NAMED]:
-        yield f"  without its protocol's end mark: {_printable(_title(each))}"
+        yield f"  without its protocol's end mark: {_title(each)}"
     yield from (f"  without its protocol's end mark: {more}" for more in _more(report.unmarked))
+
+
+def _list(title: str, items: Sequence[_Item], lines: Callable[[_Item], list[str]]) -> Iterator[str]:
+    """A Markdown list below its title; nothing without items."""
+    if not items:
+        return
+    yield from ("", title, "")
+    for each in items[:_MOST_NAMED]:
+        first, *rest = lines(each)
+        yield f"- {first}"
+        yield from (f"  - {line}" for line in rest)
+    yield from (f"- {more}" for more in _more(items))
+
+
+def _markdown_miss(miss: MissedCall) -> list[str]:
+    return [_code_span(line) for line in miss_lines(miss)]
+
+
+def _markdown_recording(item: RecordingSummary) -> list[str]:
+    return [_code_span(_title(item))]
 
 
 def _table_row(report: CassetteReport) -> tuple[str | int, ...]:
@@ -163,7 +239,7 @@ def _table_row(report: CassetteReport) -> tuple[str | int, ...]:
         report.replayed,
         report.recorded,
         report.live,
-        len(report.misses),
+        report.missed,
         report.retries,
         len(report.unused),
         report.usage["total_tokens"],
@@ -173,22 +249,29 @@ def _table_row(report: CassetteReport) -> tuple[str | int, ...]:
 def _add_suite(root: ElementTree.Element, report: CassetteReport) -> None:
     name = f"tapeway.{report.name}"
     served = report.replayed + report.recorded + report.live
-    suite = ElementTree.SubElement(
-        root,
-        "testsuite",
-        name=name,
-        tests=str(1 + len(report.misses)),
-        failures=str(len(report.misses)),
-        errors="0",
-        skipped="0",
-    )
+    suite = _suite(root, name, 1 + len(report.misses), len(report.misses))
     ElementTree.SubElement(suite, "testcase", classname=name, name=f"{served} calls answered")
-    for miss in map(_printable, report.misses):
-        case = ElementTree.SubElement(suite, "testcase", classname=name, name=miss)
-        ElementTree.SubElement(case, "failure", type="replay_miss", message=miss)
+    for miss in report.misses:
+        title = f"{miss.method} {miss.path}"
+        _add_failure(suite, "replay_miss", title, miss.message, miss_lines(miss)[1:])
     if report.unmarked:
         lines = [f"without its protocol's end mark: {_title(each)}" for each in report.unmarked]
         ElementTree.SubElement(suite, "system-out").text = _printable("\n".join(lines))
+
+
+def _suite(root: ElementTree.Element, name: str, tests: int, failures: int) -> ElementTree.Element:
+    counts = {"tests": str(tests), "failures": str(failures), "errors": "0", "skipped": "0"}
+    return ElementTree.SubElement(root, "testsuite", {"name": name, **counts})
+
+
+def _add_failure(
+    suite: ElementTree.Element, kind: str, title: str, message: str, details: Iterable[str]
+) -> None:
+    case = ElementTree.SubElement(
+        suite, "testcase", classname=suite.get("name", ""), name=_printable(title)
+    )
+    failure = ElementTree.SubElement(case, "failure", type=kind, message=_printable(message))
+    failure.text = _printable("\n".join(details)) or None
 
 
 def _title(item: RecordingSummary) -> str:

@@ -13,13 +13,15 @@ class Provider:
     """A built-in route.
 
     `url` is None where it depends on the account. `variables` are the environment variables of the
-    SDKs for their base URL, each with the path to append to the route's URL.
+    SDKs for their base URL, each with the path to append to the route's URL. `keys` are those of
+    its keys, each with the other variables that stand in for it.
     """
 
     name: str
     url: str | None
     dialect: Dialect = "openai"
     variables: tuple[tuple[str, str], ...] = ()
+    keys: tuple[tuple[str, ...], ...] = ()
 
 
 # The suffixes differ because some SDKs append the version to their base URL and others do not.
@@ -29,20 +31,28 @@ _ALL = (
         "openai",
         "https://api.openai.com",
         variables=(("OPENAI_BASE_URL", "/v1"), ("OPENAI_API_BASE", "/v1")),
+        keys=(("OPENAI_API_KEY",),),
     ),
     Provider(
         "anthropic",
         "https://api.anthropic.com",
         "anthropic",
         (("ANTHROPIC_BASE_URL", ""), ("ANTHROPIC_API_BASE", ""), ("ANTHROPIC_API_URL", "")),
+        keys=(("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),),
     ),
     # https://RESOURCE.openai.azure.com
-    Provider("azure", None, variables=(("AZURE_OPENAI_ENDPOINT", ""), ("AZURE_API_BASE", ""))),
+    Provider(
+        "azure",
+        None,
+        variables=(("AZURE_OPENAI_ENDPOINT", ""), ("AZURE_API_BASE", "")),
+        keys=(("AZURE_OPENAI_API_KEY", "AZURE_API_KEY", "AZURE_OPENAI_AD_TOKEN"),),
+    ),
     Provider(
         "gemini",
         "https://generativelanguage.googleapis.com",
         "gemini",
         (("GOOGLE_GEMINI_BASE_URL", ""), ("GEMINI_API_BASE", "/v1beta")),
+        keys=(("GEMINI_API_KEY", "GOOGLE_API_KEY"),),
     ),
     Provider(
         "vertex",
@@ -60,55 +70,82 @@ _ALL = (
             ("AWS_BEDROCK_RUNTIME_ENDPOINT", ""),
             ("ANTHROPIC_BEDROCK_BASE_URL", ""),
         ),
+        keys=(
+            ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK"),
+            ("AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK"),
+        ),
     ),
     Provider(
         "mistral",
         "https://api.mistral.ai",
         variables=(("MISTRAL_API_BASE", "/v1"), ("MISTRAL_AZURE_API_BASE", "/v1")),
+        keys=(("MISTRAL_API_KEY",),),
     ),
     Provider(
         "groq",
         "https://api.groq.com",
         variables=(("GROQ_BASE_URL", ""), ("GROQ_API_BASE", "/openai/v1")),
+        keys=(("GROQ_API_KEY",),),
     ),
-    Provider("cohere", "https://api.cohere.com", "cohere", (("CO_API_URL", ""),)),
+    Provider(
+        "cohere",
+        "https://api.cohere.com",
+        "cohere",
+        (("CO_API_URL", ""),),
+        keys=(("CO_API_KEY", "COHERE_API_KEY"),),
+    ),
     Provider(
         "together",
         "https://api.together.ai",
         variables=(("TOGETHER_BASE_URL", ""), ("TOGETHER_AI_API_BASE", "/v1")),
+        keys=(("TOGETHER_API_KEY", "TOGETHERAI_API_KEY"),),
     ),
     # The SDK's own base has no path, but with another base it asks for /v1/chat/completions.
     Provider(
         "fireworks",
         "https://api.fireworks.ai",
         variables=(("FIREWORKS_BASE_URL", "/inference"), ("FIREWORKS_API_BASE", "/inference/v1")),
+        keys=(("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"),),
     ),
     Provider(
         "cerebras",
         "https://api.cerebras.ai",
         variables=(("CEREBRAS_BASE_URL", ""), ("CEREBRAS_API_BASE", "/v1")),
+        keys=(("CEREBRAS_API_KEY",),),
     ),
     Provider(
         "perplexity",
         "https://api.perplexity.ai",
         variables=(("PERPLEXITY_BASE_URL", ""), ("PERPLEXITY_API_BASE", "")),
+        keys=(("PERPLEXITY_API_KEY", "PPLX_API_KEY"),),
     ),
     Provider(
-        "openrouter", "https://openrouter.ai", variables=(("OPENROUTER_API_BASE", "/api/v1"),)
+        "openrouter",
+        "https://openrouter.ai",
+        variables=(("OPENROUTER_API_BASE", "/api/v1"),),
+        keys=(("OPENROUTER_API_KEY",),),
     ),
-    Provider("deepseek", "https://api.deepseek.com", variables=(("DEEPSEEK_API_BASE", "/beta"),)),
-    Provider("xai", "https://api.x.ai", variables=(("XAI_API_BASE", "/v1"),)),
+    Provider(
+        "deepseek",
+        "https://api.deepseek.com",
+        variables=(("DEEPSEEK_API_BASE", "/beta"),),
+        keys=(("DEEPSEEK_API_KEY",),),
+    ),
+    Provider(
+        "xai", "https://api.x.ai", variables=(("XAI_API_BASE", "/v1"),), keys=(("XAI_API_KEY",),)
+    ),
     Provider(
         "ollama",
         "http://127.0.0.1:11434",
         "ollama",
         (("OLLAMA_HOST", ""), ("OLLAMA_API_BASE", "")),
     ),
-    Provider("voyage", "https://api.voyageai.com"),
+    Provider("voyage", "https://api.voyageai.com", keys=(("VOYAGE_API_KEY",),)),
     Provider(
         "huggingface",
         "https://router.huggingface.co",
         variables=(("HF_INFERENCE_ENDPOINT", "/hf-inference"),),
+        keys=(("HF_TOKEN", "HUGGINGFACE_API_KEY"),),
     ),
 )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tapeway.errors import ConfigError
+from tapeway.settings.client_environment import ADMIN_URL_VARIABLE, URL_VARIABLE
 from tapeway.settings.options import OptionSyntax, Settings
 from tapeway.stores.opening import set_credentials
 
@@ -105,7 +106,7 @@ def _of_file(config: _SourcedValue | None, directory: Path) -> dict[str, _Source
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    known = set(map(variable_of, OPTIONS))
+    known = {*map(variable_of, OPTIONS), URL_VARIABLE, ADMIN_URL_VARIABLE}
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known:
             option = name.removeprefix(PREFIX).lower()

@@ -10,6 +10,7 @@ import pytest
 
 from tapeway.core.cassette.plan import Incoming
 from tapeway.core.model.cassette import StoredCassette
+from tapeway.engine.journal import MissedCall
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.memory import MemoryStore
 from tests.admin.admin_and_proxy import World, world
@@ -109,7 +110,17 @@ async def test_an_eject_reports_what_the_run_got(open_world: World) -> None:
                 "replayed": 2,
                 "recorded": 2,
                 "live": 0,
-                "misses": ["GET /v1/c?page=2"],
+                "misses": [
+                    {
+                        "method": "GET",
+                        "path": "/v1/c?page=2",
+                        "message": "replay miss: GET /v1/c is not in cassette 'default'; "
+                        "nothing is recorded for this method and path",
+                        "nearest": [],
+                        "suggestion": None,
+                        "times": 1,
+                    }
+                ],
                 "unused": [{"index": 1, "method": "GET", "path": "/v1/b"}],
                 "duplicates": [],
                 "unmarked": [],
@@ -119,6 +130,7 @@ async def test_an_eject_reports_what_the_run_got(open_world: World) -> None:
             }
         ],
         "upstream_connections": 2,
+        "bypassed": [],
     }
     assert (await open_world.got("/api/v1/status"))["cassettes"] == []
 
@@ -347,9 +359,11 @@ async def test_tokens_that_replays_spared_are_counted(open_world: World) -> None
 
 async def test_octets_that_are_no_text_do_not_break_it(open_world: World) -> None:
     await open_world.ask()
-    odd = b"GET /caf\xe9".decode("utf-8", "surrogateescape")
-    open_world.broker.journal.tallies["default"].misses.append(odd)
+    odd = b"/caf\xe9".decode("utf-8", "surrogateescape")
+    missed = MissedCall("GET", odd, f"GET {odd}")
+    open_world.broker.journal.tallies["default"].misses["GET", odd, None] = missed
 
     (part,) = (await open_world.got("/api/v1/report"))["cassettes"]
 
-    assert part["misses"] == ["GET /caf\\udce9"]
+    (miss,) = part["misses"]
+    assert (miss["path"], miss["message"]) == ("/caf\\udce9", "GET /caf\\udce9")

@@ -96,7 +96,7 @@ def test_a_miss_is_code_3_where_the_command_went_well(tmp_path: Path) -> None:
     ended = run(tmp_path, "--mode=replay", command=app(tmp_path, "never recorded"))
 
     assert (ended.returncode, ended.stdout) == (3, "miss\n")
-    assert "  missed: POST /v1/chat/completions\n" in ended.stderr
+    assert "  missed: POST /v1/chat/completions: there is no cassette 'default'\n" in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -135,18 +135,19 @@ def test_what_could_not_be_recorded_is_code_3_and_is_said(
 
 
 def test_each_form_of_the_report_goes_by_its_suffix(tmp_path: Path) -> None:
-    for suffix in ("json", "xml", "md", "txt"):
-        ended = run(
-            *(tmp_path, "--mode=replay", f"--report=report.{suffix}"),
-            command=app(tmp_path, "words"),
-        )
-        assert ended.returncode == 3
-    missed = "POST /v1/chat/completions"
+    forms = [f"--report=report.{suffix}" for suffix in ("json", "xml", "md", "txt")]
+    ended = run(tmp_path, "--mode=replay", *forms, command=app(tmp_path, "words"))
+    assert ended.returncode == 3
+    missed = "POST /v1/chat/completions: there is no cassette 'default'"
 
-    (part,) = json.loads((tmp_path / "report.json").read_text())["cassettes"]
-    assert (part["misses"], part["retries"]) == ([missed], 0)
+    report = json.loads((tmp_path / "report.json").read_text())
+    (part,) = report["cassettes"]
+    (miss,) = part["misses"]
+    assert (miss["method"], miss["path"], miss["times"]) == ("POST", "/v1/chat/completions", 1)
+    assert (miss["message"], part["retries"]) == (f"replay miss: {missed}", 0)
+    assert report["bypassed"] == []
     tree = ElementTree.parse(tmp_path / "report.xml")  # noqa: S314 - our own
-    assert [each.get("message") for each in tree.iter("failure")] == [missed]
+    assert [each.get("message") for each in tree.iter("failure")] == [f"replay miss: {missed}"]
     assert f"- `{missed}`" in (tmp_path / "report.md").read_text()
     assert f"missed: {missed}" in (tmp_path / "report.txt").read_text()
 
@@ -158,7 +159,8 @@ def test_each_form_of_the_report_goes_by_its_suffix(tmp_path: Path) -> None:
         (["--report", "nowhere/report.md", "--", "true"], "there is no folder nowhere"),
         (["--"], "there is no command behind --"),
         ([], "give a command behind --"),
-        (["true"], "unexpected extra argument"),
+        (["pytest", "--", "-q"], "put -- before the command: 'pytest' is no option"),
+        (["--offline", "--mode", "auto", "--", "true"], "--offline replays"),
         (["--", "./nowhere"], "./nowhere cannot be started: No such file or directory"),
         (["--mode", "sideways", "--", "true"], "--mode"),
     ],
@@ -238,3 +240,141 @@ def test_what_is_typed_reaches_the_command_once_though_its_input_is_no_terminal(
         os.close(controller)
 
     assert (process.returncode, out) == (0, "1\n"), err
+
+
+def recorded(folder: Path, *words: str, cassette: str = "default") -> None:
+    """Record one call for each of these words."""
+    with ThreadedStandIn() as upstream:
+        route = f"--route=openai={upstream.url}"
+        ended = run(folder, route, f"--cassette={cassette}", command=app(folder, *words))
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_command_without_dashes_runs_with_its_own_options(tmp_path: Path) -> None:
+    recorded(tmp_path, "one")
+    python, script, *_ = app(tmp_path)
+    ended = subprocess.run(
+        [*TAPEWAY, "--mode=replay", python, "-W", "error", script, "one"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        cwd=tmp_path,
+        env=ENVIRON,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stdout) == (0, "replayed\n"), ended.stderr
+
+
+def test_a_miss_is_printed_with_its_difference_and_the_rule_that_would_match(
+    tmp_path: Path,
+) -> None:
+    recorded(tmp_path, "My name is Ann")
+    ended = run(
+        tmp_path, "--mode=replay", command=app(tmp_path, "My name is Bob", "My name is Bob")
+    )
+
+    assert ended.returncode == 3
+    assert (
+        "  missed: POST /v1/chat/completions is not in cassette 'default'; nearest #0 differs at "
+        "messages[0].content (2 times)\n"
+        '    messages[0].content: recorded "My name is Ann", requested "My name is Bob"\n'
+        '    rule that would match: ignore = ["body.messages[0].content"]\n'
+    ) in ended.stderr
+
+
+PRINT_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
+
+
+def environment(folder: Path, *options: str, **environ: str) -> dict[str, str]:
+    """The environment of the command."""
+    ended = subprocess.run(
+        [*TAPEWAY, *options, "--", sys.executable, "-c", PRINT_ENVIRONMENT],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        cwd=folder,
+        env=ENVIRON | environ,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    found: dict[str, str] = json.loads(ended.stdout)
+    return found
+
+
+def test_the_command_gets_urls_and_in_replay_dummies_for_the_keys_that_are_not_set(
+    tmp_path: Path,
+) -> None:
+    known = {"GROQ_API_KEY": "mine", "GOOGLE_API_KEY": "mine", "NO_PROXY": "corp.example, a"}
+    found = environment(
+        tmp_path, "--mode=replay", "--route=my-api=https://api.example", "--route=openai", **known
+    )
+
+    url = found["TAPEWAY_URL"]
+    assert url.startswith("http://127.0.0.1:")
+    assert found["TAPEWAY_ADMIN_URL"] not in ("", url)
+    assert found["OPENAI_BASE_URL"] == f"{url}/openai/v1"
+    assert found["MY_API_BASE_URL"] == f"{url}/my-api"
+    assert found["OPENAI_API_KEY"] == found["ANTHROPIC_API_KEY"] == "replay-needs-no-key"
+    assert (found["GROQ_API_KEY"], found["GOOGLE_API_KEY"]) == ("mine", "mine")
+    assert "GEMINI_API_KEY" not in found
+    assert found["NO_PROXY"] == "corp.example,a,127.0.0.1,localhost"
+    assert found["no_proxy"] == "127.0.0.1,localhost"
+
+
+def test_where_the_upstream_may_be_asked_no_key_is_made_up(tmp_path: Path) -> None:
+    found = environment(tmp_path, "--mode=auto", "--admin-listen=off")
+
+    assert not [name for name in found if name.endswith("_API_KEY")]
+    assert "TAPEWAY_ADMIN_URL" not in found
+
+
+def test_strict_also_fails_a_run_that_asked_nothing_or_left_recordings(tmp_path: Path) -> None:
+    recorded(tmp_path, "one", "two")
+
+    options = ("--mode=replay", "--strict")
+    all_used = run(tmp_path, *options, command=app(tmp_path, "one", "two"))
+    some_used = run(tmp_path, *options, command=app(tmp_path, "two"))
+    none = run(tmp_path, *options, "--cassette=other", command=("true",))
+    lenient = run(tmp_path, "--mode=replay", command=("true",))
+
+    assert [each.returncode for each in (all_used, some_used, none, lenient)] == [0, 3, 3, 0]
+    assert "strict: 1 recording of default not used\n" in some_used.stderr
+    assert "strict: nothing was asked\n" in none.stderr
+    assert "strict" not in all_used.stderr + lenient.stderr
+
+
+def test_strict_names_a_cassette_that_does_not_exist(tmp_path: Path) -> None:
+    ended = run(tmp_path, "--mode=replay", "--strict", command=app(tmp_path, "one"))
+
+    assert ended.returncode == 3
+    assert "strict: cassette 'default' does not exist\n" in ended.stderr
+
+
+def held(folder: Path, cassette: str = "default") -> int:
+    """How many recordings a cassette has."""
+    return len(json.loads((folder / f"cassettes/{cassette}.json").read_text())["interactions"])
+
+
+def test_prune_drops_what_a_clean_run_did_not_use(tmp_path: Path) -> None:
+    recorded(tmp_path, "one", "two", "three")
+    recorded(tmp_path, "one", cassette="untouched")
+
+    options = ("--mode=replay", "--prune")
+    missed = run(tmp_path, *options, command=app(tmp_path, "one", "four"))
+    failed = run(tmp_path, *options, command=("sh", "-c", "exit 4"))
+    kept = held(tmp_path)
+    idle = run(tmp_path, *options, "--cassette=untouched", command=("true",))
+    clean = run(tmp_path, *options, "--strict", command=app(tmp_path, "two"))
+
+    assert [each.returncode for each in (missed, failed, idle, clean)] == [3, 4, 0, 0]
+    assert all("nothing was pruned" in each.stderr for each in (missed, failed))
+    assert (kept, held(tmp_path, "untouched"), held(tmp_path)) == (3, 1, 1)
+    assert "default: 2 recordings pruned\n" in clean.stderr
+
+
+def test_its_help_shows_the_ports_it_takes() -> None:
+    shown = subprocess.run([*TAPEWAY, "--help"], capture_output=True, text=True, check=True).stdout
+
+    assert shown.count("[127.0.0.1:0]") == 2
+    assert "8080" not in shown

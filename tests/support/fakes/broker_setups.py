@@ -217,7 +217,10 @@ class BrokersOnOneStore:
             counts = (
                 *(report.replayed, report.recorded, report.live, report.retries),
                 *(
-                    [_PLACEHOLDER.sub("REDACTED", each) for each in report.misses],
+                    [
+                        (each.method, _PLACEHOLDER.sub("REDACTED", each.path), each.times)
+                        for each in report.misses
+                    ],
                     sorted(report.usage.items()),
                 ),
             )

@@ -8,6 +8,7 @@ from tapeway.admin.models.control import (
     Ejection,
     Inserted,
     Insertion,
+    Missed,
     ModeChange,
     ModeInForce,
     ModeQuery,
@@ -21,9 +22,10 @@ from tapeway.admin.models.control import (
     Tokens,
     Unused,
 )
-from tapeway.admin.models.schema import Nothing
+from tapeway.admin.models.schema import Nothing, near_recordings
 from tapeway.admin.operation import OperationCall
 from tapeway.core.text import escape_surrogates
+from tapeway.engine.journal import MissedCall
 from tapeway.engine.report import CassetteReport, RecordingSummary, junit_report, text_report
 
 
@@ -92,12 +94,23 @@ def reported_cassette(found: CassetteReport) -> ReportedCassette:
         recorded=found.recorded,
         live=found.live,
         retries=found.retries,
-        misses=[escape_surrogates(each) for each in found.misses],
+        misses=[_missed(each) for each in found.misses],
         unused=[_unused(each) for each in found.unused],
         duplicates=[[_recorded(each) for each in group] for group in found.duplicates],
         unmarked=[_recorded(each) for each in found.unmarked],
         usage=Tokens.model_validate(found.usage),
         saved=Saved(calls=found.replayed, tokens=found.usage["total_tokens"], usd=None),
+    )
+
+
+def _missed(miss: MissedCall) -> Missed:
+    return Missed(
+        method=escape_surrogates(miss.method),
+        path=escape_surrogates(miss.path),
+        message=escape_surrogates(miss.message),
+        nearest=near_recordings(miss.nearest),
+        suggestion=None if miss.suggestion is None else escape_surrogates(miss.suggestion),
+        times=miss.times,
     )
 
 

@@ -17,9 +17,8 @@ from tapeway.admin.models.journal import (
     JournalEntry,
     JournalPage,
     JournalQuery,
-    NearRecording,
 )
-from tapeway.admin.models.schema import Nothing, iso_time
+from tapeway.admin.models.schema import Nothing, iso_time, near_recordings
 from tapeway.admin.operation import OperationCall, PlainCall
 from tapeway.core.json_text import Json
 from tapeway.core.matching.rules import NO_RULES, Rules, RulesFault, parse_rules, rules_document
@@ -113,10 +112,7 @@ def _journal_entry(entry: ServedRequest) -> JournalEntry:
         attempt=entry.attempt,
         match_key=entry.match_key,
         message=None if entry.message is None else escape_surrogates(entry.message),
-        nearest=[
-            NearRecording(index=each.index, differences=list(each.differences), more=each.more)
-            for each in entry.nearest
-        ],
+        nearest=near_recordings(entry.nearest),
         suggestion=None if entry.suggestion is None else escape_surrogates(entry.suggestion),
         slot=entry.slot,
         take=entry.take,

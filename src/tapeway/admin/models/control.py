@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tapeway.admin.models.schema import Name, RequestModel, ResponseModel
+from tapeway.admin.models.schema import Name, NearRecording, RequestModel, ResponseModel
 from tapeway.core.model.control import Mode
 
 
@@ -134,12 +134,27 @@ class Saved(ResponseModel):
     usd: float | None
 
 
+class Missed(ResponseModel):
+    """A request that was missed; all but `times` is that of its first miss."""
+
+    method: str
+    path: str
+    message: str
+    nearest: list[NearRecording] = Field(
+        description="The most similar recordings, the nearest first."
+    )
+    suggestion: str | None = Field(
+        description="The rule for `[rules]` that would make the nearest recording match."
+    )
+    times: int
+
+
 class ReportedCassette(ResponseModel):
     name: str
     replayed: int
     recorded: int
     live: int
-    misses: list[str] = Field(description="Method and path, in order of arrival.")
+    misses: list[Missed] = Field(description="Each request once, in order of arrival.")
     unused: list[Unused] = Field(description="Recordings that the take has not used.")
     duplicates: list[list[Recorded]] = Field(
         description="Groups of recordings of the same request."
@@ -156,6 +171,10 @@ class ReportedCassette(ResponseModel):
 class Report(ResponseModel):
     cassettes: list[ReportedCassette]
     upstream_connections: int
+    bypassed: list[str] = Field(
+        default=[],
+        description="Hosts that the command of `tapeway run --offline` asked for past the proxy.",
+    )
 
 
 class Ejected(Report, InForce):

@@ -4,7 +4,14 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from tapeway.admin.models.schema import Limit, Name, RequestModel, ResponseModel, SlotName
+from tapeway.admin.models.schema import (
+    Limit,
+    Name,
+    NearRecording,
+    RequestModel,
+    ResponseModel,
+    SlotName,
+)
 from tapeway.core.model.control import Outcome
 
 
@@ -23,16 +30,6 @@ class Acceptance(RequestModel):
     rule: dict[str, object] | None = Field(
         None, description="Keys and values of `[rules]`; the suggested rule if null."
     )
-
-
-class NearRecording(ResponseModel):
-    """A recording, and how its request differs from the one that missed."""
-
-    index: int
-    differences: list[Mapping[str, object]] = Field(
-        description="Each has a `path`, and `recorded` and `requested` where there is a value."
-    )
-    more: int = Field(description="The number of further differences.")
 
 
 class JournalEntry(ResponseModel):

@@ -1,11 +1,13 @@
 """What the models of the admin API share: base classes, constrained types and the error shape."""
 
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from tapeway.core.http.routing import check_cassette_name, check_slot_name
+from tapeway.core.misses.miss import NearestRecording
 
 _SEGMENT = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 MAX_INDEX = 10**15 - 1
@@ -36,6 +38,16 @@ class Nothing(RequestModel):
     """No fields."""
 
 
+class NearRecording(ResponseModel):
+    """A recording, and how its request differs from the one that missed."""
+
+    index: int
+    differences: list[Mapping[str, object]] = Field(
+        description="Each has a `path`, and `recorded` and `requested` where there is a value."
+    )
+    more: int = Field(description="The number of further differences.")
+
+
 class Fault(ResponseModel):
     type: str
     code: str
@@ -57,3 +69,11 @@ class Error(ResponseModel):
 def iso_time(seconds: float) -> str:
     """Seconds since the epoch as ISO 8601 in UTC, to the millisecond."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def near_recordings(found: Iterable[NearestRecording]) -> list[NearRecording]:
+    """The nearest recordings of a miss, as the API returns them."""
+    return [
+        NearRecording(index=each.index, differences=list(each.differences), more=each.more)
+        for each in found
+    ]

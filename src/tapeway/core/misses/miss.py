@@ -139,5 +139,5 @@ def _nearest_text(nearest: NearestRecording) -> str:
 
 
 def _short_path(path: str) -> str:
-    path = escape_surrogates(path.removeprefix("body."))
+    path = " ".join(escape_surrogates(path.removeprefix("body.")).splitlines())
     return path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"

@@ -1,0 +1,1 @@
+"""`tapeway run`: a command with a proxy around it."""

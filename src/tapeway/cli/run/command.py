@@ -1,0 +1,126 @@
+"""`tapeway run`: run a command with a proxy around it, and report how it used its cassettes."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from tapeway.cli import terminal
+from tapeway.cli.command_classes import PrefixCommand, wrapped_command
+from tapeway.cli.options import command, prepare
+from tapeway.cli.run.isolation import enter_network_namespace
+from tapeway.cli.run.report_files import report_writer
+from tapeway.cli.run.wrapped_run import FREE_PORTS, FinishedCommand, WrappedRun, run_wrapped
+from tapeway.engine.report import text_report
+from tapeway.settings.options import Settings
+
+_FAILURE = 1
+
+_NOT_CLEAN = 3
+"""The exit code if the command succeeded, but its run does not count."""
+
+
+@command(but="workers", cls=PrefixCommand, defaults=FREE_PORTS)
+@click.option(
+    "--report",
+    "reports",
+    metavar="FILE",
+    multiple=True,
+    help="Write the report: .json, .xml (JUnit), .md or .txt. May be repeated.",
+)
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Also exit with 3 when nothing was asked, a cassette does not exist, or a recording was "
+    "not used.",
+)
+@click.option(
+    "--offline",
+    is_flag=True,
+    help="Let nothing but loopback be reached; sets --mode replay. Exit with 3 if the command asked "
+    "for another host.",
+)
+@click.option(
+    "--prune",
+    is_flag=True,
+    help="After a clean run, drop the recordings it did not use, in cassettes of which it replayed "
+    "something.",
+)
+@click.pass_context
+def run(
+    context: click.Context,
+    /,
+    *,
+    reports: tuple[str, ...],
+    strict: bool,
+    offline: bool,
+    prune: bool,
+    **flags: object,
+) -> int:
+    """Run a command with the proxy around it: tapeway run [OPTIONS] -- COMMAND…
+
+    \b
+        tapeway run --mode replay --report tapeway.xml -- pytest -q
+
+    The proxy serves on free ports while the command runs, with the variables that tapeway env
+    prints. Afterwards it writes the cassettes and prints a report on standard error.
+
+    \b
+    Exit codes:
+        3  the command succeeded, but recordings were missed or could not be kept
+        otherwise that of the command
+    """
+    wrapped = wrapped_command(context)
+    if wrapped is None:
+        raise click.UsageError("give a command behind --.", context)
+    if offline and flags["mode"] not in (None, "replay"):
+        raise click.UsageError("--offline replays: give --mode replay, or none.", context)
+    writers = {path: report_writer(Path(path)) for path in reports}
+    given = {name: value for name, value in flags.items() if value is not None}
+    if offline:
+        given["mode"] = "replay"
+    settings = prepare({**FREE_PORTS, **given})
+    namespace = _enters_namespace(settings) if offline else None
+    finished = run_wrapped(
+        settings, WrappedRun(wrapped, os.environ, prune=prune, namespace=namespace)
+    )
+    _print(finished, strict=strict, prune=prune)
+    for path, write in writers.items():
+        try:
+            write(finished)
+        except OSError as exc:
+            terminal.print_error(f"{path} cannot be written: {exc.strerror}")
+            return finished.code or _FAILURE
+    done = finished.clean and not (strict and any(_objections(finished)))
+    return finished.code or (terminal.DONE if done else _NOT_CLEAN)
+
+
+def _enters_namespace(settings: Settings) -> bool:
+    # Inside, only stores on this machine's disks can be reached.
+    is_local = not settings.store.lower().startswith(("http:", "https:", "postgres"))
+    return is_local and enter_network_namespace()
+
+
+def _print(finished: FinishedCommand, *, strict: bool, prune: bool) -> None:
+    click.echo(text_report(finished.reports, finished.isolation), err=True, nl=False)
+    for failure in finished.failures:
+        click.echo(f"not kept: {failure}", err=True)
+    if strict:
+        for objection in _objections(finished):
+            click.echo(f"strict: {objection}", err=True)
+    for name, count in (finished.pruned or {}).items():
+        click.echo(f"{name}: {terminal.counted(count, 'recording')} pruned", err=True)
+    if prune and not finished.clean:
+        click.echo("nothing was pruned, since the run was not clean", err=True)
+
+
+def _objections(finished: FinishedCommand) -> Iterator[str]:
+    """What only --strict objects to."""
+    if not any(each.requests for each in finished.reports):
+        yield "nothing was asked"
+    for name in finished.absent:
+        yield f"cassette '{name}' does not exist"
+    for each in finished.reports:
+        if each.unused and each.name not in (finished.pruned or {}):
+            yield f"{terminal.counted(len(each.unused), 'recording')} of {each.name} not used"

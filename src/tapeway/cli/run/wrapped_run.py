@@ -1,0 +1,225 @@
+"""Runs a command with a proxy around it, and ejects the cassettes that it used."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import IO
+
+import uvloop
+
+from tapeway.cli.run.isolation import RefusingProxy, refusing_proxy
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.engine.journal import RequestJournal
+from tapeway.engine.report import CassetteReport, Isolation
+from tapeway.errors import (
+    CassetteCorrupt,
+    CassetteEdited,
+    CassetteLocked,
+    ConfigError,
+    StoreError,
+    TapewayError,
+)
+from tapeway.server.lifecycle import Service, serving
+from tapeway.settings.client_environment import client_environment
+from tapeway.settings.options import Settings
+from tapeway.settings.sources import variable_of
+
+FREE_PORTS = {"listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0"}
+"""Flags of a proxy whose ports the system chooses."""
+
+_STORE_ERRORS = {
+    each.code for each in (StoreError, CassetteCorrupt, CassetteLocked, CassetteEdited)
+}
+_TOKENS = frozenset(map(variable_of, ("admin_token", "store_token")))
+"""The variables that the command does not get: with them it could read and change every cassette."""
+
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedRun:
+    """What to run and how. Its output goes to `stdout` if that is given.
+
+    `prune` drops what a clean run did not use, in cassettes of which it replayed something.
+    `namespace` is None where the command may use the network, or else whether this process is in a
+    network namespace of its own.
+    """
+
+    command: Sequence[str]
+    environ: Mapping[str, str]
+    stdout: IO[str] | None = None
+    prune: bool = False
+    namespace: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedCommand:
+    """How a command ended, and the cassettes it used.
+
+    `code` is its exit code, or 128 and the number of the signal that ended it. `failures` are the
+    reasons why answers or cassettes could not be stored, `absent` the cassettes that it asked for
+    something and that do not exist, `pruned` how many recordings were dropped from which cassette.
+    """
+
+    code: int
+    reports: tuple[CassetteReport, ...]
+    cassettes: Mapping[str, StoredCassette]
+    failures: tuple[str, ...] = ()
+    connections: int = 0
+    absent: tuple[str, ...] = ()
+    pruned: Mapping[str, int] | None = None
+    isolation: Isolation | None = None
+
+    @property
+    def clean(self) -> bool:
+        """Whether the command succeeded, nothing was missed, everything was kept, nobody bypassed."""
+        bypassed = self.isolation is not None and self.isolation.bypassed
+        return not (
+            self.code or self.failures or bypassed or any(each.missed for each in self.reports)
+        )
+
+
+def run_wrapped(settings: Settings, run: WrappedRun) -> FinishedCommand:
+    """Run a command whose SDKs are pointed at a proxy, and eject the cassettes it used.
+
+    Raises ConfigError for a command that cannot be started, and what `serve` raises.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_run_with_proxy(settings, run))
+
+
+async def _run_with_proxy(settings: Settings, run: WrappedRun) -> FinishedCommand:
+    failures: list[str] = []
+    try:
+        async with serving(settings) as service, asyncio.TaskGroup() as tasks:
+            tasks.create_task(_collect_store_errors(service.journal, failures))
+            async with _kept_offline(run) as refusing:
+                code = await _run_process(run, _environment(settings, service, run, refusing))
+            isolation = None
+            if refusing is not None:
+                isolation = Isolation(bool(run.namespace), refusing.hosts)
+            finished = await _finished(service, run, code, isolation, failures)
+            # This also ends the task above, after the last entry.
+            service.journal.close()
+    except ExceptionGroup as group:
+        # The task raises nothing, so this is the error that ended it.
+        raise group.exceptions[0] from None
+    return finished
+
+
+@asynccontextmanager
+async def _kept_offline(run: WrappedRun) -> AsyncIterator[RefusingProxy | None]:
+    if run.namespace is None:
+        yield None
+        return
+    async with refusing_proxy() as refusing:
+        yield refusing
+
+
+def _environment(
+    settings: Settings, service: Service, run: WrappedRun, refusing: RefusingProxy | None
+) -> Mapping[str, str]:
+    admin = service.admin.listener.url if service.admin is not None else None
+    kept = {name: value for name, value in run.environ.items() if name not in _TOKENS}
+    changed = client_environment(settings, service.url, admin, kept)
+    return {**kept, **changed, **(refusing.variables if refusing is not None else {})}
+
+
+async def _finished(
+    service: Service,
+    run: WrappedRun,
+    code: int,
+    isolation: Isolation | None,
+    failures: list[str],
+) -> FinishedCommand:
+    """Eject all cassettes, and gather what there is to say."""
+    broker = service.broker
+    try:
+        reports = await broker.reports()
+    except TapewayError as exc:
+        reports = []
+        failures.append(exc.message)
+    before = FinishedCommand(code, tuple(reports), {}, tuple(failures), isolation=isolation)
+    prune = (
+        {each.name for each in reports if each.replayed} if run.prune and before.clean else set()
+    )
+    ejected: list[CassetteReport] = []
+    cassettes: dict[str, StoredCassette] = {}
+    absent: list[str] = []
+    for report in reports:
+        try:
+            ejected.append(await broker.eject(report.name, prune=report.name in prune))
+            if (stored := await broker.read(report.name)) is not None:
+                cassettes[report.name] = stored
+            elif report.requests:
+                absent.append(report.name)
+        except TapewayError as exc:
+            failures.append(exc.message)
+    return FinishedCommand(
+        code,
+        tuple(ejected),
+        cassettes,
+        tuple(failures),
+        connections=broker.recorder.responder.connections,
+        absent=tuple(absent),
+        pruned={each.name: len(each.unused) for each in ejected if each.name in prune},
+        isolation=isolation,
+    )
+
+
+async def _run_process(run: WrappedRun, environ: Mapping[str, str]) -> int:
+    loop = asyncio.get_running_loop()
+    process: asyncio.subprocess.Process | None = None
+    early: list[signal.Signals] = []
+
+    def pass_on(number: signal.Signals) -> None:
+        if process is None:
+            early.append(number)
+        elif process.returncode is None and not (number == signal.SIGINT and _at_terminal()):
+            process.send_signal(number)
+
+    for number in _PASSED_ON:
+        loop.add_signal_handler(number, pass_on, number)
+    try:
+        process = await _start(run, environ)
+        for number in early:
+            pass_on(number)
+        code = await process.wait()
+    finally:
+        for number in _PASSED_ON:
+            loop.remove_signal_handler(number)
+    return code if code >= 0 else 128 - code
+
+
+async def _start(run: WrappedRun, environ: Mapping[str, str]) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(*run.command, env=environ, stdout=run.stdout)
+    except (OSError, ValueError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else "its name holds a NUL"
+        raise ConfigError(f"{run.command[0]} cannot be started: {reason}") from exc
+
+
+def _at_terminal() -> bool:
+    """Whether the terminal itself sends Ctrl-C to the command, which is in the same process group."""
+    try:
+        tty = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(tty) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(tty)
+
+
+async def _collect_store_errors(journal: RequestJournal, failures: list[str]) -> None:
+    """Add why answers could not be recorded, each cause once, until the journal closes."""
+    with journal.follow() as entries:
+        while (entry := await entries.get()) is not None:
+            code, _, cause = (entry.message or "").partition(": ")
+            if entry.outcome == "error" and code in _STORE_ERRORS and cause not in failures:
+                failures.append(cause)
