@@ -10,6 +10,7 @@ the rooms named in its row, and whatever those may import.
 ROWS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "logs": ("errors",),
+    "descriptors": (),
     "core": ("core.cassette",),
     "core.text": (),
     "core.json_text": ("errors", "core.text"),
@@ -40,7 +41,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "formats.registry": ("formats.cassette_file", "formats.jsonl", "formats.other_tools"),
     "stores": ("stores.opening",),
     "stores.shared": ("formats", "paging", "body_files"),
-    "stores.file": ("stores.shared",),
+    "stores.file": ("stores.shared", "descriptors"),
     "stores.sqlite": ("stores.shared",),
     "stores.postgres": ("stores.shared",),
     "stores.remote": ("stores.shared", "stores.remote.loop_guard"),
@@ -76,7 +77,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "engine.broker": ("engine.recorder", "engine.editing"),
     "admin": ("engine", "conversations", "settings.options"),
-    "server": ("engine", "settings.options"),
+    "server": ("engine", "settings.options", "descriptors"),
     # What Python programs import: for them it has to be small.
     "integrations": ("settings", "stores"),
     "library": ("integrations",),
@@ -89,7 +90,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "server.wiring": ("server", "admin.listener", "stores", "upstream"),
     "server.lifecycle": ("server.wiring",),
     "workers": ("server.lifecycle", "logs"),
-    "cli": ("workers", "integrations", "library"),
+    "cli": ("workers", "descriptors", "integrations", "library"),
     "__main__": ("cli",),
 }
 

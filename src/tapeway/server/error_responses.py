@@ -20,10 +20,14 @@ _DO_NOT_RETRY: Headers = ((b"x-should-retry", b"false"),)
 
 def malformed_request_response(error: TapewayError) -> WireResponse:
     """The response to input that is not valid HTTP; it closes the connection."""
+    return WireResponse(last_response(error), keep_alive=False)
+
+
+def last_response(error: TapewayError) -> list[bytes]:
+    """The bytes of an error response to no request that was read; it closes the connection."""
     response = error_response(error, request_id="", tapeway={}, ollama=False)
     extra = ((b"Tapeway-Outcome", b"error"),)
-    pieces = serialise(response, extra, method="GET", version=(1, 1), keep_alive=False)
-    return WireResponse(pieces, keep_alive=False)
+    return serialise(response, extra, method="GET", version=(1, 1), keep_alive=False)
 
 
 def error_response(

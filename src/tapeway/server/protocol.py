@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from typing import Any, cast
 
 from aiohttp import StreamReader, web
@@ -10,8 +11,9 @@ from aiohttp.http_parser import HttpRequestParser
 from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_request import BaseRequest
 
+from tapeway.descriptors import descriptor_limit, descriptors_kept_back, descriptors_left
 from tapeway.errors import RequestError, describe
-from tapeway.server.error_responses import malformed_request_response
+from tapeway.server.error_responses import last_response, malformed_request_response
 from tapeway.server.parser import HeaderTooLarge, Parser, RequestParser
 
 log = logging.getLogger(__name__)
@@ -22,6 +24,9 @@ MAX_FIELDS = 128
 MAX_HEADER = 128 * 1024
 """For all header fields together: parsed headers are cached, and must not fill the memory."""
 KEEPALIVE_S = 75.0
+
+_REFUSAL_S = 1.0
+_WARN_S = 60.0
 
 _TOO_MANY = "Too many headers received"
 _BAD_VERSION = "Bad status line:\n  Invalid HTTP version"
@@ -102,11 +107,50 @@ class ClientConnection(RequestHandler):
         log.error("a connection failed: %s", describe(exc) if exc else "unknown")
 
 
+class RefusedConnection(asyncio.Protocol):
+    """The connection of a client for whom no file descriptor is left: a 503, and the end."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if descriptors_left() < descriptors_kept_back() // 2:
+            self._transport.abort()
+        else:
+            asyncio.get_running_loop().call_later(_REFUSAL_S, self._transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        # Not before it has sent something: what it sends to a closed connection resets it, and it
+        # never reads the response.
+        if not self._transport.is_closing():
+            refused = RequestError(
+                "tapeway has as many open connections as it may have files open: close some, or allow "
+                "more (ulimit -n)",
+                status=503,
+                code="too_many_connections",
+            )
+            self._transport.writelines(last_response(refused))
+            self._transport.close()
+
+
 class ProxyServer(web.Server):
     """aiohttp's low-level server with ClientConnection as its protocol."""
 
-    def __call__(self) -> ClientConnection:
+    _warned_at = -math.inf
+
+    def __call__(self) -> ClientConnection | RefusedConnection:  # type: ignore[override] # or another
+        if descriptors_left() < descriptors_kept_back():
+            self._warn()
+            return RefusedConnection()
         return ClientConnection(self, loop=self._loop)
+
+    def _warn(self) -> None:
+        if (now := self._loop.time()) - self._warned_at >= _WARN_S:
+            self._warned_at = now
+            log.warning(
+                "clients are refused with 503: only %d of %d open files are left, kept back for the "
+                "admin API; allow more (ulimit -n)",
+                descriptors_left(),
+                descriptor_limit(),
+            )
 
 
 def _error_for(exc: BaseException | None) -> RequestError:

@@ -17,6 +17,7 @@ from tapeway.admin.app import make_application
 from tapeway.admin.listener import AdminRunner
 from tapeway.admin.processes import ServingProcesses
 from tapeway.core.model.cassette import CassetteHead
+from tapeway.descriptors import max_upstream_connections, raise_descriptor_limit
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal, ServedRequests
 from tapeway.engine.recorder import Policy
@@ -58,7 +59,11 @@ def make_client(settings: Settings, own: Collection[Place]) -> UpstreamClient:
     guard.own = frozenset(own)
     return UpstreamClient(
         guard,
-        Limits(settings.connect_timeout, settings.upstream_timeout),
+        Limits(
+            settings.connect_timeout,
+            settings.upstream_timeout,
+            max_upstream_connections(),
+        ),
         tls=_tls(settings),
         clock=time.monotonic,
     )
@@ -133,7 +138,8 @@ def make_admin(
 
 
 def tune_for_start() -> None:
-    """Have the garbage collector run more rarely; call it before cassettes are loaded."""
+    """Allow more open files, and fewer garbage collections; call it before cassettes are loaded."""
+    raise_descriptor_limit()
     # Cassettes stay in memory, and what a request allocates is nearly all freed by reference
     # counting.
     gc.set_threshold(20_000, 20, 20)

@@ -76,7 +76,6 @@ def test_the_limits_are_those_that_are_written_down() -> None:
         f"| header fields of a request | {MAX_FIELDS}, together {MAX_HEADER // KIB} KiB | 431 |",
         f"| one header field of a response | {client.MAX_FIELD // KIB} KiB | 502 |",
         f"| header fields of a response | {client.MAX_FIELDS} | 502 |",
-        f"| connections to upstreams | {client.Limits().connections} | further calls wait |",
         f"| idle client connection, or an unfinished header | {KEEPALIVE_S:.0f} s | closed |",
     }
     assert {row for row in rows if row not in page} == set()

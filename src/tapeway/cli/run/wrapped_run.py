@@ -12,6 +12,7 @@ import uvloop
 
 from tapeway.cli.run.isolation import RefusingProxy, refusing_proxy
 from tapeway.core.model.cassette import StoredCassette
+from tapeway.descriptors import restore_descriptor_limit
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.report import CassetteReport, Isolation
 from tapeway.errors import (
@@ -196,7 +197,12 @@ async def _run_process(run: WrappedRun, environ: Mapping[str, str]) -> int:
 
 async def _start(run: WrappedRun, environ: Mapping[str, str]) -> asyncio.subprocess.Process:
     try:
-        return await asyncio.create_subprocess_exec(*run.command, env=environ, stdout=run.stdout)
+        return await asyncio.create_subprocess_exec(
+            *run.command,
+            env=environ,
+            stdout=run.stdout,
+            preexec_fn=restore_descriptor_limit,
+        )
     except (OSError, ValueError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else "its name holds a NUL"
         raise ConfigError(f"{run.command[0]} cannot be started: {reason}") from exc

@@ -19,6 +19,7 @@ from tapeway.stores.shared.durable_files import (
 )
 
 _ACTION = "write the recording"
+_AGAIN = "eject and record again"
 
 
 class AppendLog:
@@ -30,6 +31,7 @@ class AppendLog:
         self.size = size
         self.lines = lines
         self.poisoned = False
+        self._parked: tuple[int, int] | None = None
 
     @classmethod
     def create(cls, folder: int, name: str, place: str) -> "AppendLog":
@@ -63,7 +65,7 @@ class AppendLog:
                 "check the disk, then eject the cassette to write it anew"
             )
         if os.fstat(self._fd).st_nlink == 0:
-            raise CassetteEdited(f"{self._place} was removed meanwhile: eject and record again")
+            raise CassetteEdited(f"{self._place} was removed meanwhile: {_AGAIN}")
         try:
             for line in lines:
                 write_all(self._fd, line)
@@ -78,8 +80,27 @@ class AppendLog:
         self.size = self.lines = 0
         self.poisoned = True
 
-    def close(self) -> None:
+    def park(self) -> None:
+        """Close it, to be opened again. Raises OSError."""
+        found = os.fstat(self._fd)
+        self._parked = found.st_dev, found.st_ino
         os.close(self._fd)
+
+    def unpark(self, folder: int, name: str) -> None:
+        """Open it again. Raises CassetteEdited where it is not as it was left, OSError."""
+        try:
+            fd = open_file(folder, name, os.O_WRONLY | os.O_APPEND, self._place)
+        except FileNotFoundError:
+            raise CassetteEdited(f"{self._place} was removed meanwhile: {_AGAIN}") from None
+        found = os.fstat(fd)
+        if ((found.st_dev, found.st_ino), found.st_size) != (self._parked, self.size):
+            os.close(fd)
+            raise CassetteEdited(f"{self._place} was changed meanwhile: {_AGAIN}")
+        self._fd, self._parked = fd, None
+
+    def close(self) -> None:
+        if self._parked is None:
+            os.close(self._fd)
 
     def _undo(self, cause: OSError) -> None:
         if is_full(cause):

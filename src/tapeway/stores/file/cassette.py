@@ -8,14 +8,14 @@ Nothing here waits for anything but the disk; it runs in a thread, one call at a
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile
-from tapeway.errors import CassetteCorrupt, CassetteEdited
+from tapeway.errors import CassetteCorrupt, CassetteEdited, StoreError
 from tapeway.formats.cassette_file import JSON, Serializer
 from tapeway.stores.file import bodies, snapshot
 from tapeway.stores.file.bodies import Draft
@@ -28,7 +28,15 @@ from tapeway.stores.shared.serialize import document_of, serialize_cassette
 class FileCassette:
     """The files of one cassette. Every method may raise StoreError or one of its children."""
 
-    def __init__(self, root: Path, name: str, serializer: Serializer = JSON) -> None:
+    def __init__(
+        self,
+        root: Path,
+        name: str,
+        serializer: Serializer = JSON,
+        make_room: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`make_room` is called before its handles are opened."""
+        self._make_room = make_room
         self._paths = Paths(root, name, serializer)
         self._writer: CassetteWriter | None = None
         self._seen_state: tuple[str | None, str | None] | None = None
@@ -41,6 +49,26 @@ class FileCassette:
         """Whether a sync failed and what it was about has not been written anew since."""
         return self._suspect or (self._writer is not None and self._writer.poisoned)
 
+    @property
+    def has_handles(self) -> bool:
+        """Whether its folder, lock and journal are open."""
+        return self._writer is not None and not self._writer.parked
+
+    def park(self, process_lock: Callable[[], str]) -> bool:
+        """Close its handles, and keep the right to record by the lock of the process.
+
+        False where that cannot be.
+        """
+        if self._writer is None or self._writer.parked:
+            return True
+        if self._writer.poisoned:
+            return False
+        try:
+            self._writer.park(process_lock())
+        except (OSError, StoreError):
+            return False
+        return True
+
     def load(self, *, writable: bool) -> StoredCassette | None:
         """All that was ever acknowledged; claimed for writing if asked for."""
         if self._writer is not None and self._writer.poisoned:
@@ -48,8 +76,8 @@ class FileCassette:
         if writable and self._writer is None:
             self._writer, found = self._take_writer()
             return found
-        if self._writer is not None:
-            return self._read(self._writer.folder, self._writer.snapshot())
+        if (held := self._held_writer()) is not None:
+            return self._read(held.folder, held.snapshot())
         return self._load_for_replay()
 
     def append(self, head: CassetteHead, payloads: Sequence[bytes]) -> None:
@@ -102,7 +130,7 @@ class FileCassette:
         if folder is None:
             return False
         os.close(folder)
-        writer, self._writer = self._writer or CassetteWriter.take(self._paths), None
+        writer, self._writer = self._claimed_or_taken(), None
         self._seen_state, self._suspect = None, False
         try:
             with self._guard:
@@ -114,7 +142,10 @@ class FileCassette:
     def release(self) -> None:
         """Fold the journal into the file and let go; the latter in any case."""
         self._seen_state = None
-        writer, self._writer = self._writer, None
+        try:
+            writer = self._held_writer()
+        finally:
+            self._writer = None
         if writer is None:
             return
         self._suspect = writer.poisoned
@@ -148,12 +179,26 @@ class FileCassette:
         finally:
             os.close(folder)
 
+    def _held_writer(self) -> CassetteWriter | None:
+        if self._writer is not None and self._writer.parked:
+            self._make_room()
+            self._writer.unpark()
+        return self._writer
+
+    def _claimed_or_taken(self) -> CassetteWriter:
+        if (held := self._held_writer()) is not None:
+            return held
+        self._make_room()
+        return CassetteWriter.take(self._paths)
+
     def _claimed_writer(self) -> CassetteWriter:
-        if self._writer is None:
-            self._writer, _ = self._take_writer()
+        if (held := self._held_writer()) is not None:
+            return held
+        self._writer, _ = self._take_writer()
         return self._writer
 
     def _take_writer(self) -> tuple[CassetteWriter, StoredCassette | None]:
+        self._make_room()
         writer = CassetteWriter.take(self._paths)
         try:
             now = snapshot.take(writer.folder, self._paths)

@@ -111,6 +111,10 @@ class Paths:
         """The name of a file under construction."""
         return f".{self._stem}.{mark}.tmp"
 
+    def from_folder(self, file: str) -> str:
+        """The path of a file of the root, from the cassette's folder."""
+        return "../" * len(self._folders) + file
+
     def leftovers(self, folder: int) -> list[str]:
         """Files under construction that a crash left behind; call it holding the lock."""
         start, end = self.temporary("\0").split("\0")

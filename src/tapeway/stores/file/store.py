@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +19,7 @@ from tapeway.errors import StoreError, closed, copy_of
 from tapeway.formats.cassette_file import JSON, Serializer
 from tapeway.ports import Capabilities
 from tapeway.stores.file.cassette import FileCassette
+from tapeway.stores.file.handles import HandleBudget, ProcessLock
 from tapeway.stores.file.journal import payload_of
 from tapeway.stores.file.paths import Paths, find_names
 from tapeway.stores.shared.durable_files import store_error
@@ -46,6 +48,8 @@ class FileStore:
         self._serializer = serializer
         self._pool = _threads()
         self._open: dict[str, _OpenCassette] = {}
+        self._handles = HandleBudget()
+        self._process_lock = ProcessLock(root)
         self._closed = False
 
     @property
@@ -87,30 +91,31 @@ class FileStore:
         finally:
             self._closed = True
             self._pool.shutdown()
+            self._process_lock.close()
         if failed:
             raise failed[0]
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
         opened = self._opened(name)
-        return await opened.executor.run(partial(opened.cassette.load, writable=writable))
+        return await opened.run(partial(opened.cassette.load, writable=writable))
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
         await self._opened(name).append(head, recording)
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
         opened = self._opened(name)
-        await opened.executor.run(opened.cassette.claim)
+        await opened.run(opened.cassette.claim)
         # Beside the executor: what takes seconds does not hold up other recordings.
         return await result_of(self._pool.submit(partial(opened.cassette.keep, pieces)))
 
     async def save(self, name: str, cassette: StoredCassette) -> None:
         opened = self._opened(name)
-        await opened.executor.run(partial(opened.cassette.save, cassette))
+        await opened.run(partial(opened.cassette.save, cassette))
 
     async def release(self, name: str) -> None:
         opened = self._opened(name)
         try:
-            await opened.executor.run(opened.cassette.release)
+            await opened.run(opened.cassette.release)
         finally:
             # One that came back meanwhile is in use again; a suspect one has to be remembered.
             if opened.executor.idle and not opened.cassette.poisoned:
@@ -119,7 +124,7 @@ class FileStore:
     async def remove(self, name: str) -> bool:
         opened = self._opened(name)
         try:
-            return await opened.executor.run(opened.cassette.remove)
+            return await opened.run(opened.cassette.remove)
         finally:
             if opened.executor.idle:
                 self._open.pop(name, None)
@@ -135,8 +140,12 @@ class FileStore:
     def _opened(self, name: str) -> "_OpenCassette":
         self._refuse_when_closed()
         if (opened := self._open.get(name)) is None:
-            cassette = FileCassette(self._root, name, self._serializer)
-            opened = self._open[name] = _OpenCassette(cassette, SerialExecutor(self._pool))
+            opened = self._open[name] = _OpenCassette(
+                partial(FileCassette, self._root, name, self._serializer),
+                SerialExecutor(self._pool),
+                self._handles,
+                self._process_lock,
+            )
         return opened
 
     def _refuse_when_closed(self) -> None:
@@ -158,16 +167,50 @@ def _threads() -> ThreadPoolExecutor:
 class _OpenCassette:
     """A cassette in use and the recordings that wait to be synced together."""
 
-    def __init__(self, cassette: FileCassette, executor: SerialExecutor) -> None:
-        self.cassette = cassette
+    def __init__(
+        self,
+        make: Callable[[Callable[[], None]], FileCassette],
+        executor: SerialExecutor,
+        handles: HandleBudget,
+        process_lock: ProcessLock,
+    ) -> None:
+        self.cassette = make(self._make_room)
         self.executor = executor
+        self._handles = handles
+        self._process_lock = process_lock
+        self._busy = threading.Lock()
         self._waiting: deque[tuple[CassetteHead, Recording, Future[None]]] = deque()
 
     async def append(self, head: CassetteHead, recording: Recording) -> None:
         done: Future[None] = Future()
         self._waiting.append((head, recording, done))
-        self.executor.submit(self._write_waiting)
+        self.executor.submit(partial(self._while_busy, self._write_waiting))
         await result_of(done)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """The result of work on the cassette, after all that was submitted before."""
+        return await self.executor.run(partial(self._while_busy, work))
+
+    def park(self) -> bool:
+        """Close its handles; False while it is in use. For any thread."""
+        if not self._busy.acquire(blocking=False):
+            return False
+        try:
+            return self.cassette.park(self._process_lock.name)
+        finally:
+            self._busy.release()
+
+    def _while_busy(self, work: Callable[[], T]) -> T:
+        with self._busy:
+            try:
+                return work()
+            finally:
+                note = self._handles.used if self.cassette.has_handles else self._handles.forget
+                note(self)
+
+    def _make_room(self) -> None:
+        self._handles.make_room()
+        self._handles.used(self)
 
     def _write_waiting(self) -> None:
         payloads: list[bytes] = []

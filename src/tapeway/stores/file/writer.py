@@ -22,6 +22,7 @@ from tapeway.core.model.cassette import CassetteHead
 from tapeway.errors import CassetteEdited, CassetteLocked, StoreError
 from tapeway.stores.file import bodies, snapshot
 from tapeway.stores.file.append_log import AppendLog
+from tapeway.stores.file.handles import is_held, is_mark
 from tapeway.stores.file.journal import Commit, Header, lines, payload
 from tapeway.stores.file.paths import Paths
 from tapeway.stores.file.snapshot import Snapshot
@@ -40,6 +41,8 @@ from tapeway.stores.shared.serialize import serialize_cassette
 
 log = logging.getLogger(__name__)
 
+_LOOK_S = 1.0
+
 
 class WriterLock:
     """Held from `take` to `close`. The file itself stays: replacing it would let two in."""
@@ -48,11 +51,15 @@ class WriterLock:
         self._fd = fd
 
     @classmethod
-    def take(cls, folder: int, name: str, place: str) -> "WriterLock":
-        """The lock. Raises CassetteLocked where another holds it, OSError, CassetteCorrupt."""
+    def take(cls, folder: int, name: str, place: str, own: str = "") -> "WriterLock":
+        """The lock. Raises CassetteLocked where another holds it, OSError, CassetteCorrupt.
+
+        `own` is the mark with which this process parked it.
+        """
         fd = open_file(folder, name, os.O_RDWR | os.O_CREAT, place)
         try:
-            _lock(fd, place)
+            _lock(fd, place, _LOOK_S if own else 0.0)
+            _refuse_parked(folder, fd, own, place)
             os.fchmod(fd, FILE_MODE)
         except BaseException:
             os.close(fd)
@@ -63,24 +70,58 @@ class WriterLock:
             write_all(fd, b"%d\n" % os.getpid())
         return cls(fd)
 
+    def park(self, mark: str) -> None:
+        """Close it, and keep others out by a mark: the path of a lock of this process.
+
+        Raises OSError.
+        """
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, b"%d %b\n" % (os.getpid(), mark.encode()), 0)
+        os.close(self._fd)
+
     def close(self) -> None:
         os.close(self._fd)
 
 
-def _lock(fd: int, place: str) -> None:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as exc:
-        holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
-        who = f"process {holder}" if holder.isdigit() else "another process"
-        raise CassetteLocked(
-            f"{who} records into this cassette (it holds {place}): stop that one, "
-            "use another cassette, or replay only"
-        ) from exc
+def _lock(fd: int, place: str, patience_s: float) -> None:
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            # Another process that reads whose it is holds it for a moment.
+            if time.monotonic() >= until:
+                raise _locked(_holder(fd)[0], place) from exc
+            time.sleep(0.001)
+        else:
+            return
+
+
+def _refuse_parked(folder: int, fd: int, own: str, place: str) -> None:
+    process, mark = _holder(fd)
+    if mark not in ("", own) and is_held(folder, mark):
+        raise _locked(process, place)
+
+
+def _holder(fd: int) -> tuple[str, str]:
+    """The process that a lock file names, and the mark with which it was parked."""
+    process, _, mark = os.pread(fd, 256, 0).decode("ascii", "replace").strip().partition(" ")
+    return process, mark if is_mark(mark) else ""
+
+
+def _locked(process: str, place: str) -> CassetteLocked:
+    who = f"process {process}" if process.isdigit() else "another process"
+    return CassetteLocked(
+        f"{who} records into this cassette (it holds {place}): stop that one, "
+        "use another cassette, or replay only"
+    )
 
 
 class CassetteWriter:
-    """Held from `take` to `close`. Every method may raise StoreError or one of its children."""
+    """Held from `take` to `close`. Every method may raise StoreError or one of its children.
+
+    While it is parked it has no handles, and only `unpark` and `close` may be called.
+    """
 
     def __init__(self, paths: Paths, folder: int, lock: WriterLock) -> None:
         self.folder = folder
@@ -89,6 +130,7 @@ class CassetteWriter:
         self._file = paths.shown(paths.cassette)
         self._base: str | None = None
         self._journal: AppendLog | None = None
+        self._mark = ""
 
     @classmethod
     def take(cls, paths: Paths) -> "CassetteWriter":
@@ -115,6 +157,44 @@ class CassetteWriter:
     @property
     def poisoned(self) -> bool:
         return self._journal is not None and self._journal.poisoned
+
+    @property
+    def parked(self) -> bool:
+        """Whether it has no handles at present."""
+        return bool(self._mark)
+
+    def park(self, process_lock: str) -> None:
+        """Close all handles; while that lock of the process is held, nobody else records.
+
+        Raises OSError; then nothing has changed.
+        """
+        mark = self._paths.from_folder(process_lock)
+        self._lock.park(mark)
+        self._mark = mark
+        if self._journal is not None:
+            self._journal.park()
+        os.close(self.folder)
+
+    def unpark(self) -> None:
+        """Open the handles again. Raises CassetteEdited where the journal is not as it was left."""
+        place = self._paths.shown(self._paths.lock)
+        if (folder := self._paths.open_folder()) is None:
+            raise CassetteEdited(f"the folder of {place} was removed meanwhile: record again")
+        try:
+            lock = WriterLock.take(folder, self._paths.lock, place, self._mark)
+            try:
+                if self._journal is not None:
+                    self._journal.unpark(folder, self._paths.journal)
+            except BaseException:
+                lock.close()
+                raise
+        except OSError as exc:
+            os.close(folder)
+            raise store_error(exc, place, "take the lock to record") from exc
+        except BaseException:
+            os.close(folder)
+            raise
+        self.folder, self._lock, self._mark = folder, lock, ""
 
     @property
     def recorded(self) -> bool:
@@ -197,6 +277,8 @@ class CassetteWriter:
         return True
 
     def close(self) -> None:
+        if self.parked:
+            return
         # What was acknowledged was synced before: a close has nothing left to lose.
         for close in (self._close_journal, self._lock.close, lambda: os.close(self.folder)):
             with suppress(OSError):

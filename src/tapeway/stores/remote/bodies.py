@@ -19,9 +19,6 @@ from tapeway.stores.remote.client import RemoteClient, path_of
 from tapeway.stores.remote.errors import RemoteRefused, unexpected
 from tapeway.stores.shared.large_bodies import TemporaryFileCache, write_temporary
 
-_CACHED_FILES = 64
-"""Each is a descriptor."""
-
 _DOWNLOADS_AT_ONCE = 4
 
 
@@ -31,7 +28,7 @@ class RemoteBodies:
     def __init__(self, client: RemoteClient) -> None:
         self._client = client
         self._threads: ThreadPoolExecutor | None = None
-        self._cached = TemporaryFileCache(max_files=_CACHED_FILES)
+        self._cached = TemporaryFileCache()
 
     def open(self) -> None:
         """Let bodies be read from now on."""

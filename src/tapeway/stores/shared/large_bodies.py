@@ -9,7 +9,9 @@ from tapeway.body_files import PIECE, TemporaryFile
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, copy_of
 
-_CACHED_BYTES = 256 * 1024 * 1024
+CACHED_BYTES = 256 * 1024 * 1024
+CACHED_FILES = 64
+"""Each is a descriptor."""
 
 
 def equal_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -45,8 +47,7 @@ def damaged(where: str, digest: str) -> CassetteCorrupt:
 class TemporaryFileCache:
     """Temporary files of bodies by their digest, those last used; for any thread."""
 
-    def __init__(self, max_files: int | None = None) -> None:
-        self._max_files = max_files
+    def __init__(self) -> None:
         self._guard = threading.Lock()
         self._files: OrderedDict[str, tuple[TemporaryFile, int]] = OrderedDict()
 
@@ -69,9 +70,9 @@ class TemporaryFileCache:
             self._files.clear()
 
     def _is_full(self) -> bool:
-        if self._max_files is not None and len(self._files) > self._max_files:
+        if len(self._files) > CACHED_FILES:
             return True
-        return sum(size for _, size in self._files.values()) > _CACHED_BYTES
+        return sum(size for _, size in self._files.values()) > CACHED_BYTES
 
 
 class DamagedBody(TemporaryFile):

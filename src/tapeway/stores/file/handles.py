@@ -1,0 +1,134 @@
+"""Which cassettes have open handles: those used last, as the process may open so many files.
+
+A cassette that is recorded to has three handles: its folder, its lock and its journal. While others
+need them it is parked: it has none, and the right to record it stays with this process. Its lock
+file then names the process's own lock file, which is held as long as the process lives.
+"""
+
+import fcntl
+import os
+import re
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from tapeway.descriptors import max_open_cassettes
+from tapeway.stores.shared.durable_files import create_file, open_file
+
+# No name of a cassette has a tilde, so that none has a lock file of such a name.
+_PROCESS_LOCK = r"\.tapeway~[0-9a-f]{16}\.lock"
+_FILE = re.compile(_PROCESS_LOCK)
+_MARK = re.compile(rf"(?:\.\./){{0,8}}{_PROCESS_LOCK}")
+
+
+class Parkable(Protocol):
+    """What has handles that it can open again."""
+
+    def park(self) -> bool:
+        """Close the handles; False while it is in use."""
+
+
+class HandleBudget:
+    """Parks those used longest ago before another one opens its handles. For any thread."""
+
+    def __init__(self, most: Callable[[], int] = max_open_cassettes) -> None:
+        self._most = most
+        self._guard = threading.Lock()
+        self._open: OrderedDict[Parkable, None] = OrderedDict()
+
+    def make_room(self) -> None:
+        """Park as many as there are too many."""
+        with self._guard:
+            excess = len(self._open) + 1 - self._most()
+            oldest = list(self._open) if excess > 0 else []
+        for each in oldest:
+            if excess <= 0:
+                return
+            if each.park():
+                excess -= 1
+                self.forget(each)
+
+    def used(self, cassette: Parkable) -> None:
+        """Note that this one has open handles, and was used last."""
+        with self._guard:
+            self._open[cassette] = None
+            self._open.move_to_end(cassette)
+
+    def forget(self, cassette: Parkable) -> None:
+        """Note that it has none."""
+        with self._guard:
+            self._open.pop(cassette, None)
+
+
+class ProcessLock:
+    """A file in the store's folder that is locked as long as this process lives."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._guard = threading.Lock()
+        self._name = ""
+        self._fd = -1
+
+    def name(self) -> str:
+        """Its name; the first call makes it. Raises OSError."""
+        with self._guard:
+            if self._fd < 0:
+                self._make()
+            return self._name
+
+    def close(self) -> None:
+        """Remove it."""
+        with self._guard:
+            if self._fd >= 0:
+                with suppress(OSError):
+                    (self._root / self._name).unlink()
+                os.close(self._fd)
+                self._fd = -1
+
+    def _make(self) -> None:
+        folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for each in filter(_FILE.fullmatch, os.listdir(folder)):
+                # Those of processes that were killed.
+                is_held(folder, each)
+            while self._fd < 0:
+                self._name = f".tapeway~{secrets.token_hex(8)}.lock"
+                fd = create_file(folder, self._name, os.O_RDWR)
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                if os.fstat(fd).st_nlink:
+                    self._fd = fd
+                else:
+                    # Another process took it for a leftover before it was locked.
+                    os.close(fd)
+        finally:
+            os.close(folder)
+
+
+def is_mark(text: str) -> bool:
+    """Whether this is the path of a process's lock file from a cassette's folder."""
+    return _MARK.fullmatch(text) is not None
+
+
+def is_held(folder: int, mark: str) -> bool:
+    """Whether the process with this lock file lives; the file of one that does not is removed.
+
+    Raises OSError, CassetteCorrupt.
+    """
+    try:
+        fd = open_file(folder, mark, os.O_RDWR, mark)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        with suppress(FileNotFoundError):
+            os.unlink(mark, dir_fd=folder)
+        return False
+    finally:
+        os.close(fd)
