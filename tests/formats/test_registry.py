@@ -132,6 +132,7 @@ def _settled(cassette: StoredCassette) -> StoredCassette:
 
 
 @pytest.mark.parametrize("kind", BOTH_WAYS, ids=NAMES)
+@settings(max_examples=examples(50))
 @given(cassette=cassettes())
 def test_what_is_written_comes_back_or_is_named(kind: Format, cassette: StoredCassette) -> None:
     assert kind.save is not None
@@ -192,7 +193,7 @@ def told_of(kind: Format, item: Interaction) -> dict[str, object]:
 @pytest.mark.parametrize("kind", THEIRS, ids=[kind.name for kind in THEIRS])
 @settings(
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
-    max_examples=examples(60),
+    max_examples=examples(40),
 )
 @given(cassette=cassettes())
 def test_a_file_without_our_fields_has_the_same_calls(
@@ -233,7 +234,7 @@ def _coded(item: Interaction) -> bool:
 
 @pytest.mark.parametrize("one", THEIRS, ids=[kind.name for kind in THEIRS])
 @pytest.mark.parametrize("other", BOTH_WAYS, ids=NAMES)
-@settings(max_examples=examples(15))
+@settings(max_examples=examples(8))
 @given(cassette=cassettes())
 def test_any_pair_of_formats_loses_only_what_is_named(
     one: Format, other: Format, cassette: StoredCassette

@@ -9,6 +9,7 @@ import pytest
 
 from tests.stores.contract.matrix import Result, lines
 from tests.support.inner_run import run_tests
+from tests.support.thoroughness import step
 
 STORES = ("memory", "file", "sqlite")
 
@@ -99,13 +100,13 @@ def pytest_collection_modifyitems(items):
 @pytest.mark.parametrize(
     ("skipped", "arguments", "status"),
     [
-        ("file", ["."], 1),
         ("file", [".", "-n", "2"], 1),
+        ("file", ["."], 1),
         ("none", ["."], 0),
         ("file", ["test_inner.py"], 0),
         ("file", [".", "-k", "keeps"], 0),
         ("file", [".", "--deselect", "test_inner.py::test_other"], 0),
-    ],
+    ][:: step(2)],
 )
 def test_a_hole_fails_a_run_of_the_whole_contract_and_no_other(
     tmp_path: Path, skipped: str, arguments: list[str], status: int

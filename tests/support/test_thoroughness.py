@@ -7,10 +7,10 @@ from tests.support.inner_run import run_tests
 DRAWING = """
 from hypothesis import given, strategies as st
 from tests.support.canary import canary
-from tests.support.thoroughness import examples, step
+from tests.support.thoroughness import combinations, examples, step
 
 def test_number():
-    print(canary(), [*range(9)[:: step(3)]], examples(20))
+    print(canary(), [*range(9)[:: step(3)]], examples(20), combinations("ab", "xyz"))
 
 @given(st.text(), st.integers(), st.sets(st.text()).map(sorted))
 def test_examples(text, number, several):
@@ -33,7 +33,7 @@ def test_the_same_is_drawn_in_every_run_whatever_was_imported_before(tmp_path: P
     after = drawn(tmp_path, "2", imports="import tapeway.cli.main, tests.core.keys")
 
     assert len(before) > 100
-    assert "[0, 3, 6] 20" in before[0]
+    assert "[0, 3, 6] 20 [('a', 'x'), ('b', 'y'), ('a', 'z')]" in before[0]
     assert before == after
 
 
@@ -42,5 +42,6 @@ def test_under_all_other_and_more_cases_are_drawn(tmp_path: Path) -> None:
 
     assert len(one) > 1000
     assert "[0, 1, 2, 3, 4, 5, 6, 7, 8] 200" in one[0]
+    assert "[('a', 'x'), ('a', 'y'), ('a', 'z'), ('b', 'x')," in one[0]
     assert one[0] != other[0]
     assert one[1:] != other[1:]

@@ -5,6 +5,10 @@ machine, and the slow matrices take every n-th case. Under `--all` it draws from
 times as many examples, and the matrices are run in full.
 """
 
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
@@ -49,6 +53,13 @@ def runs_everything() -> bool:
 def examples(count: int) -> int:
     """How many examples a property is tried with that by default takes this many."""
     return count * _MORE if runs_everything() else count
+
+
+def combinations(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """By default as many combinations as it takes to have each value once, all under `--all`."""
+    if runs_everything():
+        return list(product(*axes))
+    return [tuple(axis[n % len(axis)] for axis in axes) for n in range(max(map(len, axes)))]
 
 
 def step(nth: int) -> int:

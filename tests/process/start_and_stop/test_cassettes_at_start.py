@@ -10,6 +10,7 @@ import pytest
 from tests.process.counting_upstream import Upstream
 from tests.process.privileges import drop_rights
 from tests.process.serving import FAILURE, Tapeway, refused
+from tests.support.thoroughness import combinations
 
 
 @pytest.fixture
@@ -19,20 +20,21 @@ def store(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("mode", ["replay", "record", "auto"])
+UNREADABLE = {
+    "cut": ('{\n "version": "1",\n "interactions": [\n', "line 4"),
+    "wrong type": ('{"version": "1", "interactions": {}}', "interactions"),
+    "empty": ("", "line 1"),
+    "newer": ('{"version": "2", "interactions": []}', "update tapeway"),
+}
+
+
 @pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ('{\n "version": "1",\n "interactions": [\n', "line 4"),
-        ('{"version": "1", "interactions": {}}', "interactions"),
-        ("", "line 1"),
-        ('{"version": "2", "interactions": []}', "update tapeway"),
-    ],
-    ids=["cut", "wrong type", "empty", "newer"],
+    ("what", "mode"), combinations([*UNREADABLE], ["replay", "record", "auto"])
 )
 async def test_one_that_cannot_be_read_is_named_with_line_and_reason(
-    tmp_path: Path, store: Path, mode: str, text: str, reason: str
+    tmp_path: Path, store: Path, what: str, mode: str
 ) -> None:
+    text, reason = UNREADABLE[what]
     file = store / "default.json"
     file.write_text(text)
 

@@ -11,6 +11,7 @@ from tests.process.workers.request_script import Counting, Script
 from tests.process.workers.worker_processes import Crew
 from tests.stores.postgres_server import fresh
 from tests.support.raw_client import Answer
+from tests.support.thoroughness import step
 
 CHAT = "/v1/chat/completions"
 ASKED = {"model": "gpt-5", "messages": [{"role": "user", "content": "What is 2 + 2?"}]}
@@ -143,7 +144,7 @@ async def _played(tapeway: Tapeway) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("store", ["postgresql", "sqlite"][:: step(2)])
 async def test_several_processes_say_what_one_says(
     tmp_path: Path, store: str, request: pytest.FixtureRequest
 ) -> None:

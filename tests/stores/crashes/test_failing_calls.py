@@ -19,7 +19,7 @@ from tests.support.thoroughness import step
 
 _COUNT = 8
 _SYNCS = "fdatasync,fsync"
-_STEP = {"pwrite64": 5}
+_STEP = {"pwrite64": 9}
 """Of these calls there are a hundred, of the others a few."""
 
 
