@@ -139,6 +139,17 @@ async def test_what_is_kept_depends_on_mode_and_status(
     assert (answer.index is None) is (outcome == "live")
 
 
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [(404, "recorded"), (405, "recorded"), (401, "live"), (429, "live"), (500, "live")],
+)
+async def test_that_something_is_not_there_is_an_answer_to_head(status: int, outcome: str) -> None:
+    # Claude Code warms up its connection by such a request, and clients of file stores look first.
+    request = Request("openai", "HEAD", "/", base="https://up")
+
+    assert (await Call(FakeAnswer(status=status), request=request).answer()).outcome == outcome
+
+
 async def test_the_client_gets_the_real_bytes_and_the_store_the_redacted_ones() -> None:
     key, session, known = canary(), canary(), canary()
     body = json.dumps({"key": key, "session": session, "known": known}).encode()

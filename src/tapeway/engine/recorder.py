@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 MIB = 1024 * 1024
 _PROVEN: tuple[Verdict, ...] = ("marked", "error")
 """Of a stream that was received to its own last event."""
+_NOT_THERE = (404, 405)
 _READ_AT_ONCE = 128 * 1024
 """Larger answers are decoded and redacted in a thread."""
 TRUNCATED = (
@@ -273,7 +274,11 @@ class LiveCall:
 
     def _is_recorded(self, status: int) -> bool:
         policy = self._ask.policy
-        return policy.records and (not policy.replays or status in self._policy.record_statuses)
+        if not policy.records or not policy.replays:
+            return policy.records
+        # Whether something is there is all that HEAD asks, so this is its answer.
+        is_answer = self._ask.request.method == "HEAD" and status in _NOT_THERE
+        return is_answer or status in self._policy.record_statuses
 
     def _why_not_recorded(self, verdict: Verdict) -> str | None:
         """Why a stream is not recorded although its status is a success; None where it is."""
