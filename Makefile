@@ -33,6 +33,10 @@ demo: .venv/ready-to-test ## Record real clients against a stand-in, replay them
 test: .venv/ready-to-test .venv-litellm/ready-to-test ## Run the whole test suite (ARGS=--all: more random cases, all slow ones)
 	@$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
+.PHONY: agents
+agents: .venv/ready-to-test .venv-agents/ready .venv-agents-openai2/ready .venv-agents/node/ready ## Test with agent frameworks, Claude Code and Codex (3 GB; some need Node.js)
+	@$(BIN)/python -m pytest tests/agents $(ARGS)
+
 .PHONY: coverage
 coverage: .venv/ready-to-test .venv-litellm/ready-to-test ## Run the test suite and show which branches no test takes
 	@$(BIN)/python -m pytest -n 3 --dist worksteal --cov --cov-report=term-missing $(ARGS)
@@ -59,7 +63,7 @@ setup: .venv/ready-to-test .venv-litellm/ready-to-test ## Make both environments
 
 .PHONY: clean
 clean: ## Remove the environments and caches, keep cassettes
-	rm -rf .venv .venv-litellm .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-litellm .venv-agents .venv-agents-openai2 .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
 
 .venv/ready-to-run: pyproject.toml constraints.txt
 	@scripts/venv '$(PYTHON)' .venv
@@ -79,4 +83,27 @@ clean: ## Remove the environments and caches, keep cassettes
 	@scripts/venv '$(PYTHON)' .venv-litellm
 	@echo "Installing litellm, DSPy and tapeway into .venv-litellm"
 	@$(call pinned,constraints-litellm.txt) .venv-litellm/bin/python -m pip install --quiet litellm 'dspy[numpy]' --editable .
+	@touch $@
+
+# Agents come from npm too, and half of the frameworks need an older openai.
+AGENTS := tests/clients/agents
+
+.venv-agents/ready: $(AGENTS)/requirements.txt
+	@scripts/venv '$(PYTHON)' .venv-agents
+	@echo "Installing agent frameworks into .venv-agents"
+	@.venv-agents/bin/python -m pip install --quiet --requirement $<
+	@touch $@
+
+.venv-agents-openai2/ready: $(AGENTS)/requirements-openai2.txt
+	@scripts/venv '$(PYTHON)' .venv-agents-openai2
+	@echo "Installing agent frameworks into .venv-agents-openai2"
+	@.venv-agents-openai2/bin/python -m pip install --quiet --requirement $<
+	@touch $@
+
+.venv-agents/node/ready: $(AGENTS)/package.json .venv-agents/ready
+	@mkdir -p .venv-agents/node
+	@cp $< .venv-agents/node
+	@if command -v npm >/dev/null; then echo "Installing agents into .venv-agents/node" && \
+		npm install --prefix .venv-agents/node --silent --no-audit --no-fund --no-package-lock; \
+		else echo "There is no npm: the tests of agents from npm are skipped"; fi
 	@touch $@

@@ -65,6 +65,16 @@ async def test_a_function_call_carries_an_id_and_a_thought_signature() -> None:
         assert part["thoughtSignature"]
 
 
+async def test_older_models_give_their_calls_no_ids() -> None:
+    tool = {"functionDeclarations": [{"name": "weather", "parameters": {"type": "OBJECT"}}]}
+    path = "/v1beta/models/gemini-2.0-flash:generateContent"
+    async with StandIn() as upstream:
+        wire = await post(upstream.url, path, BODY | {"tools": [tool]})
+        (part,) = orjson.loads(wire.body)["candidates"][0]["content"]["parts"]
+
+        assert part["functionCall"] == {"name": "weather", "args": {}}
+
+
 async def test_one_embedding_is_an_object_and_many_are_a_list() -> None:
     content = {"content": {"parts": [{"text": "hello"}]}, "outputDimensionality": 4}
     async with StandIn() as upstream:

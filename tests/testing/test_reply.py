@@ -51,6 +51,17 @@ def test_tools_are_called_one_after_the_other_then_their_results_are_repeated() 
     assert not last.calls
 
 
+def test_a_prompt_that_names_a_tool_gets_that_call_alone() -> None:
+    prompt = 'Look first, then use time {"hours": 7} and tell me'
+    first = reply_to(CALL, PendingTurn(prompt, (CITY, ZONE)))
+    last = reply_to(CALL, PendingTurn(prompt, (CITY, ZONE), ("9h",)))
+
+    assert [(call.name, call.arguments) for call in first.calls] == [("time", {"hours": 7})]
+    assert "9h" in last.text
+    assert not last.calls
+    assert reply_to(CALL, PendingTurn(prompt, (CITY,))).calls[0].name == "weather"
+
+
 def test_a_prompt_that_says_at_once_gets_all_tool_calls_in_one_turn() -> None:
     prompt = "Rome, at once"
     first = reply_to(CALL, PendingTurn(prompt, (CITY, ZONE)))

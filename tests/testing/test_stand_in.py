@@ -160,10 +160,12 @@ async def test_stopping_closes_the_open_connections() -> None:
         assert len(upstream.requests) == 1
 
 
-def fetch(url: str) -> bytes:
+def fetch(url: str, method: bytes = b"GET") -> bytes:
     host, _, port = url.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port)), timeout=10) as connection:
-        connection.sendall(b"GET /api/version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        connection.sendall(
+            method + b" /api/version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )
         return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
@@ -172,6 +174,11 @@ def test_it_serves_callers_that_block() -> None:
         assert fetch(upstream.url).endswith(b'{"version":"0.12.6"}')
         assert [request.target for request in upstream.requests] == ["/api/version"]
         assert upstream.connections == 1
+
+
+def test_an_answer_to_head_has_no_body() -> None:
+    with ThreadedStandIn() as upstream:
+        assert fetch(upstream.url, b"HEAD").endswith(b"\r\n\r\n")
 
 
 def test_a_stopped_stand_in_refuses_connections_until_it_is_started_again() -> None:

@@ -79,7 +79,7 @@ def _error(status: int, message: str = "") -> JsonObject:
 def generate(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST …/models/{model}:generateContent."""
     reply = reply_to(call, _turn(call.json))
-    body = _chunk(call, state.new_id("", 22), _parts(reply, state), reply, last=True)
+    body = _chunk(call, state.new_id("", 22), _parts(call, reply, state), reply, last=True)
     return in_two_chunks(200, headers(state, _JSON), pretty(body))
 
 
@@ -131,16 +131,19 @@ def _tools(body: JsonObject) -> tuple[Tool, ...]:
     )
 
 
-def _parts(reply: Reply, state: StandInState) -> list[JsonObject]:
+def _parts(call: StandInRequest, reply: Reply, state: StandInState) -> list[JsonObject]:
     if not reply.calls:
         return [{"text": reply.text}]
     signature = base64.b64encode(bytes.fromhex(state.new_id("", 64))).decode()
+    # Models before 2.5 give their calls no ids, so clients draw their own.
+    has_ids = not call.model.startswith(("gemini-1.", "gemini-2.0"))
+    ids: list[JsonObject] = [{"id": state.new_id("", 8)} if has_ids else {} for _ in reply.calls]
     return [
         {
-            "functionCall": {"id": state.new_id("", 8), "name": call.name, "args": call.arguments},
+            "functionCall": drawn | {"name": wanted.name, "args": wanted.arguments},
             "thoughtSignature": signature,
         }
-        for call in reply.calls
+        for drawn, wanted in zip(ids, reply.calls, strict=True)
     ]
 
 
@@ -174,7 +177,7 @@ def _chunks(call: StandInRequest, state: StandInState) -> Iterator[JsonObject]:
     response_id = state.new_id("", 22)
     groups: list[list[JsonObject]] = [[{"text": piece}] for piece in pieces(reply.text)]
     if reply.calls:
-        groups = [_parts(reply, state)]
+        groups = [_parts(call, reply, state)]
     for position, parts in enumerate(groups, 1):
         yield _chunk(call, response_id, parts, reply, last=position == len(groups))
 

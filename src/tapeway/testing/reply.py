@@ -5,9 +5,11 @@ It depends only on the conversation, so equal requests get equal text. Ids and t
 """
 
 import hashlib
+import json
 import re
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -25,6 +27,7 @@ from tapeway.testing.request import (
 
 ALL_AT_ONCE = "at once"
 IN_PAIRS = "in pairs"
+_USE = re.compile(r"\buse ([\w-]+) (?=\{)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +72,16 @@ class Reply:
 def reply_to(call: StandInRequest, turn: PendingTurn) -> Reply:
     """Call each tool in turn, then answer with their results in the order of the calls.
 
-    All are called together if the prompt contains "at once", two at a time for "in pairs". With a
-    schema the answer is JSON that fits it. The model `reflect` repeats the caller's key.
+    All are called together if the prompt contains "at once", two at a time for "in pairs"; for
+    `use NAME {"…": …}` only that tool, with these arguments. With a schema the answer is JSON that
+    fits it. The model `reflect` repeats the caller's key.
     """
     if call.model == "reflect":
         return Reply(f"Your key is {call.credential} — is it not?")
-    wanted = _wanted(turn)
-    if wanted:
+    if (named := _named_call(turn)) is not None:
+        if not turn.results:
+            return Reply("", (named,))
+    elif wanted := _wanted(turn):
         calls = tuple(ToolCall(t.name, _arguments(t.parameters, turn.prompt)) for t in wanted)
         return Reply("", calls)
     if turn.schema is not None:
@@ -83,6 +89,16 @@ def reply_to(call: StandInRequest, turn: PendingTurn) -> Reply:
     if turn.results:
         return Reply(f"The tools say: {'; '.join(turn.results)}. That is naïve but true ✓ 🎉")
     return Reply(f"You said “{turn.prompt}”. Here is a café, 日本語 and a 🎉 for it.")
+
+
+def _named_call(turn: PendingTurn) -> ToolCall | None:
+    """The call that the prompt asks for by the name of a tool and its arguments."""
+    for found in _USE.finditer(turn.prompt):
+        if any(tool.name == found[1] for tool in turn.tools):
+            with suppress(json.JSONDecodeError):
+                arguments, _ = json.JSONDecoder().raw_decode(turn.prompt, found.end())
+                return ToolCall(found[1], arguments)
+    return None
 
 
 def _wanted(turn: PendingTurn) -> tuple[Tool, ...]:

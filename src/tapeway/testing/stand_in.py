@@ -200,7 +200,7 @@ class StandIn:
         elif request.version >= (1, 1):
             response.enable_chunked_encoding()
         await response.prepare(request)
-        for write in sent.writes:
+        for write in () if request.method == "HEAD" else sent.writes:
             await response.write(write)
             await asyncio.sleep(self._gap_s)
         if fault is None or fault.how == "end":
