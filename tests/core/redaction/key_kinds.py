@@ -75,7 +75,7 @@ FORMS = {
     # Clouds
     "AWS key id": "AKIA{B16}",
     "AWS temporary key id": "ASIA{B16}",
-    "Azure OpenAI": "{a52}JQQJ99BAAC{a10}ACOG{a4}XJ3w3AAABA",
+    "Azure OpenAI": "{a52}JQQJ99BAAC{a5}XJ3w3AAABACOG{a4}",
     "Azure AD client secret": "{a3}8Q~{u34}",
     "Alibaba key id": "LTAI{a20}",
     "DigitalOcean": "dop_v1_{h64}",

@@ -11,6 +11,7 @@ from tapeway.core.redaction import patterns
 from tapeway.core.redaction.patterns import find_url_credentials
 from tapeway.core.redaction.spans import PLACEHOLDER
 from tests.core.redaction.example_messages import make_request, make_response, redactor
+from tests.core.redaction.key_kinds import KEYS
 
 PEM = (
     "-----BEGIN {0}PRIVATE KEY-----\n"
@@ -81,6 +82,58 @@ def test_a_secret_is_found_whole_wherever_it_stands(secret: str, place: str) -> 
     assert text[span.start : span.end].decode() == written
     assert span.secret is not None
     assert span.secret.label == SECRETS[secret]
+
+
+PARTS = {
+    "Slack webhook": "slack-webhook",
+    "Discord webhook": "discord-webhook",
+    "Teams webhook": "teams-webhook",
+    "Stripe intent": "stripe-secret",
+}
+"""Of these only a part is the secret: the rest says which channel or payment it is of."""
+
+
+@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize("place", ["in a sentence", "in JSON", "behind an escaped quote"])
+def test_a_key_of_each_kind_is_found_in_a_prompt(kind: str, place: str) -> None:
+    key = json.dumps(KEYS[kind])[1:-1]
+    text = PLACES[place].format(key).encode()
+    [span] = patterns.find_patterns(text)
+    found = text[span.start : span.end].decode()
+
+    assert span.secret is not None
+    if kind in PARTS:
+        assert span.secret.label == PARTS[kind]
+        assert found in key
+        assert len(found) >= 20
+    else:
+        assert found == key
+
+
+def test_there_are_ninety_eight_kinds_and_more() -> None:
+    assert len(KEYS) >= 98
+    assert len(set(KEYS.values())) == len(KEYS)
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("/bot123456789:AAbCdEfGhIjKlMnOpQrStUvWxYz0123456789/sendMessage", "/bot{}/sendMessage"),
+        ("/bot123456789%3AAAbCdEfGhIjKlMnOpQrStUvWxYz0123456/getMe", "/bot{}/getMe"),
+        ("/services/T01234567/B01234567/4f6b2c9d8e1a7350Xq4f6b2c", "/services/T01234567/B01234567/{}"),
+        ("/api/webhooks/123456789012345678/" + "4f6b2c9d8e1a7350" * 4, "/api/webhooks/123456789012345678/{}"),
+        ("/api/webhooks/123456789012345678/messages", "/api/webhooks/123456789012345678/messages"),
+        ("/services/list/of/everything", "/services/list/of/everything"),
+    ],
+)  # fmt: skip
+def test_a_key_in_a_path_is_replaced_by_a_placeholder_of_its_form(
+    target: str, expected: str
+) -> None:
+    stored = redactor().target(target)
+
+    assert PLACEHOLDER.sub(b"{}", stored.encode()).decode() == expected
+    labels = [each.split(b".")[1] for each in PLACEHOLDER.findall(stored.encode())]
+    assert labels in ([], [b"telegram-token"], [b"slack-webhook"], [b"discord-webhook"])
 
 
 NONE = [
@@ -176,10 +229,15 @@ def test_nothing_before_the_start_is_found_but_it_tells_where_words_begin() -> N
 
 
 @pytest.mark.parametrize(
-    "text", [b"sk-", b" eyJaaaaaaaaaa.x", b"eyJ", b"\n-----BEGIN PRIVATE KEY-----", b"xox", b"SG."]
+    "text",
+    [
+        *(b"sk-", b" eyJaaaaaaaaaa.x", b"eyJ", b"\n-----BEGIN PRIVATE KEY-----", b"xox", b"SG."),
+        *(b"JQQJ9", b" 8Q~aaaaaaaaaaaaaaaa", b".atlasv1.", b" 1/1234567890/", b" 123456789:a"),
+        *(b"services\\\\/T0123456789\\\\/", b"webhooks/", b" pi_aaaaaaaa_secret_", b" MTAx."),
+    ],
 )
 def test_looking_for_patterns_takes_no_more_than_time_linear_in_the_length(text: bytes) -> None:
-    assert list(patterns.find_patterns(text * 100_000)) == []
+    assert list(patterns.find_patterns(text * 40_000)) == []
 
 
 def found(text: str) -> list[tuple[str, str]]:

@@ -137,8 +137,7 @@ def test_a_token_or_key_is_a_secret_only_beside_fields_that_say_so(name: str) ->
 @pytest.mark.parametrize("name", [name for name in [*HIDING, *OPAQUE_ONLY] if "[" not in name])
 @pytest.mark.parametrize("written", ['{{"{}": ""}}', '"{{\\"{}\\" : 1}}"', "<{}>x</a>"])
 def test_every_such_name_is_a_candidate_wherever_it_stands(name: str, written: str) -> None:
-    for pattern in (secret_names.NAME_CANDIDATE, secret_names.NAME_SEARCH):
-        assert re2.search(pattern, written.format(name))
+    assert re2.search(secret_names.NAME_CANDIDATE, written.format(name))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tapeway.core.redaction.credentials import OAUTH_QUERY, Secret
 from tapeway.core.redaction.opaque import is_opaque
 from tapeway.core.redaction.patterns import compile_for_bytes
 from tapeway.core.redaction.secret_names import (
-    NAME_SEARCH,
+    NAME_CANDIDATE,
     is_secret_field,
     name_kind,
     without_scheme,
@@ -47,6 +47,7 @@ _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
 _MEMBER_VALUE = (
     rb"(?:\s|\\+[nrt])*%b[^{}]*?(?<![A-Za-z_])value%b(?:\s|\\+[nrt])*:(?:\s|\\+[nrt])*%b"
 )
+_COLON = re.compile(rb'\\*"(?:\s|\\+[nrt])*:')
 _QUOTE = re.compile(rb'(?<!\\)(\\*)"')
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _PART_NAME = re.compile(
@@ -99,14 +100,13 @@ def _in_text(body: bytes, documents: Sequence[tuple[int, int]]) -> Iterator[Span
         while number < len(documents) and documents[number][1] <= candidate.start():
             number += 1
         is_field = number < len(documents) and documents[number][0] <= candidate.start()
-        in_member = 2 if candidate.start(2) >= 0 else 5
-        if candidate.start(3) >= 0:
+        colon = _COLON.search(body, candidate.start(), candidate.end())
+        if colon is None:
             at = candidate.end()
             yield from _in_element(body, at, is_field=is_field)
         else:
-            at = candidate.end(in_member)
-            name_end = candidate.start(in_member - 1)
-            yield from _in_member(body, name_end, at, is_field=is_field)
+            at = colon.end()
+            yield from _in_member(body, colon.start(), at, is_field=is_field)
 
 
 def _in_member(body: bytes, name_end: int, value_at: int, *, is_field: bool) -> Iterator[Span]:
@@ -279,4 +279,4 @@ def _parts(body: bytes, content_type: bytes) -> Iterator[tuple[str, int, int]]:
 
 @cache
 def _candidates() -> Any:
-    return compile_for_bytes(NAME_SEARCH.encode())
+    return compile_for_bytes(NAME_CANDIDATE.encode())

@@ -1,9 +1,8 @@
 """Recognises secrets by their pattern, in any place; and the prefilter.
 
-A pattern must be so long and so unusual that neither prose, nor an identifier of an API, nor base64
-matches it: `task-management-for-everyone`, `toolu_…` and images are left alone. In URLs, signed
-links, parameters with the name of a key, and passwords count too. Prose has such URLs as well, so
-only a value that looks like a key is a secret: `?api_key=YOUR_KEY` is not.
+The forms of keys are in key_patterns.py. In URLs, signed links, parameters with the name of a key,
+and passwords count too. Prose has such URLs as well, so only an opaque value is a secret:
+`?api_key=YOUR_KEY` is not.
 
 Nearly no text contains a secret, so the prefilter is what redaction costs: a single pass of RE2's
 automaton, some 1.6 µs for each KiB, for all patterns, all names of fields and all known values.
@@ -18,6 +17,7 @@ from urllib.parse import unquote_to_bytes
 import re2  # type: ignore[import-untyped]
 
 from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.key_patterns import KEY_PATTERNS, KeyPattern
 from tapeway.core.redaction.opaque import is_opaque, is_stand_in
 from tapeway.core.redaction.secret_names import NAME_CANDIDATE
 from tapeway.core.redaction.spans import PLACEHOLDER, Span
@@ -25,80 +25,16 @@ from tapeway.core.redaction.spans import PLACEHOLDER, Span
 MAX_LENGTH = 32 * 1024
 """No pattern matches more than this."""
 
-# Words have letters only; where a name could be one, a digit is asked for.
-_DIGIT = "(?=[A-Za-z_]{0,40}[0-9])"
-_PEM_ENDS = r"-----(?:{})(?: |\+|%20)(?:[A-Z0-9]+(?: |\+|%20)){{0,3}}PRIVATE(?: |\+|%20)KEY(?:(?: |\+|%20)BLOCK)?-----"
-_PEM_LINES = r"(?:[A-Za-z0-9+/=\s]|\\+[nr/]|%[0-9A-Fa-f]{2})"
-
-# Label, how it begins (for RE2, which finds candidates), and all of it.
-_PATTERNS: tuple[tuple[str, str, str], ...] = (
-    ("anthropic-key", "sk-ant-[A-Za-z0-9_-]{16}", "sk-ant-[A-Za-z0-9_-]{16,512}"),
-    (
-        "openai-key",
-        "sk-(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{16}",
-        "sk-(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{16,512}",
-    ),
-    (
-        "sk-key",
-        "sk-(?:[A-Za-z0-9]{1,12}-){0,3}[A-Za-z0-9_]{16}",
-        f"sk-(?:[A-Za-z0-9]{{1,12}}-){{0,3}}{_DIGIT}[A-Za-z0-9_]{{16}}[A-Za-z0-9_-]{{0,512}}",
-    ),
-    (
-        "stripe-key",
-        "[sr]k_(?:live|test)_[A-Za-z0-9]{16}",
-        "[sr]k_(?:live|test)_[A-Za-z0-9]{16,256}",
-    ),
-    ("google-key", "AIza[A-Za-z0-9_-]{35}", "AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])"),
-    ("google-token", r"ya29\.[A-Za-z0-9_-]{16}", r"ya29\.[A-Za-z0-9._-]{16,2048}"),
-    ("google-secret", "GOCSPX-[A-Za-z0-9_-]{20}", "GOCSPX-[A-Za-z0-9_-]{20,64}"),
-    (
-        "provider-key",
-        "(?:gsk|ek|hf|r8|fw|npm|jina|pcsk|key)_[A-Za-z0-9_]{20}",
-        f"(?:gsk|ek|hf|r8|fw|npm|jina|pcsk)_{_DIGIT}[A-Za-z0-9]{{20}}[A-Za-z0-9_]{{0,256}}",
-    ),
-    (
-        "provider-key",
-        "(?:xai|pplx|tvly|csk|nvapi|glpat|pypi)-[A-Za-z0-9_-]{20}",
-        f"(?:xai|pplx|tvly|csk|nvapi|glpat|pypi)-{_DIGIT}[A-Za-z0-9_-]{{20,512}}",
-    ),
-    ("together-key", "tgp_v1_[A-Za-z0-9_-]{20}", "tgp_v1_[A-Za-z0-9_-]{20,256}"),
-    ("langsmith-key", "lsv2_(?:pt|sk)_[0-9a-f]{32}", "lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
-    ("aws-key-id", "(?:AKIA|ASIA)[A-Z0-9]{16}", "(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9_-])"),
-    ("github-token", "gh[pousr]_[A-Za-z0-9]{20}", "gh[pousr]_[A-Za-z0-9]{20,255}"),
-    ("github-token", "github_pat_[A-Za-z0-9_]{22}", "github_pat_[A-Za-z0-9_]{22,255}"),
-    (
-        "slack-token",
-        "(?:xox[abeprs]|xapp)-[A-Za-z0-9-]{10}",
-        "(?:xox[abeprs]|xapp)-(?=[A-Za-z-]{0,20}[0-9])[A-Za-z0-9-]{10,255}",
-    ),
-    (
-        "sendgrid-key",
-        r"SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16}",
-        r"SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,64}",
-    ),
-    ("vault-token", r"hv[bs]\.[A-Za-z0-9_-]{20}", rf"hv[bs]\.{_DIGIT}[A-Za-z0-9_-]{{20,512}}"),
-    (
-        "jwt",
-        r"eyJ[A-Za-z0-9_-]{8}",
-        r"eyJ[A-Za-z0-9_-]{8,4096}\.eyJ[A-Za-z0-9_-]{8,16384}\.[A-Za-z0-9_-]{8,4096}",
-    ),
-    (
-        "private-key",
-        _PEM_ENDS.format("BEGIN"),
-        # To its end, or as far as it was pasted; never beyond the string it is in.
-        rf'{_PEM_ENDS.format("BEGIN")}(?:(?:[^"-]|-(?!----)){{16,16384}}{_PEM_ENDS.format("END")}'
-        rf"|{_PEM_LINES}{{64,16384}})",
-    ),
-)
-
-LABELS = frozenset([label for label, _, _ in _PATTERNS])
+LABELS = frozenset([pattern.label for pattern in KEY_PATTERNS])
 """What the patterns are called in placeholders and reports."""
 
 # After a letter it is the end of a word, unless that letter belongs to an escape.
 _BEFORE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u[0-9A-Fa-f]{4}))"
 _CANDIDATE_BEFORE = r"(?:^|[^A-Za-z0-9_-]|\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4})"
-_BEGINNINGS = "|".join([begins for _, begins, _ in _PATTERNS])
-_EXACT = [(label, re.compile(f"{_BEFORE}{exact}".encode())) for label, _, exact in _PATTERNS]
+_BEGINNINGS = "|".join([each.begins for each in KEY_PATTERNS if not each.before])
+_ANCHORS = "|".join([each.begins for each in KEY_PATTERNS if each.before])
+_EXACT = [(each, re.compile(f"{_BEFORE}(?:{each.whole})".encode())) for each in KEY_PATTERNS]
+_LONGEST_BEGINNING = 160
 _PLACEHOLDER_START = b"REDACTED."
 _LONGEST_ESCAPE = 6
 
@@ -150,7 +86,8 @@ def secret_prefilter(constant_parts: tuple[bytes, ...]) -> Prefilter:
 
     It takes a millisecond to compile, so use it for values that are the same for many texts.
     """
-    candidates = (f"{_CANDIDATE_BEFORE}(?:{_BEGINNINGS})", NAME_CANDIDATE, _URL_CANDIDATE)
+    beginnings = (f"{_CANDIDATE_BEFORE}(?:{_BEGINNINGS})", _ANCHORS)
+    candidates = (*beginnings, NAME_CANDIDATE, _URL_CANDIDATE)
     return _prefilter(*[each.encode() for each in candidates], *map(re.escape, constant_parts))
 
 
@@ -164,8 +101,8 @@ def find_patterns(data: bytes, start: int = 0) -> Iterator[Span]:
     """Every secret from `start` on that matches a pattern."""
     at = max(0, start - _LONGEST_ESCAPE)
     while (candidate := _pattern_candidates().search(data, at)) is not None:
-        begin = candidate.start(1)
-        span = _exact_span(data, begin) if begin >= start else None
+        begin = max(candidate.start(1), candidate.start(2))
+        span = _exact_span(data, begin, start, anchored=candidate.start(2) >= 0)
         if span is not None:
             yield span
         at = max(begin + 1, span.end if span else 0)
@@ -213,7 +150,19 @@ def _prefilter(*patterns: bytes) -> Prefilter:
 
 @cache
 def _pattern_candidates() -> Any:
-    return compile_for_bytes(f"{_CANDIDATE_BEFORE}({_BEGINNINGS})".encode())
+    return compile_for_bytes(f"{_CANDIDATE_BEFORE}({_BEGINNINGS})|({_ANCHORS})".encode())
+
+
+@cache
+def _beginnings() -> Any:
+    """Tells which patterns a text may begin with."""
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    found = re2.Set.MatchSet(options)
+    for pattern in KEY_PATTERNS:
+        found.Add(pattern.begins.encode())
+    found.Compile()
+    return found
 
 
 @cache
@@ -222,14 +171,26 @@ def _url_candidates() -> Any:
     return compile_for_bytes(with_name.encode())
 
 
-def _exact_span(data: bytes, start: int) -> Span | None:
-    for label, exact in _EXACT:
-        found = exact.match(data, start)
+def _exact_span(data: bytes, begin: int, start: int, *, anchored: bool) -> Span | None:
+    """The secret from `start` on whose beginning, or anchor, is at `begin`."""
+    for number in sorted(_beginnings().Match(data[begin : begin + _LONGEST_BEGINNING])):
+        pattern, exact = _EXACT[number]
+        if anchored != (pattern.before > 0):
+            continue
+        at = begin - pattern.before
+        found = exact.match(data, at) if at >= start else None
         if found is not None:
             # An adjacent placeholder is not part of it.
-            hidden = data.find(_PLACEHOLDER_START, start, found.end() + 1)
+            hidden = data.find(_PLACEHOLDER_START, at, found.end() + 1)
             if hidden >= 0:
-                found = exact.match(data, start, hidden)
-        if found is not None and not is_stand_in(found[0].decode("latin-1")):
-            return Span(start, found.end(), Secret(label, found[0]))
+                found = exact.match(data, at, hidden)
+        if found is not None and _is_key(pattern, found[0]):
+            group = 1 if found.lastindex else 0
+            return Span(found.start(group), found.end(group), Secret(pattern.label, found[group]))
     return None
+
+
+def _is_key(pattern: KeyPattern, text: bytes) -> bool:
+    if pattern.may_be_words:
+        return is_opaque(text)
+    return not is_stand_in(text.decode("latin-1"))

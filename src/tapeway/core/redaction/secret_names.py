@@ -84,18 +84,14 @@ _NAME = (
     rf"|{_ESCAPED}(?:[\w.-]|{_ESCAPED}){{0,40}})"
 )
 _SPACE = r"(?:\s|\\+[nrt])*"
-_COLON = rf'(\\*)"{_SPACE}:()'
+_COLON = rf'\\*"{_SPACE}:'
 _LONG_VALUE = rf'{_SPACE}\\*"(?:(?i:bearer|basic|token) )?[!#-\[\]-~]{{12}}'
 
-NAME_SEARCH = rf"{_NAME}(?:{_COLON}|>())|(?i:{'|'.join(_GENERIC)}){_COLON}{_LONG_VALUE}"
-"""Where such a name may occur, in RE2's syntax.
+NAME_CANDIDATE = rf"{_NAME}(?:{_COLON}|>)|(?i:{'|'.join(_GENERIC)}){_COLON}{_LONG_VALUE}"
+"""Where such a name may occur, in RE2's syntax, for the prefilter and for the search in bodies.
 
-Its groups are the escapes of the quote after the name and the place before the value; the place in
-XML; and the first two once more for a generic name, which needs a long value.
+It ends before the value, but for a generic name, which needs a long one.
 """
-
-NAME_CANDIDATE = NAME_SEARCH.replace("()", "").replace(r"(\\*)", r"\\*")
-"""The same without groups, for the prefilter."""
 
 NO_CREDENTIALS = frozenset(
     {
