@@ -170,6 +170,15 @@ def too_large(max_bytes: int) -> UpstreamError:
     )
 
 
+def poisoned(place: str) -> StorePoisoned:
+    """The error for a store of which nobody knows what of the last write is on the disk."""
+    return StorePoisoned(
+        f"a write to {place} failed and left it in an unknown state: nothing is recorded "
+        "until the cassette is ejected or tapeway is restarted",
+        code="store_poisoned",
+    )
+
+
 def closed(place: str) -> StoreError:
     """The error for using a store that is closed."""
     return StoreError(f"the store {place} is closed: open it first", status=503)

@@ -108,11 +108,21 @@ class Capabilities:
 
 
 class WriteHealth(Protocol):
-    """Tells whether a failed write has left a store in an unknown state."""
+    """Tells whether recordings can be made durable, before an upstream is paid for them."""
 
     @property
     def poisoned(self) -> bool:
         """Whether a write or sync failed so that nothing can be recorded until it is reopened."""
+
+    @property
+    def may_go_away(self) -> bool:
+        """Whether to check before each recording, and not only after one that failed."""
+
+    async def check_writes(self, name: str | None = None) -> None:
+        """Raise StoreError for what would keep a recording from being stored now.
+
+        `name` is its cassette, None for any. Leaves nothing behind.
+        """
 
 
 class BodyKeeper(Protocol):

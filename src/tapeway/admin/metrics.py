@@ -33,9 +33,9 @@ class Metrics:
         self._broker = _BrokerCollector(broker, processes, version)
         self._registry.register(self._broker)
 
-    def text(self, loaded: Sequence[CassetteCounts] | None) -> bytes:
+    def text(self, loaded: Sequence[CassetteCounts] | None, *, can_record: bool) -> bytes:
         """The metrics as they are now; without those of cassettes where `loaded` is None."""
-        self._broker.loaded = loaded
+        self._broker.loaded, self._broker.can_record = loaded, can_record
         return generate_latest(self._registry)
 
 
@@ -69,6 +69,7 @@ class _BrokerCollector(Collector):
         self._processes = processes
         self._version = version
         self.loaded: Sequence[CassetteCounts] | None = ()
+        self.can_record = True
 
     def collect(self) -> Iterator[Metric]:
         broker = self._broker
@@ -94,7 +95,7 @@ class _BrokerCollector(Collector):
         yield GaugeMetricFamily(
             "tapeway_ready",
             "1 while /readyz is 200",
-            value=int(not broker.draining and self._processes.readiness_error() is None),
+            value=int(self._is_ready()),
         )
         yield GaugeMetricFamily(
             "tapeway_draining", "1 while tapeway stops", value=int(broker.draining)
@@ -107,6 +108,10 @@ class _BrokerCollector(Collector):
         for outcome in _OUTCOMES:
             family.add_metric([outcome], self._broker.journal.counts[outcome])
         return family
+
+    def _is_ready(self) -> bool:
+        serves = not self._broker.draining and self._processes.readiness_error() is None
+        return serves and self.can_record
 
     def _mode(self) -> Metric:
         family = GaugeMetricFamily("tapeway_mode", "1 for the mode in force", labels=["mode"])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tapeway.engine.broker import Broker
-from tapeway.errors import StoreAway, StorePoisoned, TapewayError
+from tapeway.errors import StoreAway, TapewayError, poisoned
 from tapeway.ports import CassetteStore
 
 
@@ -74,11 +74,7 @@ def store_error(store: CassetteStore) -> TapewayError | None:
     """Why a store can neither record nor say what is in force, None if it can."""
     health, shared = store.capabilities.write_health, store.capabilities.shared
     if health is not None and health.poisoned:
-        return StorePoisoned(
-            f"a write to {store.url} failed and left it in an unknown state: nothing is recorded "
-            "until the cassette is ejected or tapeway is restarted",
-            code="store_poisoned",
-        )
+        return poisoned(store.url)
     if shared is not None and not shared.in_touch:
         return StoreAway(
             f"{store.url} has not responded for too long: check that it runs; tapeway continues "

@@ -49,6 +49,7 @@ from tapeway.admin.models.control import (
     ModeInForce,
     ModeQuery,
     Readiness,
+    ReadinessQuery,
     Report,
     ReportQuery,
     Rewinding,
@@ -94,7 +95,7 @@ _NAMED = f"{_API}/cassettes/{{name}}"
 TABLE: tuple[Operation, ...] = (
     route("GET", "/", index, Nothing, Nothing, Index),
     route("GET", "/healthz", healthz, Nothing, Nothing, Health, public=True),
-    route("GET", "/readyz", readyz, Nothing, Nothing, Readiness, errors=(503,), public=True),
+    route("GET", "/readyz", readyz, ReadinessQuery, Nothing, Readiness, errors=(503,), public=True),
     route("GET", "/metrics", metrics, Nothing, Nothing, _METRICS),
     route("GET", "/openapi.json", openapi, Nothing, Nothing, _OPENAPI),
     route("GET", f"{_API}/status", status, Nothing, Nothing, Status),

@@ -38,7 +38,7 @@ from tapeway.engine.editing.memory_editor import MemoryEditor
 from tapeway.engine.editing.shared_editor import SharedEditor
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.memory_cassettes import MemoryCassettes
-from tapeway.engine.recorder import Policy, Recorder, scratch_of
+from tapeway.engine.recorder import Policy, Recorder, WriteCheck, scratch_of
 from tapeway.engine.report import CassetteReport
 from tapeway.engine.shared_cassettes import SharedCassettes
 from tapeway.engine.single_flight import LiveCalls
@@ -82,6 +82,7 @@ class Broker:
         self._planner = Planner(self.redaction, routes, policy.repeats)
         self._tasks = asyncio.TaskGroup()
         self._calls = LiveCalls(self._tasks)
+        self._write_check = WriteCheck(store, self._tasks)
         self._fresh: asyncio.Task[None] | None = None
         context = CassetteContext(
             routes,
@@ -127,6 +128,7 @@ class Broker:
         try:
             if self._fresh is not None:
                 self._fresh.cancel()
+            self._write_check.cancel()
             if exc is not None:
                 self.cancel()
             # The group only waits here: told of `exc`, it would wrap it in a group of exceptions.
@@ -273,6 +275,15 @@ class Broker:
             if MODE_POLICIES[self.mode_of(name)].uses_recordings:
                 raise
             log.warning("%s; its requests pass through all the same", exc.message)
+
+    async def write_error(self, *, record: bool = False) -> StoreError | None:
+        """What keeps recordings from being stored; None if nothing does, or nothing is recorded.
+
+        `record` asks for somebody who records here, whatever the mode in force is.
+        """
+        if not (record or self.cassettes.control.records):
+            return None
+        return await self._write_check.error()
 
     async def reports(self) -> list[CassetteReport]:
         """A report for every loaded cassette."""

@@ -31,6 +31,7 @@ from tapeway.errors import (
     Draining,
     Fenced,
     StoreAway,
+    StoreError,
     TapewayError,
     UnprovenEnd,
     UpstreamError,
@@ -48,6 +49,9 @@ MIB = 1024 * 1024
 _PROVEN: tuple[Verdict, ...] = ("marked", "error")
 """Of a stream that was received to its own last event."""
 _NOT_THERE = (404, 405)
+_FRESH_S = 0.2
+_PATIENCE_S = 0.5
+_HANGS_S = 5.0
 _READ_AT_ONCE = 128 * 1024
 """Larger answers are decoded and redacted in a thread."""
 TRUNCATED = (
@@ -98,6 +102,8 @@ class Recorder:
         self._store = store
         self._policy = policy
         self._redaction = redaction
+        self._failed = False
+        """Whether the last recording could not be stored."""
 
     async def perform(self, ask: Ask) -> Answer:
         """The live answer, recorded where the mode and the settings say so.
@@ -149,13 +155,23 @@ class Recorder:
             async with self._cassettes.asking(ask) as allowed:
                 if isinstance(allowed, Replay):
                     return _answer_of_replay(allowed)
+                if allowed.policy.records:
+                    await self._refuse_what_cannot_be_kept(allowed.cassette.name)
                 call = LiveCall(
                     *(allowed, self.responder, self._store, self._policy, self._redaction), reader
                 )
                 answer = await call.run()
+                self._failed = self._failed or isinstance(answer, StoreError)
             # A call that lost its lease is repeated, unless its client already has a part.
             if not isinstance(answer, Fenced) or (reader is not None and reader.begun):
                 return answer
+
+    async def _refuse_what_cannot_be_kept(self, name: str) -> None:
+        """Raise StoreError before the upstream is asked, and paid, for nothing."""
+        health = self._store.capabilities.write_health
+        if health is not None and (self._failed or health.may_go_away):
+            await health.check_writes(name)
+            self._failed = False
 
 
 def scratch_of(store: CassetteStore) -> str | None:
@@ -169,6 +185,50 @@ def _answer_of_replay(replay: Replay) -> Answer | TapewayError:
     if item.failure is not None:
         return UpstreamError(f"another instance asked, and {item.failure.message}")
     return Answer("replayed", replay.cassette.name, item.response, item.index, replay.key)
+
+
+class WriteCheck:
+    """Looks whether recordings could be stored now.
+
+    Looking takes a write to the disk or a call to another tapeway. One look serves everybody for
+    a moment, and nobody waits long for it: a disk that hangs must not hang a readiness probe.
+    """
+
+    def __init__(self, store: CassetteStore, tasks: asyncio.TaskGroup) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._look: asyncio.Task[StoreError | None] | None = None
+        self._begun = 0.0
+        self._found: StoreError | None = None
+
+    async def error(self) -> StoreError | None:
+        """What keeps a recording from being stored; None if nothing does."""
+        now = asyncio.get_running_loop().time
+        if self._look is None or (self._look.done() and now() - self._begun > _FRESH_S):
+            self._begun = now()
+            self._look = self._tasks.create_task(self._write_error())
+        await asyncio.wait((self._look,), timeout=_PATIENCE_S)
+        if self._look.done():
+            self._found = self._look.result()
+        elif now() - self._begun > _HANGS_S:
+            return StoreAway(f"{self._store.url} takes too long to write: see what holds it up")
+        return self._found
+
+    def cancel(self) -> None:
+        """Look no longer."""
+        if self._look is not None:
+            self._look.cancel()
+
+    async def _write_error(self) -> StoreError | None:
+        health = self._store.capabilities.write_health
+        try:
+            if health is not None:
+                await health.check_writes()
+        except StoreError as exc:
+            return exc
+        except Exception as exc:
+            return StoreError(f"{self._store.url} cannot be written: {describe(exc)}")
+        return None
 
 
 class LiveCall:

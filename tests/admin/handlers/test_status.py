@@ -1,5 +1,8 @@
 """Alive, ready, and the state of things, as scripts read it."""
 
+import pytest
+
+from tapeway.errors import StoreError, StoreFull
 from tapeway.ports import Capabilities
 from tapeway.stores.memory import MemoryStore
 from tests.admin.admin_and_proxy import World, world
@@ -21,9 +24,15 @@ async def test_it_is_not_ready_while_it_drains(open_world: World) -> None:
 
 
 class PoisonedStore(MemoryStore):
-    """Says that a sync failed."""
+    """Says that a sync failed, or that it cannot be written."""
 
     poisoned = False
+    may_go_away = False
+    unwritable: StoreError | None = None
+
+    async def check_writes(self, name: str | None = None) -> None:
+        if self.unwritable is not None:
+            raise self.unwritable
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,6 +50,29 @@ async def test_it_is_not_ready_while_the_store_is_poisoned() -> None:
 
     assert [each.status for each in (before, poisoned, after)] == [200, 503, 200]
     assert (await poisoned.json())["error"]["code"] == "store_poisoned"
+
+
+async def test_it_is_not_ready_while_it_records_and_nothing_can_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tapeway.engine.recorder._FRESH_S", -1.0)
+    store = PoisonedStore()
+    store.unwritable = StoreFull("/cassettes: no room to write a recording")
+    async with world(store=store) as found:
+        unready = await found.call("GET", "/readyz")
+        in_metrics = await (await found.call("GET", "/metrics")).text()
+        await found.done("PUT", "/api/v1/mode", {"mode": "replay"})
+        replaying = await found.call("GET", "/readyz")
+        to_record = await found.call("GET", "/readyz?record=true")
+        await found.done("PUT", "/api/v1/mode", {"mode": "record"})
+        store.unwritable = None
+        after = await found.call("GET", "/readyz")
+
+    assert [each.status for each in (unready, replaying, to_record, after)] == [503, 200, 503, 200]
+    error = (await unready.json())["error"]
+    assert error["code"] == "store_unwritable"
+    assert error["message"] == "/cassettes: no room to write a recording"
+    assert "tapeway_ready 0.0" in in_metrics
 
 
 async def test_a_fresh_status_says_all_there_is(open_world: World) -> None:

@@ -120,7 +120,7 @@ def _an_absent_listener(folder: Path, server: str) -> Unusable:
 
 
 _FILE = frozenset({"write_health", "bodies"})
-_REMOTE = frozenset({"bodies", "paged", "head_editor", "conditional_remover"})
+_REMOTE = frozenset({"write_health", "bodies", "paged", "head_editor", "conditional_remover"})
 _DATABASE = frozenset(each.name for each in fields(Capabilities)) - {
     "write_health",
     "conditional_remover",

@@ -10,12 +10,14 @@ from tapeway.admin.models.control import (
     Index,
     LoadedCassette,
     Readiness,
+    ReadinessQuery,
     Status,
     StoreStatus,
 )
-from tapeway.admin.operation import PlainCall
+from tapeway.admin.models.schema import Nothing
+from tapeway.admin.operation import OperationCall, PlainCall
 from tapeway.admin.responses import json_response
-from tapeway.errors import Draining, StoreError
+from tapeway.errors import Draining, StoreAway, StoreError
 
 
 async def status(context: HandlerContext, call: PlainCall) -> Status:
@@ -47,12 +49,17 @@ async def healthz(context: HandlerContext, call: PlainCall) -> Health:
     return Health()
 
 
-async def readyz(context: HandlerContext, call: PlainCall) -> Readiness:
-    """Readiness: it is not stopping, all workers serve, and the store can record."""
+async def readyz(
+    context: HandlerContext, call: OperationCall[ReadinessQuery, Nothing]
+) -> Readiness:
+    """Readiness: it is not stopping, all workers serve, and the store can record what is asked."""
     if context.broker.draining:
         raise Draining("tapeway is stopping")
     if (error := context.processes.readiness_error()) is not None:
         raise error
+    if (unwritable := await context.broker.write_error(record=call.query.record)) is not None:
+        code = unwritable.code if isinstance(unwritable, StoreAway) else "store_unwritable"
+        raise StoreError(unwritable.message, status=503, code=code)
     return Readiness()
 
 
@@ -73,8 +80,12 @@ async def openapi(context: HandlerContext, call: PlainCall) -> web.Response:
 
 async def metrics(context: HandlerContext, call: PlainCall) -> web.Response:
     """Metrics in Prometheus text format; without cassettes while the store does not respond."""
+    can_record = await context.broker.write_error() is None
     try:
         loaded = await context.broker.loaded()
     except StoreError:
         loaded = None
-    return web.Response(body=context.metrics.text(loaded), headers={"Content-Type": CONTENT_TYPE})
+    return web.Response(
+        body=context.metrics.text(loaded, can_record=can_record),
+        headers={"Content-Type": CONTENT_TYPE},
+    )

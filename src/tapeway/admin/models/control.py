@@ -8,6 +8,10 @@ from tapeway.admin.models.schema import Name, NearRecording, RequestModel, Respo
 from tapeway.core.model.control import Mode
 
 
+class ReadinessQuery(RequestModel):
+    record: bool = Field(False, description="Ready to record too, whatever the mode.")
+
+
 class ModeQuery(RequestModel):
     cassette: Name | None = Field(None, description="Return the mode of this cassette.")
 

@@ -98,6 +98,13 @@ class Control:
         """The mode a request to a cassette is served in."""
         return self.modes.get(name, self.mode)
 
+    @property
+    def records(self) -> bool:
+        """Whether any request would be recorded now."""
+        slots = [each.mode for each in self.slots.values() if each.mode is not None]
+        modes = {self.mode, *self.modes.values(), *slots}
+        return any(MODE_POLICIES[each].records for each in modes)
+
 
 def with_mode(now: Control, mode: Mode, cassette: str | None = None) -> Control:
     """The state with another mode, for one cassette or for all without a mode of their own.

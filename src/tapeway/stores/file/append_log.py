@@ -60,10 +60,7 @@ class AppendLog:
         nothing does, and CassetteEdited when the file was taken away.
         """
         if self.poisoned:
-            raise StorePoisoned(
-                f"{self._place}: an earlier sync failed, so nothing more is acknowledged; "
-                "check the disk, then eject the cassette to write it anew"
-            )
+            raise earlier_sync_failed(self._place)
         if os.fstat(self._fd).st_nlink == 0:
             raise CassetteEdited(f"{self._place} was removed meanwhile: {_AGAIN}")
         try:
@@ -116,3 +113,11 @@ class AppendLog:
             f"{self._place}: could not {_ACTION} ({reason}), so nothing more is acknowledged; "
             "check the disk, then eject the cassette to write it anew"
         ) from cause
+
+
+def earlier_sync_failed(place: str) -> StorePoisoned:
+    """The error for a journal that takes nothing more."""
+    return StorePoisoned(
+        f"{place}: an earlier sync failed, so nothing more is acknowledged; "
+        "check the disk, then eject the cassette to write it anew"
+    )

@@ -18,6 +18,7 @@ from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, CassetteEdited, StoreError
 from tapeway.formats.cassette_file import JSON, Serializer
 from tapeway.stores.file import bodies, snapshot
+from tapeway.stores.file.append_log import earlier_sync_failed
 from tapeway.stores.file.bodies import Draft
 from tapeway.stores.file.paths import Paths
 from tapeway.stores.file.snapshot import Snapshot
@@ -68,6 +69,11 @@ class FileCassette:
         except (OSError, StoreError):
             return False
         return True
+
+    def refuse_poisoned(self) -> None:
+        """Raise StorePoisoned where nothing is acknowledged."""
+        if self.poisoned:
+            raise earlier_sync_failed(self._paths.shown(self._paths.journal))
 
     def load(self, *, writable: bool) -> StoredCassette | None:
         """All that was ever acknowledged; claimed for writing if asked for."""

@@ -1,5 +1,6 @@
 """Cassettes as files in a folder, one readable document each, safe against crashes."""
 
+import asyncio
 import logging
 import os
 import threading
@@ -15,14 +16,14 @@ from typing import TypeVar
 from tapeway.core.model.cassette import CassetteHead, CassetteStat, Recording, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile
-from tapeway.errors import StoreError, closed, copy_of
+from tapeway.errors import StoreError, closed, copy_of, poisoned
 from tapeway.formats.cassette_file import JSON, Serializer
 from tapeway.ports import Capabilities
 from tapeway.stores.file.cassette import FileCassette
 from tapeway.stores.file.handles import HandleBudget, ProcessLock
 from tapeway.stores.file.journal import payload_of
 from tapeway.stores.file.paths import Paths, find_names
-from tapeway.stores.shared.durable_files import store_error
+from tapeway.stores.shared.durable_files import check_writes, store_error
 from tapeway.stores.shared.serial_executor import SerialExecutor, result_of
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,17 @@ class FileStore:
     def poisoned(self) -> bool:
         """Whether there is a cassette for which nothing is acknowledged until it is ejected."""
         return any(each.cassette.poisoned for each in self._open.values())
+
+    @property
+    def may_go_away(self) -> bool:
+        return False
+
+    async def check_writes(self, name: str | None = None) -> None:
+        if name is None and self.poisoned:
+            raise poisoned(self.url)
+        if name is not None and (opened := self._open.get(name)) is not None:
+            opened.cassette.refuse_poisoned()
+        await asyncio.to_thread(check_writes, self._root)
 
     @property
     def scratch(self) -> str | None:

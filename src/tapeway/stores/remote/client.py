@@ -116,6 +116,12 @@ class RemoteClient:
         self._patience_s = patience_s
         self._silence_s = silence_s
         self._session: aiohttp.ClientSession | None = None
+        self._is_away = False
+
+    @property
+    def away(self) -> bool:
+        """Whether the last call was given up, since the remote tapeway could not be reached."""
+        return self._is_away
 
     def another(self) -> "RemoteClient":
         """A client of the same address for another event loop, not yet open."""
@@ -150,6 +156,8 @@ class RemoteClient:
         headers: Mapping[str, str] | None = None,
         body: Body | None = None,
         once: bool = False,
+        patience_s: float | None = None,
+        api: str = API,
     ) -> dict[str, Json]:
         """The JSON object a call answers with; `once` does not retry it.
 
@@ -160,10 +168,10 @@ class RemoteClient:
 
         async def attempt() -> dict[str, Json]:
             sent = {**(headers or {}), ATTEMPT: str(next(tries))}
-            async with self._asked(method, path, query, sent, body) as response:
+            async with self._asked(method, api + path, query, sent, body) as response:
                 return value_of(self.shown, await self._text(response))
 
-        return await self.again(attempt, once=once)
+        return await self.again(attempt, once=once, patience_s=patience_s)
 
     async def again(
         self,
@@ -174,19 +182,23 @@ class RemoteClient:
     ) -> T:
         """What an attempt gives, retried for a while as long as the remote tapeway is away.
 
-        Raises StoreAway, and whatever else an attempt raises.
+        Once that was in vain nothing is retried until a call succeeds. Raises StoreAway, and whatever else an attempt raises.
         """
         loop = asyncio.get_running_loop()
         patience_s = self._patience_s if patience_s is None else patience_s
         end, pause = loop.time() + patience_s, _FIRST_PAUSE_S
         while True:
             try:
-                return await attempt()
+                found = await attempt()
             except (StoreAway, *_ERRORS) as exc:
                 away = exc if isinstance(exc, StoreAway) else self._away(exc)
                 untrusted = isinstance(exc, _UNTRUSTED) or isinstance(exc.__cause__, _UNTRUSTED)
-                if once or untrusted or loop.time() + pause > end:
+                if once or untrusted or self._is_away or loop.time() + pause > end:
+                    self._is_away = self._is_away or not once
                     raise away from exc.__cause__ if exc is away else exc
+            else:
+                self._is_away = False
+                return found
             await asyncio.sleep(pause)
             pause = min(2 * pause, 1.0)
 
@@ -195,7 +207,7 @@ class RemoteClient:
         self, path: str, query: Mapping[str, str] | None = None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The body of a GET as it comes, to be used in an attempt. Raises what `ask` does."""
-        async with self._asked("GET", path, query, None, None) as response:
+        async with self._asked("GET", API + path, query, None, None) as response:
             yield response.content.iter_chunked(_PIECE_BYTES)
 
     @asynccontextmanager
@@ -212,7 +224,7 @@ class RemoteClient:
         async with self._session.request(
             method,
             # As it is written: a name's slash is encoded, and stays so.
-            URL(self._address.root + API + path, encoded=True).update_query(query or {}),
+            URL(self._address.root + path, encoded=True).update_query(query or {}),
             headers={**(headers or {}), HEADER: str(HOPS.get() + 1)},
             data=None if body is None else body(),
             allow_redirects=False,

@@ -19,7 +19,7 @@ from tapeway.core.model.cassette import (
     TakenRecording,
 )
 from tapeway.core.model.messages import BodyFile
-from tapeway.errors import CassetteEdited, ConfigError, StoreError, closed
+from tapeway.errors import CassetteEdited, ConfigError, StoreAway, StoreError, closed
 from tapeway.formats import jsonl
 from tapeway.formats.cassette_file import JSON
 from tapeway.formats.native import document
@@ -43,11 +43,17 @@ _BATCH = 64
 _AT_START_S = 2.0
 """So long `open` waits for a remote tapeway that starts at the same time."""
 
+_BEFORE_A_CALL_S = 2.0
+"""So long a request that is to be recorded waits for a remote tapeway that starts again."""
+_AT_ONCE_S = 1.0
+
 
 class RemoteStore:
     """Cassettes that another tapeway keeps."""
 
     scratch = None
+    poisoned = False
+    may_go_away = True
 
     def __init__(
         self, address: RemoteAddress, patience_s: float = PATIENCE_S, silence_s: float = SILENCE_S
@@ -55,7 +61,7 @@ class RemoteStore:
         self.url = address.shown
         self.durability = "remote"
         self.capabilities = Capabilities(
-            bodies=self, paged=self, head_editor=self, conditional_remover=self
+            write_health=self, bodies=self, paged=self, head_editor=self, conditional_remover=self
         )
         self._client = RemoteClient(address, patience_s, silence_s)
         self._bodies = RemoteBodies(self._client)
@@ -85,6 +91,12 @@ class RemoteStore:
         if tasks is None:
             return
         try:
+            if (away := await self._away_at_stop()) is not None:
+                log.error("at stop: %s", away.message)
+                failed.append(away)
+                # This ends the calls that wait for it.
+                await self._client.close()
+                self._known.clear()
             for name in list(self._known):
                 try:
                     await self.release(name)
@@ -101,6 +113,37 @@ class RemoteStore:
             await self._client.close()
         if failed:
             raise failed[0]
+
+    async def _away_at_stop(self) -> StoreError | None:
+        """Why no cassette can be released, found out at once; None where each is to be tried."""
+        if not any(each.claimed for each in self._known.values()):
+            return None
+        try:
+            async with asyncio.timeout(_AT_ONCE_S):
+                await self._client.ask("GET", "/status", once=True)
+        except StoreError as exc:
+            return exc
+        except TimeoutError:
+            return self._silent()
+        return None
+
+    async def check_writes(self, name: str | None = None) -> None:
+        self._running()
+        patience_s = 0.0 if self._client.away or name is None else _BEFORE_A_CALL_S
+        try:
+            async with asyncio.timeout(patience_s + _AT_ONCE_S):
+                await self._client.ask(
+                    *("GET", "/readyz"),
+                    query={"record": "true"},
+                    once=patience_s == 0.0,
+                    patience_s=patience_s,
+                    api="",
+                )
+        except TimeoutError:
+            raise self._silent() from None
+
+    def _silent(self) -> StoreAway:
+        return StoreAway(f"{self.url} did not answer in time: see whether tapeway runs there")
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
         known = self._known_of(name)

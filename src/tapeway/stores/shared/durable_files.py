@@ -9,6 +9,7 @@ import fcntl
 import os
 import stat
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ FOLDER_MODE = 0o700
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}
 _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
+_PROBE = 64 * 1024
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -95,6 +97,17 @@ def signature_of(folder: int, name: str) -> tuple[int, int, int, int] | None:
 
 def signature(found: os.stat_result) -> tuple[int, int, int, int]:
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def check_writes(folder: Path) -> None:
+    """Raise StoreError where no file could be written in a folder, or in the one to hold it."""
+    existing = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+    try:
+        # On Linux it has no name: a crash leaves nothing behind.
+        with tempfile.TemporaryFile(dir=existing, buffering=0) as file:
+            write_all(file.fileno(), bytes(_PROBE))
+    except OSError as exc:
+        raise store_error(exc, str(existing), "write a recording") from exc
 
 
 def write_all(fd: int, data: bytes) -> None:

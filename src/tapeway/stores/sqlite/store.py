@@ -30,9 +30,10 @@ from tapeway.core.model.condition import ANY, Condition
 from tapeway.core.model.control import Control, CursorState
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
-from tapeway.errors import StoreError, StoreFull, closed
+from tapeway.errors import StoreError, StoreFull, closed, poisoned
 from tapeway.ports import Capabilities
 from tapeway.stores.shared.columns import imported_text
+from tapeway.stores.shared.durable_files import check_writes
 from tapeway.stores.shared.serial_executor import result_of
 from tapeway.stores.sqlite import bodies, writes
 from tapeway.stores.sqlite.coordination import control, cursors, members
@@ -76,6 +77,16 @@ class SqliteStore:
     def poisoned(self) -> bool:
         """Whether nothing is acknowledged until a cassette is ejected or the store reopened."""
         return self._runtime is not None and self._runtime.writer.poisoned
+
+    @property
+    def may_go_away(self) -> bool:
+        return False
+
+    async def check_writes(self, name: str | None = None) -> None:
+        if self.poisoned:
+            raise poisoned(self.url)
+        self._location.refuse_read_only()
+        await asyncio.to_thread(check_writes, self._location.folder)
 
     @property
     def scratch(self) -> str | None:
