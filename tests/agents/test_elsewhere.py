@@ -28,15 +28,20 @@ HERE = "Etc/GMT+12"
 THERE = "Pacific/Kiritimati"
 """26 hours apart: never the same date."""
 
-PYTHON_AGENTS = {
-    "openai_agents": ("", "agents"),
-    "pydantic_agents": ("", "pydantic_ai"),
-    "langgraph_agents": (".venv-agents", "langgraph"),
-    "autogen_agents": (".venv-agents", "autogen_agentchat"),
-    "llama_index_agents": (".venv-agents-openai2", "llama_index"),
-    "crewai_agents": (".venv-agents-openai2", "crewai"),
-}
-"""Programs by name: the environment they run in (the tests' own if none), and the package."""
+OPENAI_3, OPENAI_2 = ".venv-agents", ".venv-agents-openai2"
+PYTHON_AGENTS = [
+    ("pydantic_agents gemini-2.0-flash", "", "pydantic_ai"),
+    ("pydantic_agents gemini-2.5-flash anthropic:claude-sonnet-5", OPENAI_3, "pydantic_ai"),
+    ("pydantic_agents openai-chat:gpt-4o openai-responses:gpt-4o", OPENAI_3, "pydantic_ai"),
+    ("openai_agents", OPENAI_3, "agents"),
+    ("langgraph_agents", OPENAI_3, "langgraph"),
+    ("autogen_agents", OPENAI_3, "autogen_agentchat"),
+    ("llama_index_agents", OPENAI_2, "llama_index"),
+    ("crewai_agents", OPENAI_2, "crewai"),
+]
+"""Programs with their arguments, the environments they run in (the tests' own for none), and the
+packages they need there.
+"""
 
 HELLO = "Please use {} {} and tell me"
 CLAUDE_ASKS = HELLO.format("Bash", '{"command": "echo hello"}')
@@ -146,9 +151,12 @@ def need(program: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PYTHON_AGENTS)
-def test_an_agent_of_a_framework_replays_elsewhere(name: str, record: Record) -> None:
-    command = [python_of(*PYTHON_AGENTS[name]), str(PROGRAMS / f"{name}.py")]
+@pytest.mark.parametrize(("program", "environment", "package"), PYTHON_AGENTS)
+def test_an_agent_of_a_framework_replays_elsewhere(
+    program: str, environment: str, package: str, record: Record
+) -> None:
+    name, *arguments = program.split()
+    command = [python_of(environment, package), str(PROGRAMS / f"{name}.py"), *arguments]
     recorded = record(command)
 
     replayed = recorded.replay(command)
