@@ -24,6 +24,7 @@ from tapeway.core.matching.rules import (
     merged_rules,
     meta_with_rules,
     rules_document,
+    rules_of_meta,
 )
 from tapeway.core.misses.comparison import CallPair, Comparison, compare
 from tapeway.core.misses.differences import Difference, difference_document
@@ -183,12 +184,20 @@ def _compare_runs(settings: Settings, wrapped: Sequence[str]) -> tuple[list[Diag
         Diagnosis(
             f"{name} (first run)",
             f"{name} (second run)",
-            settings.rules,
-            compare(first.get(name, _EMPTY), second.get(name, _EMPTY), settings.rules),
+            rules := _rules_of(settings, first.get(name, _EMPTY), second.get(name, _EMPTY)),
+            compare(first.get(name, _EMPTY), second.get(name, _EMPTY), rules),
         )
         for name in sorted({*first, *second})
     ]
     return found, bool(failures)
+
+
+def _rules_of(settings: Settings, *recorded: StoredCassette) -> Rules:
+    """The rules of the settings, and the presets with which cassettes began."""
+    rules = settings.rules
+    for each in recorded:
+        rules = merged_rules(rules, rules_of_meta(each.head.meta))
+    return rules
 
 
 def as_text(found: Sequence[Diagnosis], present: Rules) -> str:

@@ -123,12 +123,22 @@ def test_a_value_from_the_answers_of_each_run_needs_no_rule() -> None:
 
 
 def test_a_value_from_a_later_answer_is_no_echo() -> None:
-    first = take((asked(chat("one two three")), "-"), (asked(chat("x")), "one two three"))
-    second = take((asked(chat("one two four")), "-"), (asked(chat("x")), "one two four"))
+    first = take((asked(chat("a", user="one")), "-"), (asked(chat("x")), "one"))
+    second = take((asked(chat("a", user="two")), "-"), (asked(chat("x")), "two"))
 
     found = compare(first, second)
 
-    assert found.rules == Rules(ignore=("body.messages[0].content",))
+    assert found.rules == Rules(ignore=("body.user",))
+
+
+def test_another_prompt_stays_unexplained_and_an_opaque_value_in_one_gets_a_pattern() -> None:
+    first = take(asked(chat("tell me of build-a1b2c3d4")), asked(chat("one spider")))
+    second = take(asked(chat("tell me of build-e5f6a7b8")), asked(chat("one beetle")))
+
+    found = compare(first, second)
+
+    assert found.rules == Rules(patterns=(("build", r"\bbuild\-[0-9a-f]{8}"),))
+    assert [each.first.index for each in found.unexplained] == [1]
 
 
 VALUES = st.integers(0, 3) | st.sampled_from(["a", "b c", f"{UUID}1", f"{UUID}2"])

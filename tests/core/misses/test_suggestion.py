@@ -1,6 +1,7 @@
 """A suggested rule makes the keys equal and no more."""
 
 import tomllib
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -31,13 +32,6 @@ def turns(*messages: dict[str, Json]) -> dict[str, Json]:
         (chat("a", temperature=0.5), chat("a", temperature=0.7), ["body.temperature"]),
         (chat("a"), chat("a", stream=True), ["body.stream"]),
         (chat("a", n=1), chat("a"), ["body.n"]),
-        (chat("one word"), chat("two words"), ["body.messages[0].content"]),
-        (
-            chat("a", "b1"),
-            chat("a2", "b2"),
-            ["body.messages[0].content", "body.messages[1].content"],
-        ),
-        (chat("1"), chat("2"), ["body.messages[0].content"]),
         (chat("a", **{"odd key": 1}), chat("a"), ['body["odd key"]']),
         ({"a": {}}, {"a": []}, ["body.a"]),
         (
@@ -51,9 +45,9 @@ def turns(*messages: dict[str, Json]) -> dict[str, Json]:
             ["body.messages[0].id"],
         ),
         (
-            turns({"content": "1"}, {"content": "2"}),
-            turns({"content": "3"}, {"content": "4"}),
-            ["body.messages[0].content", "body.messages[1].content"],
+            turns({"name": "a1"}, {"name": "b2"}),
+            turns({"name": "c3"}, {"name": "d4"}),
+            ["body.messages[0].name", "body.messages[1].name"],
         ),
         (
             turns({"note": "so long"}, {"note": "farewell then"}),
@@ -82,7 +76,11 @@ def test_a_difference_is_ignored_by_its_path(
             f"{UUID}2 on 2026-11-23T11:00:00Z",
             'normalise = ["uuid", "iso8601"]',
         ),
-        (f"job {UUID}1", f"task {UUID}2", 'ignore = ["body.messages[0].content"]'),
+        (
+            f"in {TEMPORARY}a1b2c3 on day 3",
+            f"in {TEMPORARY}d4e5f6 on day 3",
+            'normalise = ["tmp_path"]',
+        ),
     ],
 )
 def test_a_value_of_a_known_form_is_normalised(
@@ -91,6 +89,71 @@ def test_a_value_of_a_known_form_is_normalised(
     bodies = [turns({"content": content}) for content in (recorded, requested)]
 
     assert suggested(asked(bodies[0]), asked(bodies[1])) == expected
+
+
+@pytest.mark.parametrize(
+    ("recorded", "requested", "pattern"),
+    [
+        (
+            "build ABC-0123456 of it",
+            "build ABC-6543210 of it",
+            '{ "abc" = "\\\\bABC\\\\-[0-9]{7}" }',
+        ),
+        ("in lot_a1b2c3d4.", "in lot_e5f6a7b8c9.", '{ "lot" = "\\\\blot_[0-9a-f]{6,}" }'),
+        ("see x1y2z3w4", "see a9b8c7d6", '{ "id" = "\\\\b[0-9A-Za-z]{8}" }'),
+        (
+            f"job {UUID}1 of lot-0a1b2c3",
+            f"job {UUID}2 of lot-4d5e6f7",
+            '{ "lot" = "\\\\blot\\\\-[0-9a-f]{7}" }',
+        ),
+    ],
+)
+def test_an_opaque_value_in_a_prompt_gets_a_pattern(
+    recorded: str, requested: str, pattern: str
+) -> None:
+    requests = asked(chat(recorded)), asked(chat(requested))
+    text = suggested(*requests)
+
+    assert text is not None
+    assert f"patterns = {pattern}" in text
+    pasted = parse_rules(tomllib.loads(text))
+    assert matches(*requests, pasted)
+    assert not matches(asked(chat(f"{recorded} now")), requests[1], pasted)
+
+
+@pytest.mark.parametrize(
+    "prompts",
+    [
+        ("one word", "two words"),
+        ("one spider", "one beetle"),
+        ("1", "2"),
+        ("order 1234 please", "order 4321 please"),
+        ("ask gpt-4o", "ask gpt-4.1"),
+        ("in 2025", "in 2026"),
+        (f"job {UUID}1", f"task {UUID}2"),
+        ("in /home/ann/shop", "in /home/bob/shop"),
+        ("", "hello"),
+    ],
+)
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda text: {"prompt": text},
+        lambda text: {"input": text},
+        lambda text: {"instructions": text, "input": [{"id": "a"}]},
+        lambda text: {"system": [{"type": "text", "text": text}]},
+        lambda text: {"contents": [{"parts": [{"text": text}]}]},
+        lambda text: chat(text),
+        lambda text: {"tools": [{"function": {"description": text}}]},
+        lambda text: {"messages": [{"tool_calls": [{"function": {"arguments": text}}]}]},
+    ],
+)
+def test_to_ignore_a_prompt_is_never_suggested(
+    prompts: tuple[str, str], body: Callable[[str], Json]
+) -> None:
+    recorded, requested = map(body, prompts)
+
+    assert suggested(asked(recorded), asked(requested)) is None
 
 
 def test_normalise_and_ignore_are_suggested_together() -> None:
@@ -190,7 +253,7 @@ def test_a_suggestion_can_be_pasted_and_makes_the_keys_equal(
 
 
 OBJECTS: st.SearchStrategy[Json] = st.dictionaries(
-    st.sampled_from(["id", "content", "odd key", "*"]), LEAVES, max_size=3
+    st.sampled_from(["id", "name", "odd key", "*"]), LEAVES, max_size=3
 )
 
 

@@ -17,13 +17,15 @@ TAPEWAY = (sys.executable, str(Path(sys.executable).with_name("tapeway")))
 APP = """
 import json, os, sys, urllib.request, uuid
 
-def ask(words, **more):
+def ask(words, agent=None, **more):
     body = {"model": "m", "messages": [{"role": "user", "content": words}], **more}
     request = urllib.request.Request(
         os.environ["OPENAI_BASE_URL"] + "/chat/completions",
         data=json.dumps(body).encode(),
         headers={"Content-Type": "application/json", "Authorization": "Bearer sk-of-the-app-0123"},
     )
+    if agent:
+        request.add_header("User-Agent", agent)
     print("the app said", urllib.request.urlopen(request).status)
 """
 
@@ -60,6 +62,21 @@ def test_what_varies_from_run_to_run_is_found_and_nothing_is_left_behind(tmp_pat
     assert asked == 2 * ["/v1/chat/completions"]
     assert ended.stderr.count("the app said 200") == 2
     assert [path.name for path in tmp_path.iterdir()] == ["app.py"]
+
+
+def test_presets_are_in_force_and_another_prompt_is_not_explained(tmp_path: Path) -> None:
+    app = (
+        'ask("hello", agent="claude-cli/2.1", metadata={"user_id": str(uuid.uuid4())})\n'
+        'ask(os.urandom(20).hex().translate(str.maketrans("0123456789", "ghijklmnop")))\n'
+    )
+    with ThreadedStandIn() as upstream:
+        ended = doctor(tmp_path, app, *("--format", "json", "--route", f"openai={upstream.url}"))
+
+    diagnosis = found(ended)
+    assert (ended.returncode, diagnosis["rules"]) == (1, {})
+    (cassette,) = diagnosis["cassettes"]
+    assert cassette["equal"] == 1
+    assert [each["path"] for each in cassette["differences"]] == ["body.messages[0].content"]
 
 
 def test_each_cassette_of_a_run_is_compared_with_its_own(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Suggests rules that would make a request match a recording, as narrow as possible.
 
 Values of a known form (a UUID, a time) are normalised, a version in the path is rewritten, and
-other differences are ignored by their paths. A suggestion is made only if its rules make the keys
-equal.
+other differences are ignored by their paths. A prompt is never ignored: where one differs, all of it
+must be explained by values of a known form, or by patterns of opaque values between equal words. A
+suggestion is made only if its rules make the keys equal.
 """
 
 import json
@@ -22,10 +23,23 @@ from tapeway.core.model.messages import Request
 MOST_PATHS = 12
 """Requests that differ in more places are different requests, and get no suggestion."""
 
-_CONTENT_FIELDS = frozenset(
-    {"arguments", "content", "data", "input", "name", "output", "prompt", "role", "text", "value"}
-)
+_CONTENT_FIELDS = frozenset({"data", "name", "role", "value"})
 """Fields with content: ignored only at the positions where they differ, never in all elements."""
+
+_PROMPT_FIELDS = frozenset(
+    {
+        *("arguments", "content", "contents", "description", "inputs", "input", "instructions"),
+        *("messages", "output", "parts", "prompt", "q", "query", "system", "systemInstruction"),
+        *("system_instruction", "text", "thinking"),
+    }
+)
+"""Fields that say what is asked, or what was said: never ignored."""
+
+_OPAQUE = re.compile(r"(?=.*[0-9])[0-9A-Za-z_-]{6,}")
+"""What may vary in a prompt: an id or a number of this length, no word."""
+_OPAQUE_CLASSES = ("[0-9]", "[0-9a-f]", "[0-9A-Fa-f]", "[0-9A-Za-z]", "[0-9A-Za-z_-]")
+_LETTERS = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+_MOST_CONTEXT = 24
 _VERSION = re.compile(r"v[0-9]+[a-z0-9.]*|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:-[a-z]+)?")
 _TOKEN = re.compile(r"\S{1,128}")
 
@@ -43,10 +57,13 @@ def candidate_rules(found: Sequence[Difference], rules: Rules, most: int = MOST_
     """Rules to add for these differences; the caller must compare keys to see whether they suffice."""
     names, left = _normalisers(found, rules)
     rewrites = [_rewrite(each) for each in left if each.steps == ("path",)]
-    ignored = _ignoring([each for each in left if each.steps[0] in ROOTS], most)
+    prompts = [each for each in left if _is_prompt(each)]
+    more, patterns = _of_prompts(prompts, rules)
+    ignored = [each for each in left if each.steps[0] in ROOTS and each not in prompts]
     return Rules(
-        ignore=ignored.ignore,
-        normalise=names,
+        ignore=_ignoring(ignored, most).ignore,
+        normalise=tuple(dict.fromkeys(names + more)),
+        patterns=tuple(patterns.items()),
         rewrite=tuple(dict(each for each in rewrites if each is not None).items()),
     )
 
@@ -94,6 +111,70 @@ def _equal_under(names: Sequence[str], found: Iterable[Difference]) -> list[Diff
     return [each for each in found if normal(each.recorded) == normal(each.requested)]
 
 
+def _is_prompt(difference: Difference) -> bool:
+    names = [step for step in difference.steps if isinstance(step, str)]
+    return names[0] in ("body", "query") and names[-1] in _PROMPT_FIELDS
+
+
+def _of_prompts(
+    prompts: Iterable[Difference], rules: Rules
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The normalisers and patterns that explain the words by which prompts differ.
+
+    A prompt with another word in it is another prompt, and gets none.
+    """
+    words = [word for each in prompts for word in _differing_words(each)]
+    names, left = _normalisers(words, rules)
+    patterns: dict[str, str] = {}
+    for each in left:
+        if (found := _pattern(str(each.recorded), str(each.requested))) is not None:
+            name, pattern = found
+            while patterns.get(name, pattern) != pattern:
+                name += "x"
+            patterns[name] = pattern
+    return names, patterns
+
+
+def _differing_words(prompt: Difference) -> list[Difference]:
+    """The words by which two texts differ that have equally many."""
+    if not isinstance(prompt.recorded, str) or not isinstance(prompt.requested, str):
+        return []
+    recorded, requested = [re.split(r"(\s+)", text) for text in (prompt.recorded, prompt.requested)]
+    if len(recorded) != len(requested):
+        return []
+    pairs = zip(recorded, requested, strict=True)
+    return [Difference(prompt.steps, one, other) for one, other in pairs if one != other]
+
+
+def _pattern(recorded: str, requested: str) -> tuple[str, str] | None:
+    """A name and a pattern for the opaque value in which two words differ, None for other words."""
+    before = _up_to_separator(recorded, requested)
+    rests = recorded[len(before) :], requested[len(before) :]
+    after = _up_to_separator(rests[0][::-1], rests[1][::-1])[::-1]
+    values = [rest.removesuffix(after) for rest in rests]
+    if not all(map(_OPAQUE.fullmatch, values)):
+        return None
+    kind = next(
+        each for each in _OPAQUE_CLASSES if all(re.fullmatch(f"{each}+", v) for v in values)
+    )
+    lengths = {len(each) for each in values}
+    count = f"{{{lengths.pop()}}}" if len(lengths) == 1 else "{6,}"
+    context = before[-_MOST_CONTEXT:]
+    edge = r"\b" if not context or context[0].isalnum() else ""
+    named = _LETTERS.findall(before)
+    return (named[-1].lower() if named else "id"), edge + re.escape(context) + kind + count
+
+
+def _up_to_separator(one: str, other: str) -> str:
+    """What two words begin with alike, up to the last character that is no letter and no digit."""
+    at = 0
+    while at < min(len(one), len(other)) and one[at] == other[at]:
+        at += 1
+    while at and one[at - 1].isalnum():
+        at -= 1
+    return one[:at]
+
+
 def _rewrite(difference: Difference) -> tuple[str, str] | None:
     """The version segment by which two paths differ; one of them may have none."""
     recorded, requested = str(difference.recorded).split("/"), str(difference.requested).split("/")
@@ -115,9 +196,11 @@ def _rewrite(difference: Difference) -> tuple[str, str] | None:
 
 
 def _ignoring(found: Sequence[Difference], most: int = MOST_PATHS) -> Rules:
-    # With an element added or removed it is another conversation; a whole body is never ignored.
+    # With an element added or removed it is another conversation; neither a whole body nor a prompt
+    # is ever ignored.
     if any(
-        each.steps[0] not in ROOTS or len(each.steps) == 1 or _is_element(each) for each in found
+        each.steps[0] not in ROOTS or len(each.steps) == 1 or _is_element(each) or _is_prompt(each)
+        for each in found
     ):
         return NO_RULES
     widenable = {each.steps for each in found if _may_widen(each)}
