@@ -104,6 +104,7 @@ class Capabilities:
     batch_writer: "BatchWriter | None" = None
     replacer: "CassetteReplacer | None" = None
     checker: "IntegrityChecker | None" = None
+    bounded_close: "BoundedClose | None" = None
     shared: "SharedStore | None" = None
 
 
@@ -212,6 +213,16 @@ class IntegrityChecker(Protocol):
 
     async def check(self) -> Sequence[str]:
         """The damage found, one sentence each. Reads the whole store."""
+
+
+class BoundedClose(Protocol):
+    """Closes in a given time, however much there would be to write in its final form."""
+
+    def close_within(self, seconds: float) -> None:
+        """Let the next `close` take at most so long.
+
+        What it leaves is durable in another form, and the next `load` continues from it.
+        """
 
 
 class RecordingIndex(Protocol):

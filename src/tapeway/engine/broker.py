@@ -335,6 +335,11 @@ class Broker:
         """Start no more live calls; those under way continue."""
         self._calls.drain()
 
+    def close_within(self, seconds: float) -> None:
+        """Let the end of this context write final forms for so long; what is left is durable."""
+        if (bounded := self.store.capabilities.bounded_close) is not None:
+            bounded.close_within(seconds)
+
     def cancel(self) -> None:
         """Cancel the live calls under way; whoever waits for one gets Draining."""
         self._calls.cancel()

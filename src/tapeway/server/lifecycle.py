@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import sys
@@ -34,6 +35,9 @@ from tapeway.server.wiring import (
 from tapeway.settings.options import Settings
 
 log = logging.getLogger(__name__)
+
+_CLOSE_S = 0.25
+"""The least time that is left to write cassettes in their final form."""
 
 ABORT_S = 0.5
 """After the drain: the time left to tell waiting clients that their call was aborted."""
@@ -103,6 +107,8 @@ async def _serve(settings: Settings) -> None:
         announce(settings, service.broker, service.url, admin)
         await stopping.wait()
         log.info("stopping: waiting for %d calls in flight", service.broker.in_flight)
+        # As it ends, Python would go through all that was recorded for the last time.
+        gc.freeze()
 
 
 async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
@@ -170,6 +176,7 @@ async def _drain(service: Service) -> None:
     if service.admin is not None:
         await service.admin.close()
         await completed_within(max(ABORT_S, end - time.monotonic()), service.admin.ended())
+    service.broker.close_within(max(_CLOSE_S, end - time.monotonic()))
 
 
 async def _idle(serving: Serving) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 import stat
@@ -318,3 +319,42 @@ async def test_a_file_that_cannot_be_read_is_named_with_line_and_reason_and_kept
 
     assert facts(root / "x.json") == before
     assert (root / "x.json").read_text() == text
+
+
+async def test_a_close_without_time_leaves_what_the_next_load_continues_from(
+    files: FileStore, root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("a", "b", "c"):
+        await files.append(name, HEAD, recording(0))
+        await files.append(name, HEAD, recording(1, 0))
+    journals = {path: path.read_bytes() for path in root.glob("*.journal")}
+    assert len(journals) == 3
+    caplog.set_level(logging.INFO)
+    files.close_within(0)
+
+    await files.close()
+
+    assert {path: path.read_bytes() for path in root.glob("*.journal")} == journals
+    assert "3 cassettes keep their journals" in caplog.text
+    await files.open()
+    for name in ("a", "b", "c"):
+        assert bodies(await files.load(name, writable=False)) == answers(1)
+        await files.load(name, writable=True)
+        await files.append(name, HEAD, recording(2))
+    await files.close()
+    assert not list(root.glob("*.journal"))
+    await files.open()
+    assert bodies(await files.load("a", writable=False)) == answers(1, 2)
+
+
+async def test_a_close_begins_no_fold_that_would_take_too_long(
+    files: FileStore, root: Path
+) -> None:
+    await files.append("large", HEAD, recording(0, body=b"x" * 4_000_000))
+    await files.append("small", HEAD, recording(0))
+    files.close_within(0.3)
+
+    await files.close()
+
+    assert [path.stem for path in root.glob("*.journal")] == ["large"]
+    assert [path.stem for path in root.glob("*.json")] == ["small"]

@@ -145,8 +145,24 @@ class FileCassette:
             self._kept_digests.clear()
             writer.close()
 
+    @property
+    def unfolded_bytes(self) -> int:
+        """How much there is to be read and written to fold the journal; 0 where there is none."""
+        return 0 if self._writer is None else self._writer.unfolded_bytes
+
+    def let_go(self) -> None:
+        """Let go without a fold: the next load finds everything in the journal."""
+        self._seen_state = None
+        writer, self._writer = self._writer, None
+        self._kept_digests.clear()
+        if writer is not None:
+            writer.close()
+
     def release(self) -> None:
         """Fold the journal into the file and let go; the latter in any case."""
+        if not self.unfolded_bytes and not self._kept_digests and not self.poisoned:
+            self.let_go()
+            return
         self._seen_state = None
         try:
             writer = self._held_writer()

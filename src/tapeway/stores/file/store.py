@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+import math
 import os
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -33,6 +35,11 @@ T = TypeVar("T")
 # Threads wait for the disk, not for a processor: this many cassettes can sync at once.
 _THREADS = 16
 
+_FOLDED_PER_S = 4.0 * 1024 * 1024
+"""Bytes of file and journal that are folded in a second, at a guess."""
+
+_SMALL = 64 * 1024
+
 
 class FileStore:
     """A folder of cassettes. Each one has a executor of its own: a slow one does not hold up others.
@@ -44,7 +51,7 @@ class FileStore:
 
     def __init__(self, root: Path, serializer: Serializer = JSON) -> None:
         self.url = f"file:{root}" if serializer is JSON else f"file:{root}?format={serializer.name}"
-        self.capabilities = Capabilities(write_health=self, bodies=self)
+        self.capabilities = Capabilities(write_health=self, bodies=self, bounded_close=self)
         self._root = root
         self._serializer = serializer
         self._pool = _threads()
@@ -52,6 +59,7 @@ class FileStore:
         self._handles = HandleBudget()
         self._process_lock = ProcessLock(root)
         self._closed = False
+        self._close_within_s = math.inf
 
     @property
     def root(self) -> Path:
@@ -91,21 +99,28 @@ class FileStore:
         if other:
             raise StoreError(f"{self._root} is not a folder: give --store another one", status=503)
 
+    def close_within(self, seconds: float) -> None:
+        self._close_within_s = seconds
+
     async def close(self) -> None:
-        failed: list[StoreError] = []
+        """Fold every journal that there is time for. Raises the first StoreError, at the end."""
+        opened, self._open = self._open, {}
+        last = LastFolds(self._close_within_s)
+        self._close_within_s = math.inf
         try:
-            for name in list(self._open):
-                try:
-                    await self.release(name)
-                except StoreError as exc:
-                    log.error("cassette '%s' at stop: %s", name, exc.message)
-                    failed.append(exc)
+            folds = [each.run(partial(last.release, each.cassette)) for each in opened.values()]
+            ended = await asyncio.gather(*folds, return_exceptions=True)
         finally:
             self._closed = True
             self._pool.shutdown()
             self._process_lock.close()
-        if failed:
-            raise failed[0]
+        if last.left:
+            log.info(
+                "%d cassettes keep their journals, as there was no time to merge them: nothing is "
+                "missing, and the next start continues from them",
+                last.left,
+            )
+        _raise_first(dict(zip(opened, ended, strict=True)))
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
         opened = self._opened(name)
@@ -170,6 +185,49 @@ class FileStore:
             return await result_of(self._pool.submit(work))
         except OSError as exc:
             raise store_error(exc, str(self._root), action) from exc
+
+
+class LastFolds:
+    """Folds at a close, as long as there is time. For any thread.
+
+    A fold that has begun is not broken off, so that none begins that would take too long.
+    """
+
+    def __init__(self, within_s: float) -> None:
+        self.left = 0
+        self._until = time.monotonic() + within_s
+        self._guard, self._turn = threading.Lock(), threading.Lock()
+        self._per_s = _FOLDED_PER_S
+
+    def release(self, cassette: FileCassette) -> None:
+        """Release a cassette, or let go of it with its journal."""
+        size = cassette.unfolded_bytes
+        if size <= _SMALL:
+            # It waits for the disk, others meanwhile too.
+            self._release(cassette, size)
+            return
+        with self._turn:
+            began = time.monotonic()
+            if self._release(cassette, size):
+                self._per_s = min(self._per_s, size / (time.monotonic() - began))
+
+    def _release(self, cassette: FileCassette, size: int) -> bool:
+        if time.monotonic() + size / self._per_s <= self._until:
+            cassette.release()
+            return True
+        cassette.let_go()
+        with self._guard:
+            self.left += 1
+        return False
+
+
+def _raise_first(ended: Mapping[str, BaseException | None]) -> None:
+    failed = [(name, exc) for name, exc in ended.items() if exc is not None]
+    for name, exc in failed:
+        if isinstance(exc, StoreError):
+            log.error("cassette '%s' at stop: %s", name, exc.message)
+    for _, exc in failed:
+        raise exc
 
 
 def _threads() -> ThreadPoolExecutor:

@@ -201,6 +201,16 @@ class CassetteWriter:
         """Whether there are recordings that the file does not hold yet."""
         return self._journal is not None
 
+    @property
+    def unfolded_bytes(self) -> int:
+        """The size of the journal and of the file that it is to be folded into."""
+        if self._journal is None:
+            return 0
+        try:
+            return self._journal.size + os.path.getsize(self._file)
+        except OSError:
+            return max(1, self._journal.size)
+
     def snapshot(self) -> Snapshot:
         """The cassette as it is now, with all that was acknowledged and nothing else."""
         size = self._journal.size if self._journal else 0
