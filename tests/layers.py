@@ -92,7 +92,14 @@ ROWS: dict[str, tuple[str, ...]] = {
     "workers": ("server.lifecycle", "logs"),
     "cli": ("workers", "descriptors", "integrations", "library"),
     "__main__": ("cli",),
+    # What `import tapeway` gives. The process that it starts is the whole program.
+    "deck": ("providers",),
+    "deck.child": ("cli",),
+    "pytest_plugin": ("deck", "settings", "engine.report"),
 }
+
+ROOT = frozenset({"deck"})
+"""What the package root may import."""
 
 
 def allowed(room: str) -> frozenset[str]:

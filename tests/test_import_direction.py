@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.layers import ROOT as ROOT_ROOMS
 from tests.layers import ROWS, allowed, room_of
 
 ROOT = Path(__file__).parents[1]
@@ -195,7 +196,7 @@ def _wrong_direction(where: str, module: str, tree: ast.Module) -> Iterator[str]
     if room is None and module:
         yield f"{where}: '{module}' has no row in the table of rooms"
         return
-    below = allowed(room) if room else frozenset[str]()
+    below = allowed(room) if room else ROOT_ROOMS
     for name, line in _own_imports(tree):
         target = room_of(name)
         if target not in below:

@@ -105,7 +105,7 @@ TABLE: tuple[Operation, ...] = (
     route("POST", f"{_API}/eject", eject, Nothing, Ejection, Ejected, errors=(409, 503, 507)),
     route("POST", f"{_API}/rewind", rewind, Nothing, Rewinding, Takes),
     route("GET", _SLOT, get_slot, Nothing, Nothing, SlotInForce, errors=(404,)),
-    route("PUT", _SLOT, put_slot, Nothing, SlotChange, SlotInForce, errors=(500, 503)),
+    route("PUT", _SLOT, put_slot, Nothing, SlotChange, SlotInForce, errors=_CHANGE_ERRORS),
     route("DELETE", _SLOT, delete_slot, Nothing, Nothing, RemovedSlot, errors=(404,)),
     route("GET", f"{_API}/cassettes", list_cassettes, CassetteQuery, Nothing, CassettePage),
     route("GET", _NAMED, get_cassette, ExportQuery, Nothing, _CASSETTE, errors=(404, 422, 500)),

@@ -216,7 +216,11 @@ class Broker:
 
     async def insert(self, name: str, mode: Mode | None = None) -> Sequence[str]:
         """Make a cassette the active one, in a new take. Raises StoreError if it cannot be read."""
-        await self._prepare(name, mode)
+        if self._memory is not None:
+            # In the new mode: a cassette that will be recorded to is claimed now, or not inserted.
+            await self._memory.load(name, mode or self.mode_of(name))
+        else:
+            await self.cassettes.prepare(name)
         return await self.cassettes.steer(lambda now: with_active(now, name, mode))
 
     def slot(self, name: str) -> Slot:
@@ -228,13 +232,16 @@ class Broker:
             )
         return found
 
-    async def set_slot(self, name: str, cassette: str, mode: Mode | None = None) -> Sequence[str]:
-        """Point a slot at a cassette, in a new take of its own.
+    async def set_slot(
+        self, name: str, cassette: str, mode: Mode | None = None, rules: Rules = NO_RULES
+    ) -> Sequence[str]:
+        """Point a slot at a cassette, in a new take of its own, and add rules to that cassette.
 
-        Without a mode its requests are served in the cassette's. Raises StoreError if it cannot be
-        read.
+        Without a mode its requests are served in the cassette's. Its first request loads it, or
+        else the rules do. Raises StoreError, if these cannot be added.
         """
-        await self._prepare(cassette, mode)
+        if rules != NO_RULES:
+            await self.cassettes.add_rules(cassette, rules)
         return await self.cassettes.steer(lambda now: with_slot(now, name, cassette, mode))
 
     async def remove_slot(self, name: str) -> Sequence[str]:
@@ -308,13 +315,6 @@ class Broker:
     async def interaction(self, name: str, index: int) -> AnyInteraction | None:
         """One interaction of a cassette, without loading it. Raises StoreError."""
         return await self.cassettes.interaction(name, index)
-
-    async def _prepare(self, name: str, mode: Mode | None) -> None:
-        if self._memory is not None:
-            # In the new mode: a cassette that will be recorded to is claimed now, or not inserted.
-            await self._memory.load(name, mode or self.mode_of(name))
-        else:
-            await self.cassettes.prepare(name)
 
     # Stopping.
 

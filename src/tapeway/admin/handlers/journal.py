@@ -70,7 +70,7 @@ async def accept(context: HandlerContext, call: OperationCall[Nothing, Acceptanc
     The rule is in force and stored when this returns. Accepting it again changes nothing.
     """
     entry = _entry(context, call.request.match_info["id"])
-    added = _suggested_rule(entry) if call.body.rule is None else _given_rule(call.body.rule)
+    added = _suggested_rule(entry) if call.body.rule is None else given_rules(call.body.rule)
     name = entry.cassette
     if not context.broker.is_loaded(name):
         raise AdminError(
@@ -160,7 +160,8 @@ def _suggested_rule(entry: ServedRequest) -> Rules:
     return parse_rules(tomllib.loads(entry.suggestion))
 
 
-def _given_rule(rule: dict[str, object]) -> Rules:
+def given_rules(rule: dict[str, object]) -> Rules:
+    """The rules in a body. Raises AdminError for what is none."""
     try:
         found = parse_rules(cast("Json", rule))
     except RulesFault as fault:

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 from tapeway.admin.context import HandlerContext
+from tapeway.admin.handlers.journal import given_rules
 from tapeway.admin.models.schema import Nothing
 from tapeway.admin.models.slots import RemovedSlot, SlotChange, SlotInForce
 from tapeway.admin.operation import OperationCall, PlainCall
+from tapeway.core.matching.rules import NO_RULES
 
 
 async def get_slot(context: HandlerContext, call: PlainCall) -> SlotInForce:
@@ -18,7 +20,8 @@ async def put_slot(
 ) -> SlotInForce:
     """Point a slot at a cassette, in a new take of its own."""
     change = call.body
-    laggards = await context.broker.set_slot(call.slot, change.cassette, change.mode)
+    rules = NO_RULES if change.rules is None else given_rules(change.rules)
+    laggards = await context.broker.set_slot(call.slot, change.cassette, change.mode, rules)
     return _in_force(context, call.slot, laggards)
 
 

@@ -12,6 +12,9 @@ class SlotChange(RequestModel):
     mode: Mode | None = Field(
         None, description="The mode of requests through the slot; that of its cassette if null."
     )
+    rules: dict[str, object] | None = Field(
+        None, description="Keys and values of `[rules]` to add to the cassette."
+    )
 
 
 class SlotInForce(InForce):

@@ -1,0 +1,1 @@
+"""A tapeway of one's own, for Python programs: started, called and stopped."""

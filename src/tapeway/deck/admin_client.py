@@ -1,0 +1,70 @@
+"""Calls the admin API of a tapeway, blocking, with the standard library alone."""
+
+import json
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+_TIMEOUT_S = 600.0
+"""An eject waits for recordings in flight."""
+
+
+class DeckError(Exception):
+    """A tapeway did not start or refused a call; `code` is that of its error, and stable."""
+
+    def __init__(self, message: str, code: str = "unreachable", status: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = status
+
+
+class AdminClient:
+    """The admin API at a URL. Threads may share it; each call has a connection of its own."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self.url = url.rstrip("/")
+        self._token = token
+
+    def call(self, method: str, path: str, body: object = None, **query: object) -> Any:
+        """The parsed answer of a call below `/api/v1/`. Raises DeckError."""
+        given = {name: value for name, value in query.items() if value is not None}
+        target = f"/api/v1/{path}" + (f"?{urlencode(given)}" if given else "")
+        headers = {"Accept": "application/json"}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        content = None
+        if body is not None:
+            content = json.dumps(body).encode()
+            headers["Content-Type"] = "application/json"
+        status, answer = self._exchange(method, target, content, headers)
+        if status >= 400:
+            raise _refusal(status, answer)
+        return json.loads(answer)
+
+    def _exchange(
+        self, method: str, target: str, content: bytes | None, headers: dict[str, str]
+    ) -> tuple[int, bytes]:
+        parts = urlsplit(self.url)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        connection = kind(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
+        try:
+            connection.request(method, parts.path + target, content, headers)
+            response = connection.getresponse()
+            return response.status, response.read()
+        except (OSError, HTTPException) as exc:
+            raise DeckError(f"tapeway does not answer at {self.url}: {exc}") from exc
+        finally:
+            connection.close()
+
+
+def segment(name: str) -> str:
+    """A name as one segment of a path."""
+    return quote(name, safe="")
+
+
+def _refusal(status: int, answer: bytes) -> DeckError:
+    try:
+        error = json.loads(answer)["error"]
+        return DeckError(error["message"], error["code"], status)
+    except (ValueError, KeyError, TypeError):
+        return DeckError(f"tapeway answered {status}", "http", status)

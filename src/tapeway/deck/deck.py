@@ -1,0 +1,217 @@
+"""`tapeway.serve`: a tapeway of one's own, in a blocking and in an asynchronous program.
+
+    with tapeway.serve(mode="replay", cassette="smoke") as deck:
+        client = OpenAI(base_url=deck.url("openai"))
+
+The proxy is a process of its own, so that nothing of the program (a patched clock, a blocked event
+loop) is in its way.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+from tapeway.deck.admin_client import AdminClient, DeckError, segment
+from tapeway.deck.server_process import ServerProcess
+from tapeway.providers.catalogue import PROVIDERS
+
+DeckMode = Literal["replay", "record", "auto", "passthrough"]
+T = TypeVar("T")
+
+
+class Addresses:
+    """Where a tapeway listens: `proxy_url` for the program, `admin_url` for its control."""
+
+    def __init__(self, proxy_url: str, admin_url: str) -> None:
+        self.proxy_url = proxy_url
+        self.admin_url = admin_url
+
+    def url(
+        self, route: str | None = None, *, cassette: str | None = None, slot: str | None = None
+    ) -> str:
+        """The base URL for the client of a route, as its SDK expects it; without one, the proxy's.
+
+        Requests to it go to a cassette of their own or through a slot, if one is given.
+        """
+        root = self.proxy_url
+        if cassette is not None:
+            root = f"{root}/@{segment(cassette)}"
+        elif slot is not None:
+            root = f"{root}/@~{segment(slot)}"
+        if route is None:
+            return root
+        provider = PROVIDERS.get(route)
+        suffix = provider.variables[0][1] if provider is not None and provider.variables else ""
+        return f"{root}/{route}{suffix}"
+
+
+class Deck(Addresses):
+    """A running tapeway, for a program that blocks. Its methods raise DeckError."""
+
+    def __init__(self, proxy_url: str, admin: AdminClient) -> None:
+        super().__init__(proxy_url, admin.url)
+        self.admin = admin
+
+    def mode(self, mode: DeckMode | None = None, *, cassette: str | None = None) -> DeckMode:
+        """Set the mode, for all cassettes or for one; without `mode`, tell it."""
+        if mode is None:
+            answer = self.admin.call("GET", "mode", cassette=cassette)
+        else:
+            answer = self.admin.call("PUT", "mode", {"mode": mode, "cassette": cassette})
+        found: DeckMode = answer["mode"]
+        return found
+
+    def insert(self, cassette: str, mode: DeckMode | None = None) -> None:
+        """Make a cassette the active one, in a new take."""
+        self.admin.call("POST", "insert", {"cassette": cassette, "mode": mode})
+
+    def point(
+        self,
+        slot: str,
+        cassette: str,
+        mode: DeckMode | None = None,
+        *,
+        rules: Mapping[str, object] | None = None,
+    ) -> int:
+        """Point a slot at a cassette, which gets these rules too; returns the number of its take."""
+        sent = {"cassette": cassette, "mode": mode, "rules": None if rules is None else {**rules}}
+        answer = self.admin.call("PUT", f"slots/{segment(slot)}", sent)
+        take: int = answer["take"]
+        return take
+
+    def rewind(self, cassette: str | None = None) -> None:
+        """Start a new take, for all cassettes or for one."""
+        self.admin.call("POST", "rewind", {"cassette": cassette})
+
+    def eject(self, cassette: str | None = None, *, prune: bool = False) -> dict[str, Any]:
+        """Write the final form of a cassette (the active one), unload it, and return its report."""
+        answer = self.admin.call("POST", "eject", {"cassette": cassette, "prune": prune})
+        (report,) = answer["cassettes"]
+        found: dict[str, Any] = report
+        return found
+
+    def report(self) -> dict[str, Any]:
+        """How the cassettes were used, in the form of `GET /api/v1/report`."""
+        found: dict[str, Any] = self.admin.call("GET", "report")
+        return found
+
+    def journal(self, **query: object) -> list[dict[str, Any]]:
+        """The newest requests, newest first; `outcome="miss"` and the like narrow them."""
+        found: list[dict[str, Any]] = self.admin.call("GET", "journal", **query)["entries"]
+        return found
+
+
+class AsyncDeck(Addresses):
+    """The same for an asynchronous program: each call waits in a thread."""
+
+    def __init__(self, deck: Deck) -> None:
+        super().__init__(deck.proxy_url, deck.admin_url)
+        self._deck = deck
+
+    async def mode(self, mode: DeckMode | None = None, *, cassette: str | None = None) -> DeckMode:
+        """See Deck.mode."""
+        return await asyncio.to_thread(self._deck.mode, mode, cassette=cassette)
+
+    async def insert(self, cassette: str, mode: DeckMode | None = None) -> None:
+        """See Deck.insert."""
+        await asyncio.to_thread(self._deck.insert, cassette, mode)
+
+    async def point(
+        self,
+        slot: str,
+        cassette: str,
+        mode: DeckMode | None = None,
+        *,
+        rules: Mapping[str, object] | None = None,
+    ) -> int:
+        """See Deck.point."""
+        return await asyncio.to_thread(self._deck.point, slot, cassette, mode, rules=rules)
+
+    async def rewind(self, cassette: str | None = None) -> None:
+        """See Deck.rewind."""
+        await asyncio.to_thread(self._deck.rewind, cassette)
+
+    async def eject(self, cassette: str | None = None, *, prune: bool = False) -> dict[str, Any]:
+        """See Deck.eject."""
+        return await asyncio.to_thread(self._deck.eject, cassette, prune=prune)
+
+    async def report(self) -> dict[str, Any]:
+        """See Deck.report."""
+        return await asyncio.to_thread(self._deck.report)
+
+    async def journal(self, **query: object) -> list[dict[str, Any]]:
+        """See Deck.journal."""
+        return await asyncio.to_thread(lambda: self._deck.journal(**query))
+
+
+class ServingDeck:
+    """A tapeway that runs inside `with` (a Deck) or `async with` (an AsyncDeck)."""
+
+    def __init__(self, options: dict[str, object]) -> None:
+        self._options = options
+        self._process: ServerProcess | None = None
+
+    def __enter__(self) -> Deck:
+        if self._process is not None:
+            raise DeckError("this tapeway runs already: call serve again for another", "running")
+        token = self._options.get("admin_token")
+        self._process = process = ServerProcess(self._options)
+        if process.ready["admin"] is None:
+            self.__exit__(None, None, None)
+            raise DeckError("a deck needs the admin API: leave out admin_listen='off'", "no_admin")
+        admin = AdminClient(process.ready["admin"], None if token is None else str(token))
+        return Deck(process.ready["proxy"], admin)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.stop()
+
+    async def __aenter__(self) -> AsyncDeck:
+        try:
+            return AsyncDeck(await _to_end(self.__enter__))
+        except asyncio.CancelledError:
+            await _to_end(lambda: self.__exit__(None, None, None))
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await _to_end(lambda: self.__exit__(kind, exc, trace))
+
+
+def serve(
+    *,
+    mode: DeckMode | None = None,
+    cassette: str | None = None,
+    store: str | None = None,
+    upstream: str | None = None,
+    route: Sequence[str] = (),
+    **options: object,
+) -> ServingDeck:
+    """A tapeway of one's own inside `with` or `async with`, on free ports.
+
+    The options are those of `tapeway serve`, with `_` for `-`; tapeway.toml and `TAPEWAY_…` count as
+    they do there. Entering raises DeckError if it cannot start.
+    """
+    given = {"mode": mode, "cassette": cassette, "store": store, "upstream": upstream}
+    return ServingDeck({**given, "route": list(route), **options})
+
+
+async def _to_end(work: Callable[[], T]) -> T:
+    """Run this in a thread and to its end, so that no process is left behind by a cancellation."""
+    running = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise

@@ -1,0 +1,1 @@
+"""The pytest plugin: each test records to and replays from a cassette of its own."""

@@ -1,0 +1,41 @@
+"""The fixture `cassette`: the cassette of one test, and what the code under test sent to it."""
+
+from typing import Any
+
+from tapeway.deck.admin_client import segment
+from tapeway.deck.deck import DeckMode
+from tapeway.pytest_plugin.connection import Connection
+from tapeway.pytest_plugin.recorder import TestTake
+
+
+class TestCassette:
+    """The cassette of one test; `active` is False where the run goes without tapeway."""
+
+    __test__ = False
+
+    def __init__(self, name: str, connection: Connection | None, take: TestTake | None) -> None:
+        self.name = name
+        self._connection = connection
+        self._take = take
+
+    @property
+    def active(self) -> bool:
+        """Whether requests go through tapeway."""
+        return self._connection is not None
+
+    @property
+    def mode(self) -> DeckMode | None:
+        """The mode of this test's requests."""
+        return None if self._take is None else self._take.mode
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        """The journal entries of this test's requests so far, oldest first."""
+        if self._connection is None or self._take is None:
+            return []
+        deck, slot = self._connection.deck, segment(self._connection.slot)
+        return [
+            entry
+            for number in self._take.takes
+            for entry in reversed(deck.journal(slot=slot, take=number, limit=1000))
+        ]

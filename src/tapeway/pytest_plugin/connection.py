@@ -1,0 +1,148 @@
+"""The tapeway of a test run: one server for all processes of the run, and their environment.
+
+The process that starts the run starts the server and sets the variables before any test module is
+imported. The workers of pytest-xdist inherit them, and put their own slot in its place.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tapeway.deck.admin_client import AdminClient, DeckError
+from tapeway.deck.deck import Deck, DeckMode
+from tapeway.deck.server_process import ServerProcess
+
+_CONTROLLER = "_TAPEWAY_PYTEST"
+_TOKEN = "TAPEWAY_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
+_WORKER = "PYTEST_XDIST_WORKER"
+_FILES_LOOKED_AT = 50
+_HEAD = 4096
+_JOURNAL_SIZE = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A process of a test run and its tapeway: `slot` is that process's own."""
+
+    deck: Deck
+    slot: str
+    mode: DeckMode
+    is_worker: bool
+
+
+def connect(config: pytest.Config, given: str | None) -> Connection | None:
+    """Connect this process, or None where the run does without tapeway. Raises UsageError."""
+    if (inherited := _inherited()) is not None:
+        return _join(config, inherited)
+    if given == "off" or (mode := _mode(given, config.rootpath)) is None:
+        return None
+    try:
+        return _start(config, mode)
+    except DeckError as exc:
+        raise pytest.UsageError(f"--tapeway: {exc}") from exc
+
+
+def _inherited() -> Mapping[str, str] | None:
+    """What the process that started this worker says; None in a process that is no worker."""
+    found = os.environ.get(_CONTROLLER)
+    if found is None or _WORKER not in os.environ:
+        return None
+    values: dict[str, str] = json.loads(found)
+    # A test may run pytest itself, which inherits the variables too.
+    return values if values["pid"] == str(os.getppid()) else None
+
+
+def _mode(given: str | None, root: Path) -> DeckMode | None:
+    mode = given or os.environ.get("TAPEWAY_MODE")
+    if mode is None:
+        if not ((root / "tapeway.toml").exists() or _holds_cassettes(root / "cassettes")):
+            return None
+        mode = "replay"
+    if mode == "auto" and os.environ.get("CI", "").lower() in ("true", "1"):
+        mode = "replay"
+    return cast("DeckMode", mode)
+
+
+def _holds_cassettes(folder: Path) -> bool:
+    """Whether a folder holds cassettes that tapeway recorded; other tools use the same name."""
+    return any(map(_is_own, islice(folder.rglob("*.json"), _FILES_LOOKED_AT)))
+
+
+def _is_own(file: Path) -> bool:
+    try:
+        with file.open("rb") as opened:
+            return b'"tapeway_version"' in opened.read(_HEAD)
+    except OSError:
+        return False
+
+
+def _start(config: pytest.Config, mode: DeckMode) -> Connection:
+    # Only the process that starts the server needs the settings, which take time to import.
+    from tapeway.errors import ConfigError
+    from tapeway.settings.client_environment import (
+        ADMIN_URL_VARIABLE,
+        URL_VARIABLE,
+        client_environment,
+    )
+    from tapeway.settings.sources import load_settings
+
+    try:
+        settings = load_settings({"mode": mode}, os.environ, config.rootpath).settings
+    except ConfigError as exc:
+        raise pytest.UsageError(exc.message) from exc
+    token = settings.admin_token.get_secret_value() if settings.admin_token else None
+    proxy = os.environ.get(URL_VARIABLE)
+    admin = os.environ.get(ADMIN_URL_VARIABLE)
+    if proxy is None or admin is None:
+        process = ServerProcess(
+            # What comes past the slots is never asked live.
+            {"mode": "replay", "workers": 1, "journal_size": _JOURNAL_SIZE},
+            folder=config.rootpath,
+        )
+        config.add_cleanup(process.stop)
+        proxy, admin = process.ready["proxy"], process.ready["admin"]
+        if admin is None:
+            raise pytest.UsageError("tapeway needs its admin API here: leave admin_listen as it is")
+    deck = Deck(proxy, AdminClient(admin, token))
+    changed = client_environment(settings, deck.url(slot="main"), admin, os.environ)
+    values = {"pid": str(os.getpid()), "proxy": proxy, "admin": admin, "mode": mode}
+    if token is not None:
+        changed[_TOKEN] = token
+    changed[_CONTROLLER] = json.dumps(values)
+    _set(config, changed)
+    return Connection(deck, "main", mode, is_worker=False)
+
+
+def _join(config: pytest.Config, inherited: Mapping[str, str]) -> Connection:
+    slot = os.environ[_WORKER]
+    deck = Deck(inherited["proxy"], AdminClient(inherited["admin"], os.environ.get(_TOKEN)))
+    old, new = deck.url(slot="main"), deck.url(slot=slot)
+    _set(config, dict(_moved(old, new)))
+    return Connection(deck, slot, cast("DeckMode", inherited["mode"]), is_worker=True)
+
+
+def _moved(old: str, new: str) -> Iterator[tuple[str, str]]:
+    for name, value in os.environ.items():
+        if value == old or value.startswith(f"{old}/"):
+            yield name, new + value.removeprefix(old)
+
+
+def _set(config: pytest.Config, variables: Mapping[str, str]) -> None:
+    """Set variables until the run ends."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+
+    def restore() -> None:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    config.add_cleanup(restore)

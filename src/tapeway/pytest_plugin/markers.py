@@ -1,0 +1,64 @@
+"""What `@pytest.mark.tapeway(cassette=…, mode=…, rules=…)` asks for a test."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast, get_args
+
+import pytest
+
+from tapeway.deck.deck import DeckMode
+from tapeway.pytest_plugin.names import cassette_name
+
+MARKER = "tapeway"
+MARKER_HELP = (
+    "tapeway(cassette=NAME, mode=MODE, rules={…}): the cassette of a test, its mode and its matching "
+    "rules. {test} in NAME stands for the test's own name without its parameters."
+)
+_ARGUMENTS = ("cassette", "mode", "rules")
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """How a test uses tapeway: `shared` means that other tests may name the same cassette."""
+
+    cassette: str
+    shared: bool
+    mode: DeckMode | None
+    rules: Mapping[str, object] | None
+
+
+def recorded_as(item: pytest.Item) -> Recorded:
+    """What the markers of a test and its own name say; the nearest marker counts for each argument.
+
+    Raises UsageError for an unknown argument or value.
+    """
+    given: dict[str, object] = {}
+    for marker in item.iter_markers(MARKER):
+        if marker.args or not marker.kwargs.keys() <= {*_ARGUMENTS}:
+            unknown = [*map(repr, marker.args), *(marker.kwargs.keys() - {*_ARGUMENTS})]
+            raise pytest.UsageError(
+                f"{item.nodeid}: @pytest.mark.tapeway takes {', '.join(_ARGUMENTS)} by name, "
+                f"and no {unknown[0]}"
+            )
+        given = {**marker.kwargs, **given}
+    mode, rules, cassette = given.get("mode"), given.get("rules"), given.get("cassette")
+    if mode is not None and mode not in get_args(DeckMode):
+        modes = ", ".join(get_args(DeckMode))
+        raise pytest.UsageError(f"{item.nodeid}: there is no mode {mode!r}: use {modes}")
+    if rules is not None and not isinstance(rules, Mapping):
+        raise pytest.UsageError(f"{item.nodeid}: rules must be a dict, such as {{'ignore': […]}}")
+    if mode == "auto" and os.environ.get("CI", "").lower() in ("true", "1"):
+        mode = "replay"
+    own = cassette_name(item.nodeid)
+    name = own if cassette is None else _formatted(item, str(cassette))
+    return Recorded(name, name != own, cast("DeckMode | None", mode), rules)
+
+
+def _formatted(item: pytest.Item, template: str) -> str:
+    try:
+        return template.format(test=cassette_name(item.nodeid, params=False))
+    except (KeyError, IndexError, ValueError):
+        raise pytest.UsageError(
+            f"{item.nodeid}: cassette={template!r} may hold {{test}} and no other braces"
+        ) from None

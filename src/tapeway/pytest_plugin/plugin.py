@@ -1,0 +1,211 @@
+"""The hooks and fixtures of the pytest plugin; pytest loads this module by its entry point."""
+
+from collections.abc import Callable, Generator
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from tapeway.deck.deck import Deck
+from tapeway.pytest_plugin.cassette_fixture import TestCassette
+from tapeway.pytest_plugin.connection import Connection, connect
+from tapeway.pytest_plugin.markers import MARKER, MARKER_HELP, Recorded, recorded_as
+from tapeway.pytest_plugin.names import distinct_names, scope_name
+from tapeway.pytest_plugin.outcome import RunOutcome
+from tapeway.pytest_plugin.recorder import TestRecorder
+from tapeway.pytest_plugin.sections import miss_section
+
+_CONNECTION = pytest.StashKey[Connection | None]()
+_PLUGIN = "tapeway-run"
+_FIXTURES = ("tapeway", "cassette")
+_NO_CASSETTES = (
+    "there are no cassettes to replay yet: record some with --tapeway=record, or go without by "
+    "--tapeway=off"
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tapeway", "record and replay HTTP and LLM calls")
+    group.addoption(
+        "--tapeway",
+        choices=("replay", "record", "auto", "off"),
+        help="What requests through tapeway do. By default TAPEWAY_MODE, or else replay where "
+        "there is a tapeway.toml or a cassette. CI=true turns auto into replay.",
+    )
+    group.addoption(
+        "--tapeway-strict",
+        action="store_true",
+        help="Fail the run for unused recordings, orphans, and requests after a test's end.",
+    )
+    group.addoption(
+        "--tapeway-report",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="Write the report: .json, .xml (JUnit), .md or .txt. May be repeated.",
+    )
+    group.addoption(
+        "--tapeway-unused",
+        choices=("ignore", "warn", "fail"),
+        default="warn",
+        help="What recordings are that no passed test replayed. [warn]",
+    )
+    group.addoption(
+        "--tapeway-orphans",
+        action="store_true",
+        help="Fail the run for cassettes that no collected test names; needs a whole run.",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Connect before any conftest or test module is imported."""
+    given = getattr(early_config.known_args_namespace, "tapeway", None)
+    early_config.stash[_CONNECTION] = connect(early_config, given)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER_HELP)
+    for file in config.getoption("tapeway_report"):
+        from tapeway.pytest_plugin.report_files import check_report_file
+
+        check_report_file(file)
+    connection = config.stash.get(_CONNECTION, None)
+    if connection is not None:
+        config.pluginmanager.register(RunPlugin(config, connection), _PLUGIN)
+
+
+@pytest.fixture(scope="session")
+def tapeway(pytestconfig: pytest.Config) -> Deck:
+    """The tapeway of this run."""
+    connection = pytestconfig.stash.get(_CONNECTION, None)
+    if connection is None:
+        pytest.skip("tapeway is off")
+    return connection.deck
+
+
+@pytest.fixture
+def cassette(request: pytest.FixtureRequest) -> TestCassette:
+    """The cassette of this test, and what was sent to it."""
+    plugin: RunPlugin | None = request.config.pluginmanager.get_plugin(_PLUGIN)
+    if plugin is None:
+        if request.config.getoption("tapeway") == "off":
+            return TestCassette(recorded_as(request.node).cassette, None, None)
+        pytest.fail(_NO_CASSETTES, pytrace=False)
+    return plugin.cassette()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    config = item.config
+    if (
+        item.get_closest_marker(MARKER) is not None
+        and config.stash.get(_CONNECTION, None) is None
+        and config.getoption("tapeway") != "off"
+    ):
+        pytest.fail(_NO_CASSETTES, pytrace=False)
+
+
+class RunPlugin:
+    """The hooks of a run that uses tapeway."""
+
+    def __init__(self, config: pytest.Config, connection: Connection) -> None:
+        self._config = config
+        self._connection = connection
+        self._recorder = TestRecorder(connection, config.rootpath)
+        self._outcome = RunOutcome(config, connection.deck)
+        self._recorded: dict[str, Recorded] = {}
+        self._runs_tests = connection.is_worker or getattr(config.option, "dist", "no") == "no"
+
+    def cassette(self) -> TestCassette:
+        """That of the test that runs."""
+        take = self._recorder.current
+        if take is None:
+            raise RuntimeError("no test runs")
+        return TestCassette(take.recorded.cassette, self._connection, take)
+
+    # Collection.
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        if self._runs_tests:
+            # What modules send while they are imported belongs to no test.
+            self._recorder.point_at_scope(scope_name("session", ""))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        self._recorded = {item.nodeid: recorded_as(item) for item in items}
+        own = {key: each.cassette for key, each in self._recorded.items() if not each.shared}
+        for key, name in distinct_names(own).items():
+            known = self._recorded[key]
+            self._recorded[key] = Recorded(name, False, known.mode, known.rules)
+        self._outcome.collected = sorted({each.cassette for each in self._recorded.values()})
+
+    def pytest_deselected(self) -> None:
+        self._outcome.partial = True
+
+    # Tests.
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        self._recorder.begin(item.nodeid, self._recorded[item.nodeid])
+        try:
+            return (yield)
+        finally:
+            self._recorder.end()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if (take := self._recorder.current) is None or (report.when == "setup" and report.passed):
+            return report
+        if misses := self._recorder.misses(take):
+            section = miss_section(misses)
+            report.sections.append(("tapeway", section))
+            if not report.failed:
+                report.outcome = "failed"
+                report.longrepr = misses[0]["message"]
+        take.failed = take.failed or report.failed
+        return report
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+    ) -> Generator[None, object, object]:
+        if fixturedef.scope == "function" or fixturedef.argname in _FIXTURES:
+            return (yield)
+        cassette = scope_name(fixturedef.scope, request.node.nodeid)
+        with self._recorder.in_scope(cassette):
+            found = yield
+        # The finalizer that is added last is called first.
+        fixturedef.addfinalizer(self._pointing_at(cassette))
+        return found
+
+    def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[Any]) -> None:
+        if fixturedef.scope != "function" and fixturedef.argname not in _FIXTURES:
+            self._recorder.resume()
+
+    def _pointing_at(self, cassette: str) -> Callable[[], None]:
+        return lambda: self._recorder.point_at_scope(cassette)
+
+    # The end.
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._runs_tests:
+            self._outcome.add(asdict(self._recorder.results))
+        if self._connection.is_worker:
+            session.config.workeroutput["tapeway"] = self._outcome.gathered()  # type: ignore[attr-defined] # xdist's
+        else:
+            session.exitstatus = self._outcome.settle(int(session.exitstatus))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        if (gathered := getattr(node, "workeroutput", {}).get("tapeway")) is not None:
+            self._outcome.take_over(gathered)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self._connection.is_worker:
+            self._outcome.print(terminalreporter)

@@ -1,0 +1,167 @@
+"""Points the slot of this process at the cassette of each test, and keeps what passed."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tapeway.deck.admin_client import DeckError, segment
+from tapeway.deck.deck import DeckMode
+from tapeway.pytest_plugin.connection import Connection
+from tapeway.pytest_plugin.markers import Recorded
+
+FAILED_FOLDER = Path(".tapeway/failed")
+_MOST_MISSES = 1000
+
+
+@dataclass(slots=True)
+class TestTake:
+    """One test while it runs, and the takes of its slot so far."""
+
+    __test__ = False
+
+    node_id: str
+    recorded: Recorded
+    mode: DeckMode
+    takes: list[int] = field(default_factory=list)
+    scope_takes: list[int] = field(default_factory=list)
+    """Those of wider fixtures that were set up or torn down for it."""
+    told: set[str] = field(default_factory=set)
+    """Ids of the misses that its report has already."""
+    failed: bool = False
+    missed: bool = False
+    before: dict[str, Any] | None = None
+    """The cassette as it was, where the test may record over it."""
+
+    @property
+    def records(self) -> bool:
+        return self.mode in ("record", "auto")
+
+
+@dataclass(slots=True)
+class RunResults:
+    """What the tests of one process leave for the end of the run; plain values, to be sent on."""
+
+    reports: list[dict[str, Any]] = field(default_factory=list)
+    """Of the cassettes of single tests that are done with."""
+    trusted: list[str] = field(default_factory=list)
+    """Cassettes whose unused recordings count: all of their tests replayed and passed."""
+    spoilt: list[str] = field(default_factory=list)
+    """Cassettes with a test that failed, or that recorded."""
+    ended: list[tuple[str, str]] = field(default_factory=list)
+    """When each test ended (ISO 8601), and its node id."""
+
+
+class TestRecorder:
+    """Points the slot of one process of a test run."""
+
+    __test__ = False
+
+    def __init__(self, connection: Connection, root: Path) -> None:
+        self._connection = connection
+        self._deck = connection.deck
+        self._slot = connection.slot
+        self._root = root
+        self.results = RunResults()
+        self.current: TestTake | None = None
+
+    def point_at_scope(self, cassette: str) -> None:
+        """Point the slot at the cassette of a scope wider than a test."""
+        number = self._deck.point(self._slot, cassette, self._connection.mode)
+        if self.current is not None:
+            self.current.scope_takes.append(number)
+
+    def begin(self, node_id: str, recorded: Recorded) -> TestTake:
+        """Point the slot at a test's cassette."""
+        mode = recorded.mode or self._connection.mode
+        self.current = take = TestTake(node_id, recorded, mode)
+        if take.records and not recorded.shared:
+            take.before = self._export(recorded.cassette)
+        self.resume()
+        return take
+
+    def resume(self) -> None:
+        """Point the slot at the cassette of the test that runs, if one does."""
+        if (take := self.current) is not None:
+            take.takes.append(
+                self._deck.point(
+                    self._slot, take.recorded.cassette, take.mode, rules=take.recorded.rules
+                )
+            )
+
+    def misses(self, take: TestTake) -> list[dict[str, Any]]:
+        """What a test has missed since this was last asked, oldest first."""
+        found = [
+            entry
+            for number in (*take.scope_takes, *take.takes)
+            for entry in reversed(
+                self._deck.journal(slot=self._slot, take=number, outcome="miss", limit=_MOST_MISSES)
+            )
+            if entry["id"] not in take.told
+        ]
+        take.told.update(entry["id"] for entry in found)
+        take.missed = take.missed or bool(found)
+        return found
+
+    def end(self) -> None:
+        """Let go of the test that ran: keep or restore its cassette."""
+        take, self.current = self.current, None
+        if take is None:
+            return
+        self._deck.admin.call("DELETE", f"slots/{segment(self._slot)}")
+        name = take.recorded.cassette
+        self.results.ended.append((datetime.now(UTC).isoformat(), take.node_id))
+        bad = take.failed or take.mode != "replay"
+        (self.results.spoilt if bad else self.results.trusted).append(name)
+        if take.recorded.shared:
+            return
+        keeps_all = take.mode != "record" or take.failed
+        if (report := self._eject(name, prune=not keeps_all)) is None:
+            return
+        self.results.reports.append(report)
+        if take.failed and report["recorded"]:
+            self._set_aside(name, take.before)
+
+    def _set_aside(self, name: str, before: dict[str, Any] | None) -> None:
+        """Move what a failed test recorded out of the store, and put back what was there."""
+        path = self._root / FAILED_FOLDER / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        ignore = self._root / FAILED_FOLDER.parent / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")
+        path.write_text(json.dumps(self._export(name), indent=2), encoding="utf-8")
+        place = f"cassettes/{segment(name)}"
+        if before is None:
+            self._deck.admin.call("DELETE", place)
+        else:
+            self._deck.admin.call("PUT", place, before, secrets="keep")
+
+    def _export(self, name: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = self._deck.admin.call("GET", f"cassettes/{segment(name)}")
+        except DeckError as exc:
+            if exc.status == 404:
+                return None
+            raise
+        return found
+
+    def _eject(self, name: str, *, prune: bool) -> dict[str, Any] | None:
+        """The report of a cassette that was used, None for one that was not."""
+        try:
+            return self._deck.eject(name, prune=prune)
+        except DeckError as exc:
+            if exc.code == "not_inserted":
+                return None
+            raise
+
+    @contextmanager
+    def in_scope(self, cassette: str) -> Iterator[None]:
+        """Send what comes in the block to the cassette of a wider scope."""
+        self.point_at_scope(cassette)
+        try:
+            yield
+        finally:
+            self.resume()

@@ -1,0 +1,83 @@
+"""The files of `--tapeway-report`, in the forms of `tapeway run --report`."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tapeway.core.misses.miss import NearestRecording
+from tapeway.engine.journal import MissedCall
+from tapeway.engine.report import (
+    CassetteReport,
+    RecordingSummary,
+    junit_report,
+    markdown_report,
+    text_report,
+)
+
+Document = Mapping[str, Any]
+
+
+def check_report_file(file: str) -> None:
+    """Raises UsageError for a file that could not be written at the end."""
+    path = Path(file)
+    if path.suffix not in (".json", *_FORMS):
+        raise pytest.UsageError(
+            f"--tapeway-report: {file} does not end in {', '.join(['.json', *_FORMS])}"
+        )
+    if not path.parent.is_dir():
+        raise pytest.UsageError(f"--tapeway-report: there is no folder {path.parent}")
+
+
+def write_report(file: str, reports: Sequence[Document], upstream_connections: int) -> None:
+    """Write reports, as the admin API returns them, in the form of the file's suffix."""
+    ordered = sorted(reports, key=lambda each: str(each["name"]))
+    path = Path(file)
+    if path.suffix == ".json":
+        document = {
+            "cassettes": ordered,
+            "upstream_connections": upstream_connections,
+            "bypassed": [],
+        }
+        text = json.dumps(document) + "\n"
+    else:
+        text = _FORMS[path.suffix]([_cassette_report(each) for each in ordered])
+    path.write_text(text, encoding="utf-8")
+
+
+_FORMS: Mapping[str, Callable[[Sequence[CassetteReport]], str]] = {
+    ".xml": junit_report,
+    ".md": markdown_report,
+    ".txt": text_report,
+}
+
+
+def _cassette_report(document: Document) -> CassetteReport:
+    return CassetteReport(
+        name=document["name"],
+        replayed=document["replayed"],
+        recorded=document["recorded"],
+        live=document["live"],
+        retries=document["retries"],
+        misses=tuple(_missed(each) for each in document["misses"]),
+        unused=tuple(_summary(each) for each in document["unused"]),
+        duplicates=tuple(tuple(map(_summary, group)) for group in document["duplicates"]),
+        usage=document["usage"],
+        unmarked=tuple(_summary(each) for each in document["unmarked"]),
+    )
+
+
+def _missed(miss: Document) -> MissedCall:
+    nearest = tuple(
+        NearestRecording(each["index"], tuple(each["differences"]), each["more"])
+        for each in miss["nearest"]
+    )
+    return MissedCall(
+        miss["method"], miss["path"], miss["message"], nearest, miss["suggestion"], miss["times"]
+    )
+
+
+def _summary(item: Document) -> RecordingSummary:
+    return RecordingSummary(item["index"], item["method"], item["path"])

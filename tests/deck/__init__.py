@@ -1,0 +1,1 @@
+"""A tapeway of one's own, as `import tapeway` gives it."""

@@ -1,0 +1,67 @@
+"""Runs pytest on made-up tests in a folder, with the plugin and without the outer run's settings."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+ENVIRON = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+_DEADLINE_S = 120
+
+# A client built at import, which a test module shares with its fixtures and threads.
+CLIENT = """
+import json, os, threading, urllib.error, urllib.request
+import pytest
+
+BASE = os.environ.get("OPENAI_BASE_URL", "unset")
+
+def ask(words):
+    body = {"model": "m", "messages": [{"role": "user", "content": words}]}
+    headers = {"Content-Type": "application/json", "Authorization": "Bearer sk-of-the-app-01234567"}
+    request = urllib.request.Request(BASE + "/chat/completions", json.dumps(body).encode(), headers)
+    try:
+        with urllib.request.urlopen(request) as response:
+            return response.headers["Tapeway-Outcome"]
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.headers["Tapeway-Outcome"]
+"""
+
+
+def write(folder: Path, tests: str, name: str = "test_it.py") -> None:
+    """A test module with the client above."""
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / name).write_text(f"{CLIENT}\n{tests}")
+
+
+def run(
+    folder: Path, *options: str, upstream: str | None = None, **environ: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run them; `upstream` is the service behind the route openai."""
+    installed = [each.name for each in entry_points(group="pytest11") if each.name == "tapeway"]
+    plugin = () if installed else ("-p", "tapeway.pytest_plugin.plugin")
+    if upstream is not None:
+        environ["TAPEWAY_ROUTE"] = f"openai={upstream}"
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin),
+            *("-p", "no:hypothesispytest", "-p", "no:asyncio", "-p", "no:agenttape"),
+            *options,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=_DEADLINE_S,
+        cwd=folder,
+        env=ENVIRON | environ,
+        check=False,
+    )
+
+
+def cassettes(folder: Path) -> dict[str, bytes]:
+    """The cassette files by name."""
+    root = folder / "cassettes"
+    return {
+        path.relative_to(root).with_suffix("").as_posix(): path.read_bytes()
+        for path in sorted(root.rglob("*.json"))
+    }

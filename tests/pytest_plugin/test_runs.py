@@ -1,0 +1,310 @@
+"""Whole runs: what is recorded by one is replayed by the next, each test from its own cassette."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tapeway.testing import ThreadedStandIn
+from tests.pytest_plugin.inner import cassettes, run, write
+
+TESTS = """
+@pytest.fixture(scope="session")
+def login():
+    yield ask("log in")
+    ask("log out")
+
+@pytest.fixture(scope="module")
+def document():
+    return ask("open a document")
+
+def test_one(login):
+    assert ask("one") != "error"
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_many(n, document):
+    assert ask(f"many {n}") != "error"
+
+class TestThreads:
+    def test_thread(self):
+        thread = threading.Thread(target=ask, args=["in a thread"])
+        thread.start()
+        thread.join()
+
+@pytest.mark.tapeway(cassette="shared/by-two")
+def test_first():
+    assert ask("shared") != "error"
+
+@pytest.mark.tapeway(cassette="shared/by-two")
+def test_second():
+    assert ask("shared") != "error"
+
+def test_nothing():
+    pass
+"""
+NAMES = [
+    *("fixtures.session", "shared/by-two", "test_it/TestThreads.test_thread"),
+    *("test_it/fixtures.module", "test_it/test_many-1", "test_it/test_many-2", "test_it/test_one"),
+]
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[str]:
+    with ThreadedStandIn() as found:
+        yield found.url
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, upstream: str) -> Path:
+    """A folder with the tests above, recorded."""
+    write(tmp_path, TESTS)
+    done = run(tmp_path, "--tapeway=record", upstream=upstream)
+    assert done.returncode == 0, done.stdout
+    return tmp_path
+
+
+def test_a_recorded_run_replays_offline_under_xdist_and_under_k(recorded: Path) -> None:
+    before = cassettes(recorded)
+    whole = run(
+        recorded,
+        *("-n2", "--tapeway-unused=fail", "--tapeway-orphans", "--tapeway-report=r.json"),
+        CI="true",
+    )
+    some = run(recorded, "-k", "one or first", "--tapeway-unused=fail")
+    orphans = run(recorded, "-k", "one", "--tapeway-orphans")
+
+    assert sorted(before) == NAMES
+    assert (whole.returncode, some.returncode) == (0, 0), whole.stdout + some.stdout
+    report = json.loads((recorded / "r.json").read_text())
+    assert report["upstream_connections"] == 0
+    used = {each["name"]: each["replayed"] for each in report["cassettes"]}
+    assert set(used) == set(NAMES)
+    assert used["shared/by-two"] == 2
+    assert cassettes(recorded) == before
+    assert "4 replayed\n2 passed" in some.stdout
+    assert orphans.returncode == 1
+    assert "orphans were not looked for: some tests were deselected" in orphans.stdout
+
+
+def test_a_changed_prompt_fails_its_test_alone_and_says_what_changed(recorded: Path) -> None:
+    write(recorded, TESTS.replace('ask("one")', 'ask("uno")'))
+    done = run(recorded, "--tapeway-report=r.xml", "--tapeway-report=r.md")
+
+    assert done.returncode == 1
+    assert "1 failed, 6 passed" in done.stdout
+    assert "-- tapeway --" in done.stdout
+    assert (
+        "  body.messages[0].content\n"
+        '    recorded  "one"\n'
+        '    requested "uno"\n'
+        '  rule that would match: ignore = ["body.messages[0].content"]\n'
+    ) in done.stdout
+    tree = ElementTree.parse(recorded / "r.xml")  # noqa: S314 - our own
+    assert len(list(tree.iter("failure"))) == 1
+    assert 'recorded "one", requested "uno"' in (recorded / "r.md").read_text()
+
+
+def test_what_a_failed_test_recorded_is_set_aside(recorded: Path, upstream: str) -> None:
+    before = cassettes(recorded)
+    changed = TESTS.replace('assert ask("one")', 'assert not ask("one, again")')
+    write(recorded, changed + '\ndef test_new():\n    assert not ask("new")\n')
+
+    done = run(recorded, "--tapeway=auto", upstream=upstream)
+
+    assert done.returncode == 1
+    assert "2 failed, 6 passed" in done.stdout
+    assert cassettes(recorded) == before
+    aside = [
+        json.loads((recorded / f".tapeway/failed/test_it/{name}.json").read_text())
+        for name in ("test_one", "test_new")
+    ]
+    assert [len(each["interactions"]) for each in aside] == [2, 1]
+
+
+def test_recording_anew_keeps_what_the_tests_use_and_nothing_else(
+    recorded: Path, upstream: str
+) -> None:
+    write(recorded, TESTS.replace('ask("one")', 'ask("uno")'))
+    done = run(recorded, "--tapeway=record", upstream=upstream)
+
+    assert done.returncode == 0, done.stdout
+    (item,) = json.loads(cassettes(recorded)["test_it/test_one"])["interactions"]
+    assert "uno" in json.dumps(item["request"])
+    again = run(recorded, "--tapeway-unused=fail")
+    assert again.returncode == 0, again.stdout
+
+
+TWICE = """
+def test_two():
+    assert ask("a") != "error"
+    assert ask("b") != "error"
+
+def test_one():
+    assert ask("one") != "error"
+
+def test_fails():
+    ask("a")
+    ask("b")
+"""
+
+
+def test_unused_recordings_of_passed_tests_and_orphans_are_named(
+    tmp_path: Path, upstream: str
+) -> None:
+    write(tmp_path, TWICE)
+    assert run(tmp_path, "--tapeway=record", upstream=upstream).returncode == 0
+    write(
+        tmp_path,
+        TWICE.replace('assert ask("b")', 'assert "x"')
+        .replace('ask("one")', '"one"')
+        .replace('    ask("b")\n', "    assert 0\n"),
+    )
+    warned = run(tmp_path)
+    failed = run(tmp_path, "--tapeway-unused=fail", "--deselect=test_it.py::test_fails")
+    ignored = run(tmp_path, "--tapeway-unused=ignore", "-k", "not fails")
+    write(tmp_path, "def test_two():\n    ask('a')\ndef test_fails():\n    pass\n")
+    orphans = run(tmp_path, "--tapeway-orphans")
+
+    named = [
+        "not used: #1 POST /v1/chat/completions of test_it/test_two",
+        "not used: all recordings of test_it/test_one",
+    ]
+    lines = [
+        [line for line in each.stdout.splitlines() if line.startswith("not used")]
+        for each in (warned, failed, ignored)
+    ]
+    assert lines == [named, named, []]
+    assert [each.returncode for each in (warned, failed, ignored, orphans)] == [1, 1, 0, 1]
+    assert "cassettes that no test names: test_it/test_one\n" in orphans.stdout
+
+
+LATE = """
+threads = []
+
+@pytest.fixture
+def later():
+    go = threading.Event()
+    thread = threading.Thread(target=lambda: (go.wait(), ask("too late")))
+    thread.start()
+    threads.append((go, thread))
+
+def test_starts_a_thread(later):
+    pass
+"""
+# Lets the thread go on when the test has ended.
+LATE_CONFTEST = """
+import pytest
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session):
+    import test_it
+    for go, thread in test_it.threads:
+        go.set()
+        thread.join()
+    return (yield)
+"""
+
+
+def test_a_request_after_the_end_of_its_test_is_named_with_the_test(tmp_path: Path) -> None:
+    write(tmp_path, LATE)
+    (tmp_path / "conftest.py").write_text(LATE_CONFTEST)
+    done = run(tmp_path, "--tapeway=replay")
+    strict = run(tmp_path, "--tapeway=replay", "--tapeway-strict")
+
+    late = "requests after their test had ended: POST /v1/chat/completions of test_it.py::test_starts_a_thread\n"
+    assert (done.returncode, strict.returncode) == (0, 1)
+    assert late in done.stdout
+    assert late in strict.stdout
+
+
+MISSED = """
+def test_swallows():
+    assert ask("anything") == "miss"
+
+@pytest.fixture
+def loud():
+    yield
+    ask("at the end")
+
+def test_teardown(loud):
+    pass
+
+@pytest.fixture(scope="module")
+def wide():
+    return ask("wide")
+
+def test_wide(wide):
+    assert wide == "miss"
+"""
+
+
+def test_a_miss_fails_its_test_though_the_test_does_not_care(tmp_path: Path) -> None:
+    write(tmp_path, MISSED)
+    done = run(tmp_path, "--tapeway=auto", CI="true")
+
+    assert done.returncode == 1
+    assert (
+        "FAILED test_it.py::test_swallows - replay miss: POST /v1/chat/completions: there is no"
+        in done.stdout
+    )
+    assert "ERROR test_it.py::test_teardown - replay miss" in done.stdout
+    assert "test_it.py::test_wide - replay miss" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("marker", "said"),
+    [
+        ('casette="x"', "takes cassette, mode, rules by name, and no casette"),
+        ('"x"', "takes cassette, mode, rules by name, and no 'x'"),
+        ('mode="off"', "there is no mode 'off'"),
+        ('rules=["x"]', "rules must be a dict"),
+        ('cassette="{name}"', "may hold {test} and no other braces"),
+    ],
+)
+def test_an_unknown_marker_argument_stops_the_run(marker: str, said: str, tmp_path: Path) -> None:
+    write(tmp_path, f"@pytest.mark.tapeway({marker})\ndef test_x():\n    pass\n")
+    done = run(tmp_path, "--tapeway=replay")
+
+    assert done.returncode == 4
+    assert said in done.stderr + done.stdout
+
+
+OFF = """
+def test_fixture(cassette):
+    assert not cassette.active
+    assert (cassette.calls, cassette.mode) == ([], None)
+    assert BASE == "unset"
+"""
+
+
+def test_off_leaves_everything_alone_and_undecided_says_what_to_do(tmp_path: Path) -> None:
+    write(tmp_path, OFF)
+    off = run(tmp_path, "--tapeway=off")
+    undecided = run(tmp_path)
+
+    assert off.returncode == 0, off.stdout
+    assert undecided.returncode == 1
+    assert "record some with --tapeway=record" in undecided.stdout
+
+
+MARKED = """
+@pytest.mark.tapeway(cassette="{test}", mode="auto", rules={"ignore": ["body.messages[*].content"]})
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_alike(n, cassette, tapeway):
+    assert cassette.name == "test_it/test_alike"
+    outcome = ask(f"any {n}")
+    assert outcome == ("recorded" if n == 1 else "replayed")
+    assert [each["outcome"] for each in cassette.calls] == [outcome]
+    assert tapeway.mode() == "replay"
+"""
+
+
+def test_a_marker_gives_cassette_mode_and_rules(tmp_path: Path, upstream: str) -> None:
+    write(tmp_path, MARKED)
+    done = run(tmp_path, "--tapeway=replay", upstream=upstream)
+
+    assert done.returncode == 0, done.stdout
+    (name,) = cassettes(tmp_path)
+    assert name == "test_it/test_alike"
