@@ -1,9 +1,12 @@
 """Bodies in temporary files: whole, checked, gone when nobody needs them any more."""
 
+import asyncio
 import copy
 import gc
 import hashlib
 import os
+import threading
+from collections.abc import Generator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +19,7 @@ from tapeway.body_files import (
     Spool,
     body_pieces,
     check_body_file,
+    in_threads,
     read_body,
     stream_body,
 )
@@ -145,3 +149,38 @@ async def test_up_to_its_bound_an_intake_stays_in_memory(size: int, tmp_path: Pa
     assert intake.size == size
     assert isinstance(taken, bytes) is (size <= 100)
     assert (taken if isinstance(taken, bytes) else await read_body(taken)) == BODY[:size]
+
+
+async def test_a_reader_that_is_cancelled_ends_as_cancelled_and_its_step_ends_by_itself() -> None:
+    begun, going_on, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def steps() -> Generator[bytes]:
+        try:
+            begun.set()
+            going_on.wait(60)
+            yield b"late"
+        finally:
+            closed.set()
+
+    async def read() -> None:
+        async with aclosing(in_threads(steps())) as source:
+            async for _ in source:
+                pass
+
+    reader = asyncio.get_running_loop().create_task(read())
+    await asyncio.to_thread(begun.wait, 60)
+    reader.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reader
+    assert not closed.is_set()
+    going_on.set()
+
+    assert await asyncio.to_thread(closed.wait, 60)
+
+
+async def test_a_step_that_fails_closes_its_source(tmp_path: Path) -> None:
+    file = named(tmp_path, BODY)
+    (tmp_path / "body").write_bytes(BODY[:-1])
+
+    with pytest.raises(CassetteCorrupt):
+        await read_body(file)

@@ -11,12 +11,16 @@ import os
 import tempfile
 import weakref
 from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, closing
+from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile, ChunkTimes, Response, ResponseChunk
 from tapeway.errors import CassetteCorrupt, StoreError, StoreFull
+
+T = TypeVar("T")
 
 KIB = 1024
 PIECE = 256 * KIB
@@ -148,9 +152,35 @@ def body_pieces(file: BodyFile) -> Generator[bytes]:
 
 async def stream_body(file: BodyFile) -> AsyncGenerator[bytes]:
     """The same, waiting for the disk in threads."""
-    with closing(body_pieces(file)) as source:
-        while piece := await asyncio.to_thread(next, source, b""):
+    async with aclosing(in_threads(body_pieces(file))) as source:
+        async for piece in source:
             yield piece
+
+
+async def in_threads(source: Generator[T]) -> AsyncGenerator[T]:
+    """What a generator yields, each step taken in a thread, so that others get threads in between.
+
+    Whoever is cancelled while a step is under way leaves at once; `source` is closed after it.
+    """
+    loop, step = asyncio.get_running_loop(), None
+    try:
+        while True:
+            step = loop.run_in_executor(None, next, source, None)
+            if (found := await asyncio.shield(step)) is None:
+                return
+            yield found
+    finally:
+        if step is None or step.done():
+            source.close()
+        else:
+            step.add_done_callback(partial(_close_after, source))
+
+
+def _close_after(source: Generator[T], step: "asyncio.Future[T | None]") -> None:
+    if not step.cancelled():
+        # Nobody waits for it any more.
+        step.exception()
+    source.close()
 
 
 async def read_body(file: BodyFile) -> bytes:

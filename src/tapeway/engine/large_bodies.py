@@ -3,12 +3,11 @@
 The work is done in threads, piece by piece; no body is in memory as a whole.
 """
 
-import asyncio
 from collections.abc import Generator, Iterable
-from contextlib import closing
+from contextlib import aclosing
 from dataclasses import replace
 
-from tapeway.body_files import body_pieces
+from tapeway.body_files import body_pieces, in_threads
 from tapeway.core.http.content_codings import (
     Decoder,
     content_coding,
@@ -42,9 +41,8 @@ async def digest_large_body(request: Request, redactor: Redactor) -> BodyFile:
         raise ValueError("there is no large body")
     digester = BodyDigester(request.headers)
     body = _BodyRedactor(redactor, ChunkTimes()).redact(body_pieces(request.file))
-    with closing(_digest_pieces(digester, body)) as steps:
-        # A thread for each step and not for all of them: other requests need threads, too.
-        while await asyncio.to_thread(next, steps, False):
+    async with aclosing(in_threads(_digest_pieces(digester, body))) as steps:
+        async for _ in steps:
             pass
     return digester.finish()
 

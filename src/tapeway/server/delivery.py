@@ -3,13 +3,13 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Generator, Iterable
-from contextlib import aclosing, closing
+from contextlib import aclosing
 from dataclasses import replace
 from typing import cast
 
 from aiohttp import web
 
-from tapeway.body_files import body_pieces, stream_body
+from tapeway.body_files import body_pieces, in_threads, stream_body
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     LARGE_BODY,
@@ -166,8 +166,8 @@ class LargeAnswer(WireResponse):
             await writer.write(self._framing.head)
             return
         try:
-            with closing(self._frames()) as frames:
-                while frame := await asyncio.to_thread(next, frames, b""):
+            async with aclosing(in_threads(self._frames())) as frames:
+                async for frame in frames:
                     await writer.write(frame)
         except StoreError as exc:
             log.warning("a response was aborted: %s", exc.message)

@@ -3,6 +3,7 @@
 Status 424 and `x-should-retry: false` keep SDKs from retrying.
 """
 
+import secrets
 from http import HTTPStatus
 
 from tapeway.core.http.sdk_conventions import error_document
@@ -25,7 +26,8 @@ def malformed_request_response(error: TapewayError) -> WireResponse:
 
 def last_response(error: TapewayError) -> list[bytes]:
     """The bytes of an error response to no request that was read; it closes the connection."""
-    response = error_response(error, request_id="", tapeway={}, ollama=False)
+    request_id = f"tw-{secrets.token_hex(6)}"
+    response = error_response(error, request_id=request_id, tapeway={}, ollama=False)
     extra = ((b"Tapeway-Outcome", b"error"),)
     return serialise(response, extra, method="GET", version=(1, 1), keep_alive=False)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import uvloop
 from aiohttp import web
+from aiohttp.http_parser import HttpRequestParser, HttpRequestParserPy
 
 from tapeway.core.json_text import Json, dump
 from tapeway.engine.broker import Broker
@@ -197,6 +198,11 @@ def announce(settings: Settings, broker: Broker, proxy: str, admin: str | None) 
     """Log what is served, and write the ready line for programs to standard output."""
     store = broker.store
     log.info("store: %s, %s", store.url, _DURABILITY.get(store.durability, store.durability))
+    if HttpRequestParser is HttpRequestParserPy:
+        log.warning(
+            "aiohttp runs without its compiled parser (AIOHTTP_NO_EXTENSIONS, or no wheel for this "
+            "platform): each request takes several times as long to parse"
+        )
     if settings.insecure_upstream:
         log.warning("--insecure-upstream: certificates of upstreams are not verified")
     if (broker.mode, broker.active) != (settings.mode, settings.cassette):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from aiohttp import hdrs, web
-from aiohttp.http_exceptions import BadHttpMessage, HttpProcessingError
+from aiohttp.http_exceptions import BadHttpMessage, BadStatusLine, HttpProcessingError
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 
@@ -31,6 +31,9 @@ _KNOWN_METHODS = frozenset(
 """The methods that aiohttp's parser accepts; any other token is valid too (RFC 9110 section 9.1)."""
 _LENGTH = re.compile(rb"\r\ncontent-length: ?([0-9]{1,9})\r\n", re.IGNORECASE)
 _UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
+_SIMPLE_REQUEST = re.compile(rb"[A-Za-z]{1,64} [^ \r\n]{1,16384}+\r?\n")
+BAD_VERSION = "Bad status line:\n  Invalid HTTP version"
+"""How aiohttp's messages begin for a version that it does not read."""
 _SUBSTITUTE_METHOD = b"POST"
 _MAX_LENGTH = 2**63
 
@@ -185,6 +188,8 @@ class RequestParser:
         if not self._header_tail:
             data = self._start_message(data)
             self._header_size = 0
+            if self._error is not None:
+                return b"", b""
         joined = self._header_tail + data
         end = joined.find(_HEADER_END) + len(_HEADER_END)
         if end < len(_HEADER_END):
@@ -203,6 +208,10 @@ class RequestParser:
         if data.startswith(b"\r"):
             # A server ignores empty lines before a request (RFC 9112 section 2.2).
             data = data[_EMPTY_LINES.match(data).end() :]  # type: ignore[union-attr] # it always matches
+        if _SIMPLE_REQUEST.match(data):
+            # The only line of HTTP/0.9: its client would wait for ever for the answer.
+            self._error = BadStatusLine(error=f"{BAD_VERSION} 0.9")
+            return b""
         space = data.find(b" ", 0, _MAX_METHOD + 1)
         method = data if space < 0 else data[:space]
         if method in _KNOWN_METHODS and space > 0:

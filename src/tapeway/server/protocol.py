@@ -14,7 +14,7 @@ from aiohttp.web_request import BaseRequest
 from tapeway.descriptors import descriptor_limit, descriptors_kept_back, descriptors_left
 from tapeway.errors import RequestError, describe
 from tapeway.server.error_responses import last_response, malformed_request_response
-from tapeway.server.parser import HeaderTooLarge, Parser, RequestParser
+from tapeway.server.parser import BAD_VERSION, HeaderTooLarge, Parser, RequestParser
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,6 @@ _REFUSAL_S = 1.0
 _WARN_S = 60.0
 
 _TOO_MANY = "Too many headers received"
-_BAD_VERSION = "Bad status line:\n  Invalid HTTP version"
 
 
 class ClientConnection(RequestHandler):
@@ -171,7 +170,7 @@ def _error_for(exc: BaseException | None) -> RequestError:
             f"the request has more than {MAX_FIELDS} headers", status=431, code="too_many_headers"
         )
     # After these prefixes the messages quote the request.
-    if isinstance(exc, BadStatusLine) and exc.message.startswith(_BAD_VERSION):
+    if isinstance(exc, BadStatusLine) and exc.message.startswith(BAD_VERSION):
         return RequestError(
             "only HTTP/1.0 and HTTP/1.1 are supported", status=505, code="http_version"
         )

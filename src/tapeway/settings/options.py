@@ -53,7 +53,8 @@ def _cassette_name(value: object) -> str:
     if not isinstance(value, str) or not valid_cassette_name(value):
         raise ValueError(
             "a cassette's name is up to 8 segments of letters, digits, '.', '_' and '-' joined by "
-            "'/', each beginning with a letter or digit"
+            "'/', each beginning with a letter or digit, without a dot at the end, and none that "
+            "Windows cannot hold (con, nul …)"
         )
     return value
 

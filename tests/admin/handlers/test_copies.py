@@ -87,6 +87,8 @@ async def test_a_large_body_goes_in_and_out_in_pieces(store: CassetteStore) -> N
         assert (await keep(found))[0] == 200
         await found.done("POST", f"{ONE}/interactions", {"interactions": [referring()]})
         assert await found.octets(f"{ONE}/bodies/{DIGEST}") == LARGE
+        shown = await found.call("GET", f"{ONE}/bodies/{DIGEST}")
+        assert shown.headers["Content-Disposition"] == f'attachment; filename="{DIGEST}"'
         await found.done("POST", f"{ONE}/release")
         assert await found.octets(f"{ONE}/bodies/{DIGEST}") == LARGE
         answer = await found.ask(cassette="one")

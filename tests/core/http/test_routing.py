@@ -128,7 +128,7 @@ def test_a_field_may_name_the_cassette_and_the_path_wins() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["a", "A-1_b.c", "a/b/c/d/e/f/g/h", "0", "a" * 128, "nul.json", "a..b", "a/b."],
+    ["a", "A-1_b.c", "a/b/c/d/e/f/g/h", "0", "a" * 128, "console", "com10", "a..b", "a.con"],
 )
 def test_a_cassette_may_be_called_this(name: str) -> None:
     assert check_cassette_name(name) == name
@@ -157,6 +157,8 @@ def test_a_cassette_may_be_called_this(name: str) -> None:
         "\uff41",
         "a" * 129,
         "a/b/c/d/e/f/g/h/i",
+        *("CON", "nul", "nul.json", "suite/Aux/x", "com1", "LPT9.a.b", "prn"),
+        *("a.", "a./b", "a/b."),
     ],
 )
 def test_a_cassette_may_not_be_called_this(name: str) -> None:

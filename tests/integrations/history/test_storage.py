@@ -21,7 +21,21 @@ from tests.stores.recordings import HEAD, recording
 KOLKATA = timezone(timedelta(hours=5, minutes=30))
 ODD_IDS = [
     *("../escaped", "a/b", "/", ".", "..", "A", "a", "Straße 🎼", " ", "a\0b\n", "s", "escaped"),
-    *("escaped/sa", "history", "x" * 300, "CON", "%2e%2e", "_", "a_b", "a.json", "é" * 100),
+    *(
+        "escaped/sa",
+        "history",
+        "x" * 300,
+        "CON",
+        "nul",
+        "com1.x",
+        "a.",
+        "x" * 127 + ".",
+        "%2e%2e",
+        "_",
+        "a_b",
+        "a.json",
+        "é" * 100,
+    ),
 ]
 
 
@@ -325,6 +339,9 @@ async def test_a_session_is_shown_as_a_conversation(place: Place) -> None:
         ("user-1", "history/user-1"),
         ("0f3e.v2", "history/0f3e.v2"),
         ("A", "history/escaped/s_41"),
+        ("con", "history/escaped/scon"),
+        ("a.", "history/escaped/sa_2e"),
+        ("A.b.", "history/escaped/s_41_2eb_2e"),
         ("../x", "history/escaped/s.._2fx"),
         ("é", "history/escaped/s_c3_a9"),
         ("a" * 129, "history/escaped/s" + "a" * 127 + "/saa"),

@@ -48,6 +48,14 @@ async def test_an_ipv6_listener_is_announced_as_a_url(tmp_path: Path) -> None:
         assert (await tapeway.ask("/nowhere")).status == 404
 
 
+async def test_a_parser_that_is_not_compiled_is_named(tmp_path: Path) -> None:
+    async with Tapeway(tmp_path, environ={"AIOHTTP_NO_EXTENSIONS": "1"}) as tapeway:
+        assert (await tapeway.ask("/nowhere")).status == 404
+        assert "without its compiled parser (AIOHTTP_NO_EXTENSIONS" in tapeway.stderr
+    async with Tapeway(tmp_path) as tapeway:
+        assert "compiled parser" not in tapeway.stderr
+
+
 async def test_the_log_is_json_lines_off_a_terminal(tmp_path: Path) -> None:
     async with Tapeway(tmp_path, environ={"TAPEWAY_LISTN": "x"}) as tapeway:
         pass

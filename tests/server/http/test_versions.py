@@ -1,5 +1,7 @@
 """HTTP/1.0 clients, and versions that are not supported."""
 
+import json
+
 import pytest
 
 from tapeway.core.model.control import Mode
@@ -102,6 +104,8 @@ async def test_a_coding_in_1_0_is_faulty_framing() -> None:
 HOST = b"Host: a\r\n\r\n"
 UNSPOKEN = {
     "0.9 line": (b"GET /\r\n\r\n", 505),
+    "0.9 alone": (b"GET /\r\n", 505),
+    "0.9 alone, of a terminal": (b"GET /a?b\n", 505),
     "0.9": (b"GET / HTTP/0.9\r\n" + HOST, 505),
     "1.2": (b"GET / HTTP/1.2\r\n" + HOST, 505),
     "2.0": (b"GET / HTTP/2.0\r\n" + HOST, 505),
@@ -124,6 +128,9 @@ async def test_another_protocol_is_refused(name: str) -> None:
 
         assert answer.status == status
         assert answer.head.startswith(b"HTTP/1.1 ")
+        request_id = answer.value(b"x-request-id")
+        assert request_id.startswith(b"tw-")
+        assert json.loads(answer.body)["request_id"] == request_id.decode()
         assert peer.connections == 0
 
 

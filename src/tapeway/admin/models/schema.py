@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from tapeway.core.http.routing import check_cassette_name, check_slot_name
+from tapeway.core.http.routing import NAME_SEGMENT, check_cassette_name, check_slot_name
 from tapeway.core.misses.miss import NearestRecording
 
-_SEGMENT = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+_SEGMENT = NAME_SEGMENT.pattern
 MAX_INDEX = 10**15 - 1
 NAME_PATTERN = rf"^{_SEGMENT}(/{_SEGMENT}){{0,7}}$"
 Name = Annotated[

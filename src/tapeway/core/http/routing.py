@@ -27,7 +27,13 @@ DEFAULT_ROUTE = "default"
 ProviderLookup = Callable[[str, Headers], str | None]
 """Returns the provider that a target without a route belongs to, or None."""
 BaseUrlFaultKind = Literal["doubled", "missing"]
-_NAME_SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+# Windows takes these for devices, whatever stands behind the first dot, and drops a dot at the end
+# (Microsoft, "Naming Files, Paths, and Namespaces").
+_DEVICE = "([Cc][Oo][Nn]|[Pp][Rr][Nn]|[Aa][Uu][Xx]|[Nn][Uu][Ll]|([Cc][Oo][Mm]|[Ll][Pp][Tt])[0-9])"
+NAME_SEGMENT = re.compile(
+    rf"(?!{_DEVICE}(\.|/|$))[A-Za-z0-9]([A-Za-z0-9._-]{{0,126}}[A-Za-z0-9_-])?"
+)
+"""One segment of a cassette's name, in the syntax that JSON Schema has too."""
 _MAX_SEGMENTS = 8
 
 
@@ -94,9 +100,12 @@ class RequestAddress:
 
 
 def valid_cassette_name(name: str) -> bool:
-    """Whether a name is up to 8 `/`-separated segments of `[A-Za-z0-9][A-Za-z0-9._-]{0,127}`."""
+    """Whether a name is up to 8 `/`-separated segments of `[A-Za-z0-9][A-Za-z0-9._-]{0,127}`.
+
+    None of them may be a name that Windows cannot hold: a cassette is a file that people share.
+    """
     segments = name.split("/")
-    return len(segments) <= _MAX_SEGMENTS and all(map(_NAME_SEGMENT.fullmatch, segments))
+    return len(segments) <= _MAX_SEGMENTS and all(map(NAME_SEGMENT.fullmatch, segments))
 
 
 def check_cassette_name(name: str) -> str:
@@ -104,7 +113,8 @@ def check_cassette_name(name: str) -> str:
     if not valid_cassette_name(name):
         raise RequestError(
             "the cassette name must be up to 8 segments of letters, digits, '.', '_' and '-' "
-            "joined by '/', each beginning with a letter or digit",
+            "joined by '/', each beginning with a letter or digit, without a dot at the end, and "
+            "none that Windows cannot hold (con, nul …)",
             code="bad_cassette_name",
         )
     return name
@@ -112,10 +122,10 @@ def check_cassette_name(name: str) -> str:
 
 def check_slot_name(name: str) -> str:
     """The name itself. Raises RequestError for one the contract does not allow."""
-    if not _NAME_SEGMENT.fullmatch(name):
+    if not NAME_SEGMENT.fullmatch(name):
         raise RequestError(
             "the name of a slot must be letters, digits, '.', '_' and '-', beginning with a letter "
-            "or digit",
+            "or digit, without a dot at the end, and none that Windows cannot hold (con, nul …)",
             code="bad_slot_name",
         )
     return name

@@ -42,14 +42,18 @@ def cassette_name(session_id: str) -> str:
     """The cassette of a session. Raises RequestError for an id that is empty or too long."""
     if not session_id:
         raise RequestError("a session's id is a text that is not empty")
-    if _PLAIN.fullmatch(session_id):
-        return f"{FOLDER}/{session_id}"
+    plain = f"{FOLDER}/{session_id}"
+    if _PLAIN.fullmatch(session_id) and valid_cassette_name(plain):
+        return plain
     try:
         octets = session_id.encode().decode("latin-1")
     except UnicodeEncodeError as exc:
         raise RequestError(f"a session's id holds half a character: {session_id!r}") from exc
     escaped = _ESCAPE.sub(lambda found: f"_{ord(found[0]):02x}", octets)
-    parts = [escaped[at : at + _SEGMENT] for at in range(0, len(escaped), _SEGMENT)]
+    parts = _parts(escaped)
+    if any(part.endswith(".") for part in parts):
+        # No segment of a cassette's name may end so.
+        parts = _parts(escaped.replace(".", "_2e"))
     if len(parts) > _MAX_SEGMENTS:
         raise RequestError(
             f"a session's id of {len(session_id)} characters is too long: what is neither a small "
@@ -59,13 +63,18 @@ def cassette_name(session_id: str) -> str:
     return "/".join([FOLDER, _ESCAPED, *[_MARK + part for part in parts]])
 
 
+def _parts(escaped: str) -> list[str]:
+    return [escaped[at : at + _SEGMENT] for at in range(0, len(escaped), _SEGMENT)]
+
+
 def session_id_of(name: str) -> str | None:
     """The session whose cassette has this name, None for any other cassette."""
     folder, *segments = name.split("/")
     if folder != FOLDER or not segments:
         return None
     if len(segments) == 1:
-        return segments[0] if _PLAIN.fullmatch(segments[0]) else None
+        plain = _PLAIN.fullmatch(segments[0]) and valid_cassette_name(name)
+        return segments[0] if plain else None
     if segments[0] != _ESCAPED:
         return None
     escaped = "".join([segment.removeprefix(_MARK) for segment in segments[1:]])
