@@ -62,10 +62,10 @@ ROWS: dict[str, tuple[str, ...]] = {
     "engine.correlation": ("ports",),
     "engine.large_bodies": ("ports", "body_files"),
     "engine.journal": ("core",),
-    "engine.report": ("engine.journal",),
+    "engine.report": ("engine.journal", "ports"),
     "engine.editing": ("engine.memory_cassettes", "formats", "paging", "body_files"),
     "engine.decision": ("engine.large_bodies",),
-    "engine.single_flight": ("engine.response_buffer",),
+    "engine.single_flight": ("engine.response_buffer", "ports"),
     "engine.cassette_context": (
         *("engine.correlation", "engine.decision", "engine.report", "engine.single_flight"),
     ),

@@ -4,7 +4,6 @@ import logging
 
 import pytest
 
-from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Replay
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
@@ -230,11 +229,11 @@ async def test_equal_misses_during_a_slow_correlation_are_one_call() -> None:
         assert len(running.responder.asked) == 1
 
 
-async def test_modes_that_do_not_replay_do_not_correlate() -> None:
+async def test_a_mode_that_does_not_replay_gives_no_recording_out() -> None:
     async with running_broker("record", store=await tape(*LOOP)) as running:
+        await running.broker.prepare()
+        before = running.held()
         found = await ask(running, turn("weather?", ("my_1", "sun"), ("my_2", "snow")))
-        cassette = running.broker.cassette(None)
 
         assert found.outcome == "recorded"
-        assert isinstance(cassette, CassetteIndex)
-        assert cassette.correlation is None
+        assert running.held() == [*before, found.body]

@@ -5,12 +5,14 @@ import gzip
 import json
 import logging
 import os
+from contextlib import nullcontext
 
 import pytest
 
 from tapeway.body_files import read_body, with_body_in_memory
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Answer, Ask
+from tapeway.core.cassette.rerecording import Replacement
 from tapeway.core.matching.key import RequestRedaction, request_key
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import MODE_POLICIES, Mode
@@ -55,7 +57,10 @@ class Call:
             seen.request,
             seen.key,
         )
-        self.call = LiveCall(ask, self.responder, self.store, policy or Policy(), redaction)
+        self.call = LiveCall(
+            *(ask, self.responder, self.store, policy or Policy(), redaction),
+            lambda ask, _: nullcontext(Replacement(ask.cassette)),
+        )
 
     async def answer(self) -> Answer:
         result = await self.call.run()

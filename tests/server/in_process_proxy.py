@@ -15,6 +15,7 @@ from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.engine.broker import Broker
+from tapeway.engine.cassette_context import utc_day
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.recorder import Policy
 from tapeway.formats.native import document
@@ -90,6 +91,7 @@ async def running_proxy(
     tls: SSLContext | bool = True,
     guard: AddressGuard | None = None,
     presets: bool = False,
+    today: Callable[[], str] = utc_day,
     wrap: Callable[[UpstreamClient], UpstreamClient] = lambda client: client,
 ) -> AsyncIterator[RunningProxy]:
     """A proxy in front of one upstream, or of routes; `{own}` in a URL is the proxy's own port."""
@@ -117,6 +119,7 @@ async def running_proxy(
             new_head=lambda: CassetteHead("2026-01-01T00:00:00+00:00", "run"),
             presets=presets,
             journal=journal,
+            today=today,
         ) as broker,
     ):
         ids = (f"tw-{number}" for number in itertools.count(1))

@@ -6,7 +6,7 @@ asks the live service.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -31,7 +31,7 @@ from tapeway.core.model.control import (
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, NewHead
+from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, NewHead, utc_day
 from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner
 from tapeway.engine.editing.memory_editor import MemoryEditor
@@ -69,6 +69,7 @@ class Broker:
         rules: Rules = NO_RULES,
         presets: bool = False,
         journal: RequestJournal | None = None,
+        today: Callable[[], str] = utc_day,
     ) -> None:
         """`known` are the process's own secrets. Without a `journal`, requests are only counted.
 
@@ -94,6 +95,7 @@ class Broker:
             new_head,
             rules,
             presets,
+            today,
         )
         control = Control(mode, cassette, takes=1, since=1)
         values = KnownValues(known)

@@ -7,15 +7,20 @@ index by that, otherwise when the cassette is unloaded.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TypeVar
+from uuid import UUID, uuid5
+from weakref import WeakValueDictionary
 
+from tapeway.core.agenttape.lookup import origin_of_url
 from tapeway.core.cassette import cursors
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming
+from tapeway.core.cassette.rerecording import head_checked
 from tapeway.core.http.headers import find_header
-from tapeway.core.http.routing import RouteTable
+from tapeway.core.http.routing import RouteTable, with_route
 from tapeway.core.matching.presets import PRESETS, preset_of
 from tapeway.core.matching.rules import (
     NO_RULES,
@@ -25,18 +30,20 @@ from tapeway.core.matching.rules import (
     meta_with_rules,
     rules_of_meta,
 )
-from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, Outline, StoredCassette
 from tapeway.core.model.control import MODE_POLICIES, Mode
+from tapeway.core.model.messages import Request
 from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner
 from tapeway.engine.journal import Tally
 from tapeway.engine.single_flight import LiveCalls, settled
-from tapeway.errors import AdminError, CassetteCorrupt, TapewayError
-from tapeway.ports import CassetteStore
+from tapeway.errors import AdminError, CassetteCorrupt, StoreError, TapewayError
+from tapeway.ports import CassetteStore, SharedStore
 
 log = logging.getLogger(__name__)
-
 T = TypeVar("T")
+
+_RUN_ID_NAMESPACE = UUID("6a3f3d0c-9d0e-4d4c-8a53-7f0f4f4b5d11")
 
 NewHead = Callable[[], CassetteHead]
 """Makes the head of a new cassette: its creation time and run id."""
@@ -50,6 +57,7 @@ class CassetteRules:
         self._rules = rules
         self._without_rules: set[str] = set()
         self._unsaved: set[str] = set()
+        self._checked: set[str] = set()
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
         """The stored cassette with all rules in force in its `meta`, saved there if it is writable.
@@ -89,16 +97,44 @@ class CassetteRules:
         if cassette.is_numbered_by_position:
             await self.close(cassette)
 
+    def checked(self, cassette: CassetteIndex, day: str) -> None:
+        """Note the day on which recordings of a cassette were found unchanged."""
+        if (head := head_checked(cassette.head, day)) is not cassette.head:
+            cassette.head = head
+            self._checked.add(cassette.name)
+
+    def end_takes(self, cassette: CassetteIndex, going_on: Collection[int] = ()) -> None:
+        """Drop what takes that recorded anew have left of earlier ones; it is saved at the close."""
+        if cassette.drop_left_behind(going_on):
+            self._unsaved.add(cassette.name)
+
     async def close(self, cassette: CassetteIndex) -> None:
         """Save what the store does not have yet. Raises StoreError."""
+        if cassette.name in self._checked and cassette.name not in self._unsaved:
+            await self._renew_head(cassette)
+        self._checked.discard(cassette.name)
         if cassette.name in self._unsaved:
             # A cassette without recordings is written with its first one.
             if len(cassette):
                 await self._store.save(cassette.name, cassette.stored())
             self._unsaved.discard(cassette.name)
 
+    async def _renew_head(self, cassette: CassetteIndex) -> None:
+        try:
+            if (editor := self._store.capabilities.head_editor) is not None:
+                await editor.replace_head(cassette.name, cassette.head)
+            else:
+                await self._store.save(cassette.name, cassette.stored())
+        except StoreError as exc:
+            # No recording depends on it.
+            log.warning(
+                "cassette '%s' does not show when it was last checked: %s",
+                *(cassette.name, exc.message),
+            )
+
     def forget(self, name: str) -> None:
         """Note that a cassette was unloaded."""
+        self._checked.discard(name)
         self._without_rules.discard(name)
         self._unsaved.discard(name)
 
@@ -114,6 +150,20 @@ def with_rules(name: str, stored: StoredCassette, more: Rules) -> StoredCassette
     if rules == own:
         return stored
     return replace(stored, head=replace(stored.head, meta=meta_with_rules(stored.head.meta, rules)))
+
+
+class KeyedLocks:
+    """A lock for each cassette and key, as long as anybody holds it or waits for it."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[tuple[str, bytes], asyncio.Lock] = WeakValueDictionary()
+
+    def of(self, name: str, key: bytes) -> asyncio.Lock:
+        """The lock, to be held by `async with`."""
+        lock = self._locks.get((name, key))
+        if lock is None:
+            lock = self._locks[name, key] = asyncio.Lock()
+        return lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +188,7 @@ class CassetteContext:
     new_head: NewHead
     rules: Rules
     presets: bool
+    today: Callable[[], str]
 
     def preset_for(self, name: str, rules: Rules, incoming: Incoming, mode: Mode) -> Rules | None:
         """The preset of a client that a cassette which begins now does not have yet.
@@ -166,6 +217,78 @@ class CassetteContext:
         if isinstance(result, TapewayError):
             raise result
         return result
+
+
+@dataclass(frozen=True, slots=True)
+class CassetteInfo:
+    """What is known of a cassette without its recordings; valid until something is steered."""
+
+    head: CassetteHead
+    rules: Rules
+    routes: frozenset[str]
+    has_unrouted: bool
+    stored_already: bool
+    origins: tuple[str, ...] = ()
+    """Origins of the recordings that name no route."""
+
+
+class CassetteInfos:
+    """What one instance knows of the cassettes of a shared store."""
+
+    def __init__(self, store: SharedStore, context: CassetteContext) -> None:
+        self._store = store
+        self._context = context
+        self.known: dict[str, CassetteInfo] = {}
+
+    async def of(self, name: str) -> CassetteInfo:
+        """What is known of a cassette; read where it is not known yet. Raises StoreError."""
+        info = self.known.get(name)
+        if info is None or not info.stored_already:
+            info = self.known[name] = await self.read(name)
+        return info
+
+    async def read(self, name: str) -> CassetteInfo:
+        """Read it from the store, where the rules of the settings are added. Raises StoreError."""
+        outline = await self._store.outline(name)
+        if outline is None:
+            stored = with_rules(name, StoredCassette(self._new_head(name)), self._context.rules)
+            return self._info_of(stored.head, Outline(stored.head, 0), stored_already=False)
+        stored = StoredCassette(outline.head)
+        ruled = with_rules(name, stored, self._context.rules)
+        if ruled is not stored:
+            await self._store.replace_head(name, ruled.head)
+        return self._info_of(ruled.head, outline, stored_already=True)
+
+    def empty(self, name: str) -> CassetteInfo:
+        """What is known of a cassette that does not exist, or cannot be read."""
+        head = self._new_head(name)
+        return self._info_of(head, Outline(head, 0), stored_already=False)
+
+    def _new_head(self, name: str) -> CassetteHead:
+        # One head until it is stored, or a placeholder would change with every request.
+        if (known := self.known.get(name)) is not None:
+            return known.head
+        # Instances that make it at the same time must use the same placeholder for one secret.
+        return replace(self._context.new_head(), run_id=str(uuid5(_RUN_ID_NAMESPACE, name)))
+
+    def _info_of(
+        self, head: CassetteHead, outline: Outline, *, stored_already: bool
+    ) -> CassetteInfo:
+        routes = [route or self._route_of(base) for route, base in outline.sources]
+        has_unrouted = any(not route for route, _ in outline.sources)
+        origins_found = {origin_of_url(base) for route, base in outline.sources if not route}
+        origins = tuple(sorted(each for each in origins_found if each is not None))
+        return CassetteInfo(
+            head, rules_of_meta(head.meta), frozenset(routes), has_unrouted, stored_already, origins
+        )
+
+    def _route_of(self, base: str) -> str:
+        return with_route(Request("", "", "/", base=base), self._context.routes).route
+
+
+def utc_day() -> str:
+    """Today's date in UTC, ISO 8601."""
+    return datetime.now(UTC).date().isoformat()
 
 
 def not_loaded(name: str) -> AdminError:

@@ -11,9 +11,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Replay
-from tapeway.core.correlation.index import CorrelatedRecording, CorrelationIndex
+from tapeway.core.cassette.rerecording import random_words
+from tapeway.core.correlation.index import (
+    CorrelatedRecording,
+    CorrelationIndex,
+    has_references,
+)
 from tapeway.core.correlation.unify import IdBindings
 from tapeway.core.http.routing import DEFAULT_ROUTE
 from tapeway.core.misses.miss import Miss
@@ -57,12 +63,10 @@ class Correlation:
         """Search; the cassette may change while this is waited for."""
         if not len(cassette) or (isinstance(plan, Ask) and not plan.policy.replays):
             return CorrelationMatches()
-        if (identifiers := cassette.correlation) is None:
-            identifiers = CorrelationIndex(cassette.snapshot(), cassette.rules)
-            cassette.correlation = identifiers
+        identifiers = _identifiers_of(cassette)
         request = _request(plan)
         routes = {request.route, DEFAULT_ROUTE} if incoming.route_guessed else {request.route}
-        if len(cassette) <= FEW_RECORDINGS and len(request.body) <= SMALL_BODY:
+        if _is_quick(cassette, request):
             return _search(identifiers, plan, routes)
         async with self._one_at_a_time:
             return await asyncio.to_thread(_search, identifiers, plan, routes)
@@ -88,6 +92,32 @@ class Correlation:
                 return Replay(cassette, found, plan.target, key, _note(match))
         return self._with_warning(plan, seen.carried_ids) if isinstance(plan, Ask) else plan
 
+    async def find_earlier(
+        self, cassette: CassetteIndex, request: Request, take: Take
+    ) -> CorrelatedRecording | None:
+        """The first recording of an earlier take whose request names its calls otherwise itself.
+
+        Where an answer issued the recorded identifier, it is another conversation that is meant.
+        """
+        if not len(cassette) or not has_references(request, cassette.rules):
+            return None
+        identifiers = _identifiers_of(cassette)
+        if _is_quick(cassette, request):
+            found = identifiers.find(request, {request.route})
+        else:
+            async with self._one_at_a_time:
+                found = await asyncio.to_thread(identifiers.find, request, {request.route})
+        for match in found:
+            index = match.interaction.index
+            held = cassette.get(index) is match.interaction and cassette.is_earlier(index, take)
+            drawn = all(
+                recorded == sent or recorded not in identifiers.issued
+                for recorded, sent in match.id_map.items()
+            )
+            if held and drawn:
+                return match
+        return None
+
     def _with_warning(self, ask: Ask, carried_ids: Mapping[str, int]) -> Ask:
         now = ask.take.number
         # The upstream knows what it issued in this take.
@@ -104,6 +134,16 @@ class Correlation:
                 ask.cassette.name,
             )
         return replace(ask, replayed_ids=tuple(replayed))
+
+
+def _identifiers_of(cassette: CassetteIndex) -> CorrelationIndex:
+    if cassette.correlation is None:
+        cassette.correlation = CorrelationIndex(cassette.snapshot(), cassette.rules)
+    return cassette.correlation
+
+
+def _is_quick(cassette: CassetteIndex, request: Request) -> bool:
+    return len(cassette) <= FEW_RECORDINGS and len(request.body) <= SMALL_BODY
 
 
 def _search(
@@ -133,7 +173,18 @@ async def load_bindings(
     sought = IdBindings()
     for match in seen.matches:
         sought.bind(match.id_map)
-    if not (keys := list(sought.states())):
+    return await _load_bindings(store, cassette, list(sought.states()))
+
+
+async def load_reissued(store: SharedStore, cassette: CassetteIndex, request: Request) -> None:
+    """Load into the take which identifiers of earlier takes those of a request stand for."""
+    await _load_bindings(store, cassette, list(IdBindings.keys_of(random_words(request))))
+
+
+async def _load_bindings(
+    store: SharedStore, cassette: CassetteIndex, keys: Sequence[bytes]
+) -> Mapping[bytes, CursorState]:
+    if not keys:
         return {}
     turns = await store.turns(cassette.name, cassette.take.number, keys)
     cassette.take.bindings = IdBindings.from_states(

@@ -2,21 +2,30 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
+from tapeway.core.cassette.rerecording import (
+    Replacement,
+    earlier_under,
+    first_earlier,
+    is_unchanged,
+    reissued_ids,
+    with_earlier_ids,
+)
 from tapeway.core.http.routing import assign_routes
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import MODE_POLICIES, Control, Mode, with_take
-from tapeway.core.model.interaction import AnyInteraction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.engine.cassette_context import (
     CassetteContext,
     CassetteCounts,
     CassetteRules,
+    KeyedLocks,
     T,
     not_loaded,
     with_rules,
@@ -43,6 +52,7 @@ class MemoryCassettes:
         self.loaded: dict[str, CassetteIndex] = {}
         """Changed by nobody else."""
         self._locks: dict[str, asyncio.Lock] = {}
+        self._replacing = KeyedLocks()
         self._read_only: set[str] = set()
         self._begun: set[str] = set()
         """Cassettes that held nothing when they were loaded."""
@@ -57,6 +67,7 @@ class MemoryCassettes:
         """Save what the store does not have yet, and close it."""
         try:
             for cassette in self.loaded.values():
+                self._rules.end_takes(cassette)
                 await self._rules.close(cassette)
         finally:
             await self._store.close()
@@ -179,14 +190,45 @@ class MemoryCassettes:
             await self._claim(name)
         yield ask
 
+    @asynccontextmanager
+    async def replacing(self, ask: Ask, interaction: Interaction) -> AsyncIterator[Replacement]:
+        """Find out what a new answer replaces, and keep it while the answer is made durable.
+
+        Left without an error, the answer's identifiers stand for those of what it replaced.
+        """
+        cassette, take = ask.cassette, ask.take
+        async with self._replacing.of(cassette.name, ask.key):
+            own = cassette.earlier(interaction, ask.key, take)
+            earlier = first_earlier(cassette, own)
+            if earlier is not None and is_unchanged(earlier, interaction):
+                cassette.keep(earlier.index, take)
+                self._rules.checked(cassette, self._context.today())
+                yield Replacement(cassette, unchanged=earlier)
+                return
+            id_map: Mapping[str, str] = {}
+            instead: tuple[int, ...] = ()
+            if not own and len(cassette):
+                asked = with_earlier_ids(interaction.request, take.bindings)
+                if asked != interaction.request:
+                    instead = earlier_under(cassette, interaction, asked, take)
+                if not instead and (
+                    match := await self._context.correlation.find_earlier(cassette, asked, take)
+                ):
+                    instead, id_map = (match.interaction.index,), match.id_map
+            earlier = earlier or first_earlier(cassette, instead)
+            yield Replacement(cassette, instead)
+            if earlier is not None:
+                issued = reissued_ids(earlier.response, interaction.response)
+                take.bindings.bind({**id_map, **issued})
+
     async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
         """Change what is in force, at once."""
         self.control = change(self.control)
         self._unreadable.clear()
         running = {each.take for each in self.control.slots.values()}
-        for name, cassette in self.loaded.items():
-            if cassette.take.number != (number := self.control.take_of(name)):
-                cassette.start_take(number)
+        for cassette in self.loaded.values():
+            self._begin_take(cassette)
+            self._rules.end_takes(cassette, {cassette.take.number, *running})
             cassette.end_slot_takes(running)
         return ()
 
@@ -285,8 +327,7 @@ class MemoryCassettes:
                 await self._rules.add(cassette, rules)
             finally:
                 self.loaded[name] = cassette
-            if cassette.take.number != (number := self.control.take_of(name)):
-                cassette.start_take(number)
+            self._begin_take(cassette)
             return cassette.rules
 
     async def _while_claimed(self, name: str, work: Callable[[CassetteIndex], Awaitable[T]]) -> T:
@@ -310,9 +351,15 @@ class MemoryCassettes:
                     self.loaded[name] = left
                 elif cassette is not None:
                     self._forget(name)
-            if left is not None and left.take.number != (number := self.control.take_of(name)):
-                left.start_take(number)
+            if left is not None:
+                self._begin_take(left)
             return result
+
+    def _begin_take(self, cassette: CassetteIndex) -> None:
+        """Have it go on in the take in force."""
+        if cassette.take.number != (number := self.control.take_of(cassette.name)):
+            self._rules.end_takes(cassette)
+            cassette.start_take(number)
 
     def _take_out(self, name: str) -> CassetteIndex:
         """The cassette, unloaded from now on: requests for it wait for its lock."""
@@ -324,6 +371,7 @@ class MemoryCassettes:
         async with self.lock(name):
             cassette = self._take_out(name)
             await self._context.calls.ended(name)
+            self._rules.end_takes(cassette)
             report = report_of_index(cassette, self._context.tallies[name])
             try:
                 if prune and cassette.unused():

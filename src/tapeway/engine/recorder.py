@@ -6,16 +6,18 @@ The whole answer is received, redacted and stored before the client gets its end
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
 
 from tapeway.body_files import with_body_in_memory
 from tapeway.core.cassette.plan import Answer, Ask, Replay
+from tapeway.core.cassette.rerecording import Replacement
 from tapeway.core.http.content_codings import content_coding, readable_response
 from tapeway.core.json_text import Json
 from tapeway.core.matching.body_digest import is_parsed
 from tapeway.core.matching.key import RequestRedaction
+from tapeway.core.model.cassette import LeakCheck
 from tapeway.core.model.control import Outcome, Repeats
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Failure, Response, ResponseHead, Verdict, failure_of_error
@@ -70,6 +72,10 @@ ERROR_IN_STREAM = (
     "the stream reported an error although its status is a success: it was passed on, and not "
     "stored; mode record stores it"
 )
+
+
+Replacing = Callable[[Ask, Interaction], AbstractAsyncContextManager[Replacement]]
+"""Holds what a new answer replaces while that answer is made durable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +164,8 @@ class Recorder:
                 if allowed.policy.records:
                     await self._refuse_what_cannot_be_kept(allowed.cassette.name)
                 call = LiveCall(
-                    *(allowed, self.responder, self._store, self._policy, self._redaction), reader
+                    *(allowed, self.responder, self._store, self._policy, self._redaction),
+                    *(self._cassettes.replacing, reader),
                 )
                 answer = await call.run()
                 self._failed = self._failed or isinstance(answer, StoreError)
@@ -244,9 +251,11 @@ class LiveCall:
         store: CassetteStore,
         policy: Policy,
         redaction: RequestRedaction,
+        replacing: Replacing,
         reader: ResponseReader | None = None,
     ) -> None:
         self._ask = ask
+        self._replacing = replacing
         self._responder = responder
         self._store = store
         self._policy = policy
@@ -378,17 +387,29 @@ class LiveCall:
         interaction = await large_bodies.keep(
             ask.request, await self._to_interaction(response, failure, redactor)
         )
-        recording = ask.cassette.make_recording(
-            interaction, ask.key, ask.take, replaces=ask.policy.replaces, index=self._index
+        if not ask.policy.replaces:
+            return await self._append(interaction, Replacement(ask.cassette), guard.check)
+        async with self._replacing(ask, interaction) as replacement:
+            if replacement.unchanged is not None:
+                return replacement.unchanged
+            return await self._append(interaction, replacement, guard.check)
+
+    async def _append(
+        self, interaction: Interaction, replacement: Replacement, check: LeakCheck
+    ) -> Interaction:
+        ask, cassette = self._ask, replacement.cassette
+        recording = cassette.make_recording(
+            *(interaction, ask.key, ask.take),
+            replaces=ask.policy.replaces,
+            index=ask.cassette.reserve() if self._index is None else self._index,
+            instead=replacement.instead,
         )
         interaction = replace(interaction, index=recording.interaction.index)
-        checked = replace(recording, check=guard.check, lease=ask.lease)
+        checked = replace(recording, check=check, lease=ask.lease)
         if ask.shared:
-            checked = replace(
-                checked, step=ask.cassette.cursor_step(interaction, ask.key, ask.take)
-            )
-        await self._store.append(ask.cassette.name, ask.cassette.head, checked)
-        ask.cassette.add(recording, ask.key, ask.take)
+            checked = replace(checked, step=cassette.cursor_step(interaction, ask.key, ask.take))
+        await self._store.append(cassette.name, cassette.head, checked)
+        cassette.add(recording, ask.key, ask.take)
         return interaction
 
     async def _to_interaction(

@@ -10,9 +10,14 @@ from xml.etree import ElementTree
 
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.misses.miss import difference_text
+from tapeway.core.model.control import Control
 from tapeway.core.model.interaction import Interaction, fingerprint
 from tapeway.core.text import escape_surrogates
 from tapeway.engine.journal import MissedCall, Tally
+from tapeway.ports import SharedStore
+
+MOST_LISTED = 10_000
+"""Further unused recordings and duplicates of a shared store are counted, not listed."""
 
 _MOST_NAMED = 20
 """Misses and unused recordings in the text and Markdown forms; JSON and JUnit have them all."""
@@ -121,6 +126,23 @@ def report_of_counts(
         unmarked=tuple(
             RecordingSummary(index, *which) for index, which in sorted(tally.unmarked.items())
         ),
+    )
+
+
+async def report_of_store(
+    store: SharedStore, control: Control, name: str, tally: Tally
+) -> CassetteReport:
+    """The counts of this instance, and what no instance has used."""
+    unused = await store.unused(name, control.takes_of(name), MOST_LISTED)
+    duplicates = await store.duplicates(name, MOST_LISTED)
+    return report_of_counts(
+        name,
+        tally,
+        [RecordingSummary(each.index, each.method, each.target) for each in unused],
+        [
+            [RecordingSummary(each.index, each.method, each.target) for each in group]
+            for group in duplicates
+        ],
     )
 
 

@@ -6,57 +6,56 @@ with compare-and-set; if another instance was quicker, all of this is done again
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
-from uuid import UUID, uuid5
-from weakref import WeakValueDictionary
 
-from tapeway.core.agenttape.lookup import origin_of_url
-from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.index import CassetteIndex, recording_key
 from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
+from tapeway.core.cassette.rerecording import (
+    Replacement,
+    earlier_under,
+    first_earlier,
+    head_checked,
+    is_unchanged,
+    reissued_ids,
+    with_earlier_ids,
+)
 from tapeway.core.correlation.index import has_references
-from tapeway.core.http.routing import assign_route, with_route
+from tapeway.core.correlation.unify import IdBindings
+from tapeway.core.http.routing import assign_route
 from tapeway.core.matching.key import key_digest
 from tapeway.core.matching.rules import Rules, merged_rules, rules_of_meta
 from tapeway.core.misses.miss import Miss
 from tapeway.core.misses.nearest import path_of
-from tapeway.core.model.cassette import CassetteHead, Lease, Outline, StoredCassette, TakenRecording
+from tapeway.core.model.cassette import StoredCassette, TakenRecording
 from tapeway.core.model.control import MODE_POLICIES, Control, CursorState, Mode, with_take
-from tapeway.core.model.interaction import AnyInteraction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Request
-from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, not_loaded, with_rules
-from tapeway.engine.correlation import load_bindings, save_bindings
+from tapeway.engine.cassette_context import (
+    CassetteContext,
+    CassetteCounts,
+    CassetteInfo,
+    CassetteInfos,
+    KeyedLocks,
+    not_loaded,
+    with_rules,
+)
+from tapeway.engine.correlation import load_bindings, load_reissued, save_bindings
 from tapeway.engine.journal import Tally
-from tapeway.engine.report import CassetteReport, RecordingSummary, report_of_counts
-from tapeway.engine.single_flight import LiveCalls
-from tapeway.errors import AdminError, CassetteCorrupt, Draining, StoreAway, StoreError
+from tapeway.engine.report import MOST_LISTED, CassetteReport, report_of_store
+from tapeway.engine.single_flight import RecordingLeases
+from tapeway.errors import AdminError, CassetteCorrupt, StoreAway, StoreError
 from tapeway.ports import SharedStore
 
-MOST_LISTED = 10_000
-"""Further unused recordings and duplicates are counted, not listed."""
-
+log = logging.getLogger(__name__)
 MOST_NEAR = 1000
 """So many of the newest recordings of a path are compared with a request that has no match."""
 _MOST_TRIES = 1000
 _TOUCH_CHECK_S = 0.05
-_LEASE_CHECK_S = 0.05
 _TOUCH_CHECKS = 60
-_RUN_ID_NAMESPACE = UUID("6a3f3d0c-9d0e-4d4c-8a53-7f0f4f4b5d11")
-
-
-@dataclass(frozen=True, slots=True)
-class CassetteInfo:
-    """What is known of a cassette without its recordings; valid until something is steered."""
-
-    head: CassetteHead
-    rules: Rules
-    routes: frozenset[str]
-    has_unrouted: bool
-    stored_already: bool
-    origins: tuple[str, ...] = ()
-    """Origins of the recordings that name no route."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +76,6 @@ def merged_view(view: View, more: Iterable[TakenRecording]) -> list[TakenRecordi
     return [seen[index] for index in sorted(seen)]
 
 
-async def report_of(
-    store: SharedStore, control: Control, name: str, tally: Tally
-) -> CassetteReport:
-    """The counts of this instance, and what no instance has used."""
-    unused = await store.unused(name, control.takes_of(name), MOST_LISTED)
-    duplicates = await store.duplicates(name, MOST_LISTED)
-    return report_of_counts(
-        name,
-        tally,
-        [RecordingSummary(each.index, each.method, each.target) for each in unused],
-        [
-            [RecordingSummary(each.index, each.method, each.target) for each in group]
-            for group in duplicates
-        ],
-    )
-
-
 async def counts_of(store: SharedStore, control: Control, name: str) -> CassetteCounts:
     """How many recordings there are, and how many of them no instance has used."""
     if (outline := await store.outline(name)) is None:
@@ -108,46 +90,6 @@ async def is_in_use(store: SharedStore, control: Control, name: str) -> bool:
     return now.unused < now.interactions or bool(await store.fences(name))
 
 
-class RecordingLeases:
-    """Recordings in flight among all instances of a store: each holds a lease until it is durable."""
-
-    def __init__(self, store: SharedStore, calls: LiveCalls) -> None:
-        self._store = store
-        self._calls = calls
-
-    @asynccontextmanager
-    async def held(self, name: str, key: bytes) -> AsyncIterator[None]:
-        """Hold a lease that no other instance takes over."""
-        lease = await self._store.claim(name, key)
-        try:
-            yield
-        finally:
-            if lease is not None:
-                await self.end(lease)
-
-    async def end(self, lease: Lease) -> None:
-        """Give a lease back if the store can be reached."""
-        try:
-            await self._store.release_lease(lease)
-        except StoreError:
-            # It expires by itself.
-            return
-
-    async def ended(self, name: str) -> None:
-        """Wait for all leases that are held now, on any instance.
-
-        One whose instance is gone is waited for until it expires. Raises Draining, StoreError.
-        """
-        held = await self._store.fences(name)
-        await self._calls.ended(name)
-        while held & await self._store.fences(name):
-            if self._calls.draining:
-                raise Draining(
-                    "tapeway is stopping while other instances still record; eject again"
-                )
-            await asyncio.sleep(_LEASE_CHECK_S)
-
-
 class SharedCassettes:
     """The cassettes of a shared store, as one of its processes serves them."""
 
@@ -156,10 +98,13 @@ class SharedCassettes:
         self._store = store
         self._context = context
         self._leases = RecordingLeases(store, context.calls)
-        self._infos: dict[str, CassetteInfo] = {}
+        self._infos = CassetteInfos(store, context)
         self._begun: set[str] = set()
         """Cassettes that held nothing when this instance first asked for them."""
-        self._locks: WeakValueDictionary[tuple[str, bytes], asyncio.Lock] = WeakValueDictionary()
+        self._cursor_locks = KeyedLocks()
+        self._replacing = KeyedLocks()
+        self._left: dict[tuple[str, int], set[bytes]] = {}
+        """By cassette and take, the keys of which it kept a recording while others are left."""
 
     async def open(self) -> None:
         await self._store.open()
@@ -170,7 +115,13 @@ class SharedCassettes:
             raise
 
     async def close(self) -> None:
-        await self._store.close()
+        try:
+            for name, number in list(self._left):
+                await self._end_take(name, number)
+        except StoreError as exc:
+            log.warning("recordings that were not recorded anew are left: %s", exc.message)
+        finally:
+            await self._store.close()
 
     def get(self, name: str) -> None:
         """None: no cassette is in memory."""
@@ -203,8 +154,7 @@ class SharedCassettes:
         try:
             info = await self._info(name)
         except CassetteCorrupt:
-            head = self._new_head(name)
-            info = self._info_of(head, Outline(head, 0), stored_already=False)
+            info = self._infos.empty(name)
         incoming = await self._context.planner.with_body_digest(info.head, incoming)
         return self._plan(self._view_of(name, info, (), {}, incoming.take), incoming, mode)
 
@@ -225,7 +175,7 @@ class SharedCassettes:
         # The head is written with the first recording.
         head = with_rules(name, StoredCassette(info.head), preset).head
         info = replace(info, head=head, rules=rules_of_meta(head.meta))
-        self._infos[name] = info
+        self._infos.known[name] = info
         return info
 
     def _plan(self, view: View, incoming: Incoming, mode: Mode) -> Plan:
@@ -318,6 +268,130 @@ class SharedCassettes:
         async with self._leases.held(name, ask.key + b"#%d" % number):
             yield ask
 
+    @asynccontextmanager
+    async def replacing(self, ask: Ask, interaction: Interaction) -> AsyncIterator[Replacement]:
+        """Find out what a new answer replaces, and keep it while the answer is made durable.
+
+        Left without an error, the answer's identifiers stand for those of what it replaced, on every
+        instance.
+        """
+        name, key, take = ask.cassette.name, ask.key, ask.take
+        if not self._goes_on(name, take.number):
+            yield Replacement(ask.cassette)
+            return
+        if not ask.cassette.earlier(interaction, key, take):
+            replacement, earlier, id_map = await self._under_other_ids(ask, interaction)
+            yield replacement
+            await self._share_ids(replacement.cassette, key, earlier, interaction, id_map)
+            return
+        async with self._replacing.of(name, key), self._leases.alone(name, b"replace " + key):
+            cassette, unchanged = await self._compare(ask, interaction)
+            left = cassette.earlier(interaction, key, cassette.take)
+            earlier = first_earlier(cassette, left)
+            if unchanged is not None and left:
+                self._left.setdefault((name, take.number), set()).add(key)
+            yield Replacement(cassette, unchanged=unchanged)
+            if unchanged is None:
+                await self._share_ids(cassette, key, earlier, interaction, {})
+
+    async def _compare(
+        self, ask: Ask, interaction: Interaction
+    ) -> tuple[CassetteIndex, Interaction | None]:
+        """The cassette as it is now, and the recording that has the new answer already.
+
+        That one counts as used by the request.
+        """
+        if ask.incoming is None:
+            raise ValueError("an ask of a shared store says what came")
+        name, mode = ask.cassette.name, ask.incoming.mode or self.control.mode_of(ask.cassette.name)
+        info = await self._info(name)
+        keys = list(self._context.planner.keys(info.head, info.rules, ask.incoming))
+        for _ in range(_MOST_TRIES):
+            view, _plan = await self._find_and_plan(name, info, keys, ask.incoming, mode)
+            cassette = view.cassette
+            earlier = first_earlier(cassette, cassette.earlier(interaction, ask.key, cassette.take))
+            if earlier is None or not is_unchanged(earlier, interaction):
+                return cassette, None
+            cassette.keep(earlier.index, cassette.take)
+            if await self._advance(view, Replay(cassette, earlier, ask.target, ask.key)):
+                await self._note_check(name, info)
+                return cassette, earlier
+        raise _too_many(name)
+
+    def _goes_on(self, name: str, number: int) -> bool:
+        """Whether a take is a cassette's own or that of a slot."""
+        slots = self.control.slots.values()
+        return number == self.control.take_of(name) or any(each.take == number for each in slots)
+
+    async def _end_take(self, name: str, number: int) -> None:
+        """Drop what a take that recorded anew has left of earlier ones."""
+        if (keys := self._left.pop((name, number), None)) is None:
+            return
+        info = await self._infos.read(name)
+        digests = list(map(key_digest, keys))
+        turns, found = await self._store.look(name, number, list(keys), digests)
+        cassette = self._view_of(name, info, found, turns, number).cassette
+        for index in cassette.drop_left_behind():
+            await self._store.edit(name, index, None)
+
+    async def _note_check(self, name: str, info: CassetteInfo) -> None:
+        """Note today as the day on which recordings were found unchanged."""
+        today = self._context.today()
+        if (head := head_checked(info.head, today)) is info.head:
+            return
+        outline = await self._store.outline(name)
+        if outline is not None and outline.head is not head_checked(outline.head, today):
+            await self._store.replace_head(name, head_checked(outline.head, today))
+        self._infos.known[name] = replace(info, head=head)
+
+    async def _under_other_ids(
+        self, ask: Ask, interaction: Interaction
+    ) -> tuple[Replacement, Interaction | None, Mapping[str, str]]:
+        """What an answer replaces whose request was recorded with other identifiers.
+
+        Also the first of these recordings, and how the client named identifiers of its own.
+        """
+        name, take, nothing = ask.cassette.name, ask.take.number, Replacement(ask.cassette)
+        info = await self._info(name)
+        if not info.stored_already:
+            return nothing, None, {}
+        await load_reissued(self._store, ask.cassette, interaction.request)
+        asked = with_earlier_ids(interaction.request, ask.cassette.take.bindings)
+        if asked != interaction.request:
+            key = recording_key(replace(interaction, request=asked), info.rules)
+            view = (await self._look_up(name, info, [key], take=take)).cassette
+            if instead := earlier_under(view, interaction, asked, view.take):
+                return Replacement(ask.cassette, instead), first_earlier(view, instead), {}
+        if not has_references(asked, info.rules):
+            return nothing, None, {}
+        found = await self._nearby(name, asked, info.rules)
+        near = self._view_of(name, info, found, {}, take).cassette
+        match = await self._context.correlation.find_earlier(near, asked, near.take)
+        if match is None:
+            return nothing, None, {}
+        index = match.interaction.index
+        view = (await self._look_up(name, info, [near.key_of(index)], take=take)).cassette
+        if view.get(index) is None or not view.is_earlier(index, view.take):
+            return nothing, None, {}
+        return Replacement(ask.cassette, (index,)), match.interaction, match.id_map
+
+    async def _share_ids(
+        self,
+        cassette: CassetteIndex,
+        key: bytes,
+        earlier: Interaction | None,
+        interaction: Interaction,
+        id_map: Mapping[str, str],
+    ) -> None:
+        """Have all instances know which identifiers of a new answer stand for those of the earlier one."""
+        if earlier is None:
+            return
+        take, bindings = cassette.take, IdBindings()
+        bindings.bind({**id_map, **reissued_ids(earlier.response, interaction.response)})
+        index = cassette.indexes(key)[-1]
+        for each, state in bindings.states().items():
+            await self._store.advance(cassette.name, take.number, each, None, state, index)
+
     async def _decide_again(self, ask: Ask) -> Ask | Replay:
         if ask.incoming is None:
             raise ValueError("an ask of a shared store says what came")
@@ -347,7 +421,13 @@ class SharedCassettes:
         """Change mode, active cassette or takes for all instances; returns those that lag behind."""
         control, laggards = await self._store.steer(change)
         self._apply(control)
+        await self._end_takes()
         return laggards
+
+    async def _end_takes(self) -> None:
+        for name, number in list(self._left):
+            if not self._goes_on(name, number):
+                await self._end_take(name, number)
 
     async def announce(self) -> Sequence[str]:
         """Have all instances read the cassettes' metadata anew."""
@@ -385,6 +465,9 @@ class SharedCassettes:
         ):
             raise not_loaded(name)
         await self._leases.ended(name)
+        for left, number in list(self._left):
+            if left == name:
+                await self._end_take(name, number)
         report = await self._report(name)
         if prune:
             takes = self.control.takes_of(name)
@@ -414,13 +497,13 @@ class SharedCassettes:
 
     async def _report(self, name: str) -> CassetteReport:
         tally = self._context.tallies.get(name, Tally())
-        return await report_of(self._store, self.control, name, tally)
+        return await report_of_store(self._store, self.control, name, tally)
 
     # What is known.
 
     def _apply(self, control: Control) -> None:
         self.control = control
-        self._infos.clear()
+        self._infos.known.clear()
 
     async def _info(self, name: str) -> CassetteInfo:
         if not self._store.in_touch:
@@ -429,49 +512,12 @@ class SharedCassettes:
                 "whether it runs; tapeway goes on by itself once it does"
             )
         self._context.tallies.setdefault(name, Tally())
-        info = self._infos.get(name)
-        if info is None or not info.stored_already:
-            info = self._infos[name] = await self._read(name)
-        return info
-
-    async def _read(self, name: str) -> CassetteInfo:
-        outline = await self._store.outline(name)
-        if outline is None:
-            stored = with_rules(name, StoredCassette(self._new_head(name)), self._context.rules)
-            return self._info_of(stored.head, Outline(stored.head, 0), stored_already=False)
-        stored = StoredCassette(outline.head)
-        ruled = with_rules(name, stored, self._context.rules)
-        if ruled is not stored:
-            await self._store.replace_head(name, ruled.head)
-        return self._info_of(ruled.head, outline, stored_already=True)
-
-    def _new_head(self, name: str) -> CassetteHead:
-        # One head until it is stored, or a placeholder would change with every request.
-        if (known := self._infos.get(name)) is not None:
-            return known.head
-        # Instances that make it at the same time must use the same placeholder for one secret.
-        return replace(self._context.new_head(), run_id=str(uuid5(_RUN_ID_NAMESPACE, name)))
-
-    def _info_of(
-        self, head: CassetteHead, outline: Outline, *, stored_already: bool
-    ) -> CassetteInfo:
-        routes = [route or self._route_of(base) for route, base in outline.sources]
-        has_unrouted = any(not route for route, _ in outline.sources)
-        origins_found = {origin_of_url(base) for route, base in outline.sources if not route}
-        origins = tuple(sorted(each for each in origins_found if each is not None))
-        return CassetteInfo(
-            head, rules_of_meta(head.meta), frozenset(routes), has_unrouted, stored_already, origins
-        )
-
-    def _route_of(self, base: str) -> str:
-        return with_route(Request("", "", "/", base=base), self._context.routes).route
+        await self._end_takes()
+        return await self._infos.of(name)
 
     def _lock(self, name: str, key: bytes) -> asyncio.Lock:
         """Held while a cursor is moved: only instances should compete for it, not the requests of one."""
-        lock = self._locks.get((name, key))
-        if lock is None:
-            lock = self._locks[name, key] = asyncio.Lock()
-        return lock
+        return self._cursor_locks.of(name, key)
 
     async def _look_up(
         self,

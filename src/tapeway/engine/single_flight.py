@@ -1,24 +1,29 @@
 """Single flight: equal requests at the same time share one live call.
 
-A call runs in a task of its own, so that it continues when its client disconnects.
+Among the instances of a shared store, leases see to it. A call runs in a task of its own, so that it continues when its client disconnects.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TypeVar
 
 from tapeway.core.cassette.plan import Answer, Ask
 from tapeway.core.http.content_codings import has_content_coding, readable_response
+from tapeway.core.model.cassette import Lease
 from tapeway.core.model.messages import Response
 from tapeway.engine.response_buffer import ResponseReader
-from tapeway.errors import Draining, TapewayError, describe
+from tapeway.errors import Draining, StoreError, TapewayError, describe
+from tapeway.ports import SharedStore
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CANCELLED = "tapeway is stopping and aborted this live call; try again when it is back"
+
+_LEASE_CHECK_S = 0.05
 
 _Task = asyncio.Task[Answer | TapewayError]
 _Key = tuple[str, bytes]
@@ -136,6 +141,56 @@ class LiveCalls:
         """Raise Draining once no more calls may be started."""
         if self.draining:
             raise Draining("tapeway is stopping and starts no more live calls; try again")
+
+
+class RecordingLeases:
+    """Recordings in flight among all instances of a store: each holds a lease until it is durable."""
+
+    def __init__(self, store: SharedStore, calls: LiveCalls) -> None:
+        self._store = store
+        self._calls = calls
+
+    @asynccontextmanager
+    async def held(self, name: str, key: bytes) -> AsyncIterator[None]:
+        """Hold a lease that no other instance takes over."""
+        lease = await self._store.claim(name, key)
+        try:
+            yield
+        finally:
+            if lease is not None:
+                await self.end(lease)
+
+    @asynccontextmanager
+    async def alone(self, name: str, key: bytes) -> AsyncIterator[None]:
+        """Hold a lease, once no other instance holds it."""
+        while (lease := await self._store.claim(name, key)) is None:
+            await self._store.wait_for_lease(name, key)
+        try:
+            yield
+        finally:
+            await self.end(lease)
+
+    async def end(self, lease: Lease) -> None:
+        """Give a lease back if the store can be reached."""
+        try:
+            await self._store.release_lease(lease)
+        except StoreError:
+            # It expires by itself.
+            return
+
+    async def ended(self, name: str) -> None:
+        """Wait for all leases that are held now, on any instance.
+
+        One whose instance is gone is waited for until it expires. Raises Draining, StoreError.
+        """
+        held = await self._store.fences(name)
+        await self._calls.ended(name)
+        while held & await self._store.fences(name):
+            if self._calls.draining:
+                raise Draining(
+                    "tapeway is stopping while other instances still record; eject again"
+                )
+            await asyncio.sleep(_LEASE_CHECK_S)
 
 
 async def settled(work: Awaitable[T]) -> T | TapewayError:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from tapeway.admin.app import make_application
 from tapeway.admin.listener import AdminRunner
 from tapeway.admin.processes import ServingProcesses
+from tapeway.core.cassette.rerecording import CHECKED_FIELD
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.descriptors import max_upstream_connections, raise_descriptor_limit
 from tapeway.engine.broker import Broker
@@ -167,10 +168,12 @@ def _tls(settings: Settings) -> ssl.SSLContext | bool:
 
 
 def _new_head() -> CassetteHead:
+    now = datetime.now(UTC)
     return CassetteHead(
-        created_at=datetime.now(UTC).isoformat(),
+        created_at=now.isoformat(),
         run_id=str(uuid.uuid4()),
-        meta={"tapeway_version": VERSION},
+        # There from the beginning, so that recording anew on the same day changes nothing.
+        meta={"tapeway_version": VERSION, CHECKED_FIELD: now.date().isoformat()},
     )
 
 

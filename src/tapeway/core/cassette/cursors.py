@@ -42,6 +42,8 @@ class Take:
     """
     recorded_keys: set[tuple[bytes, bytes]] = field(default_factory=set)
     """Key and variant of what was recorded: it replaces earlier takes only once."""
+    kept: set[int] = field(default_factory=set)
+    """Indexes of recordings of earlier takes that new answers were equal to: they stay."""
     variants: dict[bytes, bytes] = field(default_factory=dict)
     """The variant of each cursor's first request, where it carried a credential."""
     bindings: IdBindings = field(default_factory=IdBindings)
@@ -87,6 +89,7 @@ class Take:
                 "marks": {suffix: _text(variant) for suffix, variant in variants},
                 "touched": sorted(self.touched.intersection(indexes)),
                 "again": [[index, self.repeat_counts[index]] for index in repeated],
+                "kept": sorted(self.kept.intersection(indexes)),
                 "recorded": sorted(
                     _text(variant) for of, variant in self.recorded_keys if of == key
                 ),
@@ -101,6 +104,7 @@ class Take:
             key + _octets(suffix): _octets(variant) for suffix, variant in known["marks"].items()
         }
         self.touched.update(known["touched"])
+        self.kept.update(known.get("kept", ()))
         self.repeat_counts.update(dict(known["again"]))
         self.recorded_keys |= {(key, _octets(variant)) for variant in known["recorded"]}
 

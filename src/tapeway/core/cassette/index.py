@@ -93,6 +93,7 @@ class CassetteIndex:
         self._other_routes = other_routes
         self._interactions: dict[int, AnyInteraction] = {}
         self._take_of: dict[int, int] = {}
+        self._place_of: dict[int, int] = {}
         self._merged_keys: set[bytes] = set()
         self._next_index = 0
         self._build(stored.interactions)
@@ -101,7 +102,7 @@ class CassetteIndex:
         return len(self._interactions)
 
     def __iter__(self) -> Iterator[AnyInteraction]:
-        return iter([self._interactions[index] for index in sorted(self._interactions)])
+        return iter([self._interactions[index] for index in self._in_order()])
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._by_key
@@ -194,31 +195,61 @@ class CassetteIndex:
         *,
         replaces: bool,
         index: int | None = None,
+        instead: Iterable[int] = (),
     ) -> Recording:
         """The recording of an answer, under a reserved or a new index, for a store to write.
+
+        `instead` are recordings of the same request with other identifiers, to replace where there
+        is none with the same.
 
         Nothing changes here before `add`. Until the first recording of a take is durable, each one
         supersedes those of earlier takes: where writing fails, the next one does it.
         """
         superseded: tuple[int, ...] = ()
-        variant = credential_variant(interaction.request)
-        if replaces and (key, variant) not in take.recorded_keys:
-            superseded = tuple(
-                each for each in self.indexes(key, variant) if self.take_of(each) < take.number
-            )
+        if replaces:
+            superseded = self.earlier(interaction, key, take) or tuple(instead)
         index = self.reserve() if index is None else index
         return Recording(replace(interaction, index=index), superseded)
 
+    def earlier(self, interaction: Interaction, key: bytes, take: Take) -> tuple[int, ...]:
+        """The recordings of earlier takes that a new one replaces, in order.
+
+        None once the take has recorded a new answer to the request; those that it found unchanged
+        are its own.
+        """
+        variant = credential_variant(interaction.request)
+        if (key, variant) in take.recorded_keys:
+            return ()
+        return tuple([each for each in self.indexes(key, variant) if self.is_earlier(each, take)])
+
+    def is_earlier(self, index: int, take: Take) -> bool:
+        """Whether a recording was made in an earlier take, and not kept in this one."""
+        return self.take_of(index) < take.number and index not in take.kept
+
+    def keep(self, index: int, take: Take) -> None:
+        """Count a request to which the upstream gave the answer that this recording has already."""
+        own, self.take = self.take, self._now(take)
+        self.use(index)
+        self.take.kept.add(index)
+        self.take = own
+
+    def _now(self, take: Take) -> Take:
+        """A take as it goes on; another object where rules changed while the upstream was called."""
+        now = self._slot_takes.get(take.number, self.take)
+        return now if now.number == take.number else take
+
     def add(self, recording: Recording, key: bytes, take: Take) -> None:
         """Add a recording that is durable; it counts as used by the request that was recorded."""
+        interaction = recording.exchange
+        if recording.supersedes:
+            # As every store does.
+            places = [self._place(each) for each in recording.supersedes if each in self._key_of]
+            self._place_of[interaction.index] = min(places, default=interaction.index)
         for index in recording.supersedes:
             self._remove(index)
-        interaction = recording.exchange
-        now = self._slot_takes.get(take.number, self.take)
-        if take is not now and take.number == now.number:
-            # The rules changed while the upstream was called.
+        if (now := self._now(take)) is not take:
             take, key = now, recording_key(interaction, self.rules)
-        self._place(interaction, key)
+        self._put(interaction, key)
         self._take_of[interaction.index] = take.number
         if self.correlation is not None:
             self.correlation.add(interaction)
@@ -250,6 +281,25 @@ class CassetteIndex:
         self._merged_keys = {key for key, each in self._by_key.items() if len(each.all) > 1}
         self.take = self._rekeyed(self.take)
         self._slot_takes = {each: self._rekeyed(take) for each, take in self._slot_takes.items()}
+
+    def drop_left_behind(self, going_on: Collection[int] = ()) -> tuple[int, ...]:
+        """Remove what takes that end should have recorded anew and were not asked for.
+
+        Where one found a recording unchanged and was asked for the same less often than an earlier
+        take, the further recordings are that one's. Returns the indexes.
+        """
+        takes = [self.take, *self._slot_takes.values()]
+        left = {
+            index
+            for take in takes
+            if take.number not in going_on
+            for each in take.kept & self._key_of.keys()
+            if (kept := exchange_of(self._interactions[each])) is not None
+            for index in self.earlier(kept, self._key_of[each], take)
+        }
+        for index in left:
+            self._remove(index)
+        return tuple(sorted(left))
 
     def start_take(self, number: int) -> None:
         """Begin a new take: all cursors at 0, everything unused."""
@@ -380,7 +430,7 @@ class CassetteIndex:
 
     def _rekeyed(self, before: Take) -> Take:
         """A take whose cursors count by the new keys what it used."""
-        take = Take(before.number, touched=before.touched)
+        take = Take(before.number, touched=before.touched, kept=before.kept)
         own, self.take = self.take, take
         for index in sorted(before.touched & self._key_of.keys()):
             self._restore_use(index, recorded=self._take_of.get(index) == before.number)
@@ -402,22 +452,32 @@ class CassetteIndex:
         for each in interactions:
             self._next_index = max(self._next_index, each.index + 1)
             if (exchange := exchange_of(each)) is not None:
-                self._place(exchange, recording_key(exchange, self.rules))
+                self._put(exchange, recording_key(exchange, self.rules))
                 self.aliases.add(exchange, self.rules)
             self._interactions[each.index] = each
 
     def _renumber(self) -> None:
-        positions = {index: at for at, index in enumerate(sorted(self._interactions))}
+        positions = {index: at for at, index in enumerate(self._in_order())}
+        self._place_of.clear()
         self._interactions = {
             at: replace(self._interactions[index], index=at) for index, at in positions.items()
         }
         self._take_of = {positions[index]: take for index, take in self._take_of.items()}
         for used in (self.take, *self._slot_takes.values()):
             used.touched = {positions[index] for index in used.touched & positions.keys()}
+            used.kept = {positions[index] for index in used.kept & positions.keys()}
         self._used_by_slots = {positions[index] for index in self._used_by_slots & positions.keys()}
         self._next_index = len(positions)
 
-    def _place(self, interaction: Interaction, key: bytes) -> None:
+    def _in_order(self) -> list[int]:
+        """The indexes in the order of the cassette."""
+        return sorted(self._interactions, key=self._place)
+
+    def _place(self, index: int) -> int:
+        """A recording has the place of the first one that it replaced, or else that of its index."""
+        return self._place_of.get(index, index)
+
+    def _put(self, interaction: Interaction, key: bytes) -> None:
         self.generation += 1
         self._interactions[interaction.index] = interaction
         if (recordings := self._by_key.get(key)) is None:
@@ -434,6 +494,7 @@ class CassetteIndex:
         exchange = exchange_of(self._interactions.pop(index))
         self.aliases.remove(index)
         self._take_of.pop(index, None)
+        self._place_of.pop(index, None)
         self._routes[_route(key)] -= 1
         if exchange is not None:
             recordings = self._by_key[key]

@@ -91,6 +91,21 @@ def issued_ids(response: Response) -> set[str]:
     return found
 
 
+def ids_by_field(response: Response) -> dict[str, list[str]]:
+    """The identifiers that a response holds, each once, by the name of their field, in order."""
+    found: dict[str, dict[str, None]] = {}
+    for field, token in _STRING.findall(response.body[:MOST_BODY_READ]):
+        if token:
+            name = field.decode("ascii", "replace")
+            for each in _ids_in(name, token.decode("ascii")):
+                found.setdefault(name, {})[each] = None
+    for header in _LINK_HEADERS:
+        if (link := find_header(response.headers, header)) is not None:
+            ids = _url_ids(link.decode("latin-1"))
+            found.setdefault(header.decode(), {}).update(dict.fromkeys(ids))
+    return {name: list(ids) for name, ids in found.items()}
+
+
 def request_tokens(request: Request) -> set[str]:
     """Every text without blanks that is a whole string or URL segment of a request."""
     tokens = [token.decode("ascii") for _, token in _STRING.findall(request.body) if token]

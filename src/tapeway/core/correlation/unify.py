@@ -14,7 +14,7 @@ calls have changed places is another request.
 """
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -156,6 +156,11 @@ class IdBindings:
             ids[key[len(_NAME) :].decode()] = state.decode()
         return bindings
 
+    @staticmethod
+    def keys_of(sent: Iterable[str]) -> Iterator[bytes]:
+        """The keys under which it is shared what identifiers of a client stand for."""
+        return (_BACK + each.encode() for each in sent)
+
     def states(self) -> dict[bytes, bytes]:
         """The bindings to share with other instances, each identifier under a key of its own."""
         sent = {
@@ -177,6 +182,10 @@ class IdBindings:
             or self._recorded_of.get(sent, recorded) == recorded
             for recorded, sent in id_map.items()
         )
+
+    def recorded_of(self, sent: str) -> str | None:
+        """The recorded identifier that the client has used this one for."""
+        return self._recorded_of.get(sent)
 
     def bind(self, id_map: Mapping[str, str]) -> None:
         """Note the identifiers of a request that was replayed."""

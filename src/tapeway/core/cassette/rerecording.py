@@ -1,0 +1,123 @@
+"""Recording anew: what a new answer means for the recordings of earlier takes.
+
+An answer that is the one recorded before leaves that recording alone. Another one replaces it, and
+the identifiers it issued stand for those of the old one from then on: a later request that carries
+them is the recorded request with the old ones.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from tapeway.core.cassette.cursors import Take
+from tapeway.core.cassette.index import CassetteIndex, recording_key
+from tapeway.core.correlation.ids import ids_by_field, looks_random
+from tapeway.core.correlation.unify import IdBindings
+from tapeway.core.http.volatile_headers import same_headers
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import Interaction, exchange_of
+from tapeway.core.model.messages import Request, Response
+
+CHECKED_FIELD = "checked_at"
+"""In a cassette's `meta`: the day on which its recordings were last compared with new answers."""
+
+MOST_WORDS = 10_000
+"""Of more words in a request, some are not looked at."""
+
+MOST_IDS = 50
+"""Identifiers of one answer that are followed: an answer that lists more is no turn of anything."""
+
+# A whole string of JSON, or a word in a path, a query or a text.
+_STRING = re.compile(rb'"([!#-\[\]-~]{1,16384})"')
+_WORD = re.compile(rb"[A-Za-z0-9_-]{8,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What a new answer replaces.
+
+    `instead` are recordings of the same request with other identifiers. With `unchanged` it replaces
+    nothing: that recording has this answer already.
+    """
+
+    cassette: CassetteIndex
+    instead: tuple[int, ...] = ()
+    unchanged: Interaction | None = None
+
+
+def head_checked(head: CassetteHead, day: str) -> CassetteHead:
+    """The head of a cassette whose recordings were compared on this day; the same object if known."""
+    if head.meta.get(CHECKED_FIELD) == day:
+        return head
+    return replace(head, meta={**head.meta, CHECKED_FIELD: day})
+
+
+def first_earlier(cassette: CassetteIndex, indexes: Sequence[int]) -> Interaction | None:
+    """The first of these recordings."""
+    found = cassette.get(indexes[0]) if indexes else None
+    return None if found is None else exchange_of(found)
+
+
+def earlier_under(
+    cassette: CassetteIndex, interaction: Interaction, request: Request, take: Take
+) -> tuple[int, ...]:
+    """The recordings of earlier takes that a new one replaces if this was its request."""
+    other = replace(interaction, request=request)
+    return cassette.earlier(other, recording_key(other, cassette.rules), take)
+
+
+def is_unchanged(earlier: Interaction, new: Interaction) -> bool:
+    """Whether a new answer, as it would be stored, is the recorded one.
+
+    When its bytes came and how they were cut into chunks is a matter of time, as are volatile
+    headers.
+    """
+    left, right = earlier.response, new.response
+    kinds = [each.failure.kind if each.failure is not None else "" for each in (earlier, new)]
+    return (
+        (left.status, left.head.framing, kinds[0]) == (right.status, right.head.framing, kinds[1])
+        and _content(left) == _content(right)
+        and same_headers(left.headers, right.headers)
+    )
+
+
+def reissued_ids(earlier: Response, new: Response) -> dict[str, str]:
+    """For each identifier of an earlier answer the one that a new answer has in its place."""
+    found: dict[str, str] = {}
+    after = ids_by_field(new)
+    for field, before in ids_by_field(earlier).items():
+        now = after.get(field, [])
+        if len(now) == len(before):
+            found |= {old: young for old, young in zip(before, now, strict=True) if old != young}
+    return found if len(found) <= MOST_IDS else {}
+
+
+def random_words(request: Request) -> set[str]:
+    """The words of a request that look like identifiers."""
+    words = {*_STRING.findall(request.body)}
+    for octets in (request.body, _octets(request.target)):
+        words.update(_WORD.findall(octets))
+    return {text for each in islice(words, MOST_WORDS) if looks_random(text := each.decode())}
+
+
+def with_earlier_ids(request: Request, bindings: IdBindings) -> Request:
+    """The request with the identifiers of an earlier take in place of those of this one."""
+
+    def named(text: bytes) -> bytes:
+        return (bindings.recorded_of(text.decode()) or text.decode()).encode()
+
+    def renamed(octets: bytes) -> bytes:
+        whole = _STRING.sub(lambda each: b'"%b"' % named(each[1]), octets)
+        return _WORD.sub(lambda each: named(each[0]), whole)
+
+    target = renamed(_octets(request.target)).decode("utf-8", "surrogateescape")
+    return replace(request, target=target, body=renamed(request.body))
+
+
+def _content(response: Response) -> bytes:
+    return response.body if response.file is None else response.file.digest.encode()
+
+
+def _octets(target: str) -> bytes:
+    return target.encode("utf-8", "surrogateescape")

@@ -1,0 +1,71 @@
+"""Response headers whose values differ from one answer to the next although nothing has changed.
+
+They say when, where and how fast an answer was made, which number it has, and how much of a quota is
+left. Two answers that differ in these alone are the same answer.
+"""
+
+import re
+from collections import Counter
+
+from tapeway.core.model.messages import Headers
+
+VOLATILE_HEADERS = frozenset(
+    {
+        # The clock and caches (RFC 9110, RFC 9111).
+        *(b"age", b"date", b"expires", b"retry-after", b"x-cache", b"x-cache-hits", b"x-timer"),
+        # Numbers of requests and traces.
+        *(b"b3", b"cf-aig-log-id", b"cf-ray", b"helicone-id", b"request-context", b"rndr-id"),
+        *(b"traceparent", b"tracestate", b"x-amz-apigw-id", b"x-amz-cf-id", b"x-amz-cf-pop"),
+        *(b"x-amz-id-2", b"x-b3-sampled", b"x-cloud-trace-context", b"x-served-by", b"x-vercel-id"),
+        # Reports about the network that carry a token each.
+        *(b"nel", b"report-to", b"reporting-endpoints"),
+        # How the answer was made.
+        *(b"cf-cache-status", b"server-timing", b"x-runtime", b"x-time-per-token"),
+    }
+)
+"""Names in lower case that no general form covers."""
+
+_VOLATILE_NAME = re.compile(
+    rb".*(?:call|correlation|generation|request|span|trace|transaction)-?id"
+    rb"|.*rate-?limit.*"
+    rb"|.*-(?:duration|elapsed|latency|millis|ms|seconds|time)"
+    rb"|.*-(?:remaining|reset)"
+)
+
+VOLATILE_COOKIES = frozenset(
+    {
+        *(b"__cf_bm", b"__cflb", b"_cfuvid", b"ARRAffinity", b"ARRAffinitySameSite", b"AWSALB"),
+        *(b"AWSALBAPP-0", b"AWSALBCORS", b"AWSALBTG", b"AWSALBTGCORS", b"GCLB"),
+    }
+)
+"""Cookies of load balancers and of bot detection: each answer sets another value."""
+
+_EXPIRES = re.compile(rb"; *expires=[^;]*", re.IGNORECASE)
+
+
+def is_volatile(name: bytes) -> bool:
+    """Whether the value of a response header says nothing about the answer."""
+    name = name.lower()
+    return name in VOLATILE_HEADERS or _VOLATILE_NAME.fullmatch(name) is not None
+
+
+def same_headers(left: Headers, right: Headers) -> bool:
+    """Whether the headers of two stored answers differ at most in volatile ones and in their order."""
+    return _lasting(left) == _lasting(right)
+
+
+def _lasting(headers: Headers) -> Counter[tuple[bytes, bytes]]:
+    return Counter(
+        (name.lower(), _lasting_value(name, value))
+        for name, value in headers
+        if not is_volatile(name)
+    )
+
+
+def _lasting_value(name: bytes, value: bytes) -> bytes:
+    if name.lower() != b"set-cookie":
+        return value
+    cookie, _, rest = value.partition(b"=")
+    if cookie.strip() in VOLATILE_COOKIES:
+        return cookie
+    return cookie + b"=" + _EXPIRES.sub(b"", rest)
