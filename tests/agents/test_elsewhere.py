@@ -10,13 +10,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from tapeway.testing import ThreadedStandIn
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests" / "clients" / "agents"
@@ -244,3 +246,37 @@ def test_without_presets_claude_code_replays_where_it_was_recorded_only(record: 
 
     assert recorded.rules is None
     assert recorded.misses(command)
+
+
+@contextmanager
+def mcp_server(python: str) -> Iterator[str]:
+    """The URL of an MCP server, until the end."""
+    port = free_port()
+    server = subprocess.Popen(
+        [python, str(PROGRAMS / "mcp_server.py"), str(port)],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert server.stderr is not None
+        assert any("running on" in line for line in server.stderr)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.communicate(timeout=60)
+
+
+@pytest.mark.slow
+def test_mcp_with_a_question_to_the_caller_replays_without_its_server(tmp_path: Path) -> None:
+    python = python_of(OPENAI_3, "mcp")
+    command, store = [python, str(PROGRAMS / "mcp_client.py")], tmp_path / "cassettes"
+    with mcp_server(python) as url:
+        here = Machine(tmp_path / "here", HERE)
+        recorded = here.run("auto", url, store, command, f"--upstream={url}")
+    assert recorded.returncode == 0, recorded.stderr
+    assert "asked Which city?" in recorded.stdout
+    assert "sunny in Málaga" in recorded.stdout
+
+    replayed = Recorded(tmp_path, url, recorded.stdout).replay(command, f"--upstream={url}")
+
+    assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr

@@ -24,6 +24,7 @@ from tapeway.core.model.messages import Failure, Response, ResponseHead, Verdict
 from tapeway.core.redaction.credentials import response_credentials
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.streams.end_marks import has_no_body
+from tapeway.core.streams.json_rpc import message_scanner
 from tapeway.engine.large_bodies import LargeBodyStorage
 from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.response_buffer import ResponseBuffer, ResponseReader
@@ -298,15 +299,22 @@ class LiveCall:
             raise too_large(self._policy.max_body)
         self._buffer = buffer = ResponseBuffer(live.head, scratch_of(self._store))
         ending = end_detector(self._call, live.head)
-        reader = self._send_head(buffer)
+        reader, messages = self._reader, None
+        if reader is not None:
+            messages = message_scanner(self._ask.request, live.head)
+            reader = None if reader.held else self._send_head(buffer)
         try:
             async for chunk in live.chunks(self._policy.max_body):
                 buffer.add(chunk)
                 if buffer.heavy:
                     await buffer.spill()
                 ending.feed(chunk.data)
+                if messages is not None:
+                    messages.feed(chunk.data)
+                    if reader is None and messages.asks_client:
+                        reader = self._send_head(buffer)
                 if reader is not None:
-                    reader.release(ending.releasable)
+                    reader.release((messages or ending).releasable)
         except UnprovenEnd:
             if ending.finish() not in _PROVEN:
                 raise

@@ -103,12 +103,16 @@ class ResponseBuffer:
 
 
 class ResponseReader:
-    """What one client may have of an answer by now; the call and the client are separate tasks."""
+    """What one client may have of an answer by now; the call and the client are separate tasks.
+
+    One that is `held` gets the answer as a whole, unless the service asks the client something.
+    """
 
     outcome: Outcome = "live"
     index: int | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, *, held: bool = False) -> None:
+        self.held = held
         self._buffer: ResponseBuffer | None = None
         self._released = 0
         self._closed = False

@@ -35,6 +35,7 @@ from tapeway.core.model.messages import (
     ResponseHead,
     Verdict,
 )
+from tapeway.core.streams.json_rpc import may_be_json_rpc
 from tapeway.core.streams.pacing import AT_ONCE, Pace, Schedule, scale_retry_after
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import ServedRequest, ServedRequests, tokens_of
@@ -287,7 +288,9 @@ class Proxy:
         if not ask.policy.records:
             return await self._relay(exchange, ask)
         if self._options.delivery == "stream":
-            return await self._follow(exchange, ask)
+            return await self._follow(exchange, ask, ResponseReader())
+        if may_be_json_rpc(ask.request):
+            return await self._follow(exchange, ask, ResponseReader(held=True))
         return self._answer(exchange, ask, await self._recorder.perform(ask))
 
     def _answer(self, exchange: Exchange, ask: Ask, answer: Answer) -> WireResponse:
@@ -318,9 +321,8 @@ class Proxy:
         self._ended(exchange, "live", head.status)
         return outgoing.end()
 
-    async def _follow(self, exchange: Exchange, ask: Ask) -> WireResponse:
+    async def _follow(self, exchange: Exchange, ask: Ask, reader: ResponseReader) -> WireResponse:
         """Pass on an answer as it arrives; its end waits until the recording is durable."""
-        reader = ResponseReader()
         pending = self._recorder.follow(ask, reader)
         if (head := await reader.head()) is None:
             return self._answer(exchange, ask, await pending.answer())
