@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.text import decode_utf8, escape_octets, escape_surrogates, is_utf8
+from tapeway.core.text import decode_utf8, escape_octets, escape_surrogates, is_utf8, read_utf16
 
 
 @given(st.binary(max_size=8))
@@ -35,3 +35,30 @@ def test_an_undecoded_octet_is_escaped_as_an_octet() -> None:
     assert escape_octets(b"odd \xff".decode("utf-8", "surrogateescape")) == "odd \\xff"
     with pytest.raises(UnicodeEncodeError):
         escape_octets("half \ud83d")
+
+
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+def test_a_text_in_utf_16_is_read_an_octet_for_each_unit(codec: str) -> None:
+    text = 'say "hé" and 漢 and 𝄞'
+    mark = "\ufeff" + text
+
+    for data, content_type in (
+        (mark.encode(codec), b""),
+        (text.encode(codec), f"text/plain; charset={codec.upper().replace('-', '', 1)}".encode()),
+        (text.encode(codec), f'text/plain; charset="{codec}"'.encode()),
+        ("plain letters".encode(codec), b""),
+    ):
+        read = read_utf16(data, content_type)
+
+        assert read is not None
+        assert read.codec == codec
+        assert len(read.text) == len(data) // 2
+        assert read.text.endswith((b'say "h\xe9" and \xff and \xff\xff', b"plain letters"))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"a", b"plain", b"\0", b"\0\0\0\0", bytes(range(256)), b"a\0b\0\0\0", b"\xff\xfb"]
+)
+def test_other_octets_are_no_utf_16(data: bytes) -> None:
+    assert read_utf16(data) is None
+    assert read_utf16(data, b"image/png") is None

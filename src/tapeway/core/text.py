@@ -4,6 +4,59 @@ Python represents octets that it could not decode as lone surrogates (`surrogate
 can escape such surrogates too. Neither can be written to a document or a terminal unchanged.
 """
 
+import codecs
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+_SAMPLE = 64
+_LEAST = 4
+_CHARSET = re.compile(rb"utf-?16-?(le|be)?", re.IGNORECASE)
+_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+@dataclass(frozen=True, slots=True)
+class Utf16Text:
+    """A text in UTF-16, one octet for each of its units, so that it can be searched as any other.
+
+    `text` has a unit beyond Latin-1 as 0xFF.
+    """
+
+    text: bytes
+    codec: Literal["utf-16-le", "utf-16-be"]
+
+
+def read_utf16(data: bytes, content_type: bytes = b"") -> Utf16Text | None:
+    """The text, None where the octets are no UTF-16.
+
+    Recognised by its byte order mark, its charset, or by Latin letters, whose other octet is 0.
+    """
+    if 0 not in (mark := data[:2]) and mark not in _MARKS and b"16" not in content_type:
+        return None
+    if (codec := _utf16_codec(data, content_type)) is None:
+        return None
+    low, high = (data[::2], data[1::2]) if codec == "utf-16-le" else (data[1::2], data[::2])
+    if any(high):
+        low = bytes([0xFF if upper else lower for lower, upper in zip(low, high, strict=False)])
+    return Utf16Text(low, codec)
+
+
+def _utf16_codec(data: bytes, content_type: bytes) -> Literal["utf-16-le", "utf-16-be"] | None:
+    if data.startswith(codecs.BOM_UTF16_LE):
+        return "utf-16-le"
+    if data.startswith(codecs.BOM_UTF16_BE):
+        return "utf-16-be"
+    if (charset := _CHARSET.search(content_type)) is not None:
+        return "utf-16-le" if (charset[1] or b"").lower() == b"le" else "utf-16-be"
+    sample = data[:_SAMPLE]
+    if len(sample) < _LEAST:
+        return None
+    if sample[1:2] == b"\0" and not any(sample[1::2]) and all(sample[::2]):
+        return "utf-16-le"
+    if sample[:1] == b"\0" and not any(sample[::2]) and all(sample[1::2]):
+        return "utf-16-be"
+    return None
+
 
 def decode_utf8(data: bytes) -> str | None:
     """The text, or None where the bytes are not UTF-8."""

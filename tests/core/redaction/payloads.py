@@ -170,5 +170,12 @@ PAYLOADS = [
     Payload("a login in XML", f"<r><SessionToken>{OPAQUE}</SessionToken></r>", differs=True, media="text/xml"),
     Payload("a password of a database", answer("postgresql://app:Tr0ub4dor@db.internal:5432/x"), differs=True),
     Payload("the field that names the account", {"organization": "org-4f6b2c9d"}, differs=True, answered={"openai-organization": "org-4f6b2c9d"}),
+    Payload("a login of curl", answer("curl -u admin:Tr0ub4dor https://x"), differs=True),
+    Payload("a key in code", answer(f'client = OpenAI(api_key="{OPAQUE}")'), differs=True),
+    Payload("a connection string", answer("Server=db;Password=Tr0ub4dor;"), differs=True),
+    Payload("variables of a container", {"env": [f"WANDB_TOKEN={OPAQUE}"]}, differs=True, asked=True),
+    Payload("a login of docker", {"auths": {"ghcr.io": {"auth": "bWU6NGY2YjJjOWQ4ZTFhNzM1MA=="}}}, differs=True, asked=True),
+    Payload("a key in a server's path", {"tools": [{"type": "mcp", "server_url": f"https://mcp.example.com/s/{OPAQUE}/mcp"}]}, differs=True, asked=True),
+    Payload("a header of a tool", {"tools": [{"type": "mcp", "headers": {"X-Custom-Auth": OPAQUE, "Cookie": f"s={OPAQUE}; a=b"}}]}, differs=True, asked=True),
     Payload("a session in a cookie", {}, differs=True, answered={"Set-Cookie": f"sid={OPAQUE}; Path=/"}),
 ]  # fmt: skip

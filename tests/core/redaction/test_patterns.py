@@ -296,6 +296,52 @@ def test_a_signed_link_is_stored_without_its_signature_and_sent_back_equal() -> 
     assert recorded == replayed
 
 
+OPAQUE = "4f6b2c9d8e1a7350Xq"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f'api_key = "{OPAQUE}"', [("api_key", OPAQUE)]),
+        (f"export HF_TOKEN={OPAQUE}\n", [("hf_token", OPAQUE)]),
+        (f'curl -H "Authorization: Bearer {OPAQUE}" x', [("authorization", OPAQUE)]),
+        (json.dumps(f'-H "X-Api-Key: {OPAQUE}"'), [("x-api-key", OPAQUE)]),
+        (f'{{"env": ["WANDB_TOKEN={OPAQUE}", "A=b"]}}', [("wandb_token", OPAQUE)]),
+        (f"the api key: {OPAQUE}.", [("api key", OPAQUE)]),
+        ("Server=db;Password=hunter2;User Id=x", [("password", "hunter2")]),
+        ("Server=db;Pwd=hunter2", [("pwd", "hunter2")]),
+        ("AccountName=me;AccountKey=abc/def+0123456789abcdefXYZ==;X=", [("accountkey", "abc/def+0123456789abcdefXYZ==")]),
+        ("curl -u admin:hunter2 https://x", [("login", "hunter2")]),
+        (json.dumps('curl --user "me:s3cret" x'), [("login", "s3cret")]),
+        ('api_key=os.environ["OPENAI_API_KEY"]', []),
+        ("password = request.form.get_password_field; x", []),
+        ("Password=required; Password=12;", []),
+        ("docker run -u 1000:1001 x, curl -u user:password x, curl -u root:root x", []),
+        (f"page_token={OPAQUE}, token={OPAQUE}, key={OPAQUE}", []),
+        ('client = OpenAI(api_key="YOUR_API_KEY"); authorization: required', []),
+        ("password=REDACTED.password.abcdefgh;", []),
+    ],
+)  # fmt: skip
+def test_what_prose_and_code_assign_to_the_name_of_a_secret_is_one(
+    text: str, expected: list[tuple[str, str]]
+) -> None:
+    data = text.encode()
+    spans = list(patterns.find_assigned(data))
+
+    assert [
+        (each.secret.label, data[each.start : each.end].decode()) for each in spans if each.secret
+    ] == expected
+    if expected:
+        assert patterns.secret_prefilter(()).search(data)
+
+
+@pytest.mark.parametrize(
+    "text", ["password=", "password = ", "api_key:'", " -u a:", "password" + " " * 9, "=aaaaaaa"]
+)
+def test_looking_for_assignments_takes_no_more_than_time_linear_in_the_length(text: str) -> None:
+    assert list(patterns.find_assigned(text.encode() * 40_000)) == []
+
+
 @pytest.mark.parametrize("text", ["?sig=", "&sig=", "a://:", "a://:0", "&amp;"])
 def test_looking_for_urls_takes_no_more_than_time_linear_in_the_length(text: str) -> None:
     assert found(text * 100_000) == []

@@ -91,6 +91,40 @@ CASES: dict[str, tuple[dict[str, Json], str, str]] = {
         "request.json.a[0].password",
         "password",
     ),
+    "a key beside its kind": (
+        exchange(
+            JSON_TYPE
+            | {"json": {"authentication": {"type": "api_key", "key": "4f6b2c9d8e1a7350Xq"}}},
+            {},
+        ),
+        "request.json.authentication.key",
+        "key",
+    ),
+    "an application's id": (
+        exchange({"url": "https://h/x?appid=4f6b2c9d8e1a7350"}, {}),
+        "request.url",
+        "appid",
+    ),
+    "a bot's token in a path": (
+        exchange({"url": "https://h/bot123456789:AAbCdEfGhIjKlMnOpQrStUvWxYz0123456/getMe"}, {}),
+        "request.url",
+        "telegram-token",
+    ),
+    "letters only": (
+        exchange({}, {"text": "it is 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."}),
+        "response.text",
+        "provider-key",
+    ),
+    "an assignment in code": (
+        exchange({}, {"text": 'api_key = "4f6b2c9d8e1a7350Xq"'}),
+        "response.text",
+        "api_key",
+    ),
+    "a text in UTF-16": (
+        exchange({}, {"body_b64": base64.b64encode(f"it is {KEY}.".encode("utf-16")).decode()}),
+        "response.body_b64",
+        "openai-key",
+    ),
     "a form": (
         exchange(
             {

@@ -28,6 +28,7 @@ from tapeway.core.redaction.spans import PLACEHOLDER, Span, label_for
 
 _LONGEST_NAME = 80
 _MOST_SPACE = 64
+_SPACE_OR_MARK = b" \t\r\n\xef\xbb\xbf\xff"
 _NEAR = 400
 """How far the other fields of a credential's object may be away."""
 _CREDENTIAL_OBJECT = re.compile(
@@ -42,6 +43,7 @@ _CREDENTIAL_TYPE = re.compile(
 # `pi_3MtwBwLkdIwHu7ix28a3tqPa_secret_YrKJUKribcBjcG8HVhfZluoGH`
 _ID_AND_SECRET = re.compile(rb"\w{1,100}?_secret_([\w%.~+-]{8,1024})")
 _PART = re.compile(rb"""[^\s;,&=?#@:/<>"'()\\]{12,}""")
+_OBJECT = (b"{", b" {")
 _SPACE = re.compile(rb"(?:\s|\\+[nrt])*")
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
 _MEMBER_VALUE = (
@@ -91,7 +93,7 @@ def reads_whole(content_type: bytes) -> bool:
 
 def _is_document(text: bytes) -> bool:
     """Whether this is JSON or XML, not a text in which there may be some."""
-    return text[:_MOST_SPACE].lstrip()[:1] in (b"{", b"[", b"<")
+    return text[:_MOST_SPACE].lstrip(_SPACE_OR_MARK)[:1] in (b"{", b"[", b"<")
 
 
 def _in_text(body: bytes, documents: Sequence[tuple[int, int]]) -> Iterator[Span]:
@@ -110,6 +112,9 @@ def _in_text(body: bytes, documents: Sequence[tuple[int, int]]) -> Iterator[Span
 
 
 def _in_member(body: bytes, name_end: int, value_at: int, *, is_field: bool) -> Iterator[Span]:
+    if body.startswith(_OBJECT, value_at) and b"value" not in body[value_at : value_at + _NEAR]:
+        # A schema, mostly.
+        return
     quote = body[name_end : body.index(b'"', name_end) + 1]
     depth = len(quote).bit_length() - 1
     before = body.rfind(b'"', max(0, name_end - _LONGEST_NAME), name_end)

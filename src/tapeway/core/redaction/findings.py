@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from tapeway.core.json_text import Json, Pointer, dump
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.redaction.leak_guard import HIDDEN_NAME
-from tapeway.core.redaction.patterns import find_patterns
+from tapeway.core.redaction.patterns import find_in_text
 from tapeway.core.redaction.spans import PLACEHOLDER, SHORT_PREFIX
+from tapeway.core.text import read_utf16
 
 ENCODED = frozenset({"body_b64", "__agenttape_bytes__"})
 """The names of what is written in base64: a body, and what AgentTape has of octets anywhere."""
@@ -52,13 +53,14 @@ def find_replaced(before: Json, after: Json, at: Pointer = ()) -> Iterator[Findi
 
 
 def find_secrets(data: bytes, known: KnownValues) -> list[SecretMatch]:
-    """Every known value and every pattern of a secret that the text shows, in order.
+    """Every known value, every pattern of a secret, and every secret of a URL, of prose or of code that
+    the text shows, in order.
 
     Values are recognised as they are, percent-encoded, with JSON's escapes, in base64 and in hex.
     What is compressed or encrypted has to be decoded first.
     """
     spans = list(known.find(data)) if known.may_occur_in(data) else []
-    spans += find_patterns(data)
+    spans += find_in_text(data)
     found = {(each.start, each.end, each.secret.label) for each in spans if each.secret is not None}
     return [SecretMatch(label, start, end - start) for start, end, label in sorted(found)]
 
@@ -109,4 +111,6 @@ def _text(value: Json, at: Pointer) -> bytes:
     if not isinstance(value, str):
         return dump(value)
     plain = decode_base64(value) if at and at[-1] in ENCODED else None
+    if plain is not None and (wide := read_utf16(plain)) is not None:
+        return wide.text
     return value.encode() if plain is None else plain

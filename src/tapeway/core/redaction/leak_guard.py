@@ -7,6 +7,7 @@ be written.
 from collections.abc import Iterable, Iterator
 
 from tapeway.core.http.content_codings import content_coding, decode_leniently
+from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, Pointer, dump
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import Request, Response
@@ -14,6 +15,7 @@ from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import NO_KNOWN_VALUES, KnownValues
 from tapeway.core.redaction.patterns import value_prefilter
 from tapeway.core.redaction.spans import json_safe_spans
+from tapeway.core.text import read_utf16
 from tapeway.errors import StoreError
 
 HIDDEN_NAME = "…"
@@ -115,4 +117,7 @@ def _first_secret(data: bytes, known: KnownValues) -> Secret | None:
 
 def _decoded_body(message: Request | Response) -> bytes:
     coding = content_coding(message.headers)
-    return decode_leniently(coding, message.body) if coding else b""
+    if coding:
+        return decode_leniently(coding, message.body)
+    wide = read_utf16(message.body, find_header(message.headers, b"content-type") or b"")
+    return b"" if wide is None else wide.text

@@ -19,7 +19,7 @@ import re2  # type: ignore[import-untyped]
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.key_patterns import KEY_PATTERNS, KeyPattern
 from tapeway.core.redaction.opaque import is_opaque, is_stand_in
-from tapeway.core.redaction.secret_names import NAME_CANDIDATE
+from tapeway.core.redaction.secret_names import NAME_ASSIGNED, NAME_CANDIDATE, name_kind
 from tapeway.core.redaction.spans import PLACEHOLDER, Span
 
 MAX_LENGTH = 32 * 1024
@@ -36,7 +36,8 @@ _ANCHORS = "|".join([each.begins for each in KEY_PATTERNS if each.before])
 _EXACT = [(each, re.compile(f"{_BEFORE}(?:{each.whole})".encode())) for each in KEY_PATTERNS]
 _LONGEST_BEGINNING = 160
 _PLACEHOLDER_START = b"REDACTED."
-_LONGEST_ESCAPE = 6
+LONGEST_CONTEXT = 512
+"""How far before a secret what tells of it may begin: a name, a path, `curl`."""
 
 _PARAMETER_NAMES = "|".join(
     [
@@ -71,6 +72,21 @@ _STAND_INS = frozenset(
 )
 _VARIABLE = re.compile(rb"[$%{<*:].*|[A-Z_]+", re.DOTALL)
 
+# `api_key = "…"`, `export HF_TOKEN=…`, `-H "Authorization: Bearer …"`, `Password=…;`
+_NAME_BEFORE = re.compile(rb"[A-Za-z0-9_.-]{0,60}\Z")
+_ASSIGNMENT = re.compile(
+    rb"""[A-Za-z0-9_. -]{1,80}?['"\\]{0,6}[ \t]{0,3}(?::=|=>|=|:)[ \t]{0,3}"""
+    rb"""(?:(?i:bearer|basic|token) )?['"\\]{0,6}"""
+    rb"""([^\s"'<>{}()\[\],;&\\=]{1,2048}(?:\\/[^\s"'<>{}()\[\],;&\\=]{1,2048}){0,8}={0,2})"""
+)
+# `request.form.password`, in code.
+_ATTRIBUTE = re.compile(rb"[A-Za-z_]\w*(?:\.\w+)*")
+_LOGIN_OPTION = r"""(?:-u|--user|--proxy-user)(?:[ =]|%20|\+)?['"\\]{0,6}[A-Za-z0-9_.@-]{1,64}:"""
+_LOGIN_PASSWORD = re.compile(rb"""[^\s"'<>\\`]{1,256}""")
+_USER = re.compile(rb"[A-Za-z0-9_.@-]{1,64}\Z")
+_LOGIN_COMMAND = 300
+"""How far before its option `curl` may be."""
+
 _MAX_AUTOMATON = 64 * 1024 * 1024
 
 
@@ -87,7 +103,8 @@ def secret_prefilter(constant_parts: tuple[bytes, ...]) -> Prefilter:
     It takes a millisecond to compile, so use it for values that are the same for many texts.
     """
     beginnings = (f"{_CANDIDATE_BEFORE}(?:{_BEGINNINGS})", _ANCHORS)
-    candidates = (*beginnings, NAME_CANDIDATE, _URL_CANDIDATE)
+    names = (NAME_CANDIDATE, NAME_ASSIGNED, f"[ \"'\\\\]{_LOGIN_OPTION}")
+    candidates = (*beginnings, *names, _URL_CANDIDATE)
     return _prefilter(*[each.encode() for each in candidates], *map(re.escape, constant_parts))
 
 
@@ -97,20 +114,27 @@ def value_prefilter(constant_parts: tuple[bytes, ...]) -> Prefilter:
     return _prefilter(*map(re.escape, constant_parts))
 
 
+def find_in_text(data: bytes, start: int = 0) -> Iterator[Span]:
+    """Every secret from `start` on that can be recognised in any text."""
+    yield from find_patterns(data, start)
+    yield from find_url_credentials(data, start)
+    yield from find_assigned(data, start)
+
+
 def find_patterns(data: bytes, start: int = 0) -> Iterator[Span]:
     """Every secret from `start` on that matches a pattern."""
-    at = max(0, start - _LONGEST_ESCAPE)
+    at = max(0, start - LONGEST_CONTEXT)
     while (candidate := _pattern_candidates().search(data, at)) is not None:
         begin = max(candidate.start(1), candidate.start(2))
-        span = _exact_span(data, begin, start, anchored=candidate.start(2) >= 0)
-        if span is not None:
+        span = _exact_span(data, begin, anchored=candidate.start(2) >= 0)
+        if span is not None and span.start >= start:
             yield span
         at = max(begin + 1, span.end if span else 0)
 
 
 def find_url_credentials(data: bytes, start: int = 0) -> Iterator[Span]:
     """Every secret from `start` on in a parameter or the password of a URL."""
-    at = start
+    at = max(0, start - LONGEST_CONTEXT)
     while (candidate := _url_candidates().search(data, at)) is not None:
         at = candidate.end()
         name = candidate[1]
@@ -120,11 +144,71 @@ def find_url_credentials(data: bytes, start: int = 0) -> Iterator[Span]:
         end = value.end() if name else value.end(1)
         secret = unquote_to_bytes(data[at:end])
         user = candidate[0].rpartition(b"/")[2][:-1]
-        if PLACEHOLDER.match(data, at) is None and (
-            is_opaque(secret) if name else _is_password(secret, user)
+        if (
+            at >= start
+            and PLACEHOLDER.match(data, at) is None
+            and (is_opaque(secret) if name else _is_password(secret, user))
         ):
             yield Span(at, end, Secret(name.decode().lower() if name else "userinfo", secret))
             at = end
+
+
+def find_assigned(data: bytes, start: int = 0) -> Iterator[Span]:
+    """Every secret from `start` on that prose or code gives to the name of one.
+
+    Only opaque values, but for the passwords of connection strings and of curl.
+    """
+    at = max(0, start - LONGEST_CONTEXT)
+    while (candidate := _assigned_candidates().search(data, at)) is not None:
+        if candidate.start(1) >= 0:
+            at = candidate.end()
+            span = _login_span(data, candidate.start(1), at)
+        else:
+            at = candidate.end() - 1
+            span = _assigned_span(data, candidate.start())
+        if span is not None and span.start >= start and PLACEHOLDER.match(data, span.start) is None:
+            yield span
+            at = max(at, span.end)
+
+
+def _assigned_span(data: bytes, begin: int) -> Span | None:
+    before = _NAME_BEFORE.search(data, max(0, begin - 60), begin)
+    first = before.start() if before is not None else begin
+    found = _ASSIGNMENT.match(data, begin)
+    if found is None:
+        return None
+    name = (
+        re.split(rb"[^\w. -]", data[first : found.start(1)], maxsplit=1)[0]
+        .strip()
+        .decode("latin-1")
+    )
+    value = found[1].rstrip(b".:")
+    kind = name_kind(name)
+    if kind in ("", "generic"):
+        return None
+    # In a connection string any value is one: `Server=db;Password=hunter2;`
+    between = data.startswith(b";", found.end(1)) or data.endswith(b";", 0, first)
+    if not is_opaque(value) and not (between and _is_odd_password(value)):
+        return None
+    end = found.start(1) + len(value)
+    return Span(found.start(1), end, Secret(name.lower(), value))
+
+
+def _login_span(data: bytes, begin: int, at: int) -> Span | None:
+    password = _LOGIN_PASSWORD.match(data, at)
+    if password is None or b"curl" not in data[max(0, begin - _LOGIN_COMMAND) : begin]:
+        return None
+    user = _USER.search(data, begin, at - 1)
+    if user is None or not _is_password(password[0], user[0]):
+        return None
+    return Span(at, password.end(), Secret("login", password[0]))
+
+
+def _is_odd_password(text: bytes) -> bool:
+    """Whether this is a password, and no word."""
+    if text.isdigit() or (_ATTRIBUTE.fullmatch(text) and (b"." in text or text.isalpha())):
+        return False
+    return _is_password(text, b"")
 
 
 def _is_password(text: bytes, user: bytes) -> bool:
@@ -166,19 +250,24 @@ def _beginnings() -> Any:
 
 
 @cache
+def _assigned_candidates() -> Any:
+    return compile_for_bytes(f"[ \"'\\\\]({_LOGIN_OPTION})|{NAME_ASSIGNED}".encode())
+
+
+@cache
 def _url_candidates() -> Any:
     with_name = _URL_CANDIDATE.replace(f"(?:{_PARAMETER_NAMES})", f"({_PARAMETER_NAMES})")
     return compile_for_bytes(with_name.encode())
 
 
-def _exact_span(data: bytes, begin: int, start: int, *, anchored: bool) -> Span | None:
-    """The secret from `start` on whose beginning, or anchor, is at `begin`."""
+def _exact_span(data: bytes, begin: int, *, anchored: bool) -> Span | None:
+    """The secret whose beginning, or anchor, is at `begin`."""
     for number in sorted(_beginnings().Match(data[begin : begin + _LONGEST_BEGINNING])):
         pattern, exact = _EXACT[number]
         if anchored != (pattern.before > 0):
             continue
         at = begin - pattern.before
-        found = exact.match(data, at) if at >= start else None
+        found = exact.match(data, at) if at >= 0 else None
         if found is not None:
             # An adjacent placeholder is not part of it.
             hidden = data.find(_PLACEHOLDER_START, at, found.end() + 1)

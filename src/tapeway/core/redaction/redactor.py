@@ -14,7 +14,7 @@ import hmac
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from urllib.parse import quote
 
@@ -51,9 +51,8 @@ from tapeway.core.redaction.spans import (
     replace_spans,
 )
 from tapeway.core.streams import aws_frames
+from tapeway.core.text import Utf16Text, read_utf16
 
-_CONTEXT = 64
-"""How much of the text already returned is needed to decide whether a secret begins after it."""
 _UNDECODED = re.compile("[\udc80-\udcff]")
 _JSON_LINES = b"application/x-ndjson"
 
@@ -95,12 +94,12 @@ class Redactor:
             # Nothing can be replaced inside a coded body.
             request = readable_request(request)
             header = request_fields(request.headers)
+        wide = read_utf16(request.body, header.content_type)
+        text = request.body if wide is None else wide.text
         suspect = self._is_suspect(
-            _joined(request.target.encode("utf-8", "surrogateescape"), header.stored, request.body)
+            _joined(request.target.encode("utf-8", "surrogateescape"), header.stored, text)
         )
-        in_fields = self._in_fields(
-            request.body, header.content_type, suspect=suspect, in_response=False
-        )
+        in_fields = self._in_fields(text, header.content_type, suspect=suspect, in_response=False)
         redactor = self._with_learned(in_fields)
         suspect = suspect or bool(in_fields)
         return Request(
@@ -108,7 +107,7 @@ class Redactor:
             request.method,
             redactor._target(request.target, suspect=suspect),
             redactor._stored(header.stored) if suspect else header.stored,
-            redactor._body(request.body, in_fields) if suspect else request.body,
+            redactor._body(request.body, in_fields, wide) if suspect else request.body,
             without_userinfo(request.base) if "@" in request.base else request.base,
             file=request.file,
             credentials=credentials or request.credentials,
@@ -122,11 +121,13 @@ class Redactor:
         content_type, body = find_header(response.headers, b"content-type") or b"", response.body
         if content_type.lower().startswith(aws_frames.MEDIA_TYPE) and body:
             return self._aws_frames(response, body)
+        wide = read_utf16(body, content_type)
+        text = body if wide is None else wide.text
         reason = response.head.reason.encode("utf-8", "surrogateescape")
-        suspect = self._is_suspect(_joined(reason, response.headers, body))
-        in_fields = self._in_fields(body, content_type, suspect=suspect, in_response=True)
+        suspect = self._is_suspect(_joined(reason, response.headers, text))
+        in_fields = self._in_fields(text, content_type, suspect=suspect, in_response=True)
         redactor = self._with_learned(in_fields)
-        in_fields += redactor._streamed(body, content_type)
+        in_fields += redactor._streamed(text, content_type)
         if suspect:
             reason = redactor.value(reason)
         suspect = suspect or bool(in_fields)
@@ -137,7 +138,9 @@ class Redactor:
         )
         if not suspect:
             return replace(response, head=head)
-        chunks = redactor._chunks(body, response.chunks, in_fields)
+        found = redactor._replacements(text, in_fields, wide)
+        pieces = replace_spans(body, [len(chunk.data) for chunk in response.chunks], found)
+        chunks = _with_data(response.chunks, pieces)
         return replace(response, head=head, chunks=chunks)
 
     def message(self, data: bytes, *, in_response: bool) -> bytes:
@@ -167,6 +170,8 @@ class Redactor:
         """The secrets that a request's body shows by the names of its fields."""
         content_type = request_fields(request.headers).content_type
         body = readable_request(request).body
+        if (wide := read_utf16(body, content_type)) is not None:
+            body = wide.text
         suspect = self._prefilter.search(body) is not None
         return _learned(self._in_fields(body, content_type, suspect=suspect, in_response=False))
 
@@ -198,8 +203,7 @@ class Redactor:
         return chain(
             self._known.find(data, start),
             self._of_exchange.find(data, start),
-            patterns.find_patterns(data, start),
-            patterns.find_url_credentials(data, start),
+            patterns.find_in_text(data, start),
         )
 
     def _in_fields(
@@ -224,16 +228,25 @@ class Redactor:
 
         return list(streamed_secrets.find(body, content_type, search))
 
-    def _body(self, body: bytes, in_fields: Sequence[Span]) -> bytes:
-        return self._replace(body, [*in_fields, *json_safe_spans(body, self._find(body))])
+    def _body(self, body: bytes, in_fields: Sequence[Span], wide: Utf16Text | None = None) -> bytes:
+        found = self._replacements(body if wide is None else wide.text, in_fields, wide)
+        return replace_spans(body, [len(body)], found)[0]
 
-    def _chunks(
-        self, body: bytes, chunks: Sequence[ResponseChunk], in_fields: Sequence[Span]
-    ) -> tuple[ResponseChunk, ...]:
-        spans = merge_spans([*in_fields, *json_safe_spans(body, self._find(body))])
+    def _replacements(
+        self, text: bytes, in_fields: Sequence[Span], wide: Utf16Text | None
+    ) -> list[tuple[Span, bytes]]:
+        """Each span of the body and what replaces it; `text` is the body, or what it says."""
+        spans = merge_spans([*in_fields, *json_safe_spans(text, self._find(text))])
         found = [(span, self._replacement(span)) for span in spans]
-        pieces = replace_spans(body, [len(chunk.data) for chunk in chunks], found)
-        return _with_data(chunks, pieces)
+        if wide is None:
+            return found
+        return [
+            (
+                replace(span, start=2 * span.start, end=2 * span.end),
+                hidden.decode("latin-1").encode(wide.codec),
+            )
+            for span, hidden in found
+        ]
 
     def _aws_frames(self, response: Response, body: bytes) -> Response:
         """Redact the frames' texts as lines of JSON, and put them back into their frames."""
@@ -281,7 +294,14 @@ class Redactor:
         return tuple([(name, self.value(value)) for name, value in headers])
 
     def _fields(self, headers: Headers, *, suspect: bool) -> Headers:
-        return tuple([(name, self._field(name.lower(), value, suspect)) for name, value in headers])
+        return tuple(
+            [
+                (name, self._field(name.lower(), value, suspect))
+                if suspect or _is_special(name)
+                else (name, value)
+                for name, value in headers
+            ]
+        )
 
     def _field(self, name: bytes, value: bytes, suspect: bool) -> bytes:
         if suspect:
@@ -327,7 +347,11 @@ class StreamRedactor:
         replacement: Callable[[Span], bytes],
         bound: int,
     ) -> None:
-        self._find, self._replacement, self._bound = find, replacement, bound + _CONTEXT
+        self._find, self._replacement, self._bound = (
+            find,
+            replacement,
+            bound + patterns.LONGEST_CONTEXT,
+        )
         # The window: the text received that may still be needed; `_sent` bytes of it were returned.
         self._window = b""
         self._sent = 0
@@ -357,10 +381,22 @@ class StreamRedactor:
             self.replaced.append((base + span.start, base + span.end, len(replacement)))
         [redacted] = replace_spans(self._window[:end], [end], settled)
         out = redacted[self._sent :]
-        gone = max(0, end - _CONTEXT)
+        gone = max(0, end - patterns.LONGEST_CONTEXT)
         self._window, self._sent = self._window[gone:], end - gone
         self._window_start += gone
         return out
+
+
+@lru_cache(maxsize=1024)
+def _is_special(name: bytes) -> bool:
+    """Whether something may be replaced in a field of this name although the text shows nothing."""
+    lower = name.lower()
+    return (
+        lower in SET_COOKIE
+        or lower in URL_HEADERS
+        or lower == b"link"
+        or is_credential_header(lower)
+    )
 
 
 def _joined(first: bytes, headers: Headers, body: bytes) -> bytes:

@@ -83,6 +83,13 @@ _NAME = (
     r"|[A-Z0-9]_(?:TOKEN|KEY|KEY_ID|PAT|PASS)|-(?i:key|token)"
     rf"|{_ESCAPED}(?:[\w.-]|{_ESCAPED}){{0,40}})"
 )
+NAME_ASSIGNED = (
+    rf"(?:(?i:{_STEMS})|[A-Z0-9]_(?:TOKEN|KEY|PAT|PASS)|-(?i:key|token))"
+    r"""[0-9]?['"\\]{0,6}[ \t]{0,3}(?:=|:|:=|=>)[ \t]{0,3}(?:(?i:bearer|basic|token) )?"""
+    r"""['"\\]{0,6}[^\s"'<>{}()\[\],;&\\=]{6}"""
+)
+"""Where such a name may be given a value in prose and in code, in RE2's syntax."""
+
 _SPACE = r"(?:\s|\\+[nrt])*"
 _COLON = rf'\\*"{_SPACE}:'
 _LONG_VALUE = rf'{_SPACE}\\*"(?:(?i:bearer|basic|token) )?[!#-\[\]-~]{{12}}'

@@ -64,8 +64,11 @@ def find(
 
     The first span of each has its secret, the further ones none.
     """
+    is_lines = _has_lines(body, content_type)
+    if not is_lines and not body.startswith(b"["):
+        return
     top = _Column()
-    for document in _documents(body, content_type):
+    for document in _documents(body, is_lines=is_lines):
         _add_strings(document, top)
     places: _StringPlaces = {}
     for path, strings in _changing_columns(top):
@@ -120,15 +123,21 @@ def written_characters(content: bytes) -> list[str]:
     return _CHARACTER.findall(content.decode())
 
 
-def _documents(body: bytes, content_type: bytes) -> Iterator[_Document]:
-    media = media_type(content_type)
-    if media.endswith(_STREAM_TYPES) or body.startswith((b"data:", b"event:")):
+def _has_lines(body: bytes, content_type: bytes) -> bool:
+    """Whether the documents are events or lines."""
+    return body.startswith((b"data:", b"event:")) or media_type(content_type).endswith(
+        _STREAM_TYPES
+    )
+
+
+def _documents(body: bytes, *, is_lines: bool) -> Iterator[_Document]:
+    if is_lines:
         for line in _DOCUMENT.finditer(body):
             try:
                 yield _Document(*line.span(1), (), orjson.loads(line[1]))
             except orjson.JSONDecodeError:
                 continue
-    elif body.startswith(b"["):
+    else:
         # Gemini streams one array, an element at a time.
         try:
             elements = orjson.loads(body)
