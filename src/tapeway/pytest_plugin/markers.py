@@ -19,7 +19,7 @@ _ARGUMENTS = ("cassette", "mode", "rules")
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedTest:
     """How a test uses tapeway: `shared` means that other tests may name the same cassette."""
 
     cassette: str
@@ -28,7 +28,7 @@ class Recorded:
     rules: Mapping[str, object] | None
 
 
-def recorded_as(item: pytest.Item) -> Recorded:
+def recorded_as(item: pytest.Item) -> RecordedTest:
     """What the markers of a test and its own name say; the nearest marker counts for each argument.
 
     Raises UsageError for an unknown argument or value.
@@ -52,7 +52,7 @@ def recorded_as(item: pytest.Item) -> Recorded:
         mode = "replay"
     own = cassette_name(item.nodeid)
     name = own if cassette is None else _formatted(item, str(cassette))
-    return Recorded(name, name != own, cast("DeckMode | None", mode), rules)
+    return RecordedTest(name, name != own, cast("DeckMode | None", mode), rules)
 
 
 def _formatted(item: pytest.Item, template: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from tapeway.deck.deck import Deck
 from tapeway.pytest_plugin.cassette_fixture import TestCassette
 from tapeway.pytest_plugin.connection import Connection, connect
-from tapeway.pytest_plugin.markers import MARKER, MARKER_HELP, Recorded, recorded_as
+from tapeway.pytest_plugin.markers import MARKER, MARKER_HELP, RecordedTest, recorded_as
 from tapeway.pytest_plugin.names import distinct_names, scope_name
 from tapeway.pytest_plugin.outcome import RunOutcome
 from tapeway.pytest_plugin.recorder import TestRecorder
@@ -114,7 +114,7 @@ class RunPlugin:
         self._connection = connection
         self._recorder = TestRecorder(connection, config.rootpath)
         self._outcome = RunOutcome(config, connection.deck)
-        self._recorded: dict[str, Recorded] = {}
+        self._recorded: dict[str, RecordedTest] = {}
         self._runs_tests = connection.is_worker or getattr(config.option, "dist", "no") == "no"
 
     def cassette(self) -> TestCassette:
@@ -138,7 +138,7 @@ class RunPlugin:
         own = {key: each.cassette for key, each in self._recorded.items() if not each.shared}
         for key, name in distinct_names(own).items():
             known = self._recorded[key]
-            self._recorded[key] = Recorded(name, False, known.mode, known.rules)
+            self._recorded[key] = RecordedTest(name, False, known.mode, known.rules)
         self._outcome.collected = sorted({each.cassette for each in self._recorded.values()})
 
     def pytest_deselected(self) -> None:

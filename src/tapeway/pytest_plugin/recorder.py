@@ -11,7 +11,7 @@ from typing import Any
 from tapeway.deck.admin_client import DeckError, segment
 from tapeway.deck.deck import DeckMode
 from tapeway.pytest_plugin.connection import Connection
-from tapeway.pytest_plugin.markers import Recorded
+from tapeway.pytest_plugin.markers import RecordedTest
 
 FAILED_FOLDER = Path(".tapeway/failed")
 _MOST_MISSES = 1000
@@ -24,7 +24,7 @@ class TestTake:
     __test__ = False
 
     node_id: str
-    recorded: Recorded
+    recorded: RecordedTest
     mode: DeckMode
     takes: list[int] = field(default_factory=list)
     scope_takes: list[int] = field(default_factory=list)
@@ -74,7 +74,7 @@ class TestRecorder:
         if self.current is not None:
             self.current.scope_takes.append(number)
 
-    def begin(self, node_id: str, recorded: Recorded) -> TestTake:
+    def begin(self, node_id: str, recorded: RecordedTest) -> TestTake:
         """Point the slot at a test's cassette."""
         mode = recorded.mode or self._connection.mode
         self.current = take = TestTake(node_id, recorded, mode)
