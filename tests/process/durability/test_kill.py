@@ -41,7 +41,8 @@ async def test_a_kill_in_the_middle_of_writing_the_final_file_loses_nothing(
         options = ("--upstream", upstream.url)
         async with Tapeway(tmp_path, *options) as tapeway:
             kept["/first"] = (await tapeway.ask("/first")).body
-        async with Tapeway(tmp_path, *options) as tapeway:
+            await tapeway.admin("POST", "/api/v1/eject", {})
+            assert _final(tapeway) == 1
             kept["/second"] = (await tapeway.ask("/second")).body
             async with killed_at(tapeway.pid, calls):
                 await _broken_off(tapeway)
@@ -51,11 +52,14 @@ async def test_a_kill_in_the_middle_of_writing_the_final_file_loses_nothing(
                 assert (await tapeway.ask(target)).body == body
         async with Tapeway(tmp_path, *options) as tapeway:
             assert (await tapeway.ask("/first")).outcome == b"replayed"
-        interactions = json.loads((tapeway.store / "default.json").read_text())["interactions"]
 
-    assert len(interactions) == len(kept)
+    assert _final(tapeway) == len(kept)
     assert upstream.asks == dict.fromkeys(kept, 1)
     assert list(tapeway.store.glob(".*.tmp")) == list(tapeway.store.glob("*.journal")) == []
+
+
+def _final(tapeway: Tapeway) -> int:
+    return len(json.loads((tapeway.store / "default.json").read_text())["interactions"])
 
 
 async def _broken_off(tapeway: Tapeway) -> None:
