@@ -9,7 +9,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.engine.recorder import Policy
-from tapeway.errors import CassetteCorrupt
+from tapeway.errors import CassetteCorrupt, StoreFull
 from tests.support.fakes.broker import recorded, running_broker
 from tests.support.fakes.failing_store import FakeStore
 from tests.support.fakes.live_service import FakeAnswer
@@ -223,3 +223,29 @@ async def test_what_is_renumbered_by_saving_is_replaced_by_its_new_number() -> N
         await running.get("/v1/x?ts=2")
 
         assert await running.stored() == [b"newest"]
+
+
+@pytest.mark.parametrize(("seconds", "saved"), [(5.0, 1), (0.0, 0)])
+async def test_the_day_of_a_check_is_written_at_the_end_if_there_is_time(
+    seconds: float, saved: int
+) -> None:
+    store = await recorded("answer 1")
+    async with running_broker("record", store=store) as running:
+        assert (await running.get()).outcome == "recorded"
+        running.broker.close_within(seconds)
+
+    assert store.calls.count("save default") == saved
+    assert store.calls.count("append default") == 1
+
+
+async def test_a_day_that_cannot_be_written_is_told_and_nothing_else_fails(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = await recorded("answer 1")
+    async with running_broker("record", store=store) as running:
+        await running.get()
+        store.fail("save", StoreFull("the disk is full"))
+        report = await running.broker.eject()
+
+    assert report.recorded == 1
+    assert "does not show when it was last checked: the disk is full" in caplog.text

@@ -339,6 +339,8 @@ class Broker:
 
     def close_within(self, seconds: float) -> None:
         """Let the end of this context write final forms for so long; what is left is durable."""
+        if self._memory is not None:
+            self._memory.close_within(seconds)
         if (bounded := self.store.capabilities.bounded_close) is not None:
             bounded.close_within(seconds)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
@@ -38,6 +39,9 @@ from tapeway.ports import CassetteStore
 from tapeway.watching import EVERY_S, Watched
 
 log = logging.getLogger(__name__)
+_SAVED_PER_S = 5000
+"""Recordings of a cassette that are rewritten in a second, at a guess."""
+
 Change = Callable[[CassetteIndex | None], Awaitable[tuple[T, CassetteIndex | None]]]
 
 
@@ -59,16 +63,24 @@ class MemoryCassettes:
         self._unreadable: dict[str, CassetteIndex] = {}
         """What stands for cassettes that cannot be read, until the mode changes."""
         self._watched = Watched(store)
+        self._close_within_s = math.inf
 
     async def open(self) -> None:
         await self._store.open()
 
+    def close_within(self, seconds: float) -> None:
+        """Let `close` rewrite cassettes for so long. No recording depends on that."""
+        self._close_within_s = seconds
+
     async def close(self) -> None:
         """Save what the store does not have yet, and close it."""
+        now = asyncio.get_running_loop().time
+        until = now() + self._close_within_s
         try:
             for cassette in self.loaded.values():
-                self._rules.end_takes(cassette)
-                await self._rules.close(cassette)
+                if now() + len(cassette) / _SAVED_PER_S <= until:
+                    self._rules.end_takes(cassette)
+                    await self._rules.close(cassette)
         finally:
             await self._store.close()
 
