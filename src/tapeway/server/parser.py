@@ -124,6 +124,17 @@ class RequestParser:
             return False
         return self._payload is None or self._payload.is_eof()
 
+    @property
+    def holds_message(self) -> bool:
+        """Whether a request with its whole header waits to be parsed."""
+        return not self._unsplit and _HEADER_END in self._held
+
+    def end_input(self) -> None:
+        """Fail the body that is not complete: the client sends no more."""
+        unfinished = self._body_left > 0 or self._chunked or self._unsplit
+        if unfinished and self._payload is not None and not self._payload.is_eof():
+            self._payload.set_exception(web.RequestPayloadError("the client has finished sending"))
+
     def message_consumed(self) -> None:
         self._room += 1
         self._inner.message_consumed()

@@ -71,18 +71,21 @@ class ClientConnection(RequestHandler):
     @property
     def ended(self) -> bool:
         """Whether the client has finished sending and every request is being handled."""
-        return self._finished and not self._messages
+        return self._finished and not self._messages and not self._requests.holds_message
 
     def eof_received(self) -> bool:  # type: ignore[override] # aiohttp never stays half open
-        # Some clients shut down their sending side after the last request and keep reading.
-        awaited = self._request_count > 0 and (self._waiter is None or self._waiter.done())
-        self._finished = awaited and self._requests.between_messages
+        # Some clients shut down their sending side after the last request and keep reading. What
+        # they began and did not finish is no request; those before it are answered.
+        self._finished = self._request_count > 0 and (self._waiter is None or self._waiter.done())
+        self._requests.end_input()
         return self._finished
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self._requests.overdue:
             super().data_received(b"")
+        if self._finished:
+            self._requests.end_input()
 
     def handle_error(
         self,

@@ -117,3 +117,62 @@ async def test_a_header_cut_anywhere_is_one_header() -> None:
             assert answer.status == 200, sent[:at]
 
         assert len(set(peer.requests)) == 1
+
+
+LENGTH = b"POST /cut HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhello"
+CHUNKED = b"POST /cut HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel"
+PARTS = {
+    "a letter": b"G",
+    "half a line": b"GET /cut HT",
+    "half a header": b"GET /cut HTTP/1.1\r\nHo",
+    "no body": LENGTH.removesuffix(b"hello"),
+    "half a body": LENGTH,
+    "half a chunk": CHUNKED,
+    "no last chunk": CHUNKED + b"lo\r\n",
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("together", [True, False])
+async def test_every_complete_request_is_answered_when_the_client_stops_sending(
+    part: str, count: int, together: bool
+) -> None:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
+        whole = [proxy.request(b"POST /%d" % number, body=b"{}") for number in range(count)]
+        sent = [*whole, PARTS[part]]
+        await app.send(*([b"".join(sent)] if together else sent))
+        app.finish()
+        answers = [await app.answer() for _ in range(count)]
+
+        assert [each.status for each in answers] == [200] * count
+        rest = await app.rest()
+        # Of a body that is missing its client is told.
+        assert rest.startswith(b"HTTP/1.1 400 ") if "bod" in part or "chunk" in part else not rest
+        assert paths(peer.requests) == [b"/%d" % number for number in range(count)]
+
+
+@pytest.mark.parametrize("part", [b"", b"GET /cut HTTP/1.1\r\nHo", LENGTH])
+async def test_hundreds_of_requests_are_answered_when_the_client_stops_sending(part: bytes) -> None:
+    async with (
+        Peer() as peer,
+        running_proxy(peer.url, mode="auto") as proxy,
+        proxy.connect() as app,
+    ):
+        await app.send(proxy.request(b"GET /") * 300 + part)
+        app.finish()
+
+        assert [(await app.answer()).status for _ in range(300)] == [200] * 300
+        assert (await app.rest()).startswith(b"HTTP/1.1 400 ") is (part == LENGTH)
+        assert len(peer.requests) == 1
+
+
+@pytest.mark.parametrize("part", [LENGTH, CHUNKED])
+async def test_a_body_that_its_client_does_not_finish_is_refused_at_once(part: bytes) -> None:
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
+        await app.send(part)
+        app.finish()
+
+        assert (await app.answer()).status == 400
+        assert await app.rest() == b""
+        assert peer.requests == []

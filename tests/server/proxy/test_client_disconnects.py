@@ -125,11 +125,8 @@ async def test_a_client_that_has_finished_sending_gets_every_answer(mode: Mode) 
         assert await app.rest() == b""
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [b"", b"GET / HTTP/1.1\r\nHo", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhel"],
-)
-async def test_a_client_that_finishes_inside_its_request_gets_nothing(sent: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"", b"G", b"GET / HTTP/1.1\r\nHo"])
+async def test_a_client_that_finishes_inside_a_header_gets_nothing(sent: bytes) -> None:
     async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         await app.send(sent)
         app.finish()
