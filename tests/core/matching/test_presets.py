@@ -1,14 +1,15 @@
 """A preset leaves out an agent's surroundings, and nothing that anyone said."""
 
+import hashlib
 import json
 from typing import Any
 
 import pytest
 
-from tapeway.core.json_text import dump
+from tapeway.core.json_text import canonical, dump
 from tapeway.core.matching.key import request_key
 from tapeway.core.matching.presets import PRESETS, preset_of
-from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.matching.rules import NO_RULES, Rules, rules_document, with_presets
 from tapeway.core.model.messages import Request
 from tests.core.keys import JSON
 
@@ -194,6 +195,16 @@ def test_without_its_preset_an_agent_is_recognised_only_where_it_was() -> None:
     }
 
     assert len(keys) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"), [("claude-code", "f2185639d1b360f6"), ("codex", "7fd1d5bb28e78e85")]
+)
+def test_a_preset_keeps_the_rules_under_which_databases_hold_keys(name: str, digest: str) -> None:
+    rules = canonical(rules_document(with_presets(Rules(presets=(name,)))))
+
+    # Changed rules need a preset with a new name, or an upgrade of the databases that makes new keys.
+    assert hashlib.sha256(rules).hexdigest()[:16] == digest
 
 
 @pytest.mark.parametrize(
