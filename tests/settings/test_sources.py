@@ -77,6 +77,26 @@ def test_the_file_holds_toml_s_own_kinds_and_either_spelling(tmp_path: Path) -> 
     assert settings.admin_listen is None
 
 
+@pytest.mark.parametrize(
+    ("given", "presets"),
+    [
+        ({}, True),
+        ({"flags": {"presets": False}}, False),
+        ({"environ": {"TAPEWAY_PRESETS": "false"}}, False),
+        ({"environ": {"TAPEWAY_NO_PRESETS": "1"}}, False),
+        ({"environ": {"TAPEWAY_NO_PRESETS": "no"}}, True),
+        ({"toml": "presets = false"}, False),
+        ({"toml": "no-presets = true"}, False),
+        ({"toml": "no_presets = true", "environ": {"TAPEWAY_PRESETS": "yes"}}, True),
+        ({"flags": {"presets": True}, "environ": {"TAPEWAY_NO_PRESETS": "1"}}, True),
+    ],
+)
+def test_a_switch_is_turned_off_by_either_name(tmp_path: Path, given: Given, presets: bool) -> None:
+    loaded = load_from(tmp_path, **given)
+
+    assert (loaded.settings.presets, loaded.warnings) == (presets, ())
+
+
 def test_rules_are_a_table_of_the_file(tmp_path: Path) -> None:
     toml = '[rules]\nignore = ["body.seed"]\nrewrite = { "/v1beta/" = "/v1/" }\n'
 
@@ -100,6 +120,12 @@ def test_an_empty_variable_counts_as_not_set(tmp_path: Path) -> None:
         ({"environ": {"TAPEWAY_LISTEN": "x"}}, "TAPEWAY_LISTEN: 'x' is not an address"),
         ({"toml": 'listen = "x"'}, "tapeway.toml: listen: 'x' is not an address"),
         ({"toml": "max-body = true"}, "tapeway.toml: max-body: 'True' is not a size"),
+        ({"environ": {"TAPEWAY_NO_PRESETS": "x"}}, "TAPEWAY_NO_PRESETS: 'x' is not accepted"),
+        ({"toml": "no_presets = 3"}, "tapeway.toml: no_presets: '3' is not accepted; give true"),
+        (
+            {"toml": "presets = true\nno_presets = true"},
+            "tapeway.toml: presets is also given as no_presets",
+        ),
         ({"toml": 'lisen = "x"'}, "tapeway.toml: unknown key lisen, did you mean listen?"),
         ({"toml": "zzz = 1"}, "tapeway.toml: unknown key zzz"),
         ({"toml": "[serve]\nmode = 1"}, "tapeway.toml: unknown key serve"),

@@ -32,7 +32,8 @@ route = ["local=http://127.0.0.1:9000", "azure=https://RESOURCE.openai.azure.com
 - **Unknown names**: an unknown key in the file is an error, an unknown `TAPEWAY_…` variable a
   warning. An empty variable counts as not set.
 - **Lists**: repeat the flag, separate values by commas in a variable, write a list in the file.
-- **Switches**: a flag without a value is `true` or `false` in a variable and in the file.
+- **Switches**: a flag without a value is `true` or `false` in a variable and in the file, under
+  either name: `--no-presets` is `TAPEWAY_PRESETS=false` or `TAPEWAY_NO_PRESETS=true`.
 - **SIZE** is a number of bytes, or a number with `KiB`, `MiB` or `GiB`.
 - **Matching rules** are set only in the table `[rules]` of the file: see [Matching](matching.md).
 - **Errors**: an invalid option stops the start with exit code 2. One line names where the value came

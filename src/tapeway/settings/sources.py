@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tapeway.errors import ConfigError
+from tapeway.settings import parsers
 from tapeway.settings.client_environment import ADMIN_URL_VARIABLE, URL_VARIABLE
 from tapeway.settings.options import OptionSyntax, Settings
 from tapeway.stores.opening import set_credentials
@@ -21,6 +22,12 @@ TABLES = tuple(
     if any(isinstance(entry, OptionSyntax) and entry.table for entry in field.metadata)
 )
 OPTIONS = tuple(name for name in Settings.model_fields if name not in TABLES)
+SWITCHES_OFF = {
+    f"no_{name}": name
+    for name, field in Settings.model_fields.items()
+    if any(isinstance(entry, OptionSyntax) and entry.flag for entry in field.metadata)
+}
+"""`--no-presets` is `TAPEWAY_NO_PRESETS=true` or `no_presets = true` too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,16 @@ def _of_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, _SourcedV
     for option in OPTIONS:
         if value := environ.get(variable_of(option)):
             yield option, _SourcedValue(value, variable_of(option))
+    for off, option in SWITCHES_OFF.items():
+        if value := environ.get(variable_of(off)):
+            yield option, _switched_off(value, variable_of(off))
+
+
+def _switched_off(value: object, source: str) -> _SourcedValue:
+    try:
+        return _SourcedValue(not parsers.boolean(value), source)
+    except ValueError as exc:
+        raise ConfigError(f"{source}: {exc}") from None
 
 
 def _of_file(config: _SourcedValue | None, directory: Path) -> dict[str, _SourcedValue]:
@@ -96,17 +113,19 @@ def _of_file(config: _SourcedValue | None, directory: Path) -> dict[str, _Source
         raise ConfigError(f"{shown} is not TOML: {exc}") from None
     given: dict[str, _SourcedValue] = {}
     for key, value in keys.items():
-        option = key.replace("-", "_")
+        name = key.replace("-", "_")
+        option, source = SWITCHES_OFF.get(name, name), f"{shown}: {key}"
         if option not in (*OPTIONS, *TABLES) or option == "config":
             raise ConfigError(f"{shown}: unknown key {key}{_nearest(option)}")
         if option in given:
             raise ConfigError(f"{given[option].source} is also given as {key}")
-        given[option] = _SourcedValue(value, f"{shown}: {key}")
+        found = _switched_off(value, source) if name != option else _SourcedValue(value, source)
+        given[option] = found
     return given
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    known = {*map(variable_of, OPTIONS), URL_VARIABLE, ADMIN_URL_VARIABLE}
+    known = {*map(variable_of, (*OPTIONS, *SWITCHES_OFF)), URL_VARIABLE, ADMIN_URL_VARIABLE}
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known:
             option = name.removeprefix(PREFIX).lower()
