@@ -96,9 +96,7 @@ def _resource(path: str) -> tuple[str | None, str | None]:
 
 def _fields(request: Request) -> dict[str, Json]:
     content_type = find_header(request.headers, b"content-type") or b""
-    body = content_codings.decode(
-        find_header(request.headers, b"content-encoding") or b"", request.body
-    )
+    body = content_codings.decode(content_codings.content_coding(request.headers), request.body)
     if not body:
         return {}
     if content_type.lower().startswith(b"multipart/"):

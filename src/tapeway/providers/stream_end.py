@@ -10,9 +10,8 @@ from tapeway.core.http import content_codings
 from tapeway.core.http.headers import find_header, media_type
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import ResponseHead
-from tapeway.core.streams import aws_frames, sse
+from tapeway.core.streams import aws_frames, json_lines, sse
 from tapeway.core.streams.end_marks import EndDetector, EndMarks, EndScanner
-from tapeway.core.streams.json_lines import JsonLineScanner
 from tapeway.providers.api_call import ApiCall
 
 _DONE = frozenset({b"[DONE]"})
@@ -50,11 +49,6 @@ _LAST_FRAMES: Mapping[str, str | None] = {
     "invoke-with-response-stream": None,
 }
 
-_JSON_LINES_TYPES = frozenset(
-    {b"application/x-ndjson", b"application/ndjson", b"application/jsonl"}
-    | {b"application/stream+json"}
-)
-
 
 def end_detector(call: ApiCall | None, head: ResponseHead) -> EndDetector:
     """The detector for the end of the response with this head; without a stream, its length."""
@@ -75,8 +69,8 @@ def _scanner(call: ApiCall | None, head: ResponseHead) -> tuple[EndScanner | Non
     if media == sse.MEDIA_TYPE:
         marks = _EVENTS.get(endpoint, _UNKNOWN)
         return sse.SseScanner(marks), marks not in (_GEMINI, _UNKNOWN)
-    if media in _JSON_LINES_TYPES and endpoint in _LAST_LINES:
-        return JsonLineScanner(*_LAST_LINES[endpoint]), True
+    if media in json_lines.MEDIA_TYPES and endpoint in _LAST_LINES:
+        return json_lines.JsonLineScanner(*_LAST_LINES[endpoint]), True
     if media == aws_frames.MEDIA_TYPE and endpoint in _LAST_FRAMES:
         last = _LAST_FRAMES[endpoint]
         # The last events of other models are not known.

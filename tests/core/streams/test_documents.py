@@ -1,4 +1,5 @@
 import gzip
+import zlib
 
 import pytest
 from hypothesis import given
@@ -75,3 +76,16 @@ def test_a_compressed_response_is_looked_into() -> None:
 @pytest.mark.parametrize("coding", [b"gzip", b"br", b"gzip, gzip"])
 def test_a_coding_that_cannot_be_undone_gives_nothing(coding: bytes) -> None:
     assert list(documents(make_response(b"application/json", b"{}", coding))) == []
+
+
+def test_codings_in_two_fields_are_both_undone() -> None:
+    body = gzip.compress(zlib.compress(b'{"a": 1}'))
+    headers = (
+        (b"Content-Type", b"application/json"),
+        (b"Content-Encoding", b"deflate"),
+        (b"content-encoding", b"gzip"),
+    )
+
+    response = Response(ResponseHead(200, headers=headers), (ResponseChunk(body),))
+
+    assert list(documents(response)) == [b'{"a": 1}']

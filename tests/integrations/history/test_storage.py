@@ -244,6 +244,7 @@ async def test_a_credential_of_the_environment_is_not_stored(
         with pytest.raises(StoreError, match="'service-api-key' would still be in") as refused:
             await provider.history.append_messages("s", [leak])
         assert "0123456789" not in repr(refused.value)
+        assert refused.value.message.endswith("or give StorageProvider keep_secrets=True")
         assert await provider.history.list_sessions() == []
 
     async with StorageProvider(place.again(), keep_secrets=True) as provider:

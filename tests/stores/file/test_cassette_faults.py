@@ -315,6 +315,29 @@ async def test_a_torn_tail_of_any_length_is_cut_and_said(
     assert bodies(FileCassette(root, "x").load(writable=False)) == answers(0, 1, 9)
 
 
+@pytest.mark.parametrize("at", [-1, -2, -40])
+def test_a_last_line_that_was_whole_is_not_called_never_acknowledged(
+    root: Path, caplog: pytest.LogCaptureFixture, at: int
+) -> None:
+    cassette = FileCassette(root, "x")
+    for number in range(2):
+        cassette.append(HEAD, [payload_of(recording(number))])
+    data = bytearray((root / "x.journal").read_bytes())
+    cassette.release()
+    (root / "x.json").unlink()
+    data[at] ^= 1
+    (root / "x.journal").write_bytes(data)
+
+    for writable, done in ((False, "it is passed over"), (True, "cut off")):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            assert bodies(FileCassette(root, "x").load(writable=writable)) == answers(0)
+        assert (
+            "checksum is wrong, so that it was never finished, or was acknowledged" in caplog.text
+        )
+        assert done in caplog.text
+
+
 async def test_a_damaged_journal_is_refused_and_kept(files: FileStore, root: Path) -> None:
     await record(files, 0)
     for number in (1, 2, 3):

@@ -25,27 +25,41 @@ HIDDEN_NAME = "…"
 _LONGEST_CHARACTER = 13
 
 
+RECORD_NOTHING = "use mode passthrough, which records nothing"
+"""What the user of a proxy may do; a program that records by itself has another way."""
+
+
 class LeakFound(Exception):
     """What was to be written contains a credential."""
 
-    def __init__(self, secret: Secret, place: Pointer = ()) -> None:
+    def __init__(self, secret: Secret, place: Pointer, remedy: str) -> None:
         super().__init__(secret.label)
         self.secret = secret
         self.place = place
+        self.remedy = remedy
 
 
-def leak_error(secret: Secret, place: str) -> StoreError:
+def leak_error(secret: Secret, place: str, remedy: str = RECORD_NOTHING) -> StoreError:
     """The error for a recording that would still contain a credential."""
     return StoreError(
         f"nothing was recorded: the credential '{secret.label}' would still be in {place}; keep "
-        "it out of there, or use mode passthrough, which records nothing"
+        f"it out of there, or {remedy}"
     )
 
 
 class LeakGuard:
-    """Searches for the credentials of one request, and for the process's own, which are `known`."""
+    """Searches for the credentials of one request, and for the process's own, which are `known`.
 
-    def __init__(self, secrets: Iterable[Secret], known: KnownValues = NO_KNOWN_VALUES) -> None:
+    `remedy` is what errors advise besides keeping the credential out.
+    """
+
+    def __init__(
+        self,
+        secrets: Iterable[Secret],
+        known: KnownValues = NO_KNOWN_VALUES,
+        remedy: str = RECORD_NOTHING,
+    ) -> None:
+        self._remedy = remedy
         self._from_request = KnownValues(secrets)
         self._known = known
         # Of a process there may be dozens, and one automaton serves them all.
@@ -57,7 +71,8 @@ class LeakGuard:
         A body whose content coding could not be decoded is searched as far as it can be read.
         """
         if (secret := self._first_secret(text)) is not None:
-            raise LeakFound(secret, next(find_places(document, KnownValues([secret])), ()))
+            found = next(find_places(document, KnownValues([secret])), ())
+            raise LeakFound(secret, found, self._remedy)
         if isinstance(interaction, ForeignInteraction):
             return
         for place, message in (
@@ -65,7 +80,7 @@ class LeakGuard:
             ("response", interaction.response),
         ):
             if (secret := self._first_secret(_decoded_body(message))) is not None:
-                raise LeakFound(secret, (place, "body"))
+                raise LeakFound(secret, (place, "body"), self._remedy)
 
     def watched(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the pieces of a large body. Raises StoreError before a piece that contains a
@@ -77,7 +92,7 @@ class LeakGuard:
         for piece in pieces:
             text = before + piece
             if (secret := self._first_secret(text)) is not None:
-                raise leak_error(secret, "a large body")
+                raise leak_error(secret, "a large body", self._remedy)
             before = text[-longest:] if longest else b""
             yield piece
 

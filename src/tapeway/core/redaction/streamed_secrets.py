@@ -18,21 +18,15 @@ import orjson
 from tapeway.core.http.headers import media_type
 from tapeway.core.json_text import Json, Pointer
 from tapeway.core.redaction.spans import Span, merge_spans, replace_spans
+from tapeway.core.streams import json_lines, sse
 from tapeway.core.streams.aws_frames import AwsFrame
 
 _TOKEN = re.compile(rb'("((?:[^"\\]|\\.)*)")(\s*:)?|([\[\]{},])')
 _CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
 # Events whose data is one line of JSON, as all providers send them, and lines of JSON alike: what
 # is needed of a document here is its place in the body.
-_DOCUMENT = re.compile(rb"^(?:data:[ ]?)?([{\[].*[}\]])[ \t\r]*$", re.MULTILINE)
-_STREAM_TYPES = (
-    b"text/event-stream",
-    b"ndjson",
-    b"jsonl",
-    b"jsonlines",
-    b"json-seq",
-    b"stream+json",
-)
+_DOCUMENT = re.compile(rb"^(?:data:[ ]?|\x1e)?([{\[].*[}\]])[ \t\r]*$", re.MULTILINE)
+_STREAM_TYPES = json_lines.MEDIA_TYPES | {sse.MEDIA_TYPE}
 
 
 class _Document(NamedTuple):
@@ -125,9 +119,7 @@ def written_characters(content: bytes) -> list[str]:
 
 def _has_lines(body: bytes, content_type: bytes) -> bool:
     """Whether the documents are events or lines."""
-    return body.startswith((b"data:", b"event:")) or media_type(content_type).endswith(
-        _STREAM_TYPES
-    )
+    return body.startswith((b"data:", b"event:")) or media_type(content_type) in _STREAM_TYPES
 
 
 def _documents(body: bytes, *, is_lines: bool) -> Iterator[_Document]:

@@ -1,4 +1,7 @@
-"""Finds the end mark in lines of JSON: half a line is useless, so each is sent whole."""
+"""Lines of JSON: their media types, and the end mark in them.
+
+Half a line is useless, so each is sent whole.
+"""
 
 from collections.abc import Mapping
 
@@ -6,6 +9,18 @@ import orjson
 
 from tapeway.core.json_text import Json
 from tapeway.core.streams.end_marks import MAX_EVENT, EndMark
+
+MEDIA_TYPES = frozenset(
+    {
+        *(b"application/x-ndjson", b"application/ndjson", b"application/stream+json"),
+        *(b"application/jsonl", b"application/x-jsonl"),
+        *(b"application/jsonlines", b"application/x-jsonlines"),
+        # Each line begins with a record separator (RFC 7464).
+        b"application/json-seq",
+    }
+)
+"""Under all these names services send one JSON text a line; only the last has a standard."""
+RECORD_SEPARATOR = b"\x1e"
 
 
 class JsonLineScanner:
@@ -55,7 +70,7 @@ class JsonLineScanner:
 
 def _parsed(line: bytes) -> Mapping[str, Json] | None:
     try:
-        value: Json = orjson.loads(line)
+        value: Json = orjson.loads(line.lstrip(RECORD_SEPARATOR))
     except orjson.JSONDecodeError:
         return None
     return value if isinstance(value, dict) else None

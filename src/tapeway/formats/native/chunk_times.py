@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import ChunkTimes, Framing, Response, ResponseChunk
+from tapeway.core.streams import json_lines, sse
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields, millis
 
@@ -18,15 +19,6 @@ _PACKED_CHUNK = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\+(\d{1,15})(?: |\Z)")
 _UNFRAMED = "needs a 'framing' of chunked or close beside it"
 _MANY_CHUNKS = 10_000
 """From this number of chunks on they are written as one text: lists would fill the memory."""
-_JSON_LINES_TYPES = frozenset(
-    {
-        "application/x-ndjson",
-        "application/ndjson",
-        "application/jsonl",
-        "application/jsonlines",
-        "application/x-jsonlines",
-    }
-)
 
 
 def encode(response: Response) -> dict[str, Json]:
@@ -129,8 +121,9 @@ def _divided_as_recorded(body: bytes, recorded: Sequence[tuple[float, int]]) -> 
 
 
 def _divided_by_media_type(body: bytes, media: str) -> list[bytes]:
-    if media == "text/event-stream":
+    media_type = media.encode("utf-8", "replace")
+    if media_type == sse.MEDIA_TYPE:
         return _EVENT.findall(body)
-    if media in _JSON_LINES_TYPES:
+    if media_type in json_lines.MEDIA_TYPES:
         return _LINE.findall(body)
     return [body] if body else []

@@ -13,6 +13,8 @@ from tapeway.integrations.history.storage import CassetteHistory, HistoryStorage
 from tapeway.ports import CassetteStore
 from tapeway.stores.opening import open_store
 
+_KEEP = "give StorageProvider keep_secrets=True"
+
 
 def _now() -> datetime:
     return datetime.now(UTC)
@@ -52,7 +54,7 @@ class StorageProvider:
         if self._history is None:
             await self._store.open()
             known = environment_secrets(os.environ)
-            check = None if self._keep_secrets else LeakGuard(known).check
+            check = None if self._keep_secrets else LeakGuard(known, remedy=_KEEP).check
             self._history = CassetteHistory(self._store, self._now, check)
 
     async def close(self) -> None:

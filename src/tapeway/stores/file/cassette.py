@@ -6,6 +6,7 @@
 Nothing here waits for anything but the disk; it runs in a thread, one call at a time.
 """
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +25,8 @@ from tapeway.stores.file.paths import Paths
 from tapeway.stores.file.snapshot import Snapshot
 from tapeway.stores.file.writer import CassetteWriter
 from tapeway.stores.shared.serialize import document_of, serialize_cassette
+
+log = logging.getLogger(__name__)
 
 
 class FileCassette:
@@ -192,6 +195,9 @@ class FileCassette:
             while True:
                 now = snapshot.take(folder, self._paths)
                 self._seen_state = now.state
+                if now.journal is not None and now.journal.tail_ended:
+                    place = self._paths.shown(self._paths.journal)
+                    log.warning("%s: %s; it is passed over", place, now.journal.tail_text)
                 try:
                     return self._read(folder, now)
                 except CassetteCorrupt:

@@ -6,7 +6,8 @@
     0a77e41c 2   2       {"commit": "sha256…"}             it was all folded into a file like this
 
 `durable` counts the lines that were on the disk before this one was written. It tells a torn tail
-(nothing of it was ever acknowledged: cut) from damage to what was (refused).
+(nothing of it was ever acknowledged: cut) from damage to what was (refused). Nothing tells of the
+very last line: with its end and a wrong checksum it may be either, and is cut with those words.
 
 `journal` in the first line is the version of all its lines. A change that an older tapeway would
 misread needs a new one: raise VERSION, and add to UPGRADES the function that turns the JSON of any
@@ -97,6 +98,18 @@ class CassetteJournal:
     size: int
     torn: int
     outdated: bool = False
+    tail_ended: bool = False
+    """Whether what is left over has the end of a line, which a torn one lacks."""
+
+    @property
+    def tail_text(self) -> str:
+        """What is known of the bytes that are left over."""
+        if not self.tail_ended:
+            return f"the last {self.torn} bytes were an unfinished recording, never acknowledged"
+        return (
+            f"the last {self.torn} bytes are no recording: their checksum is wrong, so that it was "
+            "never finished, or was acknowledged and is damaged"
+        )
 
 
 def payload(step: Header | JournaledRecording | Commit) -> bytes:
@@ -143,11 +156,18 @@ def read(data: bytes, place: str) -> CassetteJournal | None:
     if not documents:
         _refuse_stranger(data)
         return None
+    lines_read = len(documents)
     for upgrade in upgrades:
         documents = [upgrade(each) for each in documents]
     steps = [_step(document, number) for number, document in enumerate(documents[1:], 2)]
-    outdated = version != VERSION
-    return CassetteJournal(_header(documents[0]), tuple(steps), size, len(data) - size, outdated)
+    return CassetteJournal(
+        _header(documents[0]),
+        tuple(steps),
+        size,
+        len(data) - size,
+        outdated=version != VERSION,
+        tail_ended=b"\n" in data[size:] or _check(data[size:-1], lines_read) is not None,
+    )
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, int]]:

@@ -235,11 +235,7 @@ class CassetteWriter:
         except OSError as exc:
             raise store_error(exc, place, "go on with the journal") from exc
         if found.journal.torn:
-            log.warning(
-                "%s: the last %d bytes were an unfinished recording, never acknowledged; cut off",
-                place,
-                found.journal.torn,
-            )
+            log.warning("%s: %s; cut off", place, found.journal.tail_text)
         if found.digest != found.journal.header.base:
             log.warning(
                 "%s was changed since %s began; its recordings go on top", self._file, place

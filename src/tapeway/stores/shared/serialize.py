@@ -67,4 +67,5 @@ def _check(recording: Recording, document: Document, text: bytes) -> None:
     try:
         recording.check(recording.interaction, document, text)
     except LeakFound as leak:
-        raise leak_error(leak.secret, pointer_text(leak.place) or "an error about it") from None
+        place = pointer_text(leak.place) or "an error about it"
+        raise leak_error(leak.secret, place, leak.remedy) from None
