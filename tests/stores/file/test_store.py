@@ -358,3 +358,34 @@ async def test_a_close_begins_no_fold_that_would_take_too_long(
 
     assert [path.stem for path in root.glob("*.journal")] == ["large"]
     assert [path.stem for path in root.glob("*.json")] == ["small"]
+
+
+async def test_a_cassette_whose_first_recording_was_not_written_whole_is_not_there(
+    files: FileStore, root: Path
+) -> None:
+    await files.append("a/x", HEAD, recording(0))
+    journal = root / "a" / "x.journal"
+    whole = journal.read_bytes()
+    await files.release("a/x")
+    (root / "a" / "x.json").unlink()
+
+    for size in range(len(whole) + 1):
+        journal.write_bytes(whole[:size])
+        there = size == len(whole)
+        assert await files.names() == (["a/x"] if there else [])
+        assert (await files.stat("a/x") is not None) == there
+        if size % 50 == 0 or there:
+            assert (await FileStore(root).load("a/x", writable=False) is not None) == there
+
+
+@pytest.mark.parametrize("text", [b"not a journal\n", b"0\n1\n"])
+async def test_a_journal_that_is_damaged_is_listed_and_refused(
+    files: FileStore, root: Path, text: bytes
+) -> None:
+    root.mkdir()
+    (root / "x.journal").write_bytes(text)
+
+    assert await files.names() == ["x"]
+    assert await files.stat("x") is not None
+    with pytest.raises(CassetteCorrupt):
+        await files.load("x", writable=False)

@@ -24,6 +24,7 @@ tapeway can tell what it has before it and say when a journal is folded: the fra
 member `journal`, and the line with the commit.
 """
 
+import os
 import re
 import zlib
 from collections import Counter
@@ -168,6 +169,20 @@ def read(data: bytes, place: str) -> CassetteJournal | None:
         outdated=version != VERSION,
         tail_ended=b"\n" in data[size:] or _check(data[size:-1], lines_read) is not None,
     )
+
+
+def is_only_begun(folder: int, name: str) -> bool:
+    """Whether a journal has no whole recording yet: its writer was killed while it began.
+
+    Reads its first two lines. Raises OSError.
+    """
+    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    with open(fd, "rb") as file:
+        first, second = file.readline(), file.readline()
+    if _check(first[:-1], 0) is None:
+        # Anything else is not a torn line, and `read` refuses it.
+        return not first.endswith(b"\n") or b"\0" in first
+    return not second.endswith(b"\n") or _check(second[:-1], 1) is None
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, int]]:

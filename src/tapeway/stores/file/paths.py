@@ -9,12 +9,14 @@ smoke/login ─► ROOT/smoke/login.json       the cassette, or login.yaml, logi
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tapeway.core.http.routing import check_cassette_name, valid_cassette_name
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, Serializer
+from tapeway.stores.file.journal import is_only_begun
 from tapeway.stores.shared.durable_files import OPEN_FOLDER, make_folder, make_root, store_error
 
 JOURNAL = ".journal"
@@ -139,6 +141,7 @@ def _names_below(folder: Path, above: tuple[str, ...]) -> Iterator[str]:
             entries = list(found)
     except FileNotFoundError:
         return
+    journals: list[str] = []
     for entry in entries:
         if entry.is_dir(follow_symlinks=False) and len(above) < _DEEPEST - 1:
             yield from _names_below(folder / entry.name, (*above, entry.name))
@@ -146,7 +149,27 @@ def _names_below(folder: Path, above: tuple[str, ...]) -> Iterator[str]:
             stem, ending = os.path.splitext(entry.name)
             name = "/".join((*above, stem))
             if ending in (*SERIALIZER_BY_SUFFIX, JOURNAL) and valid_cassette_name(name):
-                yield name
+                if ending == JOURNAL:
+                    journals.append(name)
+                else:
+                    yield name
+    yield from _begun(folder, journals)
+
+
+def _begun(folder: Path, journals: Sequence[str]) -> Iterator[str]:
+    """Those of these cassettes whose journal holds a recording."""
+    if not journals:
+        return
+    fd = os.open(folder, OPEN_FOLDER)
+    try:
+        for name in journals:
+            # One that is gone was folded into a file of its own just now.
+            with suppress(FileNotFoundError):
+                if is_only_begun(fd, name.rpartition("/")[2] + JOURNAL):
+                    continue
+            yield name
+    finally:
+        os.close(fd)
 
 
 def _is_there(folder: int, file: str) -> bool:

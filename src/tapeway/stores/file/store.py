@@ -23,7 +23,7 @@ from tapeway.formats.cassette_file import JSON, Serializer
 from tapeway.ports import Capabilities
 from tapeway.stores.file.cassette import FileCassette
 from tapeway.stores.file.handles import HandleBudget, ProcessLock
-from tapeway.stores.file.journal import payload_of
+from tapeway.stores.file.journal import is_only_begun, payload_of
 from tapeway.stores.file.paths import Paths, find_names
 from tapeway.stores.shared.durable_files import check_writes, store_error
 from tapeway.stores.shared.serial_executor import SerialExecutor, result_of
@@ -316,6 +316,8 @@ def _stat(paths: Paths) -> CassetteStat | None:
         for file in (*paths.candidates, paths.journal):
             with suppress(FileNotFoundError):
                 found[file] = os.stat(file, dir_fd=folder, follow_symlinks=False)
+        if list(found) == [paths.journal] and is_only_begun(folder, paths.journal):
+            return None
     finally:
         os.close(folder)
     if not found:
