@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from bench.answers import EVENTS
-from tapeway.core.matching.key import RequestRedaction
+from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
@@ -43,8 +43,8 @@ def recording(index: int, answer: Response = WHOLE) -> Recording:
     request = Request("openai", "POST", "/v1/x", fields, b'{"n":%d}' % index, "https://h")
     seen = REDACTION.redact(HEAD.run_id, request)
     redactor = REDACTION.redactor(HEAD.run_id, request)
-    kept = Interaction(index, seen.request, redactor.response(answer))
-    return Recording(kept, check=REDACTION.guard(request).check)
+    kept = Interaction(index, seen, redactor.response(answer))
+    return Recording(kept, check=REDACTION.guard(HEAD.run_id, request).check)
 
 
 async def timed(store: FileStore, index: int, answer: Response) -> str:

@@ -9,7 +9,7 @@ from tapeway.core.http.routing import DEFAULT_ROUTE, Route, RouteTable
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
 from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.recorder import Policy
 from tapeway.errors import NoRoute
@@ -211,17 +211,21 @@ async def test_nothing_is_ever_asked_in_replay(bodies: tuple[str, ...]) -> None:
         assert running.responder.connections == 0
 
 
-async def test_a_credential_makes_no_difference_and_reaches_only_the_service() -> None:
+async def test_each_caller_of_a_take_gets_an_answer_of_its_own_and_a_later_one_any() -> None:
+    callers: list[Headers] = [
+        ((b"authorization", b"Bearer sk-0123456789abc"),),
+        ((b"authorization", b"Bearer sk-another-key"),),
+        (),
+    ]
     async with running_broker() as running:
-        first = await running.get(headers=((b"authorization", b"Bearer sk-0123456789abc"),))
-        second = await running.get(headers=((b"authorization", b"Bearer sk-another-key"),))
-        third = await running.get()
+        outcomes = [(await running.get(headers=each)).outcome for each in (*callers, *callers)]
+        await running.broker.rewind()
+        answers = [await running.get(headers=each) for each in reversed(callers)]
+        other = await running.get(headers=((b"authorization", b"Bearer sk-of-a-third-run"),))
 
-        assert [first.outcome, second.outcome, third.outcome] == [
-            "recorded",
-            "replayed",
-            "replayed",
-        ]
+        assert outcomes == ["recorded"] * 3 + ["replayed"] * 3
+        assert [each.body for each in answers] == [b"answer 3", b"answer 2", b"answer 1"]
+        assert other.outcome == "replayed"
         assert running.responder.asked[0].headers == (
             (b"authorization", b"Bearer sk-0123456789abc"),
         )

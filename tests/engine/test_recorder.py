@@ -13,7 +13,8 @@ from tapeway.body_files import read_body, with_body_in_memory
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Answer, Ask
 from tapeway.core.cassette.rerecording import Replacement
-from tapeway.core.matching.key import RequestRedaction, request_key
+from tapeway.core.matching.key import request_key
+from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import MODE_POLICIES, Mode
 from tapeway.core.model.interaction import Interaction
@@ -54,8 +55,8 @@ class Call:
             self.cassette.take,
             MODE_POLICIES[mode],
             self.request,
-            seen.request,
-            seen.key,
+            seen,
+            request_key(seen),
         )
         self.call = LiveCall(
             *(ask, self.responder, self.store, policy or Policy(), redaction),

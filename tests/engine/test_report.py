@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tapeway.core.cassette.credential_index import FoundKey
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.json_text import Json
 from tapeway.core.matching.key import request_key
@@ -118,7 +119,7 @@ def test_unused_and_duplicate_recordings_are_named() -> None:
         ForeignInteraction(2, {"kind": "tool"}),
         make_interaction(3, "/b"),
     )
-    cassette.next(request_key(Request("openai", "POST", "/b")), "last")
+    cassette.next(FoundKey(request_key(Request("openai", "POST", "/b"))), "last")
     report = report_of_index(cassette, Tally())
 
     assert report.unused == (RecordingSummary(0, "POST", "/a"), RecordingSummary(3, "POST", "/b"))

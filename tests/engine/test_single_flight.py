@@ -184,7 +184,7 @@ async def test_a_stream_that_began_is_aborted_when_its_owner_is_fenced_out() -> 
         feed = ResponseReader()
         pending = one.broker.recorder.follow(plan, feed)
         await found.responder.reached(1)
-        one.store.steal(plan.key)
+        one.store.steal(plan.flight)
         found.responder.gate.set()
 
         assert await feed.head() is not None

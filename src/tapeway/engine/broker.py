@@ -13,7 +13,7 @@ from typing import Self
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
 from tapeway.core.http.routing import RouteTable, on_other_routes
-from tapeway.core.matching.key import RequestRedaction
+from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import StoredCassette

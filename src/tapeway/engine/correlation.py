@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from tapeway.core.cassette.credential_index import FoundKey
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Replay
@@ -78,15 +79,14 @@ class Correlation:
 
         Otherwise the plan, with a warning where identifiers of a recording go to the upstream.
         """
-        bindings, asks = cassette.take.bindings, isinstance(plan, Ask)
+        bindings = cassette.take.bindings
+        asked = cassette.asked(plan.request) if isinstance(plan, Ask) and seen.matches else None
         for match in seen.matches:
             index = match.interaction.index
             if cassette.get(index) is not match.interaction or not bindings.allows(match.id_map):
                 continue
             key = cassette.key_of(index)
-            found = cassette.next(
-                key, self._repeats, plan.variant, can_ask=asks, asked=_request(plan)
-            )
+            found = cassette.next(FoundKey(key), self._repeats, asked, can_ask=asked is not None)
             if found is not None:
                 bindings.bind(match.id_map)
                 return Replay(cassette, found, plan.target, key, _note(match))

@@ -7,11 +7,15 @@ from urllib.parse import urlsplit
 from tapeway.core.agenttape.lookup import request_aliases, uses_agenttape_keys
 from tapeway.core.agenttape.sdk_calls import in_requested_form
 from tapeway.core.cassette.agenttape_lookup import form_mismatch, next_by_alias, used_by_alias
+from tapeway.core.cassette.credential_index import FoundKey, open_digest
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
 from tapeway.core.http.location import same_origin
 from tapeway.core.http.routing import DEFAULT_ROUTE, RouteTable, no_route_error
-from tapeway.core.matching.key import RedactedRequest, RequestRedaction, key_on_route
+from tapeway.core.matching.asked import AskedRequest
+from tapeway.core.matching.key import key_digest, key_on_route, request_key
+from tapeway.core.matching.placeholders import SecretDigests
+from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead
@@ -23,7 +27,7 @@ _FOUND_BY_ALIAS = "recognised by a key that AgentTape gave it"
 
 
 class Planner:
-    """Computes the key of a request and looks it up in a cassette, as the mode says."""
+    """Looks a request up in a cassette, as the mode says."""
 
     def __init__(
         self, redaction: RequestRedaction, routes: RouteTable, repeats: Repeats | None
@@ -37,35 +41,56 @@ class Planner:
         if incoming.take is not None and incoming.take != cassette.take.number:
             with cassette.in_take(incoming.take):
                 return self.plan(cassette, incoming, mode)
-        request, policy = incoming.request, MODE_POLICIES[mode]
-        digested = request if incoming.large_body is None else _with_digest(incoming)
-        keyed = self._redaction.redact(cassette.head.run_id, digested, cassette.rules)
-        redacted, key, variant = keyed.request, keyed.key, keyed.variant
+        request, policy = _with_digest(incoming), MODE_POLICIES[mode]
+        asked = cassette.asked(request)
+        found: FoundKey | None = None
         if policy.replays:
-            if incoming.route_guessed and key not in cassette:
-                key = self._default_route_key(cassette, key, incoming)
-            found = cassette.next(key, self._repeats, variant, can_ask=policy.asks, asked=redacted)
-            if found is not None:
-                if found.stored_keys:
-                    found = in_requested_form(found, request)
-                return Replay(cassette, found, redacted.target, key)
+            found = _find(cassette, asked, incoming)
+            if replay := self._replay(cassette, found, asked, can_ask=policy.asks):
+                return replay
+        # Only what is asked for or missed is redacted: to be stored, and to be shown.
+        redacted = self._redaction.redact(cassette.head.run_id, request, cassette.rules)
+        key = _stored_key(asked, redacted)
+        if policy.replays:
+            if found is None and key != asked.key and key in cassette:
+                # Secrets inside a coded or opaque body have placeholders that only this finds.
+                found = FoundKey(key)
+                if replay := self._replay(cassette, found, asked, can_ask=policy.asks):
+                    return replay
             # Few cassettes have aliases, and computing those of a large body takes time.
             aliases = self._aliases_in(cassette, incoming, redacted) if cassette.aliases else ()
-            if aliases and (by_alias := self._by_alias(cassette, aliases, request, redacted)):
+            if aliases and (
+                by_alias := self._by_alias(cassette, aliases, incoming.request, redacted)
+            ):
                 return by_alias
             if not policy.asks:
-                miss = self._miss(cassette, keyed, key, incoming)
+                miss = self._miss(cassette, redacted, key, found, incoming)
                 if not aliases:
                     return miss
-                used_up = miss.used_up or used_by_alias(cassette, aliases, request)
-                note = form_mismatch(cassette, aliases, request)
+                used_up = miss.used_up or used_by_alias(cassette, aliases, incoming.request)
+                note = form_mismatch(cassette, aliases, incoming.request)
                 return replace(miss, used_up=used_up, note=note)
         if not request.base:
             raise no_route_error(self._routes, redacted.route, redacted.target)
         return Ask(
-            *(cassette, cassette.take, policy, request, redacted, keyed.key, variant),
+            *(cassette, cassette.take, policy, incoming.request, redacted, key),
+            variant=asked.variant,
+            caller=asked.caller,
             incoming=incoming,
         )
+
+    def _replay(
+        self, cassette: CassetteIndex, found: FoundKey | None, asked: AskedRequest, *, can_ask: bool
+    ) -> Replay | None:
+        if found is None:
+            return None
+        interaction = cassette.next(found, self._repeats, asked, can_ask=can_ask)
+        if interaction is None:
+            return None
+        if interaction.stored_keys:
+            interaction = in_requested_form(interaction, asked.request)
+        target = self._redaction.target(cassette.head.run_id, asked.request)
+        return Replay(cassette, interaction, target, found.key)
 
     def _by_alias(
         self, cassette: CassetteIndex, aliases: Sequence[bytes], request: Request, redacted: Request
@@ -88,14 +113,25 @@ class Planner:
         redactor = self._redaction.redactor(head.run_id, incoming.request)
         return incoming._replace(large_body=await digest_large_body(incoming.request, redactor))
 
-    def keys(self, head: CassetteHead, rules: Rules, incoming: Incoming) -> Iterator[bytes]:
-        """All keys under which `plan` may look for a recording."""
-        key = self._redact(head, rules, _with_digest(incoming)).key
-        yield key
-        if incoming.route_guessed:
-            yield key_on_route(key, DEFAULT_ROUTE)
-            if incoming.original_target is not None:
-                yield self._redact(head, rules, _as_sent(incoming)).key
+    def keys(self, head: CassetteHead, rules: Rules, incoming: Incoming) -> list[bytes]:
+        """The match keys under which `plan` looks first."""
+        asked = AskedRequest(_with_digest(incoming), rules, SecretDigests(head.run_id))
+        keys = [key_on_route(asked.key, route) for route in _routes_of(incoming)]
+        if incoming.original_target is not None:
+            keys.append(request_key(_as_sent(incoming), rules))
+        return keys
+
+    def credential_digests(
+        self, head: CassetteHead, rules: Rules, incoming: Incoming
+    ) -> list[bytes]:
+        """Further digests by which `plan` looks: of recordings that hold credentials."""
+        found: list[bytes] = []
+        for request in _forms(incoming):
+            asked = AskedRequest(request, rules, SecretDigests(head.run_id))
+            redacted = self._redaction.redact(head.run_id, request, rules)
+            found += map(key_digest, (asked.open_key, request_key(redacted, rules)))
+            found += map(open_digest, (asked.open_key, asked.outline_key))
+        return list(dict.fromkeys(found))
 
     def aliases(
         self, head: CassetteHead, rules: Rules, incoming: Incoming, origins: Iterable[str]
@@ -104,17 +140,14 @@ class Planner:
 
         `origins` are those at which its recordings without a route were made.
         """
-        redacted = self._redact(head, rules, _with_digest(incoming)).request
+        redacted = self._redaction.redact(head.run_id, _with_digest(incoming), rules)
         return list(self._aliases(head, rules, incoming, redacted, origins))
 
-    def whole_path_key(self, head: CassetteHead, rules: Rules, incoming: Incoming) -> bytes:
+    def whole_path_key(self, rules: Rules, incoming: Incoming) -> bytes:
         """The key of the same request with its route's own path before its target."""
         request = _with_digest(incoming)
         target = urlsplit(request.base).path.rstrip("/") + request.target
-        return self._redact(head, rules, replace(request, target=target)).key
-
-    def _redact(self, head: CassetteHead, rules: Rules, request: Request) -> RedactedRequest:
-        return self._redaction.redact(head.run_id, request, rules)
+        return request_key(replace(request, target=target), rules)
 
     def _aliases(
         self,
@@ -148,27 +181,50 @@ class Planner:
         origins = cassette.aliases.origins
         return list(self._aliases(cassette.head, cassette.rules, incoming, redacted, origins))
 
-    def _default_route_key(self, cassette: CassetteIndex, key: bytes, incoming: Incoming) -> bytes:
-        """The key of the same request on the default route, if something is recorded there."""
-        if (default := key_on_route(key, DEFAULT_ROUTE)) in cassette:
-            return default
-        if incoming.original_target is not None:
-            sent = _as_sent(incoming)
-            default = self._redact(cassette.head, cassette.rules, sent).key
-        return default if default in cassette else key
-
     def _miss(
-        self, cassette: CassetteIndex, keyed: RedactedRequest, key: bytes, incoming: Incoming
+        self,
+        cassette: CassetteIndex,
+        redacted: Request,
+        key: bytes,
+        found: FoundKey | None,
+        incoming: Incoming,
     ) -> Miss:
-        redacted = keyed.request
         if incoming.route_guessed and not cassette.has_route(redacted.route):
             if cassette.has_route(DEFAULT_ROUTE):
                 # Its recordings would answer, so the guessed route must not show as a difference.
                 redacted = replace(redacted, route=DEFAULT_ROUTE)
             elif redacted.route == DEFAULT_ROUTE:
                 raise no_route_error(self._routes, redacted.route, redacted.target)
-        used_up = cassette.indexes(key, keyed.variant)
-        return Miss(cassette.name, redacted, key, keyed.variant, used_up, searched=cassette)
+        used_up = () if found is None else cassette.indexes(found.key)
+        return Miss(cassette.name, redacted, key, used_up, searched=cassette)
+
+
+def _find(cassette: CassetteIndex, asked: AskedRequest, incoming: Incoming) -> FoundKey | None:
+    found = cassette.find(asked, _routes_of(incoming))
+    if found is None and incoming.route_guessed and incoming.original_target is not None:
+        return cassette.find(cassette.asked(_as_sent(incoming)), (DEFAULT_ROUTE,))
+    return found
+
+
+def _stored_key(asked: AskedRequest, redacted: Request) -> bytes:
+    """The match key of a request as it will be stored."""
+    request = asked.request
+    unchanged = redacted.target == request.target and redacted.body == request.body
+    if unchanged and not asked.rules.match:
+        return asked.key
+    return request_key(redacted, asked.rules)
+
+
+def _routes_of(incoming: Incoming) -> tuple[str, ...]:
+    """The routes whose recordings answer: a route read off the path may be nobody's."""
+    route = incoming.request.route
+    return (route, DEFAULT_ROUTE) if incoming.route_guessed else (route,)
+
+
+def _forms(incoming: Incoming) -> list[Request]:
+    """The request, and where a mistake in its target was corrected, the one that was sent."""
+    request = _with_digest(incoming)
+    return [request] if incoming.original_target is None else [request, _as_sent(incoming)]
 
 
 def _with_digest(incoming: Incoming) -> Request:

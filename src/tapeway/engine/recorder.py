@@ -16,7 +16,7 @@ from tapeway.core.cassette.rerecording import Replacement
 from tapeway.core.http.content_codings import content_coding, readable_response
 from tapeway.core.json_text import Json
 from tapeway.core.matching.body_digest import is_parsed
-from tapeway.core.matching.key import RequestRedaction
+from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.model.cassette import LeakCheck
 from tapeway.core.model.control import Outcome, Repeats
 from tapeway.core.model.interaction import Interaction
@@ -388,7 +388,7 @@ class LiveCall:
         redactor = self._redaction.redactor(
             ask.cassette.head.run_id, ask.request, response_credentials(response.headers)
         )
-        guard = self._redaction.guard(ask.request)
+        guard = self._redaction.guard(ask.cassette.head.run_id, ask.request)
         large_bodies = LargeBodyStorage(
             self._store, ask.cassette.name, redactor, guard, self._policy.max_body
         )
@@ -415,9 +415,11 @@ class LiveCall:
         interaction = replace(interaction, index=recording.interaction.index)
         checked = replace(recording, check=check, lease=ask.lease)
         if ask.shared:
-            checked = replace(checked, step=cassette.cursor_step(interaction, ask.key, ask.take))
+            checked = replace(
+                checked, step=cassette.cursor_step(interaction, ask.key, ask.take, ask.variant)
+            )
         await self._store.append(cassette.name, cassette.head, checked)
-        cassette.add(recording, ask.key, ask.take)
+        cassette.add(recording, ask.key, ask.take, ask.variant)
         return interaction
 
     async def _to_interaction(
@@ -438,6 +440,10 @@ class LiveCall:
     ) -> Interaction:
         ask, call = self._ask, self._call
         held = readable_response(response, ask.request.method, cut=response.verdict == "truncated")
+        stored = redactor.response(held)
+        if stored != held:
+            learned = redactor.response_secrets(held)
+            self._redaction.learn(ask.cassette.head.run_id, learned)
         metadata: dict[str, Json] = {}
         tokens = None
         if call is not None:
@@ -446,7 +452,7 @@ class LiveCall:
         return Interaction(
             index=0,
             request=ask.redacted,
-            response=redactor.response(held),
+            response=stored,
             latency_ms=response.latency_ms,
             usage=None if tokens is None else asdict(tokens),
             metadata=metadata,

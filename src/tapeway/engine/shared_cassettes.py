@@ -187,16 +187,19 @@ class SharedCassettes:
     ) -> tuple[View, Plan]:
         view = await self._look_up(name, info, keys, incoming)
         plan = self._plan(view, incoming, mode)
-        known = isinstance(plan, Replay) and plan.key in keys
-        if known or not (info.has_unrouted and MODE_POLICIES[mode].replays):
+        replays = MODE_POLICIES[mode].replays
+        if replays and any(key in view.cassette for key in keys):
             return view, plan
-        # Recordings with aliases may have been found by digest: their cursors are not known yet.
+        # Recordings that hold credentials, and those with aliases, are found by other digests; their
+        # cursors are not known yet.
         planner, store = self._context.planner, self._store
-        names = planner.aliases(info.head, info.rules, incoming, info.origins)
-        if names and (found := await store.find(name, names)):
+        more = planner.credential_digests(info.head, info.rules, incoming)
+        if replays and info.has_unrouted:
+            more += planner.aliases(info.head, info.rules, incoming, info.origins)
+        if found := await store.find(name, more):
             others = self._view_of(name, info, found, {}, incoming.take).cassette
             keys = [*keys, *[others.key_of(each.item.index) for each in found]]
-            view = await self._look_up(name, info, keys, incoming, names)
+            view = await self._look_up(name, info, keys, incoming, more)
             plan = self._plan(view, incoming, mode)
         return view, plan
 
@@ -243,7 +246,7 @@ class SharedCassettes:
             async with self._numbered(ask) as numbered:
                 yield numbered
             return
-        name, key = ask.cassette.name, ask.key + ask.variant
+        name, key = ask.cassette.name, ask.flight
         while (lease := await self._store.claim(name, key)) is None:
             await self._store.wait_for_lease(name, key)
             # The instance that had the lease may have recorded it.
@@ -534,7 +537,7 @@ class SharedCassettes:
         wanted = dict.fromkeys([*map(key_digest, keys), *names])
         if incoming is not None and info.has_unrouted:
             # A recording without a route is found by its whole path.
-            whole = self._context.planner.whole_path_key(info.head, info.rules, incoming)
+            whole = self._context.planner.whole_path_key(info.rules, incoming)
             wanted[key_digest(whole)] = None
         number = self.control.take_of(name) if take is None else take
         turns, found = await self._store.look(name, number, keys, list(wanted))

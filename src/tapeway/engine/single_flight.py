@@ -207,4 +207,4 @@ async def settled(work: Awaitable[T]) -> T | TapewayError:
 
 
 def _key(ask: Ask) -> _Key:
-    return ask.cassette.name, ask.key + ask.variant
+    return ask.cassette.name, ask.flight

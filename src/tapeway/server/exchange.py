@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from tapeway.core.http.routing import RequestAddress
-from tapeway.core.matching.key import RequestRedaction
+from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.model.messages import Request
 
 

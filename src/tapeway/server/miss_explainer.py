@@ -8,7 +8,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from weakref import WeakKeyDictionary
 
-from tapeway.core.matching.key import RequestRedaction
+from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.misses.explanation import explain
 from tapeway.core.misses.miss import Miss, MissExplanation, SearchedCassette
 from tapeway.core.model.messages import Request
@@ -28,8 +28,8 @@ FAILED = MissExplanation(note="looking for the nearest recording failed, the log
 _MOST_NAMES_COMPARED = 2000
 _MOST_NEAR_NAMES = 3
 
-_MissKey = tuple[int, bytes, bytes, tuple[int, ...]]
-"""Generation, key, variant and used recordings: equal for misses with the same explanation."""
+_MissKey = tuple[int, bytes, tuple[int, ...]]
+"""Generation, key and used recordings: equal for misses with the same explanation."""
 
 
 class Explainer:
@@ -48,7 +48,7 @@ class Explainer:
         """The miss with its explanation, or with a note that too many misses are waiting for theirs."""
         if (cassette := miss.searched) is None:
             return miss
-        key = (cassette.generation, miss.key, miss.variant, miss.used_up)
+        key = (cassette.generation, miss.key, miss.used_up)
         cached = self._cache.setdefault(cassette, OrderedDict())
         if (found := cached.get(key)) is not None:
             cached.move_to_end(key)
@@ -80,7 +80,7 @@ class Explainer:
         salt, snapshot, rules = cassette.head.run_id, cassette.snapshot(), cassette.rules
 
         def redact(request: Request) -> Request:
-            return self._redaction.redact(salt, request, rules).request
+            return self._redaction.redact(salt, request, rules)
 
         try:
             if not snapshot and (near := await self._absent(miss.cassette)) is not None:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tapeway.core.cassette.credential_index import FoundKey
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.correlation.index import CorrelationIndex
-from tapeway.core.matching.key import credential_variant, key_on_route, request_key
+from tapeway.core.matching.key import key_on_route, request_key
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.control import Repeats
@@ -51,7 +52,7 @@ def record(cassette: CassetteIndex, asked: str, body: str, *, replaces: bool = T
 
 
 def replayed(cassette: CassetteIndex, asked: str, repeats: Repeats, count: int) -> list[int | None]:
-    found = [cassette.next(key(asked), repeats) for _ in range(count)]
+    found = [cassette.next(FoundKey(key(asked)), repeats) for _ in range(count)]
     return [None if each is None else each.index for each in found]
 
 
@@ -260,7 +261,7 @@ def test_a_cassette_behaves_as_plain_lists_would(
                 requests_counted.clear()
                 recorded.clear()
             case "next":
-                found = cassette.next(key(what), repeats)
+                found = cassette.next(FoundKey(key(what)), repeats)
                 expected = _expected(held, requests_counted.get(what, 0), repeats)
                 assert (found and found.response.body.decode()) == expected
                 requests_counted[what] = requests_counted.get(what, 0) + (expected is not None)
@@ -313,8 +314,8 @@ def test_finding_and_recording_cost_the_same_in_a_cassette_of_any_size() -> None
         cassette = make_cassette(*[make_interaction(i, f"r{i}") for i in range(size)])
         wanted, first, second = key("r5"), key("new"), key("r7")
         return [
-            operations(lambda: cassette.next(wanted, "last")),
-            operations(lambda: cassette.next(b"none\0", "last")),
+            operations(lambda: cassette.next(FoundKey(wanted), "last")),
+            operations(lambda: cassette.next(FoundKey(b"none\0"), "last")),
             operations(lambda: cassette.has_route("nowhere")),
             operations(lambda: _record_raw(cassette, first)),
             operations(lambda: _record_raw(cassette, second)),
@@ -357,7 +358,9 @@ def replayed_for_headers(
 ) -> list[int | None]:
     found = [
         cassette.next(
-            request_key(request_accepting(accept)), repeats, asked=request_accepting(accept)
+            FoundKey(request_key(request_accepting(accept))),
+            repeats,
+            cassette.asked(request_accepting(accept)),
         )
         for accept in accepts
     ]
@@ -436,42 +439,64 @@ def test_a_recording_on_its_way_is_found_under_a_rule_added_meanwhile() -> None:
     cassette.start_take(2)
 
     other = request_accepting("a", "/x?ts=2")
-    assert cassette.next(request_key(other, cassette.rules), "last", asked=other) is not None
+    assert replay(cassette, other) is not None
+
+
+def replay(
+    cassette: CassetteIndex, request: Request, *, can_ask: bool = False
+) -> Interaction | None:
+    asked = cassette.asked(request)
+    found = cassette.find(asked, (request.route,))
+    return found and cassette.next(found, "last", asked, can_ask=can_ask)
+
+
+def page(token: str) -> Request:
+    return Request("r", "GET", f"/list?api_key={token}")
 
 
 def _paged(index: int, token: str) -> Interaction:
-    request = Redactor("salt").request(Request("r", "GET", f"/list?token={token}"))
+    request = Redactor("run").request(page(token))
     return Interaction(
         index, request, Response(ResponseHead(200), (ResponseChunk(token.encode()),))
     )
 
 
-def _asks(token: str) -> tuple[bytes, bytes]:
-    request = Redactor("salt").request(Request("r", "GET", f"/list?token={token}"))
-    return request_key(request), credential_variant(request)
-
-
 def test_one_recorded_credential_answers_for_any_other_and_for_none() -> None:
     cassette = CassetteIndex("c", StoredCassette(HEAD, (_paged(0, "a" * 20),)), take=1)
-    key, variant = _asks("b" * 20)
 
-    found = cassette.next(key, "last", variant)
+    found = replay(cassette, page("b" * 20))
 
     assert found is not None
-    assert cassette.next(key, "last") is found
+    assert replay(cassette, page("dummy")) is found
+    assert replay(cassette, page("")) is found
+    assert replay(cassette, Request("r", "GET", "/list")) is found
 
 
 def test_several_recorded_tokens_each_answer_for_themselves_and_for_no_other() -> None:
     pages = tuple(_paged(index, letter * 20) for index, letter in enumerate("abc"))
     cassette = CassetteIndex("c", StoredCassette(HEAD, pages), take=1)
 
-    for page, letter in zip(pages, "abc", strict=True):
-        key, variant = _asks(letter * 20)
-        assert cassette.next(key, "last", variant) is page
-        assert len(cassette.indexes(key, variant)) == 1
-    key, variant = _asks("d" * 20)
-    assert cassette.next(key, "last", variant) is None
-    assert len(cassette.indexes(key, variant)) == 0
+    for each, letter in zip(pages, "abc", strict=True):
+        assert replay(cassette, page(letter * 20)) is each
+    assert replay(cassette, page("d" * 20)) is None
+    assert replay(cassette, Request("r", "GET", "/list")) is None
+
+
+def test_within_a_take_another_credential_is_asked_for_where_that_is_possible() -> None:
+    cassette = CassetteIndex("c", StoredCassette(HEAD, (_paged(0, "a" * 20),)), take=1)
+
+    assert replay(cassette, page("b" * 20), can_ask=True) is not None
+    assert replay(cassette, page("b" * 20), can_ask=True) is not None
+    assert replay(cassette, page("c" * 20), can_ask=True) is None
+    assert replay(cassette, Request("r", "GET", "/list"), can_ask=True) is None
+
+
+def _record_page(cassette: CassetteIndex, token: str) -> Recording:
+    interaction = _paged(0, token)
+    key = request_key(interaction.request)
+    step = cassette.make_recording(interaction, key, cassette.take, replaces=True)
+    cassette.add(step, key, cassette.take)
+    return step
 
 
 def test_a_recording_with_another_credential_replaces_the_one_there_was_and_not_its_own_takes() -> (
@@ -479,28 +504,17 @@ def test_a_recording_with_another_credential_replaces_the_one_there_was_and_not_
 ):
     cassette = CassetteIndex("c", StoredCassette(HEAD, (_paged(0, "a" * 20),)), take=1)
     cassette.start_take(2)
-    key, _ = _asks("b" * 20)
 
-    first = cassette.make_recording(_paged(0, "b" * 20), key, cassette.take, replaces=True)
-    cassette.add(first, key, cassette.take)
-    second = cassette.make_recording(_paged(0, "c" * 20), key, cassette.take, replaces=True)
-    cassette.add(second, key, cassette.take)
-
-    assert first.supersedes == (0,)
-    assert second.supersedes == ()
-    assert [len(cassette.indexes(*_asks(letter * 20))) for letter in "abc"] == [0, 1, 1]
+    assert _record_page(cassette, "b" * 20).supersedes == (0,)
+    assert _record_page(cassette, "c" * 20).supersedes == ()
+    assert bodies(cassette) == ["b" * 20, "c" * 20]
 
 
 def test_recording_the_pages_again_replaces_each_page_by_itself() -> None:
     pages = tuple(_paged(index, letter * 20) for index, letter in enumerate("ab"))
     cassette = CassetteIndex("c", StoredCassette(HEAD, pages), take=1)
     cassette.start_take(2)
-    superseded = []
-    for letter in "ab":
-        key, _ = _asks(letter * 20)
-        step = cassette.make_recording(_paged(0, letter * 20), key, cassette.take, replaces=True)
-        cassette.add(step, key, cassette.take)
-        superseded.append(step.supersedes)
+    superseded = [_record_page(cassette, letter * 20).supersedes for letter in "ab"]
 
     assert superseded == [(0,), (1,)]
     assert len(cassette) == 2

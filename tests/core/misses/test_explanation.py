@@ -15,7 +15,7 @@ from tests.support.canary import canary
 
 
 def missed(request: Request, used_up: tuple[int, ...] = ()) -> Miss:
-    return Miss("c", request, request_key(request), b"", used_up)
+    return Miss("c", request, request_key(request), used_up)
 
 
 def explained(
@@ -103,4 +103,4 @@ def test_secrets_in_recordings_that_were_never_redacted_are_not_shown() -> None:
     found = explain(missed(asked({"a": "without", "b": 2})), recordings, NO_RULES, redactor.request)
 
     assert key not in repr(found)
-    assert "with REDACTED in it" in repr(found)
+    assert "with REDACTED.api-key." in repr(found)

@@ -10,9 +10,7 @@ def message(
     target: str = "/v1/x", used_up: tuple[int, ...] = (), explanation: MissExplanation | None = None
 ) -> str:
     request = Request("openai", "POST", target)
-    return Miss(
-        "a/b", request, b"openai\0key", b"", used_up, explanation or MissExplanation()
-    ).message
+    return Miss("a/b", request, b"openai\0key", used_up, explanation or MissExplanation()).message
 
 
 def near(*paths: str, more: int = 0) -> MissExplanation:

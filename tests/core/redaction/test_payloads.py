@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.core.matching.key import RequestRedaction
+from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tapeway.core.redaction.credentials import environment_secrets, response_credentials
 from tapeway.core.redaction.spans import PLACEHOLDER
@@ -17,7 +17,7 @@ def stored(payload: Payload) -> tuple[bytes, bytes]:
     body = payload.octets if payload.asked else b""
     request = Request("default", "POST", payload.target, payload.request_headers, body)
     if payload.asked:
-        return b"", redaction.redact(SALT, request).request.body
+        return b"", redaction.redact(SALT, request).body
     head = ResponseHead(200, "OK", payload.response_headers)
     response = Response(head, (ResponseChunk(payload.octets, 0.0),))
     redactor = redaction.redactor(SALT, request, response_credentials(response.headers))

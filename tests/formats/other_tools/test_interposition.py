@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tapeway.core.cassette.credential_index import FoundKey
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.matching.key import request_key
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
@@ -69,13 +70,14 @@ def test_everything_is_kept_and_the_first_recording_always_answers() -> None:
     tape = CassetteIndex("c", loaded.cassette, take=1)
     first, again, _, other = calls(loaded)
     key = request_key(first.request)
+    found = FoundKey(key)
 
     assert losses(loaded) == []
     assert loaded.cassette.head.meta["repeats"] == "first"
     # Written otherwise it has another fingerprint, and an answer of its own.
     assert request_key(again.request) == request_key(other.request) == key
-    assert [tape.next(key, None, asked=first.request) for _ in range(3)] == [first] * 3
-    assert [tape.next(key, None, asked=other.request) for _ in range(2)] == [other] * 2
+    assert [tape.next(found, None, tape.asked(first.request)) for _ in range(3)] == [first] * 3
+    assert [tape.next(found, None, tape.asked(other.request)) for _ in range(2)] == [other] * 2
 
 
 def test_content_without_a_meaning_in_http_comes_back_too() -> None:

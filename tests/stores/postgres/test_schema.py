@@ -97,7 +97,7 @@ async def test_an_older_store_is_upgraded_and_keeps_what_it_holds(
         assert await store.check() == []
     finally:
         await store.close()
-    assert await _versions(postgres_dsn, old_url) == [1, 2]
+    assert await _versions(postgres_dsn, old_url) == [1, 3]
 
 
 async def test_an_upgraded_store_is_recorded_into(old_url: str) -> None:
@@ -149,20 +149,20 @@ async def test_instances_that_open_it_at_once_upgrade_it_once(
     finally:
         for store in stores:
             await store.close()
-    assert await _versions(postgres_dsn, old_url) == [1, 2]
+    assert await _versions(postgres_dsn, old_url) == [1, 3]
 
 
 async def test_where_a_step_fails_the_tables_stay_as_they_were(
     old_url: str, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def upgrade_2_to_3(session: Session) -> None:
+    async def upgrade_3_to_4(session: Session) -> None:
         await session.run("DELETE FROM @interaction")
         await session.run("ALTER TABLE @absent RENAME COLUMN one TO other")
 
     before = await _catalogue(postgres_dsn, old_url)
     with monkeypatch.context() as newer:
-        newer.setattr(schema, "VERSION", 3)
-        newer.setitem(schema.UPGRADES, 2, upgrade_2_to_3)
+        newer.setattr(schema, "VERSION", 4)
+        newer.setitem(schema.UPGRADES, 3, upgrade_3_to_4)
         with pytest.raises(StoreError, match=r"could not upgrade its tables .*absent"):
             await PostgresStore(old_url).open()
 
@@ -190,13 +190,13 @@ async def test_tables_that_an_older_instance_uses_are_left_until_it_has_ended(
     store = PostgresStore(old_url)
     await store.open()
     await store.close()
-    assert await _versions(postgres_dsn, old_url) == [1, 2]
+    assert await _versions(postgres_dsn, old_url) == [1, 3]
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("INSERT INTO {} VALUES (99)", "newer tapeway.*version 99, and this one knows 2: update"),
+        ("INSERT INTO {} VALUES (99)", "newer tapeway.*version 99, and this one knows 3: update"),
         ("UPDATE {} SET number = 0", "version 0, and there is no upgrade from version 0 to 1"),
     ],
 )

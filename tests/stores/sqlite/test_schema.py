@@ -5,17 +5,22 @@ import os
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
 
+from tapeway.core.cassette.index import index_keys
+from tapeway.core.matching.key import key_digest, request_key
+from tapeway.core.matching.request_redaction import RequestRedaction
+from tapeway.core.model.messages import Request
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.stores.sqlite import schema
 from tapeway.stores.sqlite.coordination import shared_file
 from tapeway.stores.sqlite.store import SqliteStore
-from tests.stores.recordings import answers, bodies
+from tests.stores.recordings import HEAD, answers, bodies, recording
 from tests.stores.shared_instances import WANTED, append_recordings, instances, key
 from tests.stores.small_disks import read_only
 from tests.stores.sqlite.upgrading_process import UPGRADES
@@ -34,8 +39,8 @@ async def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def newer_tapeway(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on, a tapeway that writes version 3 and upgrades what is older."""
-    monkeypatch.setattr(schema, "VERSION", 3)
+    """From here on, a tapeway that writes version 4 and upgrades what is older."""
+    monkeypatch.setattr(schema, "VERSION", 4)
     monkeypatch.setattr(schema, "UPGRADES", dict(UPGRADES))
 
 
@@ -64,8 +69,8 @@ async def test_an_older_file_is_upgraded_step_by_step_and_keeps_what_it_holds(
     assert await store.check() == []
     await store.close()
 
-    assert rows(file, "PRAGMA user_version") == [(3,)]
-    assert rows(file, "SELECT step FROM upgraded") == [("1 to 2",), ("2 to 3",)]
+    assert rows(file, "PRAGMA user_version") == [(4,)]
+    assert rows(file, "SELECT step FROM upgraded") == [("2 to 3",), ("3 to 4",)]
     assert rows(file, "SELECT DISTINCT note FROM cassette") == [("upgraded",)]
 
 
@@ -73,17 +78,17 @@ async def test_an_older_file_is_upgraded_step_by_step_and_keeps_what_it_holds(
 async def test_where_a_step_fails_the_file_stays_as_it_was(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def upgrade_2_to_3(connection: apsw.Connection) -> None:
+    def upgrade_3_to_4(connection: apsw.Connection) -> None:
         connection.execute("DELETE FROM interaction")
         connection.execute("ALTER TABLE absent RENAME COLUMN one TO other")
 
     before = rows(file, "SELECT * FROM sqlite_schema")
-    monkeypatch.setitem(schema.UPGRADES, 2, upgrade_2_to_3)
+    monkeypatch.setitem(schema.UPGRADES, 3, upgrade_3_to_4)
     for _ in range(2):
-        with pytest.raises(CassetteCorrupt, match=r"from version 1 to 3 \(.*no such table"):
+        with pytest.raises(CassetteCorrupt, match=r"from version 2 to 4 \(.*no such table"):
             await recorded(file)
 
-    assert rows(file, "PRAGMA user_version") == [(1,)]
+    assert rows(file, "PRAGMA user_version") == [(2,)]
     assert rows(file, "SELECT * FROM sqlite_schema") == before
     monkeypatch.undo()
     assert await recorded(file) == answers(0, 1, 2)
@@ -109,8 +114,8 @@ def test_processes_that_open_it_at_once_upgrade_it_once(file: Path) -> None:
             process.kill()
             process.communicate()
 
-    assert rows(file, "PRAGMA user_version") == [(3,)]
-    assert rows(file, "SELECT step FROM upgraded") == [("1 to 2",), ("2 to 3",)]
+    assert rows(file, "PRAGMA user_version") == [(4,)]
+    assert rows(file, "SELECT step FROM upgraded") == [("2 to 3",), ("3 to 4",)]
 
 
 @pytest.mark.usefixtures("newer_tapeway")
@@ -125,7 +130,7 @@ async def test_an_old_copy_is_refused_before_it_is_upgraded(
 ) -> None:
     copy = file.read_bytes()
     with monkeypatch.context() as older:
-        older.setattr(schema, "VERSION", 1)
+        older.setattr(schema, "VERSION", 2)
         async with instances(lambda: SqliteStore(file), 1) as (store,):
             await append_recordings(store, 3)
     file.write_bytes(copy)
@@ -138,7 +143,7 @@ async def test_an_old_copy_is_refused_before_it_is_upgraded(
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        (9, "version 9, and this one knows 1: update tapeway"),
+        (9, "version 9, and this one knows 2: update tapeway"),
         (0, "version 0, and there is no upgrade from version 0 to 1"),
     ],
 )
@@ -152,6 +157,32 @@ async def test_a_version_that_is_not_known_is_refused(file: Path, version: int, 
         async with instances(lambda: SqliteStore(file), 1) as (store,):
             await append_recordings(store, 3)
     assert file.read_bytes() == before
+
+
+async def test_recordings_of_version_1_that_hold_credentials_are_found_by_the_new_keys(
+    file: Path,
+) -> None:
+    request = RequestRedaction().redact(
+        HEAD.run_id, Request("openai", "GET", "/v1/y?api_key=k-0123456789abcdef")
+    )
+    one = replace(recording(3), interaction=replace(recording(3).exchange, request=request))
+    async with instances(lambda: SqliteStore(file), 1) as (store,):
+        await store.append("x", HEAD, one)
+    # As version 1 indexed it, by its request without the credential.
+    old = key_digest(request_key(Request("openai", "GET", "/v1/y")))
+    with closing(apsw.Connection(str(file))) as connection:
+        connection.execute("DELETE FROM key WHERE length(digest) <> 32")
+        connection.execute(
+            "UPDATE key SET digest = ? WHERE digest = ?", (old, key_digest(request_key(request)))
+        )
+        connection.pragma("user_version", 1)
+
+    async with instances(lambda: SqliteStore(file), 1) as (store,):
+        assert await store.find("x", [old]) == []
+        for digest in index_keys(one.exchange):
+            assert [each.item.index for each in await store.find("x", [digest])] == [3]
+        assert bodies(await store.load("x", writable=False)) == answers(0, 1, 2, 3)
+    assert rows(file, "PRAGMA user_version") == [(2,)]
 
 
 class TestTheSharedFile:

@@ -14,19 +14,19 @@ from tapeway.stores.sqlite import schema
 from tapeway.stores.sqlite.store import SqliteStore
 
 
-def upgrade_1_to_2(connection: apsw.Connection) -> None:
+def upgrade_2_to_3(connection: apsw.Connection) -> None:
     """Fails where it was done before, and takes long enough for others to come meanwhile."""
     connection.execute("CREATE TABLE upgraded (step TEXT NOT NULL) STRICT")
-    connection.execute("INSERT INTO upgraded VALUES ('1 to 2')")
+    connection.execute("INSERT INTO upgraded VALUES ('2 to 3')")
     time.sleep(0.2)
 
 
-def upgrade_2_to_3(connection: apsw.Connection) -> None:
-    connection.execute("INSERT INTO upgraded VALUES ('2 to 3')")
+def upgrade_3_to_4(connection: apsw.Connection) -> None:
+    connection.execute("INSERT INTO upgraded VALUES ('3 to 4')")
     connection.execute("ALTER TABLE cassette ADD COLUMN note TEXT NOT NULL DEFAULT 'upgraded'")
 
 
-UPGRADES = {1: upgrade_1_to_2, 2: upgrade_2_to_3}
+UPGRADES = {2: upgrade_2_to_3, 3: upgrade_3_to_4}
 
 
 async def _recordings(file: Path) -> int:
@@ -40,7 +40,7 @@ async def _recordings(file: Path) -> int:
 
 
 if __name__ == "__main__":
-    schema.VERSION = 3
+    schema.VERSION = 4
     schema.UPGRADES.update(UPGRADES)
     print("ready", flush=True)  # noqa: T201
     sys.stdin.readline()

@@ -21,7 +21,7 @@ from tapeway.cli.options import OutputFormat, cassette_command
 from tapeway.cli.places import CassettePlace, open_cassette
 from tapeway.core.http.routing import RouteTable, assign_route
 from tapeway.core.json_text import Json, NotJson, canonical, dump, parse
-from tapeway.core.matching.key import request_key
+from tapeway.core.matching.credential_fields import compared_key, without_digests
 from tapeway.core.matching.rules import Rules, merged_rules
 from tapeway.core.misses.differences import Difference, difference_document, differences
 from tapeway.core.misses.nearest import path_of, request_differences
@@ -192,7 +192,7 @@ def _digests(item: AnyInteraction, rules: Rules, *, headers: bool) -> _Digests:
         endpoint = [request.route, request.method, path_of(request, rules)]
         return _Digests(
             item.index,
-            _digest(request_key(request, rules)),
+            _digest(compared_key(without_digests(request), rules, recorded=True)),
             _digest(repr(endpoint).encode("utf-8", "backslashreplace")),
             _digest(canonical(_response(item, headers=headers))),
         )

@@ -7,7 +7,7 @@ answers. Tools have different rules, and a cassette made by another tool keeps t
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar, get_args
+from typing import get_args
 
 import orjson
 
@@ -18,7 +18,6 @@ from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 
-T = TypeVar("T")
 REPEATS_FIELD = "repeats"
 _REPEATS: tuple[Repeats, ...] = get_args(Repeats)
 
@@ -27,8 +26,7 @@ _REPEATS: tuple[Repeats, ...] = get_args(Repeats)
 class Take:
     """What one run through a cassette has asked for, used and recorded so far.
 
-    A cursor is named by a match key, followed by the credential variant where recordings of the key
-    have several.
+    A cursor is named by a match key.
     """
 
     number: int
@@ -40,12 +38,12 @@ class Take:
     """How often each recording was replayed again, where recordings are counted by index and not by
     cursor.
     """
-    recorded_keys: set[tuple[bytes, bytes]] = field(default_factory=set)
-    """Key and variant of what was recorded: it replaces earlier takes only once."""
+    recorded_keys: set[bytes] = field(default_factory=set)
+    """Keys of what was recorded: it replaces earlier takes only once."""
     kept: set[int] = field(default_factory=set)
     """Indexes of recordings of earlier takes that new answers were equal to: they stay."""
     variants: dict[bytes, bytes] = field(default_factory=dict)
-    """The variant of each cursor's first request, where it carried a credential."""
+    """Digests of what the credential fields of each cursor's first request held, where it had any."""
     bindings: IdBindings = field(default_factory=IdBindings)
 
     def count_request(self, cursor: bytes, variant: bytes) -> None:
@@ -55,11 +53,11 @@ class Take:
         if variant and position == 0:
             self.variants[cursor] = variant
 
-    def count_recording(self, key: bytes, cursor: bytes, variant: bytes, index: int) -> None:
+    def count_recording(self, key: bytes, variant: bytes, index: int) -> None:
         """Note a new recording; it counts as used by the request that was recorded."""
-        self.recorded_keys.add((key, variant))
+        self.recorded_keys.add(key)
         self.touched.add(index)
-        self.count_request(cursor, variant)
+        self.count_request(key, variant)
 
     def first_variant(self, cursor: bytes) -> bytes | None:
         """The variant of a cursor's first request, None before that."""
@@ -81,46 +79,31 @@ class Take:
 
     def key_state(self, key: bytes, indexes: Collection[int]) -> bytes:
         """The state of one key, as JSON for other instances; `indexes` are its recordings."""
-        variants = _of_key(key, self.variants).items()
         repeated = sorted(self.repeat_counts.keys() & indexes)
         return orjson.dumps(
             {
-                "cursors": _of_key(key, self.cursors),
-                "marks": {suffix: _text(variant) for suffix, variant in variants},
+                "cursor": self.cursors.get(key),
+                "variant": self.variants.get(key, b"").decode(),
                 "touched": sorted(self.touched.intersection(indexes)),
                 "again": [[index, self.repeat_counts[index]] for index in repeated],
                 "kept": sorted(self.kept.intersection(indexes)),
-                "recorded": sorted(
-                    _text(variant) for of, variant in self.recorded_keys if of == key
-                ),
+                "recorded": key in self.recorded_keys,
             }
         )
 
     def restore_key(self, key: bytes, state: bytes) -> None:
         """Apply the state of one key that another instance stored."""
         known = orjson.loads(state)
-        self.cursors |= {key + _octets(suffix): count for suffix, count in known["cursors"].items()}
-        self.variants |= {
-            key + _octets(suffix): _octets(variant) for suffix, variant in known["marks"].items()
-        }
+        # An instance of an earlier version names cursors otherwise: the key begins anew.
+        if (cursor := known.get("cursor")) is not None:
+            self.cursors[key] = cursor
+        if variant := known.get("variant"):
+            self.variants[key] = variant.encode()
         self.touched.update(known["touched"])
         self.kept.update(known.get("kept", ()))
         self.repeat_counts.update(dict(known["again"]))
-        self.recorded_keys |= {(key, _octets(variant)) for variant in known["recorded"]}
-
-
-def _of_key(key: bytes, values: Mapping[bytes, T]) -> dict[str, T]:
-    """The values of a key's cursors, by what follows the key in a cursor's name."""
-    size = len(key)
-    return {_text(name[size:]): each for name, each in values.items() if name.startswith(key)}
-
-
-def _text(octets: bytes) -> str:
-    return octets.decode("latin-1")
-
-
-def _octets(text: str) -> bytes:
-    return text.encode("latin-1")
+        if known["recorded"]:
+            self.recorded_keys.add(key)
 
 
 def repeats_of_meta(meta: Mapping[str, Json]) -> Repeats:

@@ -8,9 +8,9 @@ A take is one run through the cassette. It has the cursors, which start at 0, an
 recordings. The first recording that a take makes of a request replaces those of earlier takes;
 further ones are appended.
 
-There are two refinements. Recordings of one key with different credentials, such as paging tokens,
-are variants with a cursor each. And if recordings of one key differ in their headers, the unused
-one with the nearest headers comes first.
+There are two refinements. What `find` looks up may hold credentials, which another run has not
+(`credential_index.py`). And if recordings of one key differ in their headers, the unused one with
+the nearest headers comes first.
 """
 
 from collections import Counter
@@ -24,11 +24,20 @@ from tapeway.core.agenttape.lookup import (
     answers_in_order,
     recording_aliases,
 )
+from tapeway.core.cassette.credential_index import (
+    CredentialIndex,
+    FoundKey,
+    credential_places,
+    open_digest,
+)
 from tapeway.core.cassette.cursors import Take, first_recording, repeats_of_meta
 from tapeway.core.cassette.keyed_recordings import KeyedRecordings
 from tapeway.core.correlation.index import CorrelationIndex
 from tapeway.core.matching import header_distance
-from tapeway.core.matching.key import credential_variant, key_digest, request_key
+from tapeway.core.matching.asked import AskedRequest
+from tapeway.core.matching.header_distance import caller
+from tapeway.core.matching.key import key_digest, key_on_route, request_key
+from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.rules import (
     NO_RULES,
     Rules,
@@ -62,10 +71,14 @@ def index_keys(interaction: Interaction, rules: Rules = NO_RULES) -> tuple[bytes
     """The keys by which a store indexes an interaction: the digest of its match key, and aliases.
 
     The digest excludes the route, because recordings get their routes from their origins when they
-    are loaded. Only recordings that AgentTape made have aliases.
+    are loaded. A recording that holds credentials has more digests, under which `AskedRequest` may
+    look for it. Only recordings that AgentTape made have aliases.
     """
-    digest = key_digest(recording_key(interaction, rules))
-    return tuple(dict.fromkeys((digest, *recording_aliases(interaction, rules))))
+    key = recording_key(interaction, rules)
+    digests = [key_digest(key)]
+    if (places := credential_places(interaction.request, key, rules)) is not None:
+        digests.append(open_digest(places.outline_key if places.texts else places.open_key))
+    return tuple(dict.fromkeys([*digests, *recording_aliases(interaction, rules)]))
 
 
 class CassetteIndex:
@@ -82,12 +95,14 @@ class CassetteIndex:
         self.head: CassetteHead = stored.head
         self.rules: Rules = rules_of_meta(stored.head.meta)
         self.repeats: Repeats = repeats_of_meta(stored.head.meta)
+        self.digests = SecretDigests(stored.head.run_id)
         self.take = Take(take)
         self.correlation: CorrelationIndex | None = None
         """Created by the first search for correlated recordings, and kept up to date afterwards."""
         self._slot_takes: dict[int, Take] = {}
         self._used_by_slots: set[int] = set()
         """What takes of slots that ended have used."""
+        self._credentials: CredentialIndex | None = None
         self.generation = 0
         """Changes with the recordings and with their keys."""
         self._other_routes = other_routes
@@ -123,10 +138,10 @@ class CassetteIndex:
         """The take a recording was made in, 0 for one that was there before."""
         return self._take_of.get(index, 0)
 
-    def indexes(self, key: bytes, variant: bytes = b"") -> tuple[int, ...]:
-        """The recordings that answer a request with this key and credential variant."""
+    def indexes(self, key: bytes) -> tuple[int, ...]:
+        """The recordings with this match key."""
         recordings = self._by_key.get(key)
-        return () if recordings is None else _indexes(recordings.of_variant(variant))
+        return () if recordings is None else _indexes(recordings.all)
 
     def snapshot(self) -> list[AnyInteraction]:
         """All interactions in any order; cheap enough for the event loop."""
@@ -136,37 +151,57 @@ class CassetteIndex:
         """Whether any recording was made on this route."""
         return self._routes[route.encode()] > 0 or route in self._other_routes
 
+    def asked(self, request: Request) -> AskedRequest:
+        """A received request under this cassette's rules and salt."""
+        return AskedRequest(request, self.rules, self.digests)
+
+    def find(self, asked: AskedRequest, routes: Sequence[str]) -> FoundKey | None:
+        """The key of the recordings that answer a request on one of these routes, None without any.
+
+        First as the request came; then the recordings that hold credentials are compared with it.
+        """
+        if asked.key in self._by_key and asked.request.route in routes:
+            return FoundKey(asked.key)
+        for route in routes:
+            if (key := key_on_route(asked.key, route)) in self._by_key:
+                return FoundKey(key)
+        index = self._credential_index()
+        for route in routes:
+            if (found := index.find(asked, route, self._by_key)) is not None:
+                return found
+        return None
+
     def next(
         self,
-        key: bytes,
+        found: FoundKey,
         repeats: Repeats | None,
-        variant: bytes = b"",
+        asked: AskedRequest | None = None,
         *,
         can_ask: bool = False,
-        asked: Request | None = None,
     ) -> Interaction | None:
         """Take the recording that answers next; None if there is none left.
 
         `repeats` is the repeat rule, None for the cassette's own. If recordings differ in their
         headers, the one nearest to `asked` comes first.
 
-        A single recorded credential answers for any other, since another run has another API key.
-        But if the upstream can be called instead (`can_ask`), a second credential within one take
-        is assumed to be the token of a second page, and gets None.
+        If the upstream can be called instead (`can_ask`), what this take recorded answers its own
+        caller alone; and a second value of a credential field within one take is assumed to be the
+        token of a second page. Both get None.
         """
+        key = found.key
         recordings = self._by_key.get(key)
         if recordings is None:
             return None
-        cursor, found = key, recordings.all
-        if variant or recordings.by_variant is not None:
-            if can_ask and self._is_second_page(recordings, key, variant):
+        if can_ask and asked is not None and self._is_second_page(found, asked):
+            return None
+        allowed: Sequence[Interaction] = recordings.all
+        if asked is not None and (recordings.has_selected or can_ask):
+            allowed = self._allowed(recordings, key, asked, can_ask=can_ask)
+            if not allowed:
                 return None
-            cursor, found = _cursor(key, variant, recordings), recordings.of_variant(variant)
-            if not found:
-                return None
-        chosen = self._choose(recordings, key, cursor, found, repeats or self.repeats, asked)
+        chosen = self._choose(recordings, key, allowed, repeats or self.repeats, asked)
         if chosen is not None:
-            self.take.count_request(cursor, variant)
+            self.take.count_request(key, b"" if asked is None or found.own else asked.variant)
             self.take.touched.add(chosen.index)
         return chosen
 
@@ -217,10 +252,24 @@ class CassetteIndex:
         None once the take has recorded a new answer to the request; those that it found unchanged
         are its own.
         """
-        variant = credential_variant(interaction.request)
-        if (key, variant) in take.recorded_keys:
+        if key in take.recorded_keys:
             return ()
-        return tuple([each for each in self.indexes(key, variant) if self.is_earlier(each, take)])
+        return self._earlier(key, take) or self._with_another_credential(interaction, key, take)
+
+    def _earlier(self, key: bytes, take: Take) -> tuple[int, ...]:
+        return tuple([each for each in self.indexes(key) if self.is_earlier(each, take)])
+
+    def _with_another_credential(
+        self, interaction: Interaction, key: bytes, take: Take
+    ) -> tuple[int, ...]:
+        """What earlier takes recorded with one other credential: an API key that was changed."""
+        places = credential_places(interaction.request, key, self.rules)
+        if places is None and self._credentials is None:
+            # Nearly every request; going through all recordings for each would take long.
+            return ()
+        others = self._credential_index().others(key, places, self._by_key)
+        found = [earlier for other in others if (earlier := self._earlier(other, take))]
+        return found[0] if len(found) == 1 else ()
 
     def is_earlier(self, index: int, take: Take) -> bool:
         """Whether a recording was made in an earlier take, and not kept in this one."""
@@ -238,8 +287,11 @@ class CassetteIndex:
         now = self._slot_takes.get(take.number, self.take)
         return now if now.number == take.number else take
 
-    def add(self, recording: Recording, key: bytes, take: Take) -> None:
-        """Add a recording that is durable; it counts as used by the request that was recorded."""
+    def add(self, recording: Recording, key: bytes, take: Take, variant: bytes = b"") -> None:
+        """Add a recording that is durable; it counts as used by the request that was recorded.
+
+        `variant` tells what the credential fields of that request held.
+        """
         interaction = recording.exchange
         if recording.supersedes:
             # As every store does.
@@ -253,9 +305,7 @@ class CassetteIndex:
         self._take_of[interaction.index] = take.number
         if self.correlation is not None:
             self.correlation.add(interaction)
-        variant = credential_variant(interaction.request)
-        cursor = _cursor(key, variant, self._by_key[key])
-        take.count_recording(key, cursor, variant, interaction.index)
+        take.count_recording(key, variant, interaction.index)
 
     def add_foreign(self, item: ForeignInteraction, supersedes: Iterable[int] = ()) -> None:
         """Add a durable interaction of another kind than HTTP's."""
@@ -275,7 +325,7 @@ class CassetteIndex:
             self._renumber()
         self.rules = merged_rules(self.rules, more)
         self.head = replace(self.head, meta=meta_with_rules(self.head.meta, self.rules))
-        self.correlation = None
+        self.correlation = self._credentials = None
         self._build(list(self))
         # Recordings of several old keys may share a new one, so the used ones need not come first.
         self._merged_keys = {key for key, each in self._by_key.items() if len(each.all) > 1}
@@ -332,18 +382,17 @@ class CassetteIndex:
         recordings = self._by_key.get(key)
         return self.take.key_state(key, () if recordings is None else _indexes(recordings.all))
 
-    def cursor_step(self, interaction: Interaction, key: bytes, take: Take) -> CursorStep:
+    def cursor_step(
+        self, interaction: Interaction, key: bytes, take: Take, variant: bytes = b""
+    ) -> CursorStep:
         """The step by which a shared store moves a key's cursor together with a recording."""
-        index, variant = interaction.index, credential_variant(interaction.request)
-        recordings = self._by_key.get(key)
-        recorded = () if recordings is None else recordings.variants
-        cursor = key + variant if len({*recorded, variant}) > 1 else key
+        index = interaction.index
 
         def moved(before: bytes | None) -> bytes:
             after = Take(take.number)
             if before is not None:
                 after.restore_key(key, before)
-            after.count_recording(key, cursor, variant, index)
+            after.count_recording(key, variant, index)
             return after.key_state(key, {*after.touched})
 
         return CursorStep(take.number, key, moved)
@@ -379,24 +428,49 @@ class CassetteIndex:
         running = [each.touched for each in self._slot_takes.values()]
         return self.take.touched.union(self._used_by_slots, *running)
 
+    def _credential_index(self) -> CredentialIndex:
+        if self._credentials is None:
+            exchanges = [each for each in map(exchange_of, self._interactions.values()) if each]
+            keyed = ((each, self._key_of[each.index]) for each in exchanges)
+            self._credentials = CredentialIndex(keyed, self.rules)
+        return self._credentials
+
+    def _allowed(
+        self, recordings: KeyedRecordings, key: bytes, asked: AskedRequest, *, can_ask: bool
+    ) -> Sequence[Interaction]:
+        """The recordings of a key that may answer this request."""
+        allowed: Sequence[Interaction] = recordings.all
+        if recordings.has_selected:
+            allowed = [each for each in allowed if asked.accepts_status(each.response.status)]
+        if can_ask and key in self.take.recorded_keys:
+            first = allowed[0].request.credentials if allowed else ()
+            if not recordings.headers_differ and caller(first) == asked.caller:
+                return allowed
+            allowed = [each for each in allowed if not self._is_of_another_caller(each, asked)]
+        return allowed
+
+    def _is_of_another_caller(self, recorded: Interaction, asked: AskedRequest) -> bool:
+        """Whether this take recorded it for another caller."""
+        return (
+            self.take_of(recorded.index) == self.take.number
+            and caller(recorded.request.credentials) != asked.caller
+        )
+
     def _choose(
         self,
         recordings: KeyedRecordings,
         key: bytes,
-        cursor: bytes,
         found: Sequence[Interaction],
         repeats: Repeats,
-        asked: Request | None,
+        asked: AskedRequest | None,
     ) -> Interaction | None:
         if repeats == "first":
-            return first_recording(found, asked)
-        if (
-            asked is not None
-            and len(found) > 1
-            and (recordings.headers_differ or key in self._merged_keys)
-        ):
-            return self._nearest_headers(found, asked, repeats)
-        position = self.take.cursors.get(cursor, 0)
+            return first_recording(found, None if asked is None else asked.request)
+        if asked is not None and len(recordings.all) > 1:
+            differ = recordings.headers_differ or key in self._merged_keys
+            if differ or len(found) < len(recordings.all):
+                return self._nearest_headers(found, asked.as_stored, repeats)
+        position = self.take.cursors.get(key, 0)
         if position < len(found):
             return found[position]
         if repeats == "miss":
@@ -417,16 +491,16 @@ class CassetteIndex:
         index = self.take.repeat([*nearest], repeats)
         return None if index is None else nearest[index]
 
-    def _is_second_page(self, recordings: KeyedRecordings, key: bytes, variant: bytes) -> bool:
-        if variant in recordings.variants:
+    def _is_second_page(self, found: FoundKey, asked: AskedRequest) -> bool:
+        if found.own:
             return False
-        return self.take.first_variant(key) not in (None, variant)
+        return self.take.first_variant(found.key) not in (None, asked.variant)
 
-    def _count_request(self, exchange: Interaction) -> tuple[bytes, bytes]:
-        """Count a request for this recording; returns its key and variant."""
-        key, variant = self._key_of[exchange.index], credential_variant(exchange.request)
-        self.take.count_request(_cursor(key, variant, self._by_key[key]), variant)
-        return key, variant
+    def _count_request(self, exchange: Interaction) -> bytes:
+        """Count a request for this recording; returns its key."""
+        key = self._key_of[exchange.index]
+        self.take.count_request(key, b"")
+        return key
 
     def _rekeyed(self, before: Take) -> Take:
         """A take whose cursors count by the new keys what it used."""
@@ -440,9 +514,9 @@ class CassetteIndex:
     def _restore_use(self, index: int, *, recorded: bool) -> None:
         exchange = exchange_of(self._interactions[index])
         if exchange is not None:
-            keyed = self._count_request(exchange)
+            key = self._count_request(exchange)
             if recorded:
-                self.take.recorded_keys.add(keyed)
+                self.take.recorded_keys.add(key)
 
     def _build(self, interactions: Iterable[AnyInteraction]) -> None:
         self._by_key: dict[bytes, KeyedRecordings] = {}
@@ -483,6 +557,8 @@ class CassetteIndex:
         if (recordings := self._by_key.get(key)) is None:
             recordings = self._by_key[key] = KeyedRecordings()
         recordings.add(interaction)
+        if self._credentials is not None:
+            self._credentials.add(interaction, key)
         self._key_of[interaction.index] = key
         self._routes[_route(key)] += 1
 
@@ -501,10 +577,8 @@ class CassetteIndex:
             recordings.remove(exchange)
             if not recordings.all:
                 del self._by_key[key]
-
-
-def _cursor(key: bytes, variant: bytes, recordings: KeyedRecordings) -> bytes:
-    return key + variant if recordings.has_variants else key
+                if self._credentials is not None:
+                    self._credentials.remove(key)
 
 
 def _indexes(recordings: Iterable[Interaction]) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ Values made for every replay are named tuples: a frozen dataclass takes several 
 make.
 """
 
+import hashlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -58,6 +59,9 @@ class Ask:
     redacted: Request
     key: bytes
     variant: bytes = b""
+    """What its credential fields hold, as a digest."""
+    caller: bytes = b""
+    """What tells its caller from others."""
     replayed_ids: tuple[str, ...] = ()
     """Identifiers in it that recordings of other takes issued: the upstream may not know them."""
     incoming: Incoming | None = None
@@ -69,6 +73,11 @@ class Ask:
     @property
     def target(self) -> str:
         return self.redacted.target
+
+    @property
+    def flight(self) -> bytes:
+        """The same for requests that may share one call: of one caller, with the same credentials."""
+        return self.key + hashlib.sha256(self.variant + b"\0" + self.caller).digest()
 
     @property
     def note(self) -> str | None:

@@ -26,6 +26,7 @@ from operator import attrgetter
 from tapeway.core.correlation import ids
 from tapeway.core.correlation.unify import BodyText, IdUnifier, body_texts
 from tapeway.core.json_text import Json, canonical
+from tapeway.core.matching.credential_fields import compared_document
 from tapeway.core.matching.document import request_document
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.interaction import AnyInteraction, Interaction
@@ -93,7 +94,7 @@ class CorrelationIndex:
     def add(self, interaction: Interaction) -> None:
         """Add a new recording."""
         self.issued.add(interaction)
-        recorded = request_document(interaction.request, self._rules)
+        recorded = compared_document(interaction.request, self._rules, recorded=True)
         if any(each.is_reference for each in body_texts(recorded)):
             coarse = _coarse_key(interaction.request.route, recorded)
             self._added.setdefault(coarse, []).append(interaction)
@@ -109,7 +110,7 @@ class CorrelationIndex:
         An identifier of the cassette matches only itself: a request that carries one matches only
         recordings with the same one in its place.
         """
-        asked = request_document(request, self._rules)
+        asked = compared_document(request, self._rules)
         texts = list(body_texts(asked))
         if not any(each.is_reference for each in texts):
             return []
@@ -126,7 +127,8 @@ class CorrelationIndex:
         found: list[CorrelatedRecording] = []
         for each in islice(chain(reversed(added), alike), MOST_COMPARED):
             unifier = IdUnifier(self.issued)
-            if unifier.unify(request_document(each.request, self._rules), asked):
+            recorded = compared_document(each.request, self._rules, recorded=True)
+            if unifier.unify(recorded, asked):
                 found.append(CorrelatedRecording(each, unifier.id_map))
         return sorted(found, key=lambda match: match.interaction.index)
 
@@ -134,7 +136,8 @@ class CorrelationIndex:
         coarse = self._coarse_keys.get(interaction.index)
         if coarse is None:
             request = interaction.request
-            coarse = _coarse_key(request.route, request_document(request, self._rules))
+            document = compared_document(request, self._rules, recorded=True)
+            coarse = _coarse_key(request.route, document)
             self._coarse_keys[interaction.index] = coarse
         return coarse
 

@@ -60,6 +60,12 @@ STORED_REQUEST_HEADERS = frozenset(
 """The only request fields that are stored; none of them can carry a credential."""
 
 
+KEY_HEADERS = frozenset({b"range", b"soapaction", b"x-amz-target", b"x-http-method-override"})
+"""Request fields that say what is asked for: a part of a file (RFC 9110 section 14.2), the operation
+of an AWS or SOAP service, or another method. They belong to the match key.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class RequestFields:
     """The fields that the proxy reads; None if the request has no such field."""
@@ -73,21 +79,29 @@ class RequestFields:
     content_encoding: bytes | None
     unreadable: str | None
     stored: Headers
+    selecting: Headers
+    """Those that belong to the match key."""
+    is_plain_json: bool
+    """Whether the body is said to be JSON without a content coding."""
 
 
 @lru_cache(maxsize=512)
 def request_fields(headers: Headers) -> RequestFields:
     """The parsed header of a request; cached, since clients send the same one again and again."""
+    content_type = find_header(headers, b"content-type") or b""
+    content_encoding = find_header(headers, b"content-encoding")
     return RequestFields(
         host=find_header(headers, b"host"),
         expect=find_header(headers, b"expect"),
         upgrade=find_header(headers, b"upgrade"),
         transfer_encoding=find_header(headers, b"transfer-encoding"),
         cassette=find_header(headers, CASSETTE_HEADER),
-        content_type=find_header(headers, b"content-type") or b"",
-        content_encoding=find_header(headers, b"content-encoding"),
+        content_type=content_type,
+        content_encoding=content_encoding,
         unreadable=unreadable(headers),
         stored=stored_request_headers(headers),
+        selecting=tuple([pair for pair in headers if pair[0].lower() in KEY_HEADERS]),
+        is_plain_json=not content_encoding and is_json(content_type),
     )
 
 
@@ -102,6 +116,12 @@ def find_header(headers: Headers, name: bytes) -> bytes | None:
 def media_type(content_type: bytes) -> bytes:
     """The type in lower case, without parameters: `text/html` of `Text/HTML; charset=utf-8`."""
     return content_type.partition(b";")[0].strip().lower()
+
+
+def is_json(content_type: bytes) -> bool:
+    """Whether a content type is one of JSON's."""
+    media = media_type(content_type)
+    return media == b"application/json" or media.endswith(b"+json")
 
 
 def end_to_end(headers: Headers, *, drop: frozenset[bytes] = frozenset()) -> Headers:

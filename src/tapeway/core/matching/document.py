@@ -3,6 +3,8 @@
 It has everything that makes two requests equal or different, parsed by content type: JSON by value,
 forms by their pairs, multipart by its parts (without the boundary), text as text, and anything else
 by its hash. Rules are applied in this order: rewrite, ignore, normalise.
+
+Nothing is redacted here: a request is what came, and a recording is what is stored of its request.
 """
 
 import hashlib
@@ -15,7 +17,13 @@ import orjson
 
 from tapeway.core.http import forms
 from tapeway.core.http.content_codings import decode
-from tapeway.core.http.headers import RequestFields, media_type, request_fields
+from tapeway.core.http.headers import (
+    KEY_HEADERS,
+    RequestFields,
+    is_json,
+    media_type,
+    request_fields,
+)
 from tapeway.core.json_text import Json, NotJson, canonical, parse
 from tapeway.core.matching import json_paths
 from tapeway.core.matching.body_digest import (
@@ -27,8 +35,6 @@ from tapeway.core.matching.body_digest import (
 from tapeway.core.matching.normalisers import HexText, NormaliserSet
 from tapeway.core.matching.rules import NO_RULES, Rules, with_presets
 from tapeway.core.model.messages import LARGE_BODY, Headers, Request
-from tapeway.core.redaction.credentials import MIN_VALUE, is_credential_parameter
-from tapeway.core.redaction.spans import SHORT_PREFIX
 from tapeway.core.text import decode_utf8
 
 Content = Literal["empty", "json", "form", "parts", "text", "bytes", "coded", "large"]
@@ -38,10 +44,6 @@ Content = Literal["empty", "json", "form", "parts", "text", "bytes", "coded", "l
 # anything from 1e16 on, which may have been an integer that a double cannot represent.
 _MAY_BE_INEXACT = re.compile(rb"[0-9]\.0[,\]}]|[0-9]\.0$|[0-9]e\+")
 
-# The placeholder of a credential, except of a value too short to be one for certain.
-CREDENTIAL_PLACEHOLDER = re.compile(rb"REDACTED\.(?!short-)[A-Za-z0-9_-]+\.[0-9a-p]{8}")
-_PLACEHOLDER_IN_TEXT = re.compile(CREDENTIAL_PLACEHOLDER.pattern.decode())
-
 _UNRELIABLE_TYPES = frozenset({b"", b"application/x-www-form-urlencoded", b"text/json"})
 _MOST_WHITESPACE = 64
 
@@ -49,46 +51,66 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def request_document(request: Request, rules: Rules = NO_RULES) -> dict[str, Json]:
-    """The document of an already redacted request, with rules applied.
+    """The document of a request, with rules applied.
 
-    Its keys are `method`, `path` (decoded), `query`, `headers` (those that a rule names), `content`
-    (how the body was read) and `body`. All credentials are equal in it.
+    Its keys are `method`, `path` (decoded), `query`, `headers` (those that say what is asked for,
+    and those that a rule names), `content` (how the body was read) and `body`.
     """
+    return with_rules(parsed_request(request, rules), rules)
+
+
+def parsed_request(request: Request, rules: Rules = NO_RULES) -> dict[str, Json]:
+    """The document of a request, of its rules only the rewrites of its path applied."""
     raw_path, _, raw_query = request.target.partition("?")
-    compiled = _compiled(rules)
     content, value = body_value(request)
-    document: dict[str, Json] = {
+    return {
         "method": request.method,
-        "path": compiled.rewrite(decoded_path(raw_path)),
+        "path": _compiled(rules).rewrite(decoded_path(raw_path)),
         "query": query_values(raw_query),
-        "headers": _headers(request.headers, rules.match),
+        "headers": key_headers(request.headers, rules.match),
         "content": content,
         "body": value,
     }
-    return compiled.apply(document) if rules else document
+
+
+def with_rules(document: dict[str, Json], rules: Rules) -> dict[str, Json]:
+    """A parsed request with the other rules applied."""
+    return _compiled(rules).apply(document) if rules else document
+
+
+def without_ignored(document: dict[str, Json], rules: Rules) -> dict[str, Json]:
+    """A parsed request without what rules ignore."""
+    return _compiled(rules).without_ignored(document) if rules.ignore else document
 
 
 def decoded_path(raw: str) -> str:
     """A path decoded segment by segment: an encoded slash stays encoded."""
     if "%" not in raw and raw.isascii():
-        return raw if "REDACTED." not in raw else _without_credentials(raw)
+        return raw
     # A target cannot contain a raw NUL, so only an encoded one (%00) must be told apart.
     octets = b"/".join(
         unquote_to_bytes(segment).replace(b"%", b"%25").replace(b"/", b"%2F")
         for segment in raw.encode("utf-8", "surrogateescape").split(b"/")
     )
-    return _without_credentials(_percent_encode(octets.decode("utf-8", "surrogateescape")))
+    return _percent_encode(octets.decode("utf-8", "surrogateescape"))
 
 
 def query_values(raw: str) -> dict[str, Json]:
-    """The pairs of a query without credentials: a run with another API key, or without, is equal."""
+    """The values of each name in a query; the order of names does not count."""
     if not raw:
         return {}
     octets = raw.encode("utf-8", "surrogateescape")
+    return grouped_by_name((_name_text(name), _value_text(value)) for name, value in _pairs(octets))
+
+
+def key_headers(headers: Headers, names: tuple[str, ...] = ()) -> dict[str, Json]:
+    """The fields that say what is asked for, and those of these names (lower case)."""
+    counted = request_fields(headers).selecting
+    if names:
+        also = KEY_HEADERS.union([name.encode() for name in names])
+        counted = tuple([pair for pair in headers if pair[0].lower() in also])
     return grouped_by_name(
-        (_name_text(name), _value_text(value))
-        for name, value in _pairs(octets)
-        if not _is_credential(name, value, raw)
+        (name.lower().decode("latin-1"), _value_text(value)) for name, value in counted
     )
 
 
@@ -108,20 +130,10 @@ def body_value(request: Request) -> tuple[Content, Json]:
 
 
 def decoded_body(header: RequestFields, octets: bytes) -> tuple[bytes, bool]:
-    """A body without its content coding, all credentials equal; and whether it could be decoded."""
+    """A body without its content coding, and whether it could be decoded."""
     coding = header.content_encoding
     plain = octets if coding is None else decode(coding, octets)
-    if plain is None:
-        return octets, False
-    return (
-        CREDENTIAL_PLACEHOLDER.sub(b"REDACTED", plain) if b"REDACTED." in plain else plain
-    ), True
-
-
-def is_json(content_type: bytes) -> bool:
-    """Whether a content type is one of JSON's."""
-    media = media_type(content_type)
-    return media == b"application/json" or media.endswith(b"+json")
+    return (octets, False) if plain is None else (plain, True)
 
 
 def may_be_json(content_type: bytes, octets: bytes) -> bool:
@@ -204,13 +216,6 @@ def _part(part: forms.FormPart) -> Json:
     return about | {"content": _value_text(part.body) if read is None else {"json": read[0]}}
 
 
-def _headers(headers: Headers, names: tuple[str, ...]) -> dict[str, Json]:
-    if not names:
-        return {}
-    lower = [(name.lower().decode("latin-1"), value) for name, value in headers]
-    return grouped_by_name((name, _value_text(value)) for name, value in lower if name in names)
-
-
 def _pairs(octets: bytes) -> list[tuple[bytes, bytes]]:
     pairs = parse_qsl(octets.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in pairs]
@@ -220,23 +225,12 @@ def _name_text(octets: bytes) -> str:
     name = decode_utf8(octets)
     if name is None or name.startswith("\0"):
         return f"\0{octets.hex()}"
-    return _without_credentials(name)
+    return name
 
 
 def _value_text(octets: bytes) -> Json:
     text = decode_utf8(octets)
-    return {"hex": HexText(octets.hex())} if text is None else _without_credentials(text)
-
-
-def _without_credentials(text: str) -> str:
-    """The text with all credential placeholders made equal."""
-    return _PLACEHOLDER_IN_TEXT.sub("REDACTED", text) if "REDACTED." in text else text
-
-
-def _is_credential(name: bytes, value: bytes, query: str) -> bool:
-    if len(value) < MIN_VALUE or not is_credential_parameter(name.decode("latin-1"), query):
-        return False
-    return not value.startswith(f"REDACTED.{SHORT_PREFIX}".encode())
+    return {"hex": HexText(octets.hex())} if text is None else text
 
 
 def _percent_encode(text: str) -> str:
@@ -267,13 +261,20 @@ class _CompiledRules:
             path = path.replace(old, new)
         return path
 
-    def apply(self, document: dict[str, Json]) -> dict[str, Json]:
+    def text(self, text: str) -> str:
+        return self._normalisers.text(text) if self._normalise else text
+
+    def without_ignored(self, document: dict[str, Json]) -> dict[str, Json]:
         left = json_paths.without_paths(document, self._paths)
         for path, removal in self._removals:
             left = json_paths.changed_at(left, path, removal.value)
         assert isinstance(left, dict)  # noqa: S101 - no path leads to the document itself
+        return left
+
+    def apply(self, document: dict[str, Json]) -> dict[str, Json]:
+        left = self.without_ignored(document)
         if "body" not in left:
-            del left["content"]
+            left = {key: value for key, value in left.items() if key != "content"}
         if not self._normalise:
             return left
         kept = ("method", "content")
@@ -281,6 +282,11 @@ class _CompiledRules:
             key: value if key in kept else self._normalisers.value(value)
             for key, value in left.items()
         }
+
+
+def normalised_text(text: str, rules: Rules) -> str:
+    """A text of a request with the rules that normalise texts applied."""
+    return _compiled(rules).text(text)
 
 
 @lru_cache(maxsize=64)

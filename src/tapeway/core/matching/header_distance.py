@@ -4,6 +4,7 @@ This decides only which of several equal recordings comes first, such as the nex
 login, or the recording of the user whose cookie a request carries.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -42,6 +43,37 @@ def stored_credentials(
             continue
         found.setdefault(lower.decode("latin-1"), []).append(text)
     return tuple([(name, "; ".join(values)) for name, values in sorted(found.items())])
+
+
+# Schemes whose value is another one with each request: they tell no caller from another.
+_SIGNING_SCHEMES = frozenset(
+    {"aws4-hmac-sha256", "digest", "dpop", "hawk", "hmac", "negotiate", "ntlm", "oauth"}
+)
+_NO_CALLER = frozenset({"mcp-session-id"})
+"""Fields with an identifier of a session, which a client gets anew with each."""
+
+# Cookies of load balancers, of protection against bots, and of statistics: they come and go.
+_NO_CALLERS_COOKIE = re.compile(r"__cf|_cfuvid|cf_|AWSALB|_ga|_gid|_gat|__utm", re.IGNORECASE)
+
+
+@lru_cache(maxsize=1024)
+def caller(credentials: CredentialHeaders) -> bytes:
+    """A text that tells the caller of a request from others, b"" for one without a credential.
+
+    Signatures and cookies that infrastructure sets are left out.
+    """
+    found: list[str] = []
+    for name, text in credentials:
+        if name == "cookie":
+            pairs = [pair for pair in text.split("; ") if not _NO_CALLERS_COOKIE.match(pair)]
+            found += sorted(
+                f"{pair.partition('=')[0]}={_placeholder_digest(pair)}" for pair in pairs
+            )
+        elif name not in _NO_CALLER:
+            scheme = text.partition(" ")[0].lower()
+            signs = scheme in _SIGNING_SCHEMES
+            found.append(f"{name}: {scheme if signs else _placeholder_digest(text)}")
+    return "\n".join(found).encode()
 
 
 def headers_differ(recordings: Sequence[Interaction]) -> bool:

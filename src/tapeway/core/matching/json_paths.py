@@ -6,7 +6,7 @@ and `**` for any number of levels.
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Final, TypeAlias
 
@@ -25,6 +25,8 @@ ANY_DEPTH: Final = Wild.ANY_DEPTH
 
 Step: TypeAlias = str | int | Wild
 Path: TypeAlias = tuple[Step, ...]
+Steps: TypeAlias = tuple[str | int, ...]
+"""A path that leads to one value."""
 
 # One step at a position. A quoted key is a JSON string, so that any key can be written.
 _STEP = re.compile(
@@ -97,6 +99,56 @@ def changed_at(value: Json, path: Path, change: Callable[[Json], Json]) -> Json:
             for index, each in enumerate(value)
         ]
     return value
+
+
+def value_at(document: Json, steps: Steps) -> Json:
+    """The value at a place of a document that has it."""
+    for step in steps:
+        if isinstance(document, dict):
+            document = document[str(step)]
+        elif isinstance(document, list):
+            document = document[int(step)]
+    return document
+
+
+def text_at(document: Json, steps: Steps) -> str:
+    """The text at a place, or how JSON writes what is there."""
+    value = value_at(document, steps)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def with_value(document: Json, steps: Steps, value: Json) -> Json:
+    """A copy of a document with another value at a place."""
+    if not steps:
+        return value
+    first, rest = steps[0], steps[1:]
+    if isinstance(document, dict):
+        return document | {str(first): with_value(document[str(first)], rest, value)}
+    if isinstance(document, list):
+        at = int(first)
+        return [*document[:at], with_value(document[at], rest, value), *document[at + 1 :]]
+    return document
+
+
+def texts_in(value: Json, steps: Steps = ()) -> Iterator[tuple[Steps, str]]:
+    """Every text in a document, with its place."""
+    if isinstance(value, str):
+        yield steps, value
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            yield from texts_in(each, (*steps, name))
+    elif isinstance(value, list):
+        for at, each in enumerate(value):
+            yield from texts_in(each, (*steps, at))
+
+
+def outline(value: Json) -> Json:
+    """A document without its values: what is left are names and lengths of lists."""
+    if isinstance(value, dict):
+        return {name: outline(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [outline(each) for each in value]
+    return None
 
 
 def _expanded(paths: Sequence[Path]) -> list[Path]:

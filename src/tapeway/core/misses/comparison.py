@@ -6,13 +6,13 @@ rule, since a replayed run gets the recorded answers.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import orjson
 
 from tapeway.core.json_text import Json
-from tapeway.core.matching.key import request_key
+from tapeway.core.matching.credential_fields import compared_key, without_digests
 from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules
 from tapeway.core.misses.differences import Difference
 from tapeway.core.misses.nearest import distance, path_of, request_differences
@@ -79,7 +79,7 @@ def compare(first: StoredCassette, second: StoredCassette, rules: Rules = NO_RUL
     Calls with the same key are equal, in any order. Then the calls of one endpoint are paired, the
     least different ones first.
     """
-    left, right = _calls(first), _calls(second)
+    left, right = _compared(first), _compared(second)
     equal, left, right = _without_equal(left, right, rules)
     pairs, left, right = _paired(left, right, rules)
     echoes = _Echoes(first, second)
@@ -173,16 +173,21 @@ def _calls(stored: StoredCassette) -> list[Interaction]:
     return [each for each in stored.interactions if isinstance(each, Interaction)]
 
 
+def _compared(stored: StoredCassette) -> list[Interaction]:
+    """The calls of a cassette; one secret has another placeholder in each."""
+    return [replace(each, request=without_digests(each.request)) for each in _calls(stored)]
+
+
 def _without_equal(
     left: Sequence[Interaction], right: Sequence[Interaction], rules: Rules
 ) -> tuple[int, list[Interaction], list[Interaction]]:
     waiting: dict[bytes, list[Interaction]] = defaultdict(list)
     for each in right:
-        waiting[request_key(each.request, rules)].append(each)
+        waiting[compared_key(each.request, rules, recorded=True)].append(each)
     kept: list[Interaction] = []
     for each in left:
         # A request may be repeated more often in one run than in the other.
-        if found := waiting.get(request_key(each.request, rules)):
+        if found := waiting.get(compared_key(each.request, rules, recorded=True)):
             found.pop(0)
         else:
             kept.append(each)

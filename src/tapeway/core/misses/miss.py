@@ -70,7 +70,6 @@ class Miss:
     cassette: str
     request: Request
     key: bytes
-    variant: bytes = b""
     used_up: tuple[int, ...] = ()
     explanation: MissExplanation = NO_EXPLANATION
     note: str | None = None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import log
 
 from tapeway.core.json_text import Json
+from tapeway.core.matching.credential_fields import compared_document
 from tapeway.core.matching.document import request_document
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.differences import Difference, common_prefix, differences
@@ -66,7 +67,7 @@ def nearest(
     """
     if len(missed.body) > LARGEST:
         return ()
-    asked = request_document(missed, rules)
+    asked = compared_document(missed, rules)
     found = [
         ComparedRecording(each, _differences(each.request, missed, asked, rules))
         for each in _worth_comparing(missed, _same_endpoint(missed, recordings, rules))
@@ -77,7 +78,7 @@ def nearest(
 
 def request_differences(recorded: Request, missed: Request, rules: Rules) -> tuple[Difference, ...]:
     """The differences between two requests under these rules: in route, then in document."""
-    return _differences(recorded, missed, request_document(missed, rules), rules)
+    return _differences(recorded, missed, compared_document(missed, rules), rules)
 
 
 def distance(found: Sequence[Difference]) -> float:
@@ -101,7 +102,13 @@ def _differences(
     # AgentTape's recordings of SDK calls have no route.
     if recorded.route and recorded.route != missed.route:
         route = (Difference(("route",), recorded.route, missed.route),)
-    return route + differences(request_document(recorded, rules), asked, MOST_DIFFERENCES)
+    compared = compared_document(recorded, rules, recorded=True)
+    found = route + differences(compared, asked, MOST_DIFFERENCES)
+    if found:
+        return found
+    # They differ only in what their credential fields hold.
+    whole = request_document(recorded, rules), request_document(missed, rules)
+    return differences(*whole, MOST_DIFFERENCES)
 
 
 def _same_endpoint(

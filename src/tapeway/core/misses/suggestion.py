@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from tapeway.core.json_text import Json
 from tapeway.core.matching import json_paths
-from tapeway.core.matching.key import request_key
+from tapeway.core.matching.credential_fields import compared_key
 from tapeway.core.matching.normalisers import NORMALISERS, NormaliserSet
 from tapeway.core.matching.rules import NO_RULES, ROOTS, Rules, merged_rules, rules_document
 from tapeway.core.misses.differences import ABSENT, Difference, Steps, Value
@@ -46,6 +46,9 @@ _TOKEN = re.compile(r"\S{1,128}")
 
 def suggestion(recorded: Request, requested: Request, rules: Rules) -> Rules | None:
     """The rules to add so that the request matches the recorded one, None where no rules do that."""
+    if matches(recorded, requested, rules):
+        # They differ in what credential fields hold, which no rule should leave out.
+        return None
     found = request_differences(recorded, requested, rules)
     for added in (candidate_rules(found, rules), _ignoring(found)):
         if added and matches(recorded, requested, merged_rules(rules, added)):
@@ -70,7 +73,8 @@ def candidate_rules(found: Sequence[Difference], rules: Rules, most: int = MOST_
 
 def matches(recorded: Request, requested: Request, rules: Rules) -> bool:
     """Whether two requests are equal under these rules."""
-    return request_key(recorded, rules) == request_key(requested, rules)
+    recorded_key = compared_key(recorded, rules, recorded=True)
+    return recorded_key == compared_key(requested, rules)
 
 
 def rules_text(rules: Rules) -> str:

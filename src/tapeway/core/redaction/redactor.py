@@ -37,6 +37,7 @@ from tapeway.core.redaction.credentials import (
     Secret,
     credential_parameters,
     is_credential_header,
+    response_credentials,
     value_credentials,
 )
 from tapeway.core.redaction.known_values import NO_KNOWN_VALUES, KnownValues
@@ -174,6 +175,12 @@ class Redactor:
             body = wide.text
         suspect = self._prefilter.search(body) is not None
         return _learned(self._in_fields(body, content_type, suspect=suspect, in_response=False))
+
+    def response_secrets(self, response: Response) -> list[Secret]:
+        """The secrets that a response shows by the names of its fields."""
+        content_type, body = find_header(response.headers, b"content-type") or b"", response.body
+        in_fields = self._in_fields(body, content_type, suspect=True, in_response=True)
+        return [*response_credentials(response.headers), *_learned(in_fields)]
 
     def target(self, target: str) -> str:
         """A raw target or URL without credential parameters or secret values.

@@ -9,13 +9,21 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from tapeway.core.matching.rules import Rules
 from tapeway.errors import StoreError
-from tapeway.stores.postgres.pool import LONG_S, Pool, Session
+from tapeway.stores.postgres.pool import LONG_S, DriverRow, Pool, Session
+from tapeway.stores.postgres.writes import add_keys
+from tapeway.stores.shared.columns import (
+    InteractionColumns,
+    columns_of,
+    interaction_of,
+    rules_of,
+)
 from tapeway.stores.shared.format_versions import pending_upgrades
 
 log = logging.getLogger(__name__)
 
-VERSION = 2
+VERSION = 3
 
 _CREATE = """
 CREATE TABLE @version (number integer PRIMARY KEY);
@@ -178,6 +186,12 @@ ALTER TABLE @interaction RENAME CONSTRAINT one_of_an_index TO interaction_pkey;
 ALTER TABLE @usage RENAME CONSTRAINT a_body_that_was_kept TO usage_digest_fkey;
 """
 
+_EXCHANGES_AFTER = """
+SELECT number, document FROM @interaction WHERE cassette = $1 AND exchange AND number > $2
+ORDER BY number LIMIT $3
+"""
+_BATCH = 500
+
 ALIVE_S = 6
 """An instance whose last heartbeat is older has ended."""
 _ALIVE = f"SELECT name FROM @instance WHERE seen > clock_timestamp() - interval '{ALIVE_S} s'"  # noqa: S608
@@ -204,7 +218,29 @@ async def upgrade_1_to_2(session: Session) -> None:
     await session.run(_UPGRADE_1_TO_2)
 
 
-UPGRADES: dict[int, Callable[[Session], Awaitable[None]]] = {1: upgrade_1_to_2}
+async def upgrade_2_to_3(session: Session) -> None:
+    """Index every recording by the keys of its request as it is stored.
+
+    Those of version 2 left credentials out, so that recordings which hold some are not found by them.
+    """
+    await session.run("DELETE FROM @key")
+    for each in await session.rows("SELECT id, meta FROM @cassette"):
+        under, after = rules_of(bytes(each["meta"]).decode()), -1
+        while found := await session.rows(_EXCHANGES_AFTER, each["id"], after, _BATCH):
+            await add_keys(session, each["id"], [_columns(row, under) for row in found])
+            after = found[-1]["number"]
+
+
+def _columns(row: DriverRow, under: Rules) -> tuple[int, InteractionColumns]:
+    number, text = row["number"], bytes(row["document"]).decode()
+    item = interaction_of(text, number, "an older table")
+    return number, columns_of(item, text, under)
+
+
+UPGRADES: dict[int, Callable[[Session], Awaitable[None]]] = {
+    1: upgrade_1_to_2,
+    2: upgrade_2_to_3,
+}
 """From each older version to the next."""
 
 

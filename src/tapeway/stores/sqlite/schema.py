@@ -12,14 +12,18 @@ from collections.abc import Callable, Mapping
 
 import apsw
 
+from tapeway.core.cassette.index import index_keys
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.interaction import exchange_of
 from tapeway.errors import CassetteCorrupt
+from tapeway.stores.shared.columns import interaction_of, rules_of
 from tapeway.stores.shared.format_versions import pending_upgrades
-from tapeway.stores.sqlite.connection import immediate_transaction
+from tapeway.stores.sqlite.connection import immediate_transaction, rows
 
 APPLICATION = 0x7A9E3A41
 """Marks the file as tapeway's, in its header."""
 
-VERSION = 1
+VERSION = 2
 
 TABLES = """
 CREATE TABLE state (
@@ -79,7 +83,43 @@ CREATE TABLE fence (
 ) STRICT, WITHOUT ROWID;
 """
 
-UPGRADES: dict[int, Callable[[apsw.Connection], None]] = {}
+_BATCH = 500
+
+
+def upgrade_1_to_2(connection: apsw.Connection) -> None:
+    """Index every recording by the keys of its request as it is stored.
+
+    Those of version 1 left credentials out, so that recordings which hold some are not found by them.
+    """
+    connection.execute("DELETE FROM key")
+    cassettes = rows(
+        connection, "SELECT id, generation, meta, coming_generation, coming_meta FROM cassette"
+    )
+    for id_, generation, meta, coming_generation, coming_meta in cassettes:
+        _index_anew(connection, id_, generation, rules_of(meta))
+        if coming_generation is not None:
+            _index_anew(connection, id_, coming_generation, rules_of(coming_meta))
+
+
+def _index_anew(connection: apsw.Connection, cassette: int, generation: int, under: Rules) -> None:
+    after = -1
+    while found := rows(
+        connection,
+        "SELECT id, number, document FROM interaction WHERE cassette = ? AND number > ? "
+        "AND exchange ORDER BY number LIMIT ?",
+        (cassette, after, _BATCH),
+    ):
+        for id_, number, text in found:
+            exchange = exchange_of(interaction_of(text, number, "an older file"))
+            digests = [] if exchange is None else index_keys(exchange, under)
+            connection.executemany(
+                "INSERT OR IGNORE INTO key VALUES (?, ?, ?, ?)",
+                [(cassette, generation, digest, id_) for digest in digests],
+            )
+            after = number
+
+
+UPGRADES: dict[int, Callable[[apsw.Connection], None]] = {1: upgrade_1_to_2}
 """From each older version to the next, such as `upgrade_1_to_2` under 1. Each runs in a transaction
 that its caller began."""
 

@@ -1,0 +1,225 @@
+"""Finds the recordings of requests that hold credentials, whatever stands in their places.
+
+Two kinds of recordings are not found by the key of a request as it came: those with a credential
+field, and those with a placeholder in a text. The first are looked up without their credential
+fields, the second without the texts that have placeholders; then what the request has in these
+places is held against what is recorded.
+"""
+
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tapeway.core.matching.asked import AskedRequest, blank_key, outline_key
+from tapeway.core.matching.credential_fields import (
+    OpenedRequest,
+    may_have_credential_fields,
+    open_request,
+)
+from tapeway.core.matching.document import normalised_text
+from tapeway.core.matching.json_paths import Steps, text_at, texts_in
+from tapeway.core.matching.key import document_key, key_digest, key_on_route
+from tapeway.core.matching.placeholders import (
+    digest_of,
+    fits,
+    has_placeholder,
+    is_placeholder,
+    placeholders_in,
+    stands_for_any_in_path,
+)
+from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request
+
+_MOST_COMPARED = 1000
+"""Of more recordings that differ only in texts with placeholders, the newest are compared."""
+
+
+DIGEST_PREFIX = b"credential:"
+"""Begins each digest of a recording without its credentials, unlike one of a match key."""
+
+
+class FoundKey(NamedTuple):
+    """The match key of the recordings that answer a request.
+
+    `own` means that they were made with what the request's credential fields hold.
+    """
+
+    key: bytes
+    own: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialPlaces:
+    """Where the request of a recording holds credentials."""
+
+    key: bytes
+    open_key: bytes
+    """Without its credential fields and the texts with placeholders."""
+    outline_key: bytes
+    fields: tuple[tuple[Steps, str], ...]
+    """Its credential fields and what they hold."""
+    texts: tuple[tuple[Steps, str], ...]
+    """Other texts that have placeholders, normalised."""
+    own_credentials: frozenset[str]
+    """The digests of the credentials in its headers and credential fields."""
+
+    @property
+    def places(self) -> tuple[Steps, ...]:
+        return tuple([steps for steps, _ in self.texts])
+
+
+def credential_places(
+    request: Request, key: bytes, rules: Rules = NO_RULES
+) -> CredentialPlaces | None:
+    """Where a recorded request holds credentials, None where it holds none."""
+    redacted = "REDACTED." in request.target or b"REDACTED." in request.body
+    if not redacted and not may_have_credential_fields(request):
+        return None
+    opened = open_request(request, rules, recorded=True)
+    texts = tuple(_texts_with_placeholders(opened, rules)) if redacted else ()
+    if not texts and not opened.fields:
+        return None
+    if not texts:
+        open_key = document_key(request.route, opened.document, rules)
+    else:
+        places = tuple([steps for steps, _ in texts])
+        open_key = blank_key(request.route, opened, places, rules)
+    own = [text for _, text in (*request.credentials, *opened.fields)]
+    return CredentialPlaces(
+        key,
+        open_key,
+        outline_key(request.route, opened),
+        opened.fields,
+        texts,
+        frozenset([digest_of(each) for text in own for each in placeholders_in(text)]),
+    )
+
+
+def open_digest(key: bytes) -> bytes:
+    """The digest under which a store finds a recording by a key without its credentials."""
+    return DIGEST_PREFIX + key_digest(key)[:16]
+
+
+class CredentialIndex:
+    """The recordings of one cassette that hold credentials."""
+
+    def __init__(self, interactions: Iterable[tuple[Interaction, bytes]], rules: Rules) -> None:
+        """`interactions` come with their match keys."""
+        self._rules = rules
+        self._places: dict[bytes, CredentialPlaces] = {}
+        self._open: dict[bytes, list[bytes]] = {}
+        self._blank: dict[bytes, dict[tuple[Steps, ...], dict[bytes, list[bytes]]]] = {}
+        for interaction, key in interactions:
+            self.add(interaction, key)
+
+    def add(self, interaction: Interaction, key: bytes) -> None:
+        """Add a recording with its match key."""
+        if key in self._places:
+            return
+        found = credential_places(interaction.request, key, self._rules)
+        if found is not None:
+            self._places[key] = found
+            self._keys_like(found).append(key)
+
+    def remove(self, key: bytes) -> None:
+        """Remove the recordings with this key."""
+        if (found := self._places.pop(key, None)) is not None:
+            self._keys_like(found).remove(key)
+
+    def others(
+        self, key: bytes, places: CredentialPlaces | None, keys: Container[bytes]
+    ) -> list[bytes]:
+        """The keys of recordings that differ from one in their credentials alone.
+
+        `places` is where it holds credentials, None where it holds none.
+        """
+        if places is None:
+            return list(self._open.get(key, ()))
+        found = [each for each in self._keys_like(places) if each != key]
+        if not places.texts and places.open_key in keys:
+            found.append(places.open_key)
+        return found
+
+    def find(self, asked: AskedRequest, route: str, keys: Container[bytes]) -> FoundKey | None:
+        """The key of the recordings on this route that answer a request, None where none do.
+
+        `keys` are all keys of the cassette: a recording without a credential field answers a
+        request with one.
+        """
+        open_key = key_on_route(asked.open_key, route)
+        group = [self._places[key] for key in self._open.get(open_key, ())]
+        own = [each.key for each in group if _is_own(each, asked)]
+        without = open_key in keys and asked.variant
+        if own:
+            return FoundKey(own[0])
+        if len(group) + bool(without) == 1:
+            return FoundKey(group[0].key if group else open_key, own=False)
+        return self._find_text(asked, route) if not group and not without else None
+
+    def _find_text(self, asked: AskedRequest, route: str) -> FoundKey | None:
+        """The recordings that differ only in texts with placeholders, where these fit."""
+        by_places = self._blank.get(key_on_route(asked.outline_key, route)) if self._blank else None
+        fitting: list[CredentialPlaces] = []
+        for places, by_key in (by_places or {}).items():
+            keys = by_key.get(asked.key_without(places, route), ())
+            alike = [self._places[key] for key in keys[-_MOST_COMPARED:]]
+            fitting += [each for each in alike if _texts_fit(each, asked, exactly=False)]
+        own = [each.key for each in fitting if _is_own(each, asked)]
+        if own:
+            return FoundKey(own[0])
+        return FoundKey(fitting[0].key, own=False) if len(fitting) == 1 else None
+
+    def _keys_like(self, found: CredentialPlaces) -> list[bytes]:
+        if not found.texts:
+            return self._open.setdefault(found.open_key, [])
+        by_places = self._blank.setdefault(found.outline_key, {})
+        return by_places.setdefault(found.places, {}).setdefault(found.open_key, [])
+
+
+def _texts_with_placeholders(opened: OpenedRequest, rules: Rules) -> Iterator[tuple[Steps, str]]:
+    for steps, text in texts_in(opened.document):
+        if has_placeholder(text):
+            yield steps, normalised_text(text, rules)
+
+
+def _is_own(recorded: CredentialPlaces, asked: AskedRequest) -> bool:
+    """Whether the request holds what is recorded, in its credential fields and in its texts."""
+    sent = dict(asked.opened.fields)
+    return (
+        sent.keys() == dict(recorded.fields).keys()
+        and all(_same(text, sent[steps], asked) for steps, text in recorded.fields)
+        and _texts_fit(recorded, asked, exactly=True)
+    )
+
+
+def _same(recorded: str, sent: str, asked: AskedRequest) -> bool:
+    if recorded == sent:
+        return True
+    if not has_placeholder(recorded):
+        return False
+    if is_placeholder(recorded):
+        return asked.digests.is_of(recorded, sent)
+    return fits(recorded, sent, asked.digests.is_of)
+
+
+def _texts_fit(recorded: CredentialPlaces, asked: AskedRequest, *, exactly: bool) -> bool:
+    """Whether each text with placeholders is the request's text.
+
+    A placeholder stands for its one value; but one of the request's own credentials may stand for
+    the recorded request's own, and, unless `exactly`, any key for one of a known form in a path.
+    """
+
+    def accepts(placeholder: str, text: str) -> bool:
+        if asked.digests.is_of(placeholder, text):
+            return True
+        if digest_of(placeholder) in recorded.own_credentials and asked.repeats_own_credential(
+            text
+        ):
+            return True
+        return not exactly and stands_for_any_in_path(placeholder) and "/" not in text
+
+    return all(
+        fits(text, asked.normalised(text_at(asked.opened.document, steps)), accepts)
+        for steps, text in recorded.texts
+    )

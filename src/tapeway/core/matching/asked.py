@@ -1,0 +1,171 @@
+"""A request as it came, and what a look-up needs to know of it, each computed when it is needed.
+
+Nearly every look-up needs the match key alone.
+"""
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Iterator
+from functools import cached_property
+
+from tapeway.core.http.headers import request_fields
+from tapeway.core.json_text import canonical
+from tapeway.core.matching.credential_fields import (
+    OpenedRequest,
+    may_have_credential_fields,
+    open_request,
+)
+from tapeway.core.matching.document import normalised_text
+from tapeway.core.matching.header_distance import caller, stored_credentials
+from tapeway.core.matching.json_paths import Steps, outline, with_value
+from tapeway.core.matching.key import document_key, key_on_route, request_key
+from tapeway.core.matching.placeholders import SecretDigests
+from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.model.messages import Headers, Request
+from tapeway.core.redaction.credentials import MIN_VALUE, Secret, is_credential_header
+from tapeway.core.redaction.known_values import KnownValues
+
+_HOLE = "\0"
+"""Stands for a text with placeholders in it where documents are compared without these."""
+_CONDITIONS = frozenset(
+    {
+        *(b"if-match", b"if-modified-since", b"if-none-match"),
+        *(b"if-range", b"if-unmodified-since"),
+    }
+)
+
+
+class AskedRequest:
+    """A received request, for one cassette's rules and salt."""
+
+    def __init__(self, request: Request, rules: Rules, digests: SecretDigests) -> None:
+        self.request = request
+        self.rules = rules
+        self.digests = digests
+        self.key = request_key(request, rules)
+
+    @cached_property
+    def opened(self) -> OpenedRequest:
+        """Its document without its credential fields."""
+        return open_request(self.request, self.rules)
+
+    @cached_property
+    def open_key(self) -> bytes:
+        """Its key without its credential fields; its own key where it has none."""
+        if not may_have_credential_fields(self.request) or not self.opened.fields:
+            return self.key
+        return document_key(self.request.route, self.opened.document, self.rules)
+
+    @cached_property
+    def variant(self) -> bytes:
+        """A digest of what its credential fields hold, b"" where it has none."""
+        if self.open_key == self.key:
+            return b""
+        return self.digests.text(self.opened.values).encode()
+
+    @cached_property
+    def outline_key(self) -> bytes:
+        """A key of its document without any value."""
+        return outline_key(self.request.route, self.opened)
+
+    def key_without(self, places: tuple[Steps, ...], route: str) -> bytes:
+        """Its open key without the texts at these places."""
+        key = blank_key(self.request.route, self.opened, places, self.rules)
+        return key_on_route(key, route)
+
+    def normalised(self, text: str) -> str:
+        """A text with the cassette's rules applied that normalise texts."""
+        return normalised_text(text, self.rules)
+
+    @cached_property
+    def as_stored(self) -> Request:
+        """The request with the headers and credentials of its recording, to compare these."""
+        request = self.request
+        return Request(
+            request.route,
+            request.method,
+            request.target,
+            request_fields(request.headers).stored,
+            request.body,
+            credentials=stored_credentials(request.headers, self.digests.placeholder),
+        )
+
+    @cached_property
+    def caller(self) -> bytes:
+        """A digest that tells its caller from others, b"" without a credential in its headers."""
+        return caller(self.as_stored.credentials)
+
+    @cached_property
+    def own_credentials(self) -> frozenset[str]:
+        """The credentials in its headers and in its credential fields."""
+        found = {value for _, value in self.opened.fields}
+        found |= {value.rpartition(" ")[2] for value in found}
+        for name, value in self.request.headers:
+            if name.lower() == b"cookie" or is_credential_header(name.lower()):
+                found.update(_values_in(value.decode("latin-1")))
+        return frozenset(found - {""})
+
+    def repeats_own_credential(self, text: str) -> bool:
+        """Whether a text is one of its own credentials, plain or encoded."""
+        if text in self.own_credentials:
+            return True
+        octets = text.encode("utf-8", "surrogatepass")
+        return any(
+            (span.start, span.end) == (0, len(octets)) for span in self._own_values.find(octets)
+        )
+
+    @cached_property
+    def _own_values(self) -> KnownValues:
+        octets = [each.encode("utf-8", "surrogatepass") for each in self.own_credentials]
+        return KnownValues([Secret("own", each) for each in octets if len(each) >= MIN_VALUE])
+
+    def accepts_status(self, status: int) -> bool:
+        """Whether an answer with this status may answer it.
+
+        A part of a file answers only a request for that part (RFC 9110 section 15.3.7), "not
+        modified" only one that states a condition (section 15.4.5).
+        """
+        if status in (206, 416):
+            return _has(self.request.headers, b"range")
+        return status != 304 or any(name.lower() in _CONDITIONS for name, _ in self.request.headers)
+
+
+def outline_key(route: str, opened: OpenedRequest) -> bytes:
+    """A key of an opened document without any value but its method."""
+    document = opened.document
+    bare = {"outline": outline(document), "method": document.get("method", "")}
+    return route.encode() + b"\0" + hashlib.sha256(canonical(bare)).digest()
+
+
+def blank_key(
+    route: str, opened: OpenedRequest, places: tuple[Steps, ...], rules: Rules = NO_RULES
+) -> bytes:
+    """The key of an opened document without the texts at these places."""
+    document = opened.document
+    for steps in places:
+        changed = with_value(document, steps, _HOLE)
+        assert isinstance(changed, dict)  # noqa: S101 - no place is the document itself
+        document = changed
+    return document_key(route, document, rules)
+
+
+def _values_in(text: str) -> Iterator[str]:
+    """What a header with a credential may be quoted as: all of it, and each part."""
+    yield text
+    for piece in re.split(r"[;\s]+", text):
+        yield piece
+        yield piece.partition("=")[2]
+    scheme, _, rest = text.partition(" ")
+    if scheme.lower() == "basic":
+        try:
+            pair = base64.b64decode(rest + "=" * (-len(rest) % 4), validate=True).decode("latin-1")
+        except (binascii.Error, ValueError):
+            return
+        yield pair
+        yield from pair.split(":", 1)
+
+
+def _has(headers: Headers, name: bytes) -> bool:
+    return any(each.lower() == name for each, _ in headers)

@@ -1,0 +1,110 @@
+"""Whether a recorded text with placeholders is a request's text with secrets in their places.
+
+A placeholder has a short HMAC of the secret under the cassette's salt. So what a request has in its
+place is held against that, and nothing needs to know which values are secrets.
+"""
+
+import hmac
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from urllib.parse import unquote
+
+from tapeway.core.redaction.spans import PLACEHOLDER, placeholder
+
+_PLACEHOLDER = re.compile(PLACEHOLDER.pattern.decode())
+_DIGEST_LENGTH = 8
+_MOST_TRIES = 256
+"""Of one text: a short piece between two placeholders may occur very often."""
+
+_ANY_IN_PATH = re.compile(r"REDACTED\.(?:telegram-token|slack-webhook|discord-webhook)\.")
+"""Labels of keys that stand in paths and are known by their form, so that any key answers."""
+
+
+class SecretDigests:
+    """The digests that secrets have in one cassette."""
+
+    def __init__(self, salt: str) -> None:
+        self._salt = salt.encode()
+
+    def placeholder(self, label: str, value: bytes) -> bytes:
+        """The placeholder of a secret."""
+        return placeholder(label, hmac.digest(self._salt, value, "sha256"))
+
+    def text(self, value: bytes) -> str:
+        """A digest that tells values apart and shows none."""
+        return hmac.digest(self._salt, value, "sha256")[:16].hex()
+
+    def is_of(self, recorded: str, text: str) -> bool:
+        """Whether a recorded placeholder stands for this text, or for what this one stands for."""
+        own = digest_of(recorded)
+        if _PLACEHOLDER.fullmatch(text):
+            return digest_of(text) == own
+        return any(own in self._digests(value) for value in _spellings(text))
+
+    def _digests(self, value: bytes) -> tuple[str, str]:
+        digest = hmac.digest(self._salt, value, "sha256")
+        # Earlier placeholders had the digits of the digest, newer ones letters in their place.
+        return digest[:4].hex(), digest_of(placeholder("value", digest).decode())
+
+
+def digest_of(text: str) -> str:
+    """The digest at the end of a placeholder."""
+    return text[-_DIGEST_LENGTH:]
+
+
+def has_placeholder(text: str) -> bool:
+    """Whether a text has a placeholder in it."""
+    return "REDACTED." in text and _PLACEHOLDER.search(text) is not None
+
+
+def is_placeholder(text: str) -> bool:
+    """Whether a text is a placeholder and nothing else."""
+    return _PLACEHOLDER.fullmatch(text) is not None
+
+
+def placeholders_in(text: str) -> list[str]:
+    """The placeholders in a text, in order."""
+    return _PLACEHOLDER.findall(text)
+
+
+def stands_for_any_in_path(recorded: str) -> bool:
+    """Whether a placeholder in a path is that of a key of a known form."""
+    return _ANY_IN_PATH.match(recorded) is not None
+
+
+def fits(recorded: str, text: str, accepts: Callable[[str, str], bool]) -> bool:
+    """Whether a text is the recorded one with something accepted in the place of each placeholder.
+
+    `accepts` is given a placeholder and what stands in its place.
+    """
+    pieces, between = _PLACEHOLDER.split(recorded), _PLACEHOLDER.findall(recorded)
+    if not text.startswith(pieces[0]) or not text.endswith(pieces[-1]):
+        return False
+    at, tries = len(pieces[0]), 0
+    for number, secret in enumerate(between[:-1], start=1):
+        end = text.find(pieces[number], at) if pieces[number] else -1
+        while end >= 0 and tries < _MOST_TRIES and not accepts(secret, text[at:end]):
+            end, tries = text.find(pieces[number], end + 1), tries + 1
+        if end < 0 or tries == _MOST_TRIES:
+            return False
+        at = end + len(pieces[number])
+    end = len(text) - len(pieces[-1])
+    return end >= at and accepts(between[-1], text[at:end])
+
+
+def _spellings(text: str) -> Iterator[bytes]:
+    """What a text may be the spelling of: itself, or a value that is escaped in it."""
+    yield text.encode("utf-8", "surrogatepass")
+    if " " in text:
+        # A plus that was not percent-encoded reads as a blank in queries and forms.
+        yield text.replace(" ", "+").encode("utf-8", "surrogatepass")
+    if "%" in text:
+        yield unquote(text).encode("utf-8", "surrogatepass")
+    if "\\" in text:
+        with suppress(ValueError):
+            yield str(json.loads(f'"{text}"')).encode("utf-8", "surrogatepass")
+    escaped = json.dumps(text)[1:-1]
+    if escaped != text:
+        yield escaped.encode()

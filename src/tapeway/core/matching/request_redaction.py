@@ -1,0 +1,106 @@
+"""Requests as a cassette stores and shows them: without the secrets in them.
+
+This decides what is stored and what people see, never what matches.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+
+from tapeway.core.http.headers import STORED_REQUEST_HEADERS
+from tapeway.core.matching.header_distance import stored_credentials
+from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.model.messages import Headers, Request
+from tapeway.core.redaction.credentials import (
+    Secret,
+    request_head_credentials,
+    userinfo_credentials,
+)
+from tapeway.core.redaction.known_values import KnownValues
+from tapeway.core.redaction.leak_guard import LeakGuard
+from tapeway.core.redaction.redactor import Redactor
+
+MOST_LEARNED = 64
+"""Secrets remembered of one cassette, the newest: each is searched for in every recording."""
+_MOST_CASSETTES = 256
+
+
+class RequestRedaction:
+    """Redacts requests: the secrets they carry, the process's own, and those met before.
+
+    What was taken out of an answer is known from then on, so that it has the same placeholder where
+    the client sends it next: a flow that hands on a session token replays.
+    """
+
+    def __init__(self, known: Sequence[Secret] = ()) -> None:
+        self._values = KnownValues(known)
+        self._learned: OrderedDict[str, OrderedDict[bytes, Secret]] = OrderedDict()
+        self._cached_redactor = lru_cache(maxsize=256)(partial(Redactor, known=self._values))
+        # Clients use few paths with few sets of header fields.
+        self._cached_target = lru_cache(maxsize=512)(self._target)
+        self._cached_guard = lru_cache(maxsize=256)(partial(LeakGuard, known=self._values))
+
+    def learn(self, salt: str, secrets: Iterable[Secret]) -> None:
+        """Remember secrets that were taken out of what the cassette with this salt stores."""
+        self._cached_target.cache_clear()
+        for secret in secrets:
+            learned = self._learned.setdefault(salt, OrderedDict())
+            # The first name that a value was met under stays the name of its placeholder.
+            learned[secret.value] = learned.pop(secret.value, secret)
+            if len(learned) > MOST_LEARNED:
+                learned.popitem(last=False)
+            self._learned.move_to_end(salt)
+        while len(self._learned) > _MOST_CASSETTES:
+            self._learned.popitem(last=False)
+
+    def redact(self, salt: str, request: Request, rules: Rules = NO_RULES) -> Request:
+        """The request as the cassette with this salt and these rules would store it."""
+        redactor = self._of_head(salt, request)
+        redacted = redactor.request(
+            request, stored_credentials(request.headers, redactor.placeholder)
+        )
+        if more := _matched_fields(request.headers, rules):
+            fields = tuple([(name, redactor.value(value)) for name, value in more])
+            redacted = replace(redacted, headers=redacted.headers + fields)
+        return redacted
+
+    def target(self, salt: str, request: Request) -> str:
+        """The target as it may be shown."""
+        return self._cached_target(salt, request.headers, request.target)
+
+    def redactor(self, salt: str, request: Request, more: Sequence[Secret] = ()) -> Redactor:
+        """Replaces this request's secrets, the process's, those met before, and `more`."""
+        secrets = (*self._secrets(request), *more, *self._met(salt))
+        return self._cached_redactor(salt, secrets)
+
+    def guard(self, salt: str, request: Request) -> LeakGuard:
+        """The guard that refuses to write this request's secrets, the process's, or one met before."""
+        return self._cached_guard((*self._secrets(request), *self._met(salt)))
+
+    def _target(self, salt: str, headers: Headers, target: str) -> str:
+        return self._of_head(salt, Request("", "", target, headers)).target(target)
+
+    def _of_head(self, salt: str, request: Request) -> Redactor:
+        return self._cached_redactor(salt, (*_head_secrets(request), *self._met(salt)))
+
+    def _met(self, salt: str) -> tuple[Secret, ...]:
+        learned = self._learned.get(salt)
+        return tuple(learned.values()) if learned else ()
+
+    def _secrets(self, request: Request) -> tuple[Secret, ...]:
+        head = _head_secrets(request)
+        return (*head, *self._cached_redactor("", head).body_secrets(request))
+
+
+def _head_secrets(request: Request) -> tuple[Secret, ...]:
+    userinfo = userinfo_credentials(request.base) if "@" in request.base else ()
+    return (*userinfo, *request_head_credentials(request.headers, request.target))
+
+
+def _matched_fields(headers: Headers, rules: Rules) -> Headers:
+    """The fields that are stored only because a `match` rule names them."""
+    if not rules.match:
+        return ()
+    names = {name.encode() for name in rules.match} - STORED_REQUEST_HEADERS
+    return tuple([pair for pair in headers if pair[0].lower() in names])

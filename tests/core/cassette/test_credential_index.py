@@ -1,0 +1,290 @@
+"""Which recording answers a request that holds credentials, redacted or in clear."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.json_text import Json
+from tapeway.core.matching.key import request_key
+from tapeway.core.matching.request_redaction import RequestRedaction
+from tapeway.core.matching.rules import Rules, meta_with_rules
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.redaction.credentials import Secret
+from tests.core.redaction.credential_places import FORM, PART, PARTS, REQUESTS
+from tests.core.redaction.example_messages import JSON, KEY, OTHER, SALT, make_request
+
+ASKED_WITH = ("dummy", "test", "", OTHER)
+
+
+def cassette_of(*requests: Request, rules: Rules | None = None) -> CassetteIndex:
+    """Each request with its position as its answer."""
+    meta = {} if rules is None else meta_with_rules({}, rules)
+    held = [
+        Interaction(
+            at, each, Response(ResponseHead(200), (ResponseChunk(b"%d" % at),)), stored_keys=()
+        )
+        for at, each in enumerate(requests)
+    ]
+    return CassetteIndex("c", StoredCassette(CassetteHead("", SALT, meta), tuple(held)), take=1)
+
+
+def recorded(*requests: Request, known: tuple[str, ...] = ()) -> CassetteIndex:
+    """The requests as they are stored; `known` are values of the environment."""
+    redaction = RequestRedaction([Secret("env", each.encode()) for each in known])
+    return cassette_of(*[redaction.redact(SALT, each) for each in requests])
+
+
+def answer(cassette: CassetteIndex, request: Request, *, can_ask: bool = False) -> int | None:
+    asked = cassette.asked(request)
+    found = cassette.find(asked, (request.route,))
+    one = None if found is None else cassette.next(found, "last", asked, can_ask=can_ask)
+    return None if one is None else one.index
+
+
+def posted(body: Json, headers: Headers = JSON, target: str = "/v1/x") -> Request:
+    return make_request(headers, target=target, body=json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("place", REQUESTS)
+def test_the_request_that_was_recorded_hits_wherever_its_credential_is(place: str) -> None:
+    assert answer(recorded(REQUESTS[place](KEY)), REQUESTS[place](KEY)) == 0
+
+
+@pytest.mark.parametrize("place", REQUESTS)
+def test_what_is_stored_in_clear_hits(place: str) -> None:
+    assert answer(cassette_of(REQUESTS[place](KEY)), REQUESTS[place](KEY)) == 0
+
+
+IN_TEXTS = ("form field in JSON", "named header of a tool", "userinfo")
+
+
+@pytest.mark.parametrize("place", [place for place in REQUESTS if place not in IN_TEXTS])
+def test_another_credential_hits(place: str) -> None:
+    assert answer(recorded(REQUESTS[place](KEY)), REQUESTS[place](OTHER)) == 0
+
+
+@pytest.mark.parametrize("place", IN_TEXTS)
+def test_another_credential_in_a_text_is_another_request(place: str) -> None:
+    assert answer(recorded(REQUESTS[place](KEY)), REQUESTS[place](OTHER)) is None
+
+
+FIELDS: dict[str, Callable[[str], Request]] = {
+    **{
+        name: lambda value, name=name: make_request(target=f"/x?a=1&{name}={value}")  # type: ignore[misc]
+        for name in (
+            *("api_key", "access_token", "sig", "subscription-key", "code_verifier"),
+            *("client_secret", "x-amz-signature"),
+        )
+    },
+    **{
+        f"JSON {name}": lambda value, name=name: posted({"q": "x", "deep": [{name: value}]})  # type: ignore[misc]
+        for name in ("api_key", "client_secret", "access_token", "secret", "apiKey")
+    },
+    "form": lambda value: make_request(FORM, body=f"a=1&client_secret={value}".encode()),
+    "assertion": lambda value: make_request(FORM, body=f"a=1&assertion={value}".encode()),
+    "OAuth code": lambda value: make_request(
+        FORM, body=f"grant_type=authorization_code&code={value}".encode()
+    ),
+    "part": lambda value: make_request(PARTS, body=PART % (b"api_key", value.encode())),
+    "MCP authorization": lambda value: posted(
+        {"tools": [{"type": "mcp", "server_url": "https://m", "authorization": value}]}
+    ),
+    "MCP headers": lambda value: posted(
+        {"tools": [{"type": "mcp", "server_url": "https://m", "headers": {"Authorization": value}}]}
+    ),
+}
+WITHOUT: dict[str, Request] = {
+    "api_key": make_request(target="/x?a=1"),
+    "JSON api_key": posted({"q": "x", "deep": [{}]}),
+    "form": make_request(FORM, body=b"a=1"),
+    "OAuth code": make_request(FORM, body=b"grant_type=authorization_code"),
+    "MCP authorization": posted({"tools": [{"type": "mcp", "server_url": "https://m"}]}),
+    "MCP headers": posted({"tools": [{"type": "mcp", "server_url": "https://m"}]}),
+}
+PLAIN_KEY = "sk-live-0123456789abcdef"
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("value", [PLAIN_KEY, *ASKED_WITH])
+def test_any_value_of_a_credential_field_hits(field: str, value: str) -> None:
+    assert answer(recorded(FIELDS[field](PLAIN_KEY)), FIELDS[field](value)) == 0
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("value", ["dummy", "FILTERED", "DUMMY", "***", "<API_KEY_REDACTED>"])
+def test_a_real_key_hits_what_was_recorded_with_a_dummy(field: str, value: str) -> None:
+    assert answer(recorded(FIELDS[field](value)), FIELDS[field](PLAIN_KEY)) == 0
+    assert answer(cassette_of(FIELDS[field](value)), FIELDS[field](PLAIN_KEY)) == 0
+
+
+@pytest.mark.parametrize("field", WITHOUT)
+def test_a_credential_field_may_be_missing_on_either_side(field: str) -> None:
+    assert answer(recorded(FIELDS[field](PLAIN_KEY)), WITHOUT[field]) == 0
+    assert answer(recorded(WITHOUT[field]), FIELDS[field](PLAIN_KEY)) == 0
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_where_several_values_are_recorded_each_answers_for_itself(field: str) -> None:
+    values = (PLAIN_KEY, "sk-live-fedcba9876543210", "dummy")
+    cassette = recorded(*[FIELDS[field](each) for each in values])
+
+    assert [answer(cassette, FIELDS[field](each)) for each in values] == [0, 1, 2]
+    assert answer(cassette, FIELDS[field]("sk-other-0123456789abc")) is None
+
+
+@pytest.mark.parametrize("name", ["token", "key"])
+def test_a_name_that_means_other_things_must_be_on_both_sides(name: str) -> None:
+    first, second = make_request(target="/list"), make_request(target=f"/list?{name}=page-2")
+
+    assert answer(recorded(first), second) is None
+    assert answer(recorded(second), first) is None
+    assert answer(recorded(second), make_request(target=f"/list?{name}=dummy")) == 0
+
+
+def test_the_key_of_a_provider_whose_it_is_may_be_missing() -> None:
+    asked = [Request("gemini", "GET", f"/v1beta/models{query}") for query in ("", "?key=abc")]
+
+    assert answer(recorded(asked[0]), asked[1]) == 0
+    assert answer(recorded(asked[1]), asked[0]) == 0
+
+
+def test_pages_stay_apart() -> None:
+    pages = [make_request(target=f"/list{query}") for query in ("", "?token=b", "?token=c")]
+    cassette = recorded(*pages)
+
+    assert [answer(cassette, pages[at]) for at in (2, 0, 1)] == [2, 0, 1]
+    assert answer(cassette, make_request(target="/list?token=d")) is None
+
+
+PROSE = 'Translate values to German: {{"{}": "{}"}}'
+
+
+@pytest.mark.parametrize("name", ["password", "api_key", "client_secret"])
+def test_another_prompt_is_another_request(name: str) -> None:
+    prompts = [
+        PROSE.format(name, text)
+        for text in ("Please enter your password now", "Your password has expired today")
+    ]
+    cassette = recorded(posted({"messages": [{"content": prompts[0]}]}))
+
+    assert answer(cassette, posted({"messages": [{"content": prompts[0]}]})) == 0
+    assert answer(cassette, posted({"messages": [{"content": prompts[1]}]})) is None
+
+
+@pytest.mark.parametrize("name", ["password", "passwd", "pin", "otp", "new_password"])
+def test_another_password_is_another_request(name: str) -> None:
+    cassette = recorded(posted({"user": "a", name: "hunter22hunter22"}))
+
+    assert answer(cassette, posted({"user": "a", name: "hunter22hunter22"})) == 0
+    assert answer(cassette, posted({"user": "a", name: "hunter22hunter23"})) is None
+    assert answer(cassette, posted({"user": "a"})) is None
+
+
+def test_prose_under_the_name_of_a_key_counts() -> None:
+    recorded_with = cassette_of(posted({"q": 1}))
+
+    assert answer(recorded_with, posted({"q": 1, "api_key": "is a thing that one needs"})) is None
+
+
+def test_the_input_of_a_tool_counts() -> None:
+    def called(key: str) -> Request:
+        return posted(
+            {"messages": [{"type": "tool_use", "name": "login", "input": {"api_key": key}}]}
+        )
+
+    cassette = recorded(called(PLAIN_KEY))
+
+    assert answer(cassette, called(PLAIN_KEY)) == 0
+    assert answer(cassette, called("sk-live-fedcba9876543210")) is None
+
+
+def test_a_schema_that_names_a_credential_counts() -> None:
+    def tool(properties: Json) -> Request:
+        return posted({"tools": [{"function": {"parameters": {"properties": properties}}}]})
+
+    cassette = recorded(tool({}))
+
+    assert answer(cassette, tool({"api_key": {"type": "string"}})) is None
+
+
+def test_what_the_environment_held_while_recording_does_not_matter() -> None:
+    prompt = posted({"p": "group by customer_email_address, then by customer_email_address"})
+    other = posted({"p": "group by customer_name_and_phone, then by customer_email_address"})
+    cassette = recorded(prompt, known=("customer_email_address",))
+
+    assert answer(cassette, prompt) == 0
+    assert answer(cassette, other) is None
+
+
+@pytest.mark.parametrize(
+    "header",
+    [(b"x-goog-user-project", b"my-project-12345"), (b"cookie", b"m=gpt-4o-mini-2024-07-18")],
+)
+def test_a_header_that_was_there_only_while_recording_does_not_matter(
+    header: tuple[bytes, bytes],
+) -> None:
+    value = header[1].rpartition(b"=")[2].decode()
+    with_header = posted({"model": value}, (*JSON, header), f"/projects/{value}/x")
+    without = posted({"model": value}, JSON, f"/projects/{value}/x")
+
+    assert answer(recorded(with_header), without) == 0
+    assert answer(recorded(without), with_header) == 0
+
+
+def test_a_placeholder_that_a_replay_gave_out_stands_for_its_value() -> None:
+    sent = posted(
+        {"note": f"with {PLAIN_KEY} in it", "api_key": PLAIN_KEY}, target=f"/s/{PLAIN_KEY}"
+    )
+    stored = RequestRedaction([Secret("session", PLAIN_KEY.encode())]).redact(SALT, sent)
+
+    assert answer(cassette_of(stored), sent) == 0
+    assert answer(cassette_of(stored), stored) == 0
+
+
+def test_the_askers_own_key_stands_for_the_recorded_one_in_a_text() -> None:
+    def quoting(key: str, quoted: str) -> Request:
+        return posted(
+            {"note": f"use {quoted} here"}, (*JSON, (b"authorization", f"Bearer {key}".encode()))
+        )
+
+    cassette = recorded(quoting(PLAIN_KEY, PLAIN_KEY))
+
+    assert answer(cassette, quoting("test", "test")) == 0
+    assert answer(cassette, quoting("test", "other")) is None
+
+
+@pytest.mark.parametrize("label", ["telegram-token", "slack-webhook", "discord-webhook"])
+def test_any_key_of_a_known_form_in_a_path_hits(label: str) -> None:
+    cassette = cassette_of(make_request(target=f"/botREDACTED.{label}.abcdefgh/send"))
+
+    assert answer(cassette, make_request(target="/bot123:dummy/send")) == 0
+    assert answer(cassette, make_request(target="/bot/123/send")) is None
+
+
+def test_a_normaliser_is_applied_around_placeholders() -> None:
+    rules = Rules(normalise=("date",))
+    stored = RequestRedaction().redact(SALT, posted({"p": f"on 2026-11-22 with {PLAIN_KEY} then"}))
+    cassette = cassette_of(stored, rules=rules)
+
+    assert answer(cassette, posted({"p": f"on 2027-01-01 with {PLAIN_KEY} then"})) == 0
+    assert (
+        answer(cassette, posted({"p": "on 2027-01-01 with sk-live-fedcba9876543210 then"})) is None
+    )
+
+
+def test_a_recording_that_is_removed_is_not_found() -> None:
+    cassette = recorded(FIELDS["api_key"](PLAIN_KEY))
+    assert answer(cassette, FIELDS["api_key"]("dummy")) == 0
+    other = FIELDS["api_key"]("dummy")
+    key = request_key(other)
+    one = Interaction(0, other, Response(ResponseHead(200)))
+    cassette.start_take(2)
+    step = cassette.make_recording(one, key, cassette.take, replaces=True)
+    cassette.add(step, key, cassette.take)
+
+    assert step.supersedes == (0,)
+    assert answer(cassette, FIELDS["api_key"](PLAIN_KEY)) == step.interaction.index

@@ -1,0 +1,316 @@
+"""Credentials in requests: who gets which answer while recording and afterwards, in every store."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tapeway.core.cassette.plan import Ask, Incoming, Replay
+from tapeway.core.model.control import Mode
+from tapeway.core.model.messages import Headers, Request, Response
+from tapeway.engine.broker import Broker
+from tapeway.engine.recorder import Policy
+from tests.stores.contract.kinds import KINDS, Kind, Place
+from tests.support.fakes.broker import HEAD, ROUTES, serve
+from tests.support.fakes.live_service import FakeAnswer, FakeResponder
+
+JSON: Headers = ((b"content-type", b"application/json"),)
+KEY, OTHER = "sk-live-0123456789abcdef", "sk-live-fedcba9876543210"
+STORES = [
+    each for each in KINDS if each.name in ("memory", "file", "sqlite", "postgresql", "remote")
+]
+
+
+def bearer(key: str) -> Headers:
+    return ((b"authorization", f"Bearer {key}".encode()),)
+
+
+def get(target: str, headers: Headers = ()) -> Request:
+    return Request("openai", "GET", target, headers, base="https://up")
+
+
+def post(target: str, body: object, headers: Headers = JSON) -> Request:
+    data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    return Request("openai", "POST", target, headers, data, "https://up")
+
+
+class Run:
+    """A process over a store: what each request of a flow got."""
+
+    def __init__(self, broker: Broker, responder: FakeResponder) -> None:
+        self.broker = broker
+        self.responder = responder
+
+    async def ask(self, *requests: Request) -> list[tuple[str, bytes]]:
+        served = [await serve(self.broker, "default", Incoming(each)) for each in requests]
+        return [(each.outcome, each.body) for each in served]
+
+
+@pytest.fixture(params=STORES, ids=str)
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
+    kind: Kind = request.param
+    server = request.getfixturevalue(kind.server) if kind.server else ""
+    async with kind.place(tmp_path, server) as found:
+        yield found
+
+
+@asynccontextmanager
+async def run(
+    place: Place, mode: Mode, issued: Mapping[str, Any] | None = None
+) -> AsyncIterator[Run]:
+    """A new process over the store; to a login the upstream answers with what is `issued`."""
+
+    def reply(number: int) -> FakeAnswer:
+        given = (issued or {}) if responder.asked[-1].target == "/login" else {}
+        fields = tuple(
+            [(name.encode(), value.encode()) for name, value in given.items() if name[:2] == "x-"]
+        )
+        body = {name: value for name, value in given.items() if name[:2] != "x-"}
+        return FakeAnswer(json.dumps({"n": number, **body}).encode(), headers=(*JSON, *fields))
+
+    responder = FakeResponder(reply)
+    broker = Broker(
+        place.again(),
+        responder,
+        mode=mode,
+        cassette="default",
+        routes=ROUTES,
+        policy=Policy(),
+        new_head=lambda: HEAD,
+    )
+    async with broker:
+        yield Run(broker, responder)
+
+
+def outcomes(served: Sequence[tuple[str, bytes]]) -> list[str]:
+    return [outcome for outcome, _ in served]
+
+
+async def test_each_caller_has_a_recording_and_a_later_run_any(place: Place) -> None:
+    callers = [get("/me", each) for each in (bearer(KEY), bearer(OTHER), ())]
+    async with run(place, "auto") as first:
+        live = await first.ask(*callers)
+        again = await first.ask(*callers)
+    async with run(place, "replay") as second:
+        replayed = await second.ask(*reversed(callers))
+        stranger = await second.ask(get("/me", bearer("sk-test")))
+
+    assert outcomes(live) == ["recorded"] * 3
+    assert outcomes(again) == ["replayed"] * 3
+    assert [body for _, body in replayed[::-1]] == [body for _, body in live]
+    assert outcomes(stranger) == ["replayed"]
+
+
+async def test_one_recording_answers_a_later_run_with_any_key(place: Place) -> None:
+    async with run(place, "auto") as first:
+        await first.ask(get("/me", bearer(KEY)))
+    async with run(place, "auto") as second:
+        later = await second.ask(get("/me", bearer("test")), get("/me"), get("/me", bearer(OTHER)))
+
+    assert outcomes(later) == ["replayed"] * 3
+
+
+async def test_pages_are_told_apart_and_replay_in_any_order(place: Place) -> None:
+    pages = [get("/list"), get("/list?token=b"), get("/list?token=c")]
+    async with run(place, "auto") as first:
+        live = await first.ask(*pages)
+    async with run(place, "replay") as second:
+        replayed = await second.ask(pages[2], pages[0], pages[1])
+        unknown = await second.ask(get("/list?token=d"))
+
+    assert outcomes(live) == ["recorded"] * 3
+    assert [body for _, body in replayed] == [live[2][1], live[0][1], live[1][1]]
+    assert outcomes(unknown) == ["miss"]
+
+
+async def test_a_listings_first_page_answers_no_request_for_another(place: Place) -> None:
+    async with run(place, "auto") as first:
+        await first.ask(get("/list"))
+    async with run(place, "replay") as second:
+        assert outcomes(await second.ask(get("/list?token=b"))) == ["miss"]
+
+
+CHANGED = [
+    (
+        f'Translate values to German: {{"{name}": "Please enter your password now"}}',
+        f'Translate values to German: {{"{name}": "Your password has expired today"}}',
+    )
+    for name in ("password", "api_key", "client_secret")
+]
+
+
+@pytest.mark.parametrize("mode", ["auto", "replay"])
+@pytest.mark.parametrize(("one", "other"), CHANGED)
+async def test_a_changed_prompt_never_gets_the_old_prompts_answer(
+    place: Place, one: str, other: str, mode: Mode
+) -> None:
+    recorded, changed = [
+        post("/v1/chat/completions", {"messages": [{"role": "user", "content": each}]})
+        for each in (one, other)
+    ]
+    async with run(place, "auto") as first:
+        await first.ask(recorded)
+    async with run(place, mode) as second:
+        found = await second.ask(recorded, changed)
+
+    assert outcomes(found) == ["replayed", "recorded" if mode == "auto" else "miss"]
+
+
+async def test_another_password_is_another_login(place: Place) -> None:
+    logins = [post("/login", {"user": "a", "password": each}) for each in ("hunter22hunter", KEY)]
+    async with run(place, "auto") as first:
+        await first.ask(logins[0])
+    async with run(place, "replay") as second:
+        assert outcomes(await second.ask(*logins)) == ["replayed", "miss"]
+
+
+async def test_headers_that_say_what_is_asked_for_count(place: Place) -> None:
+    asked = [
+        get("/file", ((b"range", b"bytes=0-9"),)),
+        get("/file", ((b"range", b"bytes=10-19"),)),
+        get("/file"),
+        post("/", "{}", (*JSON, (b"X-Amz-Target", b"DynamoDB.ListTables"))),
+        post("/", "{}", (*JSON, (b"X-Amz-Target", b"DynamoDB.DescribeLimits"))),
+        post("/soap", "<a/>", ((b"SOAPAction", b"A"),)),
+        post("/soap", "<a/>", ((b"SOAPAction", b"B"),)),
+    ]
+    async with run(place, "auto") as first:
+        live = await first.ask(*asked)
+    async with run(place, "replay") as second:
+        replayed = await second.ask(*reversed(asked))
+
+    assert outcomes(live) == ["recorded"] * len(asked)
+    assert replayed[::-1] == [("replayed", body) for _, body in live]
+
+
+async def test_a_dummy_key_finds_what_was_recorded_with_a_real_one(place: Place) -> None:
+    def asked(key: str) -> list[Request]:
+        return [
+            get(f"/a?api_key={key}"),
+            post("/b", {"q": 1, "api_key": key}),
+            post(
+                "/c",
+                f"client_secret={key}",
+                ((b"content-type", b"application/x-www-form-urlencoded"),),
+            ),
+            post("/d", {"note": f"my key is {key}"}, (*JSON, *bearer(key))),
+        ]
+
+    async with run(place, "auto") as first:
+        live = await first.ask(*asked(KEY))
+    async with run(place, "replay") as second:
+        for key in ("dummy", OTHER, KEY):
+            assert await second.ask(*asked(key)) == [("replayed", body) for _, body in live]
+
+
+async def test_recording_anew_with_another_key_replaces(place: Place) -> None:
+    async with run(place, "record") as first:
+        await first.ask(get(f"/a?api_key={KEY}"))
+    async with run(place, "record") as second:
+        await second.ask(get(f"/a?api_key={OTHER}"))
+    async with run(place, "replay") as third:
+        found = await third.ask(get("/a?api_key=dummy"), get("/a"))
+        stored = await third.broker.read("default")
+
+    assert outcomes(found) == ["replayed"] * 2
+    assert stored is not None
+    assert len(stored.interactions) == 1
+
+
+TOKEN = "st-0123456789abcdef0123"
+CALL = {"id": "call_1", "function": {"name": "login", "arguments": f'{{"password": "{TOKEN}"}}'}}
+Issued = Mapping[str, Any]
+FORM: Headers = ((b"content-type", b"application/x-www-form-urlencoded"),)
+FLOWS: dict[str, tuple[Issued, Callable[[Issued], list[Request]]]] = {
+    "a session token in body, path and prompt": (
+        {"session_token": TOKEN},
+        lambda issued: [
+            post("/next", {"session": issued["session_token"]}),
+            get(f"/sessions/{issued['session_token']}/me"),
+            post("/chat", {"messages": [{"content": f"in session {issued['session_token']} now"}]}),
+        ],
+    ),
+    "an access token in a query and a header": (
+        {"access_token": TOKEN},
+        lambda issued: [
+            get(f"/list?cursor={issued['access_token']}"),
+            get("/me", ((b"x-session", issued["access_token"].encode()),)),
+        ],
+    ),
+    "the token of a next page in a header": (
+        {"x-next-page-token": TOKEN},
+        lambda issued: [get(f"/list?cursor={issued['x-next-page-token']}")],
+    ),
+    "a token against forged requests": (
+        {"x-csrf-token": TOKEN},
+        lambda issued: [
+            Request(
+                *("openai", "POST", "/form", FORM),
+                f"a=1&csrf={issued['x-csrf-token']}".encode(),
+                "https://up",
+            )
+        ],
+    ),
+    "a password in the arguments of a tool, quoted by its result": (
+        {"tool_calls": [CALL]},
+        lambda issued: [
+            post(
+                "/chat",
+                {
+                    "messages": [
+                        {"role": "assistant", "tool_calls": issued["tool_calls"]},
+                        {
+                            "role": "tool",
+                            "content": "logged in as "
+                            + json.loads(issued["tool_calls"][0]["function"]["arguments"])[
+                                "password"
+                            ],
+                        },
+                    ]
+                },
+            )
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+async def test_a_flow_that_hands_on_a_secret_replays_from_its_own_recording(
+    place: Place, flow: str
+) -> None:
+    issued, steps = FLOWS[flow]
+
+    async def take(each: Run) -> tuple[list[tuple[str, bytes]], Issued]:
+        """The steps of the flow with what the first answer issued to this client."""
+        plan = await serve_whole(each.broker, post("/login", {"user": "a"}))
+        given = json.loads(plan.body) | {
+            name.decode(): value.decode() for name, value in plan.headers
+        }
+        return await each.ask(*steps(given)), given
+
+    async with run(place, "auto", issued) as first:
+        live, given = await take(first)
+    async with run(place, "replay") as second:
+        again, _ = await take(second)
+        stored = repr(await second.broker.read("default"))
+
+    assert TOKEN in repr(given)
+    assert outcomes(live) == ["recorded"] * len(live)
+    assert again == [("replayed", body) for _, body in live]
+    assert TOKEN not in stored
+
+
+async def serve_whole(broker: Broker, request: Request) -> Response:
+    """The whole response to a request."""
+    plan = await broker.decide("default", Incoming(request))
+    if isinstance(plan, Ask):
+        return (await broker.recorder.perform(plan)).response
+    assert isinstance(plan, Replay)
+    return plan.interaction.response
+
+
+def test_every_store_is_tried() -> None:
+    assert len(STORES) == 5
