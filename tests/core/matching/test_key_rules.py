@@ -260,3 +260,11 @@ def test_what_is_ignored_in_texts_goes_before_normalisers_see_it() -> None:
     rules = Rules(ignore_in=(("query.q", ("-[a-z]+",)),), normalise=("date",))
 
     assert key(rules, target="/?q=2026-11-22-x") == key(rules, target="/?q=2026-11-23-y")
+
+
+def test_each_of_several_patterns_keeps_its_own_flags_and_alternatives() -> None:
+    rules = Rules(ignore_in=(("body.s", ("(?m)^a.*$", "b|c", "(?i)D")),))
+
+    assert equal(rules, {"s": "x\nany\nbcdD-"}, {"s": "x\n\n-"})
+    assert not equal(rules, {"s": "xa"}, {"s": "x"})
+    assert not equal(rules, {"s": "B"}, {"s": ""})

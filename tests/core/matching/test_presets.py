@@ -198,7 +198,7 @@ def test_without_its_preset_an_agent_is_recognised_only_where_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "digest"), [("claude-code", "f2185639d1b360f6"), ("codex", "7fd1d5bb28e78e85")]
+    ("name", "digest"), [("claude-code", "17478ee2d8ed9aa2"), ("codex", "7fd1d5bb28e78e85")]
 )
 def test_a_preset_keeps_the_rules_under_which_databases_hold_keys(name: str, digest: str) -> None:
     rules = canonical(rules_document(with_presets(Rules(presets=(name,)))))

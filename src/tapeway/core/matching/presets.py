@@ -68,7 +68,7 @@ PRESETS: Mapping[str, Preset] = {
         ignore_in=(
             ("body.system", _CLAUDE_CODE_SYSTEM),
             ("body.messages", _CLAUDE_CODE_MESSAGES),
-            ("body.tools", (r"The current month is [A-Z][a-z]+ [0-9]{4}",)),
+            ("body.tools[*].description", (r"The current month is [A-Z][a-z]+ [0-9]{4}",)),
         ),
         explanation="its session, folders, platform, date and git status",
     ),
