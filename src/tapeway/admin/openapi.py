@@ -120,18 +120,21 @@ def _responses(each: Operation, *, locked: bool) -> dict[str, Json]:
 
 
 def _success(each: Operation) -> Json:
+    others = dict.fromkeys(each.other_types, _schema({"type": "string"}))
     if isinstance(each.response, Media):
-        schema: Json = {"type": "string"}
-        if each.response.type == "application/json":
-            schema = {"type": "object"}
+        kind = "object" if each.response.type == "application/json" else "string"
         return {
             "description": each.response.description,
-            "content": {each.response.type: {"schema": schema}},
+            "content": {each.response.type: _schema({"type": kind}), **others},
         }
     return {
         "description": each.summary,
-        "content": {"application/json": {"schema": _reference(each.response)}},
+        "content": {"application/json": _schema(_reference(each.response)), **others},
     }
+
+
+def _schema(schema: Json) -> Json:
+    return {"schema": schema}
 
 
 def _error(description: str) -> Json:

@@ -90,6 +90,8 @@ class Operation:
     public: bool
     serve: Serve
     raw_body: RawBody | None = None
+    other_types: tuple[str, ...] = ()
+    """Media types of the response besides that of `response`: the query chooses."""
 
     @property
     def takes_body(self) -> bool:
@@ -109,6 +111,7 @@ def route(
     errors: tuple[int, ...] = (),
     public: bool = False,
     raw_body: RawBody | None = None,
+    other_types: tuple[str, ...] = (),
 ) -> Operation:
     """A row of the table; the types of its handler are those of the row."""
 
@@ -122,6 +125,7 @@ def route(
     return Operation(
         *(method, path, handler.__name__, summary, query, body, response, errors, public, serve),
         raw_body,
+        other_types,
     )
 
 

@@ -108,7 +108,11 @@ TABLE: tuple[Operation, ...] = (
     route("PUT", _SLOT, put_slot, Nothing, SlotChange, SlotInForce, errors=_CHANGE_ERRORS),
     route("DELETE", _SLOT, delete_slot, Nothing, Nothing, RemovedSlot, errors=(404,)),
     route("GET", f"{_API}/cassettes", list_cassettes, CassetteQuery, Nothing, CassettePage),
-    route("GET", _NAMED, get_cassette, ExportQuery, Nothing, _CASSETTE, errors=(404, 422, 500)),
+    route(
+        *("GET", _NAMED, get_cassette, ExportQuery, Nothing, _CASSETTE),
+        errors=(404, 422, 500),
+        other_types=("application/yaml", "application/jsonl"),
+    ),
     route(
         *("PUT", _NAMED, put_cassette, ImportQuery, Nothing, Imported),
         errors=_CHANGE_ERRORS,
@@ -184,6 +188,9 @@ TABLE: tuple[Operation, ...] = (
         Accepted,
         errors=(404, 409, 503, 507),
     ),
-    route("GET", f"{_API}/report", report, ReportQuery, Nothing, Report),
+    route(
+        *("GET", f"{_API}/report", report, ReportQuery, Nothing, Report),
+        other_types=("application/xml", "text/plain"),
+    ),
     route("GET", f"{_API}/events", events, Nothing, Nothing, _EVENTS),
 )
