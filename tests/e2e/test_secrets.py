@@ -9,6 +9,7 @@ import pytest
 
 from tapeway.testing import StandIn, ThreadedStandIn
 from tests.clients.raw_socket import Wire, exchange, send_bytes
+from tests.core.redaction.key_kinds import KEYS
 from tests.e2e.leaks import Leaks
 from tests.e2e.process import Tapeway
 from tests.support.canary import sightings
@@ -120,6 +121,40 @@ def test_error_pages_repeat_no_secret(tmp_path: Path, leaks: Leaks) -> None:
             assert wire.status == status
         leaks.pages |= proxy.let_out()
     leaks.pages |= proxy.left_behind()
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [
+        ("/bot{}/sendMessage", "Telegram"),
+        ("/services/T01234567/B01234567/{}", "Slack webhook"),
+        ("/api/webhooks/123456789012345678/{}", "Discord webhook"),
+    ],
+)
+def test_a_key_in_a_path_is_shown_nowhere(
+    tmp_path: Path, leaks: Leaks, target: str, kind: str
+) -> None:
+    key = KEYS[kind].rpartition("/")[2]
+    leaks.canaries["the key in the path"] = key
+    path = target.format(key)
+    with ThreadedStandIn() as upstream:
+        options = ("--mode", "record", "--upstream", upstream.url)
+        with Tapeway(tmp_path, *options) as proxy, proxy.followed():
+            recorded = post(proxy.proxy, path, HELLO)
+            proxy.admin("PUT", "/api/v1/mode", {"mode": "replay"})
+            replayed = post(proxy.proxy, path, HELLO)
+            missed = leaks.page("the miss", post(proxy.proxy, path, REFLECT))
+            proxy.admin("PUT", "/api/v1/mode", {"mode": "passthrough"})
+            post(proxy.proxy, path, HELLO)
+            leaks.collect("serving", proxy.everything())
+            leaks.pages["report"] = proxy.admin("POST", "/api/v1/eject", {})
+        leaks.pages |= proxy.left_behind()
+        assert {each.target for each in upstream.requests} == {path}
+    with Tapeway(tmp_path, "--mode", "replay", name="unrouted") as proxy:
+        unrouted = leaks.page("no route", post(proxy.proxy, path, HELLO))
+        leaks.pages |= proxy.let_out()
+
+    assert (replayed.status, missed.status, unrouted.status) == (recorded.status, 424, 404)
 
 
 def test_an_upstream_out_of_reach_costs_no_secret(tmp_path: Path, leaks: Leaks) -> None:
