@@ -110,6 +110,13 @@ def test_a_key_of_each_kind_is_found_in_a_prompt(kind: str, place: str) -> None:
         assert found == key
 
 
+def test_letters_that_look_like_words_are_a_key_where_their_number_says_so() -> None:
+    letters = "internationalizationofeverything"
+
+    assert not list(patterns.find_patterns(f"hf_{letters}".encode()))
+    assert len(list(patterns.find_patterns(f"hf_{letters}ab".encode()))) == 1
+
+
 def test_there_are_ninety_eight_kinds_and_more() -> None:
     assert len(KEYS) >= 98
     assert len(set(KEYS.values())) == len(KEYS)

@@ -41,6 +41,7 @@ CREDENTIAL_PARAMETERS = frozenset(
         "oauth_token",
         "password",
         "private_token",
+        "pwd",
         "refresh_token",
         "sas",
         "secret",

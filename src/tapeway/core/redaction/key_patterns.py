@@ -62,6 +62,7 @@ def _ai_services() -> Iterator[KeyPattern]:
     yield _keys(
         "provider-key", "(?:gsk|ek|hf|r8|fw|jina|rpa|api_org)_", _ALNUM, 20, 256, may_be_words=True
     )
+    yield _keys("provider-key", "hf_|api_org_", "[A-Za-z0-9]", 34, 34, _END)
     yield _keys("provider-key", "pcsk_", "[A-Za-z0-9_]", 20, 256, may_be_words=True)
     yield _keys(
         "provider-key", "(?:xai|pplx|tvly|csk|nvapi)-", _URL_SAFE, 20, 512, may_be_words=True
