@@ -7,11 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.matching.key import key_text
+from tapeway.core.model.messages import Request
 from tapeway.engine.journal import (
     MOST_ATTEMPTS,
     Attempts,
     EntryQueue,
     RequestJournal,
+    SentRequests,
     ServedRequest,
 )
 
@@ -187,3 +189,20 @@ def test_an_attempt_is_retried_at_most_once(tries: list[tuple[bytes, int]]) -> N
             ]
             assert sum(found) <= tries.count((key, tried - 1))
             assert sum(found) <= len(found)
+
+
+def test_sent_requests_make_room_for_newer_ones() -> None:
+    sent = SentRequests(5000)
+    for number in range(10):
+        sent.add(number % 2, f"tw-{number}", Request("r", "POST", f"/{number}", body=b"x" * 500))
+
+    assert [id for id, _ in sent.of_take(0)] == ["tw-8"]
+    assert [id for id, _ in sent.of_take(1)] == ["tw-7", "tw-9"]
+    assert RequestJournal(0).sent.of_take(0) == []
+
+
+def test_a_journal_of_no_entries_keeps_no_sent_requests() -> None:
+    sent = RequestJournal(0).sent
+    sent.add(1, "tw-1", Request("r", "GET", "/"))
+
+    assert sent.of_take(1) == []

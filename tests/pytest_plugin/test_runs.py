@@ -285,6 +285,9 @@ def test_alike(n, cassette, tapeway):
     outcome = ask(f"any {n}")
     assert outcome == ("recorded" if n == 1 else "replayed")
     assert [each["outcome"] for each in cassette.calls] == [outcome]
+    (sent,) = cassette.requests
+    assert sent["body"]["messages"] == [{"role": "user", "content": f"any {n}"}]
+    assert "sk-of-the-app" not in json.dumps(sent)
     assert tapeway.mode() == "replay"
 """
 

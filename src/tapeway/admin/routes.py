@@ -21,7 +21,7 @@ from tapeway.admin.handlers.interactions import (
     release,
 )
 from tapeway.admin.handlers.journal import accept, delete_journal, events, get_journal
-from tapeway.admin.handlers.slots import delete_slot, get_slot, put_slot
+from tapeway.admin.handlers.slots import delete_slot, get_slot, list_slot_requests, put_slot
 from tapeway.admin.handlers.status import healthz, index, metrics, openapi, readyz, status
 from tapeway.admin.models.cassettes import (
     CassettePage,
@@ -67,7 +67,7 @@ from tapeway.admin.models.interactions import (
 )
 from tapeway.admin.models.journal import Acceptance, Accepted, Cleared, JournalPage, JournalQuery
 from tapeway.admin.models.schema import Nothing
-from tapeway.admin.models.slots import RemovedSlot, SlotChange, SlotInForce
+from tapeway.admin.models.slots import RemovedSlot, SentPage, SentQuery, SlotChange, SlotInForce
 from tapeway.admin.operation import Media, Operation, RawBody, route
 from tapeway.admin.request_body import JSON_TYPES
 
@@ -106,6 +106,15 @@ TABLE: tuple[Operation, ...] = (
     route("POST", f"{_API}/rewind", rewind, Nothing, Rewinding, Takes),
     route("GET", _SLOT, get_slot, Nothing, Nothing, SlotInForce, errors=(404,)),
     route("PUT", _SLOT, put_slot, Nothing, SlotChange, SlotInForce, errors=_CHANGE_ERRORS),
+    route(
+        "GET",
+        f"{_SLOT}/requests",
+        list_slot_requests,
+        SentQuery,
+        Nothing,
+        SentPage,
+        errors=(404, 409),
+    ),
     route("DELETE", _SLOT, delete_slot, Nothing, Nothing, RemovedSlot, errors=(404,)),
     route("GET", f"{_API}/cassettes", list_cassettes, CassetteQuery, Nothing, CassettePage),
     route(

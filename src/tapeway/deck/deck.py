@@ -96,6 +96,15 @@ class Deck(Addresses):
         found: dict[str, Any] = self.admin.call("GET", "report")
         return found
 
+    def requests(self, slot: str, take: int | None = None) -> list[dict[str, Any]]:
+        """What was sent through a slot in its current take, or in another one, oldest first.
+
+        Each has `id`, `method`, `route`, `path`, `headers` and the parsed `body`, without secrets.
+        """
+        answer = self.admin.call("GET", f"slots/{segment(slot)}/requests", take=take)
+        found: list[dict[str, Any]] = answer["requests"]
+        return found
+
     def journal(self, **query: object) -> list[dict[str, Any]]:
         """The newest requests, newest first; `outcome="miss"` and the like narrow them."""
         found: list[dict[str, Any]] = self.admin.call("GET", "journal", **query)["entries"]
@@ -139,6 +148,10 @@ class AsyncDeck(Addresses):
     async def report(self) -> dict[str, Any]:
         """See Deck.report."""
         return await asyncio.to_thread(self._deck.report)
+
+    async def requests(self, slot: str, take: int | None = None) -> list[dict[str, Any]]:
+        """See Deck.requests."""
+        return await asyncio.to_thread(self._deck.requests, slot, take)
 
     async def journal(self, **query: object) -> list[dict[str, Any]]:
         """See Deck.journal."""

@@ -4,6 +4,7 @@ All of it is bounded, and no entry contains a secret.
 """
 
 import asyncio
+import secrets
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,12 +15,17 @@ from tapeway.core.json_text import Json
 from tapeway.core.matching.key import key_text
 from tapeway.core.misses.miss import NearestRecording
 from tapeway.core.model.control import Outcome
+from tapeway.core.model.messages import Request
 
 MOST_MISSES = 10_000
 """Misses named per cassette: a client that goes on missing must not fill the memory."""
 
 MOST_EXPLAINED_MISSES = 1000
 """Misses per cassette whose nearest recordings are kept too."""
+
+MOST_SENT_BYTES = 64 * 1024 * 1024
+"""For the requests that came through slots."""
+_OVERHEAD = 1024
 
 TOKENS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
@@ -166,6 +172,30 @@ class Tally:
             )
 
 
+class SentRequests:
+    """The newest requests that came through slots, whole, for tests that assert on them.
+
+    They are held in memory with their secrets; `salt` is for the placeholders in what is shown.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self.salt = secrets.token_hex(16)
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._requests: deque[tuple[int, str, Request]] = deque()
+
+    def add(self, take: int, id: str, request: Request) -> None:
+        """Keep a request of a slot's take; the oldest ones make room."""
+        self._requests.append((take, id, request))
+        self._bytes += _size(request)
+        while self._bytes > self._most_bytes:
+            self._bytes -= _size(self._requests.popleft()[2])
+
+    def of_take(self, take: int) -> list[tuple[str, Request]]:
+        """The requests of a take with their ids, oldest first."""
+        return [(id, request) for number, id, request in self._requests if number == take]
+
+
 class RequestJournal:
     """Counts requests, keeps the newest `size` of them, and sends each new one to its followers.
 
@@ -176,6 +206,7 @@ class RequestJournal:
     def __init__(self, size: int) -> None:
         self.counts: Counter[Outcome] = Counter()
         self.tallies: dict[str, Tally] = {}
+        self.sent = SentRequests(MOST_SENT_BYTES if size else 0)
         self._entries: deque[ServedRequest] = deque(maxlen=size)
         self._followers: set[EntryQueue] = set()
         self._closed = False
@@ -227,3 +258,7 @@ class RequestJournal:
         if follower.full():
             follower.get_nowait()
         follower.put_nowait(None)
+
+
+def _size(request: Request) -> int:
+    return len(request.body) + len(request.target) + _OVERHEAD

@@ -29,6 +29,14 @@ class TestCassette:
         return None if self._take is None else self._take.mode
 
     @property
+    def requests(self) -> list[dict[str, Any]]:
+        """What the code has sent in this test so far, oldest first: method, path, headers, body."""
+        if self._connection is None or self._take is None:
+            return []
+        deck, slot = self._connection.deck, self._connection.slot
+        return [each for number in self._take.takes for each in deck.requests(slot, number)]
+
+    @property
     def calls(self) -> list[dict[str, Any]]:
         """The journal entries of this test's requests so far, oldest first."""
         if self._connection is None or self._take is None:

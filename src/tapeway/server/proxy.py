@@ -175,6 +175,8 @@ class Proxy:
             base=address.route.url or "",
             file=body if isinstance(body, BodyFile) else None,
         )
+        if exchange.take is not None:
+            broker.journal.sent.add(exchange.take, exchange.id, request)
         fault = address.base_url_fault
         sent_target = None if fault is None else fault.written
         incoming = Incoming(request, address.guessed, mode, sent_target, take=exchange.take)

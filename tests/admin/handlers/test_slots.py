@@ -1,5 +1,6 @@
 """Slots: a base URL that stays the same while the admin API points it elsewhere."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from tests.admin.admin_and_proxy import World, world
 from tests.stores.contract.kinds import KINDS, Kind
+from tests.support.canary import canary
 
 
 @pytest.fixture(params=KINDS, ids=str)
@@ -203,3 +205,31 @@ async def test_the_journal_tells_slots_and_their_takes_apart(open_world: World) 
     assert await seen("slot=w0") == [("w0", takes[2]), ("w0", takes[0])]
     assert await seen(f"slot=w0&take={takes[0]}") == [("w0", takes[0])]
     assert await seen("slot=w2") == []
+
+
+async def test_what_was_sent_is_there_in_every_mode_without_its_secrets(open_world: World) -> None:
+    key = canary()
+    await point(open_world, "w0", "shared", "auto")
+    first = (await open_world.got("/api/v1/slots/w0"))["take"]
+    body = {"messages": [{"role": "user", "content": f"my key is {key}"}]}
+    url = f"{open_world.proxy}/@~w0/v1/chat/completions?key={key}"
+    for mode in ("auto", "replay", "replay"):
+        await point(open_world, "w0", "shared", mode)
+        async with open_world.http.post(
+            url, json=body, headers={"Authorization": f"Bearer {key}", "X-Own": "1"}
+        ) as response:
+            await response.read()
+    async with open_world.http.post(f"{open_world.proxy}/@~w0/v1/x", data=b"\xff") as response:
+        await response.read()
+
+    said = (await open_world.got("/api/v1/slots/w0/requests"))["requests"]
+    none = await open_world.got(f"/api/v1/slots/w0/requests?take={first}")
+
+    assert none == {"requests": []}
+    chat, binary = said
+    assert (chat["method"], chat["route"]) == ("POST", "default")
+    assert chat["path"].startswith("/v1/chat/completions?key=REDACTED.")
+    assert chat["body"]["messages"][0]["content"].startswith("my key is REDACTED.")
+    assert ["Content-Type", "application/json"] in chat["headers"]
+    assert key not in json.dumps(said)
+    assert (binary["path"], binary["body"]) == ("/v1/x", None)

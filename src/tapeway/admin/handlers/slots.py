@@ -1,13 +1,26 @@
 """Slots: base URLs that stay the same while they are pointed at one cassette after the other."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tapeway.admin.context import HandlerContext
 from tapeway.admin.handlers.journal import given_rules
 from tapeway.admin.models.schema import Nothing
-from tapeway.admin.models.slots import RemovedSlot, SlotChange, SlotInForce
+from tapeway.admin.models.slots import (
+    RemovedSlot,
+    SentPage,
+    SentQuery,
+    SentRequest,
+    SlotChange,
+    SlotInForce,
+)
 from tapeway.admin.operation import OperationCall, PlainCall
+from tapeway.admin.processes import SingleProcess
 from tapeway.core.matching.rules import NO_RULES
+from tapeway.core.model.messages import Request
+from tapeway.core.text import escape_surrogates
+from tapeway.errors import AdminError
 
 
 async def get_slot(context: HandlerContext, call: PlainCall) -> SlotInForce:
@@ -29,6 +42,51 @@ async def delete_slot(context: HandlerContext, call: PlainCall) -> RemovedSlot:
     """Remove a slot: requests through it get 404 from now on; its cassette stays loaded."""
     laggards = await context.broker.remove_slot(call.slot)
     return RemovedSlot(removed=call.slot, laggards=list(laggards))
+
+
+async def list_slot_requests(
+    context: HandlerContext, call: OperationCall[SentQuery, Nothing]
+) -> SentPage:
+    """What was sent through a slot in a take: method, path, headers and parsed body."""
+    if not isinstance(context.processes, SingleProcess):
+        raise AdminError(
+            "several workers serve requests, and none of them keeps what was sent: use --workers 1",
+            status=409,
+            code="several_workers",
+        )
+    take = call.query.take
+    if take is None:
+        take = context.broker.slot(call.slot).take
+    sent = context.journal.sent
+    found = [
+        (id, context.broker.redaction.redact(sent.salt, replace(request, file=None)).request)
+        for id, request in sent.of_take(take)
+    ]
+    return SentPage(requests=[_sent_request(id, request) for id, request in found])
+
+
+def _sent_request(id: str, request: Request) -> SentRequest:
+    return SentRequest(
+        id=id,
+        method=escape_surrogates(request.method),
+        route=request.route,
+        path=escape_surrogates(request.target),
+        headers=[
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers
+        ],
+        body=_parsed(request.body),
+    )
+
+
+def _parsed(body: bytes) -> object:
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text or None
 
 
 def _in_force(context: HandlerContext, name: str, laggards: Sequence[str] = ()) -> SlotInForce:

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from tapeway.admin.models.control import InForce
-from tapeway.admin.models.schema import Name, RequestModel
+from tapeway.admin.models.schema import Name, RequestModel, ResponseModel
 from tapeway.core.model.control import Mode
 
 
@@ -22,6 +22,27 @@ class SlotInForce(InForce):
     cassette: str
     mode: Mode
     take: int = Field(description="The slot's own take: entries of the journal have it too.")
+
+
+class SentQuery(RequestModel):
+    take: int | None = Field(None, description="A take of the slot; the current one if null.")
+
+
+class SentRequest(ResponseModel):
+    """A request as the app sent it, its secrets replaced."""
+
+    id: str = Field(description="That of its journal entry.")
+    method: str
+    route: str
+    path: str
+    headers: list[tuple[str, str]] = Field(description="Those that cassettes store.")
+    body: object = Field(
+        description="Parsed if it is JSON, otherwise a text; null if it is empty, large or binary."
+    )
+
+
+class SentPage(ResponseModel):
+    requests: list[SentRequest] = Field(description="Oldest first.")
 
 
 class RemovedSlot(InForce):
